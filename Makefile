@@ -1,0 +1,70 @@
+# One command from a fresh checkout: every target that needs the environment makes it first.
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup demo run test lint format bench lock clean
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Files whose age says what the environment holds; a changed lock makes it again.
+PACKAGES := $(VENV)/.packages
+JARS := $(VENV)/.jars
+# The machine's own certificates, as behind a company's proxy.
+export UV_SYSTEM_CERTS := 1
+
+help:  ## list the targets
+	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+setup: $(PACKAGES) $(JARS)  ## create .venv from the lock and fetch the jars (PYTHON= names the Python)
+
+# pip installs only uv, the version and hashes being those of the lock; uv does the rest.
+$(PACKAGES): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "Python 3.11 or newer is needed; $(PYTHON) is $$($(PYTHON) -V 2>/dev/null || echo 'not there')." \
+	    "Name another one: make setup PYTHON=python3.12" >&2; exit 1; }
+	@echo "setup: packages"
+	@[ -x $(BIN)/pip ] && [ "$$($(BIN)/python -V 2>/dev/null)" = "$$($(PYTHON) -V)" ] \
+	  || $(PYTHON) -m venv --clear $(VENV)
+	@sed -n '/^uv==/,/[^\\]$$/p' requirements.lock > $(VENV)/uv.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(VENV)/uv.lock
+	@$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes \
+	  --build-constraints requirements.lock requirements.lock
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps \
+	  --build-constraints requirements.lock --editable .
+	@touch $@
+
+$(JARS): streaming/jars.lock $(PACKAGES)
+	@echo "setup: jars"
+	@$(BIN)/python -m streaming.jars
+	@touch $@
+
+demo: setup  ## watch it work: embedded broker, simulated nodes, a lost rack heals
+	@$(BIN)/placer demo
+
+run: setup  ## the reconciler on an embedded broker, until Ctrl-C
+	@$(BIN)/placer run --embedded
+
+test: setup  ## all tests; what was skipped is named with its reason
+	@$(BIN)/python -m pytest -rs
+
+lint: setup  ## style, formatting and types
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+format: setup  ## apply the formatting that lint asks for
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: setup  ## benchmarks
+	@$(BIN)/python -m tests.benchmarks
+
+lock: $(PACKAGES)  ## renew requirements.lock from pyproject.toml
+	@$(BIN)/uv pip compile --quiet --upgrade pyproject.toml --group dev --universal \
+	  --python-version 3.11 --generate-hashes --no-header --output-file requirements.lock
+
+clean:  ## remove the environment and the tools' caches (the user's jar cache stays)
+	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

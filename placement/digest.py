@@ -1,0 +1,90 @@
+"""Digest of the state of record: an order-independent sum of one hash per record.
+
+It is kept up to date record by record, written into every commit marker and recomputed after every
+rebuild; equality proves that the topics held exactly the state that the marker speaks of.
+"""
+
+from placement.choice import digest64
+from placement.model import Assignment, Decision, Move, NodeView, Violation
+
+_MODULUS = 1 << 64
+
+
+class Digest:
+    """A sum of hashes modulo 2^64."""
+
+    def __init__(self) -> None:
+        self._sum = 0
+
+    def change(self, before: int, after: int) -> None:
+        """Replace a record's hash by another; 0 stands for no record."""
+        self._sum = (self._sum - before + after) % _MODULUS
+
+    def __str__(self) -> str:
+        return f"{self._sum:016x}"
+
+
+def of_node(view: NodeView) -> int:
+    """Hash of a node record."""
+    a = view.attributes
+    tags = (f"{key}={value}" for key, value in a.tags)
+    return digest64(
+        "node",
+        view.node_id,
+        view.incarnation,
+        view.sequence,
+        view.revision,
+        view.liveness,
+        view.since,
+        a.location,
+        repr(a.weight),
+        str(a.capacity),
+        str(a.leader),
+        *tags,
+    )
+
+
+def of_decision(decision: Decision) -> int:
+    """Hash of a decision record."""
+    return digest64(
+        "decision",
+        decision.stream,
+        decision.sequence,
+        decision.revision,
+        decision.outcome,
+        decision.body_hash,
+        decision.shards_placed,
+        decision.replicas_missing,
+    )
+
+
+def of_assignment(assignment: Assignment) -> int:
+    """Hash of an assignment record."""
+    a = assignment
+    return digest64(
+        "assignment",
+        a.stream,
+        a.shard,
+        a.epoch,
+        ",".join(a.replicas),
+        ",".join(a.adding),
+        ",".join(a.removing),
+        a.move_id or "",
+    )
+
+
+def of_move(move: Move) -> int:
+    """Hash of a move record."""
+    return digest64("move", move.move_id, move.state, move.expected_epoch, move.deadline)
+
+
+def of_violations(violations: tuple[Violation, ...]) -> int:
+    """Hash of a shard's open violations."""
+    if not violations:
+        return 0
+    first = violations[0]
+    parts = [
+        f"{v.rule}|{v.violation_class}|{v.reason.code}|{v.domain}|{v.count}|{v.limit}|{v.since}"
+        for v in violations
+    ]
+    return digest64("violations", first.stream, first.shard, *parts)

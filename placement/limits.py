@@ -1,0 +1,18 @@
+"""Limits on what may be under way at once: per node in and out, and in total.
+
+A need above a limit is not queued: it stays a violation and is derived again (guarantee G3).
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Open moves at once. The per-node figures are those of Kudu's rebalancer tool (5 in and 5
+    out, `max_moves_per_server`); the total keeps a dead node from loading the whole network; the
+    batch bound keeps one batch, and so one transaction, short."""
+
+    max_in_per_node: int = 5
+    max_out_per_node: int = 5
+    max_open: int = 200
+    max_per_batch: int = 500

@@ -1,0 +1,261 @@
+"""Values that cross the core's boundary: what happened (events) and what was decided (records).
+
+All are immutable. Times are milliseconds since the epoch in UTC and are called `at` or `*_at`;
+the core never asks a clock. The shell translates them from and to the wire in `streaming.codec`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from placement.reasons import Reason
+
+
+class Liveness(StrEnum):
+    """What the failure detector believes of a node (design section 8)."""
+
+    UP = "up"
+    SUSPECT = "suspect"
+    DEAD = "dead"
+    UNREGISTERED = "unregistered"
+
+
+class Outcome(StrEnum):
+    """The answer to a stream event."""
+
+    PLACED = "placed"
+    DEGRADED = "degraded"
+    PARTIAL = "partial"
+    WAITING = "waiting"
+    REJECTED = "rejected"
+
+
+class MoveKind(StrEnum):
+    """What the executor of a move has to do."""
+
+    REPLACE = "replace"
+    ADD = "add"
+
+
+class MoveState(StrEnum):
+    """Life of a move (design section 7); everything after `accepted` is final."""
+
+    ISSUED = "issued"
+    ACCEPTED = "accepted"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    SUPERSEDED = "superseded"
+    EXPIRED = "expired"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the move still occupies its shard."""
+        return self in (MoveState.ISSUED, MoveState.ACCEPTED)
+
+
+class ViolationClass(StrEnum):
+    """Whether anything can be done about a violation, and when."""
+
+    FIXABLE = "fixable"
+    UNFIXABLE = "unfixable"
+    DEFERRED = "deferred"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAttributes:
+    """What a node says of itself; `capacity` counts replicas, `weight` is a share of load."""
+
+    location: str = ""
+    tags: tuple[tuple[str, str], ...] = ()
+    host: str | None = None
+    weight: float = 1.0
+    capacity: int | None = None
+    leader: bool = True
+
+
+# Events, in the order in which a batch applies them.
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChanged:
+    """A node's condition changed. `attributes` is set by a registration; a locality change sets
+    `location` (and `tags`, if it carries any) instead."""
+
+    at: int
+    node_id: str
+    incarnation: str
+    sequence: int
+    liveness: Liveness
+    attributes: NodeAttributes | None = None
+    location: str | None = None
+    tags: tuple[tuple[str, str], ...] | None = None
+    body_hash: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamCreated:
+    """A stream asks for placement. `policy` is the structured form, as given."""
+
+    at: int
+    stream: str
+    sequence: int
+    shards: int
+    replication_factor: int
+    placement_policies: str | None = None
+    policy: Mapping[str, Any] | None = None
+    quorum: str | int | None = None
+    body_hash: str = ""
+    replicas: tuple[tuple[str, ...], ...] | None = None
+
+
+class AckKind(StrEnum):
+    """What an executor says of a move."""
+
+    ACCEPTED = "accepted"
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class MoveAcked:
+    """The executor's word on a move; without `move_id`, on whichever its shard has open."""
+
+    at: int
+    kind: AckKind
+    move_id: str | None
+    stream: str
+    shard: int
+    reason: str | None = None
+
+
+Event = NodeChanged | StreamCreated | MoveAcked
+
+
+# Records: the state of record, one per key.
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSpec:
+    """A stream's request with defaults filled in, as the decision echoes it."""
+
+    stream: str
+    shards: int
+    replication_factor: int
+    policy: Mapping[str, Any]
+    placement_policies: str | None = None
+    quorum: str | int = "majority"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The answer to a stream event; key: stream."""
+
+    stream: str
+    sequence: int
+    revision: int
+    outcome: Outcome
+    spec: StreamSpec
+    body_hash: str
+    strategy: str
+    shards_placed: int
+    replicas_missing: int
+    reasons: tuple[Reason, ...]
+    warnings: tuple[Reason, ...]
+    decided_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Where one shard's replicas stand, leader first; key: stream/shard."""
+
+    stream: str
+    shard: int
+    epoch: int
+    replicas: tuple[str, ...]
+    adding: tuple[str, ...]
+    removing: tuple[str, ...]
+    move_id: str | None
+    decided_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A command to the executor in its current state; key: move_id."""
+
+    move_id: str
+    kind: MoveKind
+    stream: str
+    shard: int
+    slot: int
+    remove: str | None
+    add: str
+    expected_epoch: int
+    state: MoveState
+    cause: str
+    reason: Reason
+    deadline: int
+    issued_at: int
+    source: str | None = None
+    supersedes: str | None = None
+    ended_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """What the reconciler believes of a node; key: node_id."""
+
+    node_id: str
+    incarnation: str
+    sequence: int
+    body_hash: str
+    revision: int
+    attributes: NodeAttributes
+    liveness: Liveness
+    since: int
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One rule that one shard does not meet."""
+
+    stream: str
+    shard: int
+    rule: str
+    strength: str
+    count: int
+    limit: int
+    violation_class: ViolationClass
+    reason: Reason
+    since: int
+    level: str | None = None
+    domain: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An event that was not applied; `index` is its position in the batch."""
+
+    index: int
+    reason: Reason
+
+
+@dataclass(slots=True)
+class Ready:
+    """Everything one call of `Reconciler.apply` decided, in order; `None` is a tombstone."""
+
+    decisions: dict[str, Decision] = field(default_factory=dict)
+    assignments: dict[tuple[str, int], Assignment] = field(default_factory=dict)
+    moves: dict[str, tuple[Move, bool]] = field(default_factory=dict)
+    topology: dict[str, NodeView | None] = field(default_factory=dict)
+    violations: dict[tuple[str, int], tuple[Violation, ...]] = field(default_factory=dict)
+    refused: list[Refused] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing has to be published."""
+        return not (
+            self.decisions or self.assignments or self.moves or self.topology or self.violations
+        )

@@ -1,0 +1,88 @@
+"""The ledger: every move that is not finished, and for a while those that are.
+
+A move is a lease (design section 7): it carries the epoch its own issue published, ends by an
+acknowledgement, by its deadline, or because the world changed, and a late word on it changes
+nothing. Ended moves stay for `retention` so that a repeated acknowledgement is recognised.
+"""
+
+from collections import Counter, deque
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from placement.model import Move, MoveState
+from placement.reasons import Reason
+
+
+@dataclass(slots=True)
+class OpenMove:
+    """A move under way, with the indexes of its shard, nodes and copy source (EMPTY: none)."""
+
+    move: Move
+    shard: int
+    removed: int
+    added: int
+    source: int
+
+
+class Ledger:
+    """Open moves by shard and node, ended ones in the order in which they ended."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, Move] = {}
+        self.by_shard: dict[int, OpenMove] = {}
+        self.incoming: Counter[int] = Counter()
+        self.outgoing: Counter[int] = Counter()
+        self._ended: deque[str] = deque()
+
+    def open(self, opened: OpenMove) -> None:
+        """Enter an issued move; the shard must not have one already."""
+        assert opened.shard not in self.by_shard, "one open move per shard"
+        self.known[opened.move.move_id] = opened.move
+        self.by_shard[opened.shard] = opened
+        self.incoming[opened.added] += 1
+        self.outgoing[opened.source] += 1
+
+    def accept(self, shard: int) -> Move:
+        """The executor has taken the move over."""
+        opened = self.by_shard[shard]
+        opened.move = replace(opened.move, state=MoveState.ACCEPTED)
+        self.known[opened.move.move_id] = opened.move
+        return opened.move
+
+    def close(
+        self, shard: int, state: MoveState, at: int, reason: Reason | None = None
+    ) -> OpenMove:
+        """End the shard's open move in a final state."""
+        opened = self.by_shard.pop(shard)
+        self.incoming[opened.added] -= 1
+        self.outgoing[opened.source] -= 1
+        reason = opened.move.reason if reason is None else reason
+        opened.move = replace(opened.move, state=state, ended_at=at, reason=reason)
+        self.keep(opened.move)
+        return opened
+
+    def keep(self, move: Move) -> None:
+        """Remember an ended move until it is dropped."""
+        if move.move_id not in self.known or self.known[move.move_id].state.is_open:
+            self._ended.append(move.move_id)
+        self.known[move.move_id] = move
+
+    def touching(self, node: int) -> list[OpenMove]:
+        """Open moves that add to or remove from the node, in the order of their shards' names."""
+        found = [o for o in self.by_shard.values() if node in (o.added, o.removed)]
+        return sorted(found, key=lambda opened: (opened.move.stream, opened.move.shard))
+
+    def expired(self, now: int) -> list[OpenMove]:
+        """Open moves past their deadline."""
+        found = [o for o in self.by_shard.values() if o.move.deadline <= now]
+        return sorted(found, key=lambda opened: (opened.move.stream, opened.move.shard))
+
+    def drop_ended(self, before: int) -> Iterator[Move]:
+        """Forget, and yield, moves that ended before the given time."""
+        while self._ended:
+            move = self.known[self._ended[0]]
+            if move.ended_at is None or move.ended_at >= before:
+                return
+            self._ended.popleft()
+            del self.known[move.move_id]
+            yield move

@@ -1,0 +1,105 @@
+"""Reasons: why something was decided, or could not be. A value, never an exception.
+
+Codes are stable strings that users alert on; the sentence names the rule, what was needed, what
+was there and which domains were seen. Bands follow PD's plan status (normal, soft, throttled,
+configuration, hard), so that a reader knows at once who has to act.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Band(StrEnum):
+    """Who has to act: nobody, time, the limits, the author of the policy, or the fleet's owner."""
+
+    OK = "ok"
+    SOFT = "soft"
+    THROTTLED = "throttled"
+    CONFIG = "config"
+    REQUIRED_RULE = "required-rule"
+    BUG = "bug"
+
+
+class Code(StrEnum):
+    """Every reason the core can give."""
+
+    LOCATION_MALFORMED = "LOCATION_MALFORMED"
+    POLICY_UNKNOWN_KEY = "POLICY_UNKNOWN_KEY"
+    POLICY_UNKNOWN_VALUE = "POLICY_UNKNOWN_VALUE"
+    POLICY_MALFORMED = "POLICY_MALFORMED"
+    POLICY_AMBIGUOUS = "POLICY_AMBIGUOUS"
+    STRATEGY_UNKNOWN = "STRATEGY_UNKNOWN"
+    LEVEL_UNKNOWN = "LEVEL_UNKNOWN"
+    NODE_UNKNOWN = "NODE_UNKNOWN"
+    REPLICATION_FACTOR_OUT_OF_RANGE = "REPLICATION_FACTOR_OUT_OF_RANGE"
+    SHARDS_OUT_OF_RANGE = "SHARDS_OUT_OF_RANGE"
+    REPLICAS_OUT_OF_RANGE = "REPLICAS_OUT_OF_RANGE"
+    QUORUM_OUT_OF_RANGE = "QUORUM_OUT_OF_RANGE"
+    NODES_TOO_FEW = "NODES_TOO_FEW"
+    DOMAINS_TOO_FEW = "DOMAINS_TOO_FEW"
+    DOMAIN_TOO_SMALL = "DOMAIN_TOO_SMALL"
+    NO_CANDIDATE = "NO_CANDIDATE"
+    RULE_NOT_MET = "RULE_NOT_MET"
+    NO_SPARE_NODE = "NO_SPARE_NODE"
+    NODE_DEAD = "NODE_DEAD"
+    NODE_UNREGISTERED = "NODE_UNREGISTERED"
+    REPLICA_MISSING = "REPLICA_MISSING"
+    TARGET_LOST = "TARGET_LOST"
+    SOURCE_RETURNED = "SOURCE_RETURNED"
+    LIMIT_REACHED = "LIMIT_REACHED"
+    NOT_CAUGHT_UP = "NOT_CAUGHT_UP"
+    DEADLINE_PASSED = "DEADLINE_PASSED"
+    EXECUTOR_FAILED = "EXECUTOR_FAILED"
+    SEQUENCE_CONFLICT = "SEQUENCE_CONFLICT"
+    STREAM_EXISTS = "STREAM_EXISTS"
+    INCARNATION_CONFLICT = "INCARNATION_CONFLICT"
+
+
+_CONFIG = (
+    Code.LOCATION_MALFORMED,
+    Code.POLICY_UNKNOWN_KEY,
+    Code.POLICY_UNKNOWN_VALUE,
+    Code.POLICY_MALFORMED,
+    Code.POLICY_AMBIGUOUS,
+    Code.STRATEGY_UNKNOWN,
+    Code.LEVEL_UNKNOWN,
+    Code.NODE_UNKNOWN,
+    Code.REPLICATION_FACTOR_OUT_OF_RANGE,
+    Code.SHARDS_OUT_OF_RANGE,
+    Code.REPLICAS_OUT_OF_RANGE,
+    Code.QUORUM_OUT_OF_RANGE,
+    Code.SEQUENCE_CONFLICT,
+    Code.STREAM_EXISTS,
+    Code.INCARNATION_CONFLICT,
+)
+_REQUIRED = (
+    Code.NODES_TOO_FEW,
+    Code.DOMAINS_TOO_FEW,
+    Code.DOMAIN_TOO_SMALL,
+    Code.NO_CANDIDATE,
+)
+_THROTTLED = (Code.LIMIT_REACHED, Code.NOT_CAUGHT_UP)
+
+BAND_OF: dict[Code, Band] = {
+    **dict.fromkeys(Code, Band.SOFT),
+    **dict.fromkeys(_CONFIG, Band.CONFIG),
+    **dict.fromkeys(_REQUIRED, Band.REQUIRED_RULE),
+    **dict.fromkeys(_THROTTLED, Band.THROTTLED),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """A stable code, a sentence, and the numbers behind it where there are any."""
+
+    code: Code
+    message: str
+    need: int | None = None
+    have: int | None = None
+    level: str | None = None
+    seen: tuple[str, ...] = ()
+
+    @property
+    def band(self) -> Band:
+        """Which kind of reaction the reason calls for."""
+        return BAND_OF[self.code]

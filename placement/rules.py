@@ -1,0 +1,304 @@
+"""The one rules engine: placement, diagnosis and repair ask the same functions.
+
+A rule is asked two things: how far a shard would break it if it took one more replica on each
+node (`penalty`), and where a finished arrangement breaks it (`violations`). Both rest on the same
+limit, so that the planner and the checker cannot disagree (in Kudu they did, and two endless loops
+came of it).
+
+Rules count the replicas that stay. A domain counts as live while it has an eligible node, so that
+dead domains leave the denominator (needs N5 and N7).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.location import Location
+from placement.topology import NO_DOMAIN, Scope, Topology
+
+Mask = NDArray[np.bool_]
+Penalties = NDArray[np.int64]
+
+# Larger than any count of replicas (64 per shard, 100,000 per stream), small enough to add up.
+_NEVER = 1 << 20
+
+
+class Strength(StrEnum):
+    """`required` is never broken, `preferred` is kept as well as the topology allows."""
+
+    REQUIRED = "required"
+    PREFERRED = "preferred"
+
+
+class Share(StrEnum):
+    """Limits that depend on the replication factor and the number of live domains."""
+
+    SHARE = "share"
+    MINORITY = "minority"
+    HALF = "half"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One domain where an arrangement breaks a rule."""
+
+    domain: str | None
+    count: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a rule is judged against: one shard's replicas, and those of its stream's others."""
+
+    topology: Topology
+    replication_factor: int
+    replicas: Sequence[int]
+    stream_nodes: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AtMost:
+    """At most `limit` replicas of a shard per domain of `per`."""
+
+    limit: int | Share
+    per: Scope
+    strength: Strength = Strength.REQUIRED
+
+    def __str__(self) -> str:
+        return f"at_most {self.limit} per {self.per}"
+
+    def cap(self, replication_factor: int, live: int) -> int:
+        """The limit in replicas for a shard of this size over `live` domains."""
+        match self.limit:
+            case Share.SHARE:
+                return ceil(replication_factor / max(live, 1))
+            case Share.MINORITY:
+                return (replication_factor - 1) // 2
+            case Share.HALF:
+                return replication_factor // 2
+            case number:
+                return int(number)
+
+    def penalty(self, standing: Standing) -> Penalties:
+        """Replicas above the limit after adding one on each node; never where it has no domain."""
+        domains = standing.topology.domain_of(self.per)
+        cap = self.cap(standing.replication_factor, len(standing.topology.live_domains(self.per)))
+        over = _counts(domains, standing.replicas)[domains] + 1 - cap
+        return np.where(domains == NO_DOMAIN, _NEVER, np.maximum(over, 0))
+
+    def violations(self, standing: Standing) -> list[Finding]:
+        """Domains that hold more replicas than the limit."""
+        topology = standing.topology
+        cap = self.cap(standing.replication_factor, len(topology.live_domains(self.per)))
+        counts = _counts(topology.domain_of(self.per), standing.replicas)
+        return [
+            Finding(topology.domain_name(self.per, int(domain)), int(counts[domain]), cap)
+            for domain in np.flatnonzero(counts > cap)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Even:
+    """Counts per live domain of `per` differ by at most one."""
+
+    per: Scope
+    strength: Strength = Strength.REQUIRED
+
+    def __str__(self) -> str:
+        return f"even per {self.per}"
+
+    def penalty(self, standing: Standing) -> Penalties:
+        """How many replicas the node's domain is ahead of the emptiest live one."""
+        domains = standing.topology.domain_of(self.per)
+        counts = _counts(domains, standing.replicas)
+        live = standing.topology.live_domains(self.per)
+        least = int(counts[live].min()) if len(live) else 0
+        return np.where(domains == NO_DOMAIN, _NEVER, np.maximum(counts[domains] - least, 0))
+
+    def violations(self, standing: Standing) -> list[Finding]:
+        """Domains two or more replicas ahead of the emptiest live one."""
+        topology = standing.topology
+        counts = _counts(topology.domain_of(self.per), standing.replicas)
+        live = topology.live_domains(self.per)
+        if not len(live):
+            return []
+        limit = int(counts[live].min()) + 1
+        return [
+            Finding(topology.domain_name(self.per, int(domain)), int(counts[domain]), limit)
+            for domain in np.flatnonzero(counts > limit)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class AtLeastDomains:
+    """Replicas of a shard stand in at least `count` distinct domains of `per`."""
+
+    count: int
+    per: Scope
+    strength: Strength = Strength.REQUIRED
+
+    def __str__(self) -> str:
+        return f"at_least {self.count} domains of {self.per}"
+
+    def penalty(self, standing: Standing) -> Penalties:
+        """Domains that would still be missing once the rest is placed freshly."""
+        domains = standing.topology.domain_of(self.per)
+        counts = _counts(domains, standing.replicas)
+        fresh = (counts[domains] == 0) & (domains != NO_DOMAIN)
+        left = standing.replication_factor - len(standing.replicas) - 1
+        short = self.count - int((counts > 0).sum()) - fresh - max(left, 0)
+        penalties: Penalties = np.maximum(short, 0)
+        return penalties
+
+    def violations(self, standing: Standing) -> list[Finding]:
+        """One finding without a domain when too few domains are used."""
+        counts = _counts(standing.topology.domain_of(self.per), standing.replicas)
+        have = int((counts > 0).sum())
+        return [Finding(None, have, self.count)] if have < self.count else []
+
+
+@dataclass(frozen=True, slots=True)
+class SameDomain:
+    """All replicas of the whole stream stand in one domain of `per` (Timeplus `colocated`)."""
+
+    per: Scope
+    strength: Strength = Strength.REQUIRED
+
+    def __str__(self) -> str:
+        return f"one domain of {self.per}"
+
+    def penalty(self, standing: Standing) -> Penalties:
+        """One for every node outside the domain already in use."""
+        domains = standing.topology.domain_of(self.per)
+        used = _used(domains, [*standing.stream_nodes, *standing.replicas])
+        if not len(used):
+            return np.zeros(len(domains), np.int64)
+        outside: Penalties = (domains != used[0]).astype(np.int64)
+        return outside
+
+    def violations(self, standing: Standing) -> list[Finding]:
+        """Every domain in use, when there are several."""
+        topology = standing.topology
+        domains = topology.domain_of(self.per)
+        if len(_used(domains, [*standing.stream_nodes, *standing.replicas])) < 2:
+            return []
+        counts = _counts(domains, standing.replicas)
+        return [
+            Finding(topology.domain_name(self.per, int(domain)), int(counts[domain]), 1)
+            for domain in np.flatnonzero(counts)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class ExclusiveNodes:
+    """A node holds at most one replica of the stream (Timeplus `shard=exclusive`)."""
+
+    strength: Strength = Strength.REQUIRED
+
+    def __str__(self) -> str:
+        return "exclusive nodes"
+
+    def penalty(self, standing: Standing) -> Penalties:
+        """One for every node that holds a replica of another shard of the stream."""
+        taken = np.zeros(standing.topology.size, np.int64)
+        taken[np.asarray(standing.stream_nodes, np.int64)] = 1
+        return taken
+
+    def violations(self, standing: Standing) -> list[Finding]:
+        """Nodes shared with another shard of the stream."""
+        shared = set(standing.replicas) & set(standing.stream_nodes)
+        return [Finding(standing.topology.ids[node], 2, 1) for node in sorted(shared)]
+
+
+@dataclass(frozen=True, slots=True)
+class PreferNodes:
+    """The listed nodes come first (Timeplus `preferred_nodes`)."""
+
+    nodes: tuple[str, ...]
+    strength: Strength = Strength.PREFERRED
+
+    def __str__(self) -> str:
+        return f"prefer nodes {','.join(self.nodes)}"
+
+    def penalty(self, standing: Standing) -> Penalties:
+        """Position in the list; the rest comes after the last."""
+        rank = np.full(standing.topology.size, len(self.nodes), np.int64)
+        for position, node_id in reversed(list(enumerate(self.nodes))):
+            node = standing.topology.index.get(node_id)
+            if node is not None:
+                rank[node] = position
+        return rank
+
+    def violations(self, _standing: Standing) -> list[Finding]:
+        """None: standing elsewhere is what the list allows when it does not suffice."""
+        return []
+
+
+@dataclass(frozen=True, slots=True)
+class ColocateSlots:
+    """Replica r of every shard stands on one node (Timeplus `shard=colocated`).
+
+    Repair keeps it by planning slot by slot, so that it neither ranks nor rejects single nodes.
+    """
+
+    strength: Strength = Strength.REQUIRED
+
+    def __str__(self) -> str:
+        return "colocate slots"
+
+    def penalty(self, standing: Standing) -> Penalties:
+        """Nothing: the slot's node is chosen once for all shards."""
+        return np.zeros(standing.topology.size, np.int64)
+
+    def violations(self, _standing: Standing) -> list[Finding]:
+        """None per shard."""
+        return []
+
+
+Rule = AtMost | Even | AtLeastDomains | SameDomain | ExclusiveNodes | PreferNodes | ColocateSlots
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFilter:
+    """Which nodes are candidates at all; never broken, not even in an emergency."""
+
+    within: tuple[Location, ...] = ()
+    avoid: tuple[Location, ...] = ()
+    nodes: tuple[str, ...] = ()
+    with_tags: tuple[tuple[str, str], ...] = ()
+
+    def mask(self, topology: Topology) -> Mask:
+        """True for every node that passes, whatever its liveness."""
+        return np.fromiter((self._passes(topology, n) for n in range(topology.size)), bool)
+
+    @property
+    def everything(self) -> bool:
+        """Whether the filter lets every node pass."""
+        return not (self.within or self.avoid or self.nodes or self.with_tags)
+
+    def _passes(self, topology: Topology, node: int) -> bool:
+        location = topology.locations[node]
+        if self.within and not any(location.within(domain) for domain in self.within):
+            return False
+        if any(location.within(domain) for domain in self.avoid):
+            return False
+        if self.nodes and topology.ids[node] not in self.nodes:
+            return False
+        tags = dict(topology.attributes[node].tags)
+        return all(tags.get(key) == value for key, value in self.with_tags)
+
+
+def _counts(domains: NDArray[np.int32], nodes: Sequence[int]) -> NDArray[np.int64]:
+    """Replicas per domain; one spare entry so that NO_DOMAIN indexes a zero."""
+    size = int(domains.max(initial=0)) + 2
+    held = domains[np.asarray(nodes, np.int64)]
+    return np.bincount(held[held != NO_DOMAIN], minlength=size)
+
+
+def _used(domains: NDArray[np.int32], nodes: Sequence[int]) -> NDArray[np.int32]:
+    return np.unique(domains[np.asarray(nodes, np.int64)])

@@ -1,0 +1,289 @@
+"""The reconciler's memory and how each change to it becomes a record of `Ready`.
+
+Everything here can be rebuilt from the records it published (guarantee G5); the digest proves it.
+Within one batch a shard is published once, so that its epoch rises by exactly one.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from placement import digest
+from placement.assignments import EMPTY, AssignmentTable
+from placement.limits import Limits
+from placement.model import (
+    Assignment,
+    Decision,
+    Move,
+    MoveKind,
+    NodeView,
+    Outcome,
+    Ready,
+    StreamSpec,
+    Violation,
+)
+from placement.moves import Ledger, OpenMove
+from placement.policy import Policy, compile_policy
+from placement.reasons import Reason
+from placement.rules import Rule
+from placement.strategies import STRATEGIES
+from placement.topology import Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """What the operator of the reconciler chose. Durations are milliseconds.
+
+    `retention_ms`: an hour covers every executor that we know of reporting late.
+    """
+
+    cell: str = "main"
+    levels: tuple[str, ...] = ()
+    default_policy: Mapping[str, Any] = field(default_factory=lambda: {"strategy": "spread"})
+    limits: Limits = field(default_factory=Limits)
+    acked: bool = True
+    deadline_ms: int = 600_000
+    retention_ms: int = 3_600_000
+
+
+@dataclass(slots=True)
+class Stream:
+    """A stream as the reconciler holds it; `shards` is empty while nothing of it is placed."""
+
+    decision: Decision
+    policy: Policy | None
+    index: int
+    shards: range = range(0)
+
+    @property
+    def spec(self) -> StreamSpec:
+        """What is in force."""
+        return self.decision.spec
+
+
+class State:
+    """Topology, assignments, ledger and streams, with the batch's outgoing records."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self.configuration = configuration
+        self.topology = Topology(configuration.levels)
+        self.table = AssignmentTable()
+        self.ledger = Ledger()
+        self.streams: dict[str, Stream] = {}
+        self.stream_names: list[str] = []
+        self.nodes: dict[str, NodeView] = {}
+        self.violations: dict[int, tuple[Violation, ...]] = {}
+        self.digest = digest.Digest()
+        self.now = 0
+        self.ready = Ready()
+        self._dirty: dict[int, None] = {}
+        self._move_hashes: dict[str, int] = {}
+
+    def begin(self, now: int) -> None:
+        """Start a batch; the core's time never goes back."""
+        self.now = max(self.now, now)
+        self.ready = Ready()
+
+    def finish(self) -> Ready:
+        """Publish the shards that changed, and hand the batch over."""
+        for shard in sorted(self._dirty, key=self.key):
+            self.table.epoch[shard] += 1
+            assignment = self.assignment(shard)
+            hashed = digest.of_assignment(assignment)
+            self.digest.change(int(self.table.digest[shard]), hashed)
+            self.table.digest[shard] = hashed
+            self.ready.assignments[assignment.stream, assignment.shard] = assignment
+        self._dirty.clear()
+        return self.ready
+
+    def count(self, name: str) -> None:
+        """Count something that changes nothing."""
+        self.ready.counts[name] = self.ready.counts.get(name, 0) + 1
+
+    def key(self, shard: int) -> tuple[str, int]:
+        """Stream name and number of a shard: its name outside this process."""
+        return self.stream_names[self.table.stream_of(shard)], self.table.number_of(shard)
+
+    def stream_of(self, shard: int) -> Stream:
+        """The stream that a shard belongs to."""
+        return self.streams[self.stream_names[self.table.stream_of(shard)]]
+
+    def rules(self, stream: Stream) -> tuple[Rule, ...]:
+        """The rules a placed stream lives under: the user's, then its strategy's."""
+        assert stream.policy is not None
+        return STRATEGIES[stream.policy.strategy].rules(stream.policy, self.topology)
+
+    def compile(
+        self, spec_policies: str | None, policy: Mapping[str, Any] | None
+    ) -> Policy | Reason:
+        """Compile a stream's request against the configured default and the known levels."""
+        default = self.configuration.default_policy
+        return compile_policy(spec_policies, policy, default, self.topology)
+
+    def touch(self, shard: int) -> None:
+        """The shard's assignment changes in this batch."""
+        self._dirty[shard] = None
+
+    def next_epoch(self, shard: int) -> int:
+        """The epoch that this batch publishes for a touched shard."""
+        return int(self.table.epoch[shard]) + 1
+
+    def assignment(self, shard: int) -> Assignment:
+        """The shard as it is published: while a move runs its source still stands in the list."""
+        name, number = self.key(shard)
+        nodes, opened = self.table.nodes(shard), self.ledger.by_shard.get(shard)
+        if opened:
+            nodes[opened.move.slot] = opened.removed
+        move = opened.move if opened else None
+        return Assignment(
+            stream=name,
+            shard=number,
+            epoch=int(self.table.epoch[shard]),
+            replicas=tuple(self.topology.ids[node] for node in nodes if node != EMPTY),
+            adding=(move.add,) if move else (),
+            removing=(move.remove,) if move and move.remove else (),
+            move_id=move.move_id if move else None,
+            decided_at=self.now,
+        )
+
+    def publish_node(self, view: NodeView) -> None:
+        """Publish what is believed of a node."""
+        before = self.nodes.get(view.node_id)
+        self.digest.change(digest.of_node(before) if before else 0, digest.of_node(view))
+        self.nodes[view.node_id] = view
+        self.ready.topology[view.node_id] = view
+
+    def forget_node(self, node_id: str) -> None:
+        """Publish a tombstone for a node that is gone and holds nothing."""
+        self.digest.change(digest.of_node(self.nodes.pop(node_id)), 0)
+        self.ready.topology[node_id] = None
+
+    def publish_decision(self, decision: Decision, policy: Policy | None) -> Stream:
+        """Publish the answer to a stream event, or its revision."""
+        stream = self.streams.get(decision.stream)
+        if stream is None:
+            stream = self._enter(decision, policy)
+            before = 0
+        else:
+            before = digest.of_decision(stream.decision)
+            stream.decision, stream.policy = decision, policy
+        self.digest.change(before, digest.of_decision(decision))
+        self.ready.decisions[decision.stream] = decision
+        return stream
+
+    def publish_move(self, move: Move) -> None:
+        """Publish a move in its current state."""
+        self._hash_move(move.move_id, digest.of_move(move))
+        self.ready.moves[move.move_id] = (move, False)
+
+    def forget_moves(self, before: int) -> None:
+        """Publish tombstones for moves that ended before the given time."""
+        for move in self.ledger.drop_ended(before):
+            self._hash_move(move.move_id, 0)
+            self.ready.moves[move.move_id] = (move, True)
+
+    def set_violations(self, shard: int, violations: tuple[Violation, ...]) -> None:
+        """Publish a shard's open violations if they are not what was published last."""
+        before = self.violations.get(shard, ())
+        if [_essence(v) for v in before] == [_essence(v) for v in violations]:
+            return
+        kept = {(v.rule, v.domain): v.since for v in before}
+        violations = tuple(
+            replace(v, since=kept.get((v.rule, v.domain), v.since)) for v in violations
+        )
+        self.digest.change(digest.of_violations(before), digest.of_violations(violations))
+        if violations:
+            self.violations[shard] = violations
+        else:
+            del self.violations[shard]
+        self.ready.violations[self.key(shard)] = violations
+
+    def _hash_move(self, move_id: str, hashed: int) -> None:
+        self.digest.change(self._move_hashes.pop(move_id, 0), hashed)
+        if hashed:
+            self._move_hashes[move_id] = hashed
+
+    def _enter(self, decision: Decision, policy: Policy | None) -> Stream:
+        stream = Stream(decision, policy, len(self.stream_names))
+        self.stream_names.append(decision.stream)
+        self.streams[decision.stream] = stream
+        return stream
+
+    def allot(self, stream: Stream) -> range:
+        """Give a stream that is being placed its empty slots."""
+        spec = stream.spec
+        stream.shards = self.table.add_stream(stream.index, spec.shards, spec.replication_factor)
+        return stream.shards
+
+    def restore(
+        self,
+        nodes: Iterable[NodeView],
+        decisions: Iterable[Decision],
+        assignments: Iterable[Assignment],
+        moves: Iterable[Move],
+        violations: Iterable[tuple[Violation, ...]],
+        now: int,
+    ) -> None:
+        """Fill an empty state from the records of the compacted topics, in any order.
+
+        Raises KeyError or ValueError when the records contradict each other: the topics are then
+        not what one reconciler published.
+        """
+        self.now = now
+        for view in nodes:
+            self.topology.put(view.node_id, view.attributes, view.liveness)
+            self.publish_node(view)
+        for decision in decisions:
+            self._restore_stream(decision)
+        known = {move.move_id: move for move in moves}
+        for assignment in assignments:
+            self._restore_shard(assignment, known)
+        for move in sorted(known.values(), key=lambda m: (m.ended_at or 0, m.move_id)):
+            self._hash_move(move.move_id, digest.of_move(move))
+            if not move.state.is_open:
+                self.ledger.keep(move)
+            elif move.move_id not in self.ledger.known:
+                raise ValueError(f"open move {move.move_id} is named by no assignment")
+        for found in violations:
+            shard = self.streams[found[0].stream].shards[found[0].shard]
+            self.violations[shard] = found
+            self.digest.change(0, digest.of_violations(found))
+        self.ready = Ready()
+
+    def _restore_stream(self, decision: Decision) -> None:
+        policy = None
+        if decision.outcome is not Outcome.REJECTED:
+            text = decision.spec.placement_policies
+            compiled = self.compile(text, decision.spec.policy if text is None else None)
+            if isinstance(compiled, Reason):
+                raise ValueError(f"policy of {decision.stream}: {compiled.message}")
+            policy = compiled
+        stream = self.publish_decision(decision, policy)
+        if decision.outcome not in (Outcome.REJECTED, Outcome.WAITING):
+            self.allot(stream)
+
+    def _restore_shard(self, assignment: Assignment, moves: Mapping[str, Move]) -> None:
+        shard = self.streams[assignment.stream].shards[assignment.shard]
+        nodes = [self.topology.index[node_id] for node_id in assignment.replicas]
+        if assignment.move_id:
+            move = moves[assignment.move_id]
+            added = self.topology.index[move.add]
+            removed = self.topology.index[move.remove] if move.remove else EMPTY
+            if move.kind is MoveKind.ADD:
+                nodes.insert(move.slot, added)
+            else:
+                nodes[move.slot] = added
+            source = self.topology.index[move.source] if move.source else EMPTY
+            self.ledger.open(OpenMove(move, shard, removed, added, source))
+        for slot, node in enumerate(nodes):
+            self.table.set(shard, slot, node)
+        self.table.epoch[shard] = assignment.epoch
+        hashed = digest.of_assignment(assignment)
+        self.digest.change(0, hashed)
+        self.table.digest[shard] = hashed
+
+
+def _essence(violation: Violation) -> tuple[object, ...]:
+    """What makes a violation worth publishing again."""
+    v = violation
+    return v.rule, v.domain, v.count, v.limit, v.violation_class, v.reason.code

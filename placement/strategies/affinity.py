@@ -1,0 +1,286 @@
+"""Timeplus' `placement_policies`: node and shard affinity over locations."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.location import natural_key
+from placement.model import StreamSpec
+from placement.policy import Affinity, OnInfeasible, Policy
+from placement.reasons import Code, Reason
+from placement.rules import (
+    AtMost,
+    ColocateSlots,
+    Even,
+    ExclusiveNodes,
+    PreferNodes,
+    Rule,
+    SameDomain,
+    Standing,
+    Strength,
+)
+from placement.strategies.base import Placement, View, candidates, unmet
+from placement.topology import Scope, Topology
+
+
+@dataclass(frozen=True, slots=True)
+class AffinityStrategy:
+    """Two-step placement as documented in Timeplus' "Rack-aware Placements".
+
+    Goals, in this order:
+        1. `node=balanced` spreads replicas over locations; `shard=balanced` spreads the stream's
+           replicas over nodes.
+        2. Preferred nodes come first, in their order.
+        3. Among equals the less loaded location and node come first.
+
+    Constraints:
+        `node=exclusive`: no two replicas of a shard in one location. `node=colocated`: all
+        replicas of the stream in one location. `shard=exclusive`: a node holds one replica of the
+        stream. `shard=colocated`: replica r of every shard stands on one node. A constraint that
+        cannot be kept rejects the stream, as the source does. Required constraints outrank the
+        zig-zag position where another order satisfies them.
+
+    Algorithm:
+        Step one orders the candidates zig-zag over the locations: one node of each in turn. Step
+        two assigns positions of that order: replica r of every shard on position r (colocated),
+        or replica r of shard s on position s * rf + r (exclusive; balanced wraps around).
+
+    Example:
+        Sites 1, 2, 3 with nodes {0x1, 0x2}, {0x3, 0x4}, {0x5, 0x6}: the order is 0x1, 0x3, 0x5,
+        0x2, 0x4, 0x6. Two shards of three replicas stand on 0x1, 0x3, 0x5 both; with
+        `shard=exclusive` the second shard stands on 0x2, 0x4, 0x6.
+    """
+
+    on_infeasible: OnInfeasible = OnInfeasible.REJECT
+
+    def rules(self, policy: Policy, _topology: Topology) -> tuple[Rule, ...]:
+        """The affinities as rules, after the user's own."""
+        scope: Scope = policy.parameters["level"]
+        rules: list[Rule] = list(policy.rules)
+        match policy.parameters["node"]:
+            case Affinity.EXCLUSIVE:
+                rules.append(AtMost(1, scope))
+            case Affinity.COLOCATED:
+                rules.append(SameDomain(scope))
+            case _:
+                rules.append(Even(scope, Strength.PREFERRED))
+        match policy.parameters["shard"]:
+            case Affinity.EXCLUSIVE:
+                rules.append(ExclusiveNodes())
+            case Affinity.COLOCATED:
+                rules.append(ColocateSlots())
+            case _:
+                rules.append(ExclusiveNodes(Strength.PREFERRED))
+        if policy.parameters["preferred_nodes"]:
+            rules.append(PreferNodes(policy.parameters["preferred_nodes"]))
+        return tuple(rules)
+
+    def place(self, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
+        """Place by position in the zig-zag order, or reject with what is missing."""
+        topology = view.topology
+        for node_id in policy.parameters["preferred_nodes"]:
+            if node_id not in topology.index:
+                return Reason(Code.NODE_UNKNOWN, f"preferred node '{node_id}' is not registered")
+        scope: Scope = policy.parameters["level"]
+        groups = _by_domain(policy, scope, view)
+        shortage = _shortage(spec, policy, scope, groups, topology)
+        if shortage:
+            return shortage
+        if policy.parameters["node"] is Affinity.COLOCATED:
+            groups = [_roomiest(groups, spec, policy)]
+        order = zigzag(groups, _preferred(policy, groups, topology))
+        shards = self._assign(spec, policy, scope, order, view)
+        if isinstance(shards, Reason):
+            return shards
+        for nodes in shards:
+            for slot, node in enumerate(nodes):
+                view.add(node, leader=slot == 0)
+        return Placement(
+            shards, warnings=unmet(self.rules(policy, topology), shards, spec, topology)
+        )
+
+    def _assign(
+        self, spec: StreamSpec, policy: Policy, scope: Scope, order: list[int], view: View
+    ) -> list[list[int]] | Reason:
+        factor = spec.replication_factor
+        exclusive_nodes = policy.parameters["node"] is Affinity.EXCLUSIVE
+        if policy.parameters["shard"] is Affinity.COLOCATED:
+            order = _distinct_domains(order, scope, view) if exclusive_nodes else order
+            return _checked([order[:factor]] * spec.shards, spec, self, policy, view)
+        wraps = policy.parameters["shard"] is Affinity.BALANCED
+        positions = [[s * factor + r for r in range(factor)] for s in range(spec.shards)]
+        shards = [[order[p % len(order)] for p in shard] for shard in positions]
+        checked = _checked(shards, spec, self, policy, view)
+        if not isinstance(checked, Reason) or not exclusive_nodes:
+            return checked
+        filled = fill_by_domain(spec, order, scope, view.topology, wraps)
+        return checked if filled is None else _checked(filled, spec, self, policy, view)
+
+
+def zigzag(groups: Sequence[Sequence[int]], preferred: Sequence[int] = ()) -> list[int]:
+    """Preferred nodes in their order, then one node of each group in turn, starting with the
+    groups of which the fewest were taken."""
+    taken = [sum(node in group for node in preferred) for group in groups]
+    queues = [[node for node in group if node not in preferred] for group in groups]
+    order = list(preferred)
+    while any(queues):
+        least = min(taken[g] for g, queue in enumerate(queues) if queue)
+        group = next(g for g, queue in enumerate(queues) if queue and taken[g] == least)
+        order.append(queues[group].pop(0))
+        taken[group] += 1
+    return order
+
+
+def fill_by_domain(
+    spec: StreamSpec, order: Sequence[int], scope: Scope, topology: Topology, wraps: bool
+) -> list[list[int]] | None:
+    """An arrangement with every node used at most once and every shard's replicas in different
+    domains, if one exists.
+
+    Each domain offers at most as many nodes as there are shards. Dealing the nodes out domain by
+    domain, largest first, shard by shard in turn, never gives a shard two of one domain
+    (McNaughton's wrap-around rule, 1959).
+    """
+    if wraps and len(order) < spec.shards * spec.replication_factor:
+        return _rotated(spec, order, topology.domain_of(scope))
+    domains = topology.domain_of(scope)
+    wanted = spec.shards * spec.replication_factor
+    offered: dict[int, list[int]] = {}
+    for node in order:
+        nodes = offered.setdefault(int(domains[node]), [])
+        if len(nodes) < spec.shards:
+            nodes.append(node)
+    if sum(map(len, offered.values())) < wanted:
+        return None
+    while sum(map(len, offered.values())) > wanted:
+        max(offered.values(), key=len).pop()
+    shards: list[list[int]] = [[] for _ in range(spec.shards)]
+    dealt = (node for nodes in sorted(offered.values(), key=len, reverse=True) for node in nodes)
+    for position, node in enumerate(dealt):
+        shards[position % spec.shards].append(node)
+    return shards
+
+
+def _rotated(
+    spec: StreamSpec, order: Sequence[int], domains: NDArray[np.int32]
+) -> list[list[int]] | None:
+    """Too few nodes for one replica each: shards take the domains in turn, and within a domain its
+    nodes in turn."""
+    groups: dict[int, list[int]] = {}
+    for node in order:
+        groups.setdefault(int(domains[node]), []).append(node)
+    columns, factor = list(groups.values()), spec.replication_factor
+    if len(columns) < factor:
+        return None
+    turns = [
+        [divmod(s * factor + r, len(columns)) for r in range(factor)] for s in range(spec.shards)
+    ]
+    return [[columns[c][turn % len(columns[c])] for turn, c in shard] for shard in turns]
+
+
+def _by_domain(policy: Policy, scope: Scope, view: View) -> list[list[int]]:
+    """Candidates by location; the less loaded location and node first, then natural order."""
+    topology = view.topology
+    nodes = np.flatnonzero(candidates(policy, view))
+    domains, rank = topology.domain_of(scope), topology.order()
+    pressure = view.domain_pressure(scope)
+    by_domain: dict[int, list[int]] = {}
+    for node in nodes.tolist():
+        by_domain.setdefault(int(domains[node]), []).append(node)
+    for group in by_domain.values():
+        group.sort(key=lambda n: (view.load[n] / topology.weight[n], int(rank[n])))
+    return sorted(
+        by_domain.values(),
+        key=lambda group: (
+            pressure[group[0]],
+            natural_key(topology.domain_name(scope, int(domains[group[0]]))),
+        ),
+    )
+
+
+def _shortage(
+    spec: StreamSpec,
+    policy: Policy,
+    scope: Scope,
+    groups: list[list[int]],
+    topology: Topology,
+) -> Reason | None:
+    """Why the stream cannot be placed, by counting alone."""
+    factor, nodes = spec.replication_factor, sum(map(len, groups))
+    seen = tuple(topology.domain_name(scope, int(topology.domain_of(scope)[g[0]])) for g in groups)
+    seen = tuple(sorted(seen, key=natural_key))
+    if policy.parameters["node"] is Affinity.EXCLUSIVE and len(groups) < factor:
+        message = (
+            f"node=exclusive puts the {factor} replicas of a shard in {factor} different "
+            f"locations, only {len(groups)} have a node that may hold one: {', '.join(seen)}"
+        )
+        return Reason(Code.DOMAINS_TOO_FEW, message, factor, len(groups), str(scope), seen)
+    exclusive_shards = policy.parameters["shard"] is Affinity.EXCLUSIVE
+    need = spec.shards * factor if exclusive_shards else factor
+    if nodes < need:
+        why = f"shard=exclusive with {spec.shards} shards of " if exclusive_shards else ""
+        message = f"{why}{factor} replicas need {need} nodes, {nodes} may hold one"
+        return Reason(Code.NODES_TOO_FEW, message, need, nodes, seen=seen)
+    largest = max(map(len, groups), default=0)
+    if policy.parameters["node"] is Affinity.COLOCATED and largest < need:
+        message = (
+            f"node=colocated needs {need} nodes in one location, the largest of "
+            f"{', '.join(seen)} has {largest}"
+        )
+        return Reason(Code.DOMAIN_TOO_SMALL, message, need, largest, str(scope), seen)
+    return None
+
+
+def _roomiest(groups: list[list[int]], spec: StreamSpec, policy: Policy) -> list[int]:
+    """The first location (least loaded) that has enough nodes."""
+    exclusive = policy.parameters["shard"] is Affinity.EXCLUSIVE
+    need = spec.replication_factor * (spec.shards if exclusive else 1)
+    return next(group for group in groups if len(group) >= need)
+
+
+def _preferred(policy: Policy, groups: list[list[int]], topology: Topology) -> list[int]:
+    known = {node for group in groups for node in group}
+    listed = (topology.index[node_id] for node_id in policy.parameters["preferred_nodes"])
+    return [node for node in listed if node in known]
+
+
+def _distinct_domains(order: list[int], scope: Scope, view: View) -> list[int]:
+    """The order with the first node of each domain in front."""
+    first = _distinct(order, view.topology.domain_of(scope))
+    return first + [node for node in order if node not in first]
+
+
+def _distinct(order: Sequence[int], domains: NDArray[np.int32]) -> list[int]:
+    seen: set[int] = set()
+    first: list[int] = []
+    for node in order:
+        if int(domains[node]) not in seen:
+            seen.add(int(domains[node]))
+            first.append(node)
+    return first
+
+
+def _checked(
+    shards: list[list[int]],
+    spec: StreamSpec,
+    strategy: AffinityStrategy,
+    policy: Policy,
+    view: View,
+) -> list[list[int]] | Reason:
+    """The arrangement, or the first required rule that it breaks."""
+    topology = view.topology
+    colocated = policy.parameters["shard"] is Affinity.COLOCATED
+    for shard, nodes in enumerate(shards[:1] if colocated else shards):
+        others = [] if colocated else [n for s, ns in enumerate(shards) if s != shard for n in ns]
+        standing = Standing(topology, spec.replication_factor, nodes, others)
+        for rule in strategy.rules(policy, topology):
+            if rule.strength is Strength.REQUIRED and (found := rule.violations(standing)):
+                where = f" in {found[0].domain}" if found[0].domain else ""
+                message = (
+                    f"shard {shard} cannot keep the required rule '{rule}': {found[0].count} "
+                    f"replicas{where}, at most {found[0].limit}"
+                )
+                return Reason(Code.RULE_NOT_MET, message, found[0].limit, found[0].count)
+    return shards

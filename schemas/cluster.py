@@ -1,0 +1,150 @@
+"""The cluster file of the offline tool (design section 10): nodes and streams in one document.
+
+A fault of the document as a whole (no nodes, a node twice, a malformed location) is one error; a
+fault of a single stream is kept in that stream's place, so that the others can be answered.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError
+
+from schemas.base import (
+    Capacity,
+    Host,
+    Id,
+    Items,
+    Location,
+    Tags,
+    Text,
+    Tokens,
+    Weight,
+    WireModel,
+    describe,
+    echo,
+)
+from schemas.inputs import StreamRequest
+
+LevelName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")]
+
+
+class ClusterNodeStatus(StrEnum):
+    """The statuses of a node; `down` is another word for `dead`, `fenced` for `suspect`."""
+
+    REGISTERED = "registered"
+    UP = "up"
+    SUSPECT = "suspect"
+    FENCED = "fenced"
+    DEAD = "dead"
+    DOWN = "down"
+    DRAINING = "draining"
+    MAINTENANCE = "maintenance"
+    CORDONED = "cordoned"
+    HELD_DOWN = "held_down"
+    QUARANTINED = "quarantined"
+    UNREGISTERED = "unregistered"
+
+
+class ClusterNode(WireModel):
+    """A node of a cluster file. Without `location` it belongs to the unlocated domain."""
+
+    id: Id
+    host: Host | None = None
+    location: Location | None = None
+    tags: Tags = Field(default_factory=dict)
+    weight: Weight = 1.0
+    capacity: Capacity | None = None
+    leader: bool = True
+    tokens: Tokens | None = None
+    status: Annotated[ClusterNodeStatus, Field(strict=False)] = ClusterNodeStatus.UP
+
+
+class ClusterStream(StreamRequest):
+    """A stream of a cluster file: what it asks for and, in `replicas`, what it has."""
+
+
+class ClusterFile(WireModel):
+    """One document of a cluster file. `name` is echoed in the answer; `levels` name the tiers."""
+
+    nodes: Items[ClusterNode]
+    streams: Items[ClusterStream] = ()
+    levels: Annotated[Items[LevelName], Field(max_length=8)] = ()
+    name: Text | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentError:
+    """The document cannot be understood; `field` is the path to the fault, if there is one."""
+
+    message: str
+    field: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedStream:
+    """A stream that cannot be understood, in the place it had; `stream` is its name if readable."""
+
+    stream: str | None
+    message: str
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A document that was understood; `streams` keeps the document's order."""
+
+    name: str | None
+    levels: tuple[str, ...]
+    nodes: tuple[ClusterNode, ...]
+    streams: tuple[ClusterStream | RefusedStream, ...]
+
+
+def parse_cluster(document: object) -> Cluster | DocumentError:
+    """Read a document as YAML or JSON gives it. No input makes this raise."""
+    if not isinstance(document, Mapping):
+        return DocumentError(f"the document must be a mapping, it is {echo(document)}", None)
+    streams = document.get("streams", ())
+    if not isinstance(streams, list | tuple):
+        return DocumentError(f"field 'streams' must be an array, it is {echo(streams)}", "streams")
+    rest = {name: value for name, value in document.items() if name != "streams"}
+    try:
+        file = ClusterFile.model_validate(rest)
+    except ValidationError as error:
+        field, sentence = describe(error, rest)
+        return DocumentError(sentence, field or None)
+    answered = tuple(_stream(stream, index) for index, stream in enumerate(streams))
+    twice = (
+        _twice([node.id for node in file.nodes], "nodes[{}].id")
+        or _twice(file.levels, "levels[{}]")
+        or _twice([stream.stream for stream in answered], "streams[{}].stream")
+    )
+    return twice or Cluster(file.name, file.levels, file.nodes, answered)
+
+
+def _stream(stream: object, index: int) -> ClusterStream | RefusedStream:
+    place = f"streams[{index}]"
+    if not isinstance(stream, Mapping):
+        return RefusedStream(None, f"'{place}' must be an object, it is {echo(stream)}", place)
+    try:
+        return ClusterStream.model_validate(stream)
+    except ValidationError as error:
+        field, sentence = describe(error, stream)
+        return RefusedStream(_name(stream), sentence, f"{place}.{field}")
+
+
+def _name(stream: Mapping[Any, Any]) -> str | None:
+    name = stream.get("stream")
+    return name if isinstance(name, str) else None
+
+
+def _twice(values: Sequence[str | None], place: str) -> DocumentError | None:
+    seen: set[str] = set()
+    for index, value in enumerate(values):
+        if value in seen:
+            field = place.format(index)
+            return DocumentError(f"{echo(value)} is given twice, again in '{field}'", field)
+        if value is not None:
+            seen.add(value)
+    return None

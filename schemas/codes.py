@@ -1,0 +1,232 @@
+"""Every code a refusal or a reason can carry, with what it means and what a person should do.
+
+Refusals are about single records (they become dead letters), reasons about what was decided.
+The tables of this package's README are written from here; a test holds the reasons against the
+core's own list.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from schemas.outputs import Band
+
+
+class RefusalCode(StrEnum):
+    """Why a record is not an input message."""
+
+    EMPTY_VALUE = "EMPTY_VALUE"
+    TOO_LARGE = "TOO_LARGE"
+    NOT_JSON = "NOT_JSON"
+    TOO_DEEP = "TOO_DEEP"
+    TOO_MANY_FIELDS = "TOO_MANY_FIELDS"
+    STRING_TOO_LONG = "STRING_TOO_LONG"
+    NUMBER_OUT_OF_RANGE = "NUMBER_OUT_OF_RANGE"
+    DUPLICATE_FIELD = "DUPLICATE_FIELD"
+    HEADER_MALFORMED = "HEADER_MALFORMED"
+    UNKNOWN_TYPE = "UNKNOWN_TYPE"
+    UNKNOWN_VERSION = "UNKNOWN_VERSION"
+    WRONG_TOPIC = "WRONG_TOPIC"
+    WRONG_TYPE = "WRONG_TYPE"
+    KEY_MISMATCH = "KEY_MISMATCH"
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What a code means and what to do about it."""
+
+    meaning: str
+    action: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasonAdvice(Advice):
+    """Advice on a reason, with the band its records carry."""
+
+    band: Band
+
+
+REFUSALS: dict[RefusalCode, Advice] = {
+    RefusalCode.EMPTY_VALUE: Advice(
+        "The record has no value. Input topics take no tombstones.",
+        "Send NodeUnregistered to remove a node.",
+    ),
+    RefusalCode.TOO_LARGE: Advice(
+        "Value and headers exceed 64 KiB.", "Split the request, or drop fields nobody reads."
+    ),
+    RefusalCode.NOT_JSON: Advice(
+        "The value is not JSON in UTF-8 (NaN, a byte order mark and lone surrogates are not).",
+        "Use a JSON serializer; Avro and the Schema Registry's prefix are not read.",
+    ),
+    RefusalCode.TOO_DEEP: Advice("More than 8 nested levels.", "Flatten the record."),
+    RefusalCode.TOO_MANY_FIELDS: Advice(
+        "An object has more than 64 fields.", "Send only documented fields."
+    ),
+    RefusalCode.STRING_TOO_LONG: Advice(
+        "A string or a field's name exceeds 1 KiB.", "Shorten it; ids have 128 characters at most."
+    ),
+    RefusalCode.NUMBER_OUT_OF_RANGE: Advice(
+        "An integer beyond 64 bits or an infinite number.", "Check the producer's arithmetic."
+    ),
+    RefusalCode.DUPLICATE_FIELD: Advice(
+        "One object has the same field twice; readers would disagree on its value.",
+        "Fix the serializer.",
+    ),
+    RefusalCode.HEADER_MALFORMED: Advice(
+        "A CloudEvents header is repeated, empty, too long or not UTF-8.", "Fix the producer."
+    ),
+    RefusalCode.UNKNOWN_TYPE: Advice(
+        "The type is missing or is no input message.", "See the table of messages."
+    ),
+    RefusalCode.UNKNOWN_VERSION: Advice(
+        "The message is known, but not in this version.",
+        "Send the version of the table, or upgrade the reconciler first.",
+    ),
+    RefusalCode.WRONG_TOPIC: Advice(
+        "The message belongs on another topic.", "Check the producer's topic."
+    ),
+    RefusalCode.WRONG_TYPE: Advice(
+        "A field is missing, of the wrong type or outside its limits; the sentence names it.",
+        "Compare with the message's JSON Schema and example.",
+    ),
+    RefusalCode.KEY_MISMATCH: Advice(
+        "The record's key is missing or differs from the id in the value.",
+        "Key records as in the table of topics: order per key depends on it.",
+    ),
+}
+
+
+def _reasons(band: Band, rows: dict[str, tuple[str, str]]) -> dict[str, ReasonAdvice]:
+    return {code: ReasonAdvice(meaning, act, band) for code, (meaning, act) in rows.items()}
+
+
+REASONS: dict[str, ReasonAdvice] = {
+    **_reasons(
+        Band.CONFIG,
+        {
+            "LOCATION_MALFORMED": (
+                "A location is not `/`-separated components of `[A-Za-z0-9_.-]`, 8 at most.",
+                "Correct the node's or the policy's location.",
+            ),
+            "POLICY_UNKNOWN_KEY": ("The policy has a name nobody knows.", "Correct the spelling."),
+            "POLICY_UNKNOWN_VALUE": (
+                "A policy key has a value it does not take.",
+                "Use one of the values in the message.",
+            ),
+            "POLICY_MALFORMED": (
+                "The policy or `placement_policies` cannot be read.",
+                "Correct it; the message quotes the place.",
+            ),
+            "POLICY_AMBIGUOUS": (
+                "The policy contradicts itself, or both forms are given.",
+                "Give one form, and drop one side of the contradiction.",
+            ),
+            "STRATEGY_UNKNOWN": (
+                "No strategy has that name.",
+                "Use a name of the message's list.",
+            ),
+            "LEVEL_UNKNOWN": (
+                "A rule names a tier or tag that does not exist.",
+                "Use a configured tier, a depth, `location` or `tag:KEY`.",
+            ),
+            "NODE_UNKNOWN": (
+                "The request names a node that never registered.",
+                "Correct the id, or register the node first.",
+            ),
+            "REPLICATION_FACTOR_OUT_OF_RANGE": (
+                "The replication factor is not between 1 and 64.",
+                "Correct it and send the stream with a new sequence.",
+            ),
+            "SHARDS_OUT_OF_RANGE": (
+                "The number of shards is not between 1 and 10,000.",
+                "Correct it and send the stream with a new sequence.",
+            ),
+            "REPLICAS_OUT_OF_RANGE": (
+                "Shards times replication factor exceed 100,000.",
+                "Split the stream.",
+            ),
+            "QUORUM_OUT_OF_RANGE": (
+                "The quorum is not `majority`, `one` or a number up to the replication factor.",
+                "Correct it.",
+            ),
+            "SEQUENCE_CONFLICT": (
+                "A sequence was used before with another body.",
+                "Raise the sequence; two writers may be at work on one id.",
+            ),
+            "STREAM_EXISTS": (
+                "The stream was created before.",
+                "Nothing, if it is a repeat; otherwise choose another name.",
+            ),
+            "INCARNATION_CONFLICT": (
+                "Another incarnation claims a node that is up.",
+                "Find the second process with this id.",
+            ),
+        },
+    ),
+    **_reasons(
+        Band.REQUIRED_RULE,
+        {
+            "NODES_TOO_FEW": (
+                "Fewer usable nodes than replicas.",
+                "Add nodes, bring dead ones back, or lower the replication factor.",
+            ),
+            "DOMAINS_TOO_FEW": (
+                "Fewer usable domains than the rule needs; `seen` lists them.",
+                "Add a domain, or ask for a preferred rule.",
+            ),
+            "DOMAIN_TOO_SMALL": (
+                "A domain has too few nodes for its share.",
+                "Add nodes to the domain.",
+            ),
+            "NO_CANDIDATE": (
+                "No node passes the rules and filters; the message has the funnel.",
+                "Loosen the filter the funnel stops at, or add nodes that pass it.",
+            ),
+        },
+    ),
+    **_reasons(
+        Band.THROTTLED,
+        {
+            "LIMIT_REACHED": ("A move waits for a limit on moves.", "Wait, or raise the limit."),
+            "NOT_CAUGHT_UP": (
+                "Repairs wait until the input has been read to its end.",
+                "Wait; if it lasts, look at the lag.",
+            ),
+        },
+    ),
+    **_reasons(
+        Band.SOFT,
+        {
+            "RULE_NOT_MET": (
+                "Placed, but a rule is not met as it should be.",
+                "Nothing at once; repaired when the topology allows.",
+            ),
+            "NO_SPARE_NODE": (
+                "As many live nodes as replicas: a failure cannot be repaired.",
+                "Add a node.",
+            ),
+            "NODE_DEAD": ("A replica's node is dead.", "Nothing; a move follows."),
+            "NODE_UNREGISTERED": ("A replica's node has left.", "Nothing; a move follows."),
+            "REPLICA_MISSING": (
+                "A slot of the assignment is empty.",
+                "Nothing; it is filled as soon as a node fits.",
+            ),
+            "TARGET_LOST": (
+                "The node that was to receive a replica can no longer.",
+                "Nothing; another move replaces this one.",
+            ),
+            "SOURCE_RETURNED": (
+                "The node to be replaced came back before the move was accepted.",
+                "Nothing; the move is cancelled.",
+            ),
+            "DEADLINE_PASSED": (
+                "A move was not completed in time.",
+                "Look at the executor; the need is derived again.",
+            ),
+            "EXECUTOR_FAILED": (
+                "The executor reported that a move failed.",
+                "Look at its reason; the need is derived again.",
+            ),
+        },
+    ),
+}
+"""Reasons by code. Consumers must expect codes they do not know, with a band they do."""

@@ -1,0 +1,187 @@
+"""From the bytes of a Kafka record to an input message, or to a refusal that says why not.
+
+Reads CloudEvents 1.0 in binary mode (`ce_*` headers), in structured mode, and bare JSON with a
+`type` field, so that a console producer is enough to try it. Nothing here raises for any bytes:
+one record that did would stop the query at every restart (guarantee G7). Heartbeats, where speed
+counts, take a shorter way in the shell.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
+
+from pydantic import ValidationError
+
+from schemas import limits
+from schemas.base import describe, echo
+from schemas.codes import RefusalCode
+from schemas.inputs import INPUTS, InputMessage, NodeMessage, StreamCreated, Tick
+from schemas.parsing import Refusal, RefusedError, parse_object
+from schemas.topics import BY_NAME
+
+__all__ = ["Envelope", "Refusal", "decode", "encode_headers", "type_name", "validate"]
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+TYPE_PREFIX = "placement."
+# The only version of every message there is; another one is refused, not guessed at.
+VERSION = 1
+CONTENT_TYPE = "content-type"
+_STRUCTURED = "application/cloudevents+json"
+_TYPE = re.compile(r"placement\.([A-Za-z]+)\.v([0-9]{1,9})")
+_SHORT_TYPE = re.compile(r"[A-Za-z]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """A record whose JSON is sound and whose message is known. `data` is not validated yet."""
+
+    message: str
+    version: int
+    id: str | None
+    data: dict[str, Any]
+
+
+def type_name(message: str) -> str:
+    """The CloudEvents type of a message: `placement.NodeRegistered.v1`."""
+    return f"{TYPE_PREFIX}{message}.v{VERSION}"
+
+
+def decode(value: bytes | None, headers: Headers | None) -> Envelope | Refusal:
+    """Read a record's value and headers; the limits are R1 of `schemas.limits`."""
+    try:
+        return _decode(value, headers or ())
+    except RefusedError as refused:
+        return refused.refusal
+    except RecursionError:
+        return Refusal(RefusalCode.TOO_DEEP, f"more than {limits.DEPTH_MAX} nested levels")
+    except Exception as error:  # noqa: BLE001 - a parser's surprise is the record's fault (G7)
+        detail = f"the value cannot be read as JSON: {echo(str(error))}"
+        return Refusal(RefusalCode.NOT_JSON, detail)
+
+
+def validate(envelope: Envelope, key: bytes | None, topic: str) -> InputMessage | Refusal:
+    """Check the message against its topic's short name (`nodes.v1`), its model and the key."""
+    carried = BY_NAME[topic].messages if topic in BY_NAME else ()
+    if envelope.message not in carried:
+        detail = f"{envelope.message} does not belong on topic {echo(topic)}"
+        return Refusal(RefusalCode.WRONG_TOPIC, detail)
+    try:
+        message = INPUTS[envelope.message].model_validate(envelope.data)
+    except ValidationError as error:
+        _, sentence = describe(error, envelope.data)
+        return Refusal(RefusalCode.WRONG_TYPE, sentence[: limits.DETAIL_LENGTH_MAX])
+    expected = message.record_key()
+    if key == expected.encode():
+        return message
+    given = "no key" if key is None else f"the key {echo(key)[1:]}"
+    detail = f"the record has {given}; it must be {_key_field(message)}, '{expected}'"
+    return Refusal(RefusalCode.KEY_MISMATCH, detail[: limits.DETAIL_LENGTH_MAX])
+
+
+def encode_headers(
+    message: str,
+    *,
+    cell: str,
+    id: str,  # noqa: A002 - the attribute's name in CloudEvents
+    subject: str,
+    time_ms: int,
+) -> list[tuple[str, bytes]]:
+    """Headers of an output record, CloudEvents binary mode; equal arguments give equal bytes.
+
+    `subject` is the record's key; `time_ms` the core's time, never a clock's.
+    """
+    return [
+        ("ce_specversion", b"1.0"),
+        ("ce_id", id.encode()),
+        ("ce_source", f"/placement/{cell}".encode()),
+        ("ce_type", type_name(message).encode()),
+        ("ce_time", _rfc3339(time_ms)),
+        ("ce_subject", subject.encode()),
+        (CONTENT_TYPE, b"application/json"),
+    ]
+
+
+# A transaction writes up to a million records with one time; a few dozen times are in use at once.
+@lru_cache(maxsize=64)
+def _rfc3339(time_ms: int) -> bytes:
+    seconds, milliseconds = divmod(time_ms, 1000)
+    text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return f"{text}.{milliseconds:03d}Z".encode()
+
+
+def _decode(value: bytes | None, headers: Headers) -> Envelope | Refusal:
+    if value is None:
+        return Refusal(RefusalCode.EMPTY_VALUE, "the record has no value")
+    size = len(value) + sum(len(name) + len(content or b"") for name, content in headers)
+    if size > limits.RECORD_BYTES_MAX:
+        detail = f"the record has {size} bytes, at most {limits.RECORD_BYTES_MAX} are read"
+        return Refusal(RefusalCode.TOO_LARGE, detail)
+    attributes = _attributes(headers)
+    body = parse_object(value)
+    if attributes.get(CONTENT_TYPE, "").lower().startswith(_STRUCTURED):
+        return _open(body, body.get("specversion"), body.get("type"), body.get("id"), "data")
+    if "ce_type" in attributes or "ce_specversion" in attributes:
+        version, identifier = attributes.get("ce_specversion"), attributes.get("ce_id")
+        return _open(body, version, attributes.get("ce_type"), identifier, None)
+    envelope = _open(body, None, body.get("type"), None, None)
+    envelope.data.pop("type")
+    return envelope
+
+
+def _open(
+    body: dict[str, Any], specversion: object, type_: object, id_: object, inner: str | None
+) -> Envelope:
+    if specversion not in (None, "1.0"):
+        raise RefusedError(
+            RefusalCode.UNKNOWN_VERSION, f"CloudEvents {echo(specversion)} is not read, 1.0 is"
+        )
+    message, version = _message(type_)
+    data = body if inner is None else body.get(inner)
+    if not isinstance(data, dict):
+        raise RefusedError(RefusalCode.WRONG_TYPE, f"field '{inner}' must be an object")
+    return Envelope(message, version, id_ if isinstance(id_, str) else None, data)
+
+
+def _message(type_: object) -> tuple[str, int]:
+    if not isinstance(type_, str):
+        given = "missing" if type_ is None else f"{echo(type_)}, not a string"
+        raise RefusedError(RefusalCode.UNKNOWN_TYPE, f"the type is {given}")
+    full = _TYPE.fullmatch(type_)
+    if full is None and not _SHORT_TYPE.fullmatch(type_):
+        raise RefusedError(RefusalCode.UNKNOWN_TYPE, f"{echo(type_)} is not the type of a message")
+    message, version = (full[1], int(full[2])) if full else (type_, VERSION)
+    if message not in INPUTS:
+        raise RefusedError(RefusalCode.UNKNOWN_TYPE, f"{echo(message)} is not an input message")
+    if version != VERSION:
+        detail = f"{message} is read in version {VERSION}, not {version}"
+        raise RefusedError(RefusalCode.UNKNOWN_VERSION, detail)
+    return message, version
+
+
+def _attributes(headers: Headers) -> dict[str, str]:
+    """The headers that describe the event, as text; other headers are nobody's business."""
+    found: dict[str, str] = {}
+    for name, content in headers:
+        if name != CONTENT_TYPE and not name.startswith("ce_"):
+            continue
+        if name in found or not content or len(content) > limits.STRING_BYTES_MAX:
+            fault = "repeated" if name in found else "empty or too long"
+            raise RefusedError(RefusalCode.HEADER_MALFORMED, f"header {echo(name)} is {fault}")
+        try:
+            found[name] = content.decode()
+        except UnicodeDecodeError:
+            detail = f"header {echo(name)} is not UTF-8"
+            raise RefusedError(RefusalCode.HEADER_MALFORMED, detail) from None
+    return found
+
+
+def _key_field(message: InputMessage) -> str:
+    if isinstance(message, NodeMessage):
+        return "node_id"
+    if isinstance(message, Tick):
+        return "the tick's"
+    return "stream" if isinstance(message, StreamCreated) else "stream/shard"

@@ -1,0 +1,183 @@
+"""Messages the reconciler reads, from `nodes.v1`, `streams.v1` and `acks.v1` (design section 5.1).
+
+A model says what a well-formed record is. Whether a request makes sense (a replication factor of
+zero, an unknown strategy) is judged by the core, whose answer its author sees as a decision.
+"""
+
+from typing import Literal
+
+from pydantic import JsonValue
+
+from schemas.base import (
+    Capacity,
+    Count,
+    Host,
+    Id,
+    Index,
+    Items,
+    Location,
+    Message,
+    Ordinal,
+    Tags,
+    Text,
+    Tokens,
+    Weight,
+    WireModel,
+)
+
+# Ticks of all partitions share one key: they are told apart by the partition they are in.
+TICK_KEY = "tick"
+
+
+class NodeMessage(Message):
+    """What every message about a node carries; key: `node_id`.
+
+    `incarnation` names one life of the node's process (a UUID does), `sequence` rises with every
+    message of a node. An equal sequence with an equal body is a repeat.
+    """
+
+    node_id: Id
+    incarnation: Id
+    sequence: Ordinal
+
+    def record_key(self) -> str:
+        """The node's id."""
+        return self.node_id
+
+
+class NodeRegistered(NodeMessage):
+    """A node is there and may hold replicas.
+
+    `weight` is its share of load relative to other nodes, `capacity` the most replicas it may
+    hold, `leader: false` means it holds copies but never leads. `liveness` says who reports
+    whether it lives: its own heartbeats or an external detector. A node without `location`
+    belongs to the unlocated domain.
+    """
+
+    host: Host | None = None
+    location: Location | None = None
+    tags: Tags | None = None
+    weight: Weight = 1.0
+    capacity: Capacity | None = None
+    leader: bool = True
+    tokens: Tokens | None = None
+    liveness: Literal["heartbeat", "external"] = "heartbeat"
+
+
+class NodeHeartbeat(NodeMessage):
+    """The node lives."""
+
+
+class NodeUnregistered(NodeMessage):
+    """The node leaves for good; its replicas are replaced at once."""
+
+
+class NodeLocalityChanged(NodeMessage):
+    """The node now stands elsewhere; `tags`, if given, replace all its tags."""
+
+    location: Location
+    tags: Tags | None = None
+
+
+class Tick(Message):
+    """Written by the reconciler itself to every partition of `nodes.v1` about once a second, so
+    that the silence of nodes can be measured in the log. Key: `tick`."""
+
+    partition: Index
+    partitions: Index
+    writer_epoch: Ordinal
+    number: Ordinal
+
+    def record_key(self) -> str:
+        """The same for all ticks."""
+        return TICK_KEY
+
+
+class StreamRequest(WireModel):
+    """What a stream asks for, on the topic and in a cluster file alike.
+
+    `policy` is free JSON here: the core compiles it and answers unknown names with a rejected
+    decision. `replicas` is an existing placement to adopt, leader first, one list per shard.
+    `placement_policies` and `policy` exclude each other; with neither the default policy holds.
+    """
+
+    stream: Id
+    shards: Count
+    replication_factor: Count
+    placement_policies: Text | None = None
+    policy: dict[str, JsonValue] | None = None
+    quorum: Count | Text | None = None
+    replicas: Items[Items[Id]] | None = None
+    shard_tokens: Tokens | None = None
+    dimension: Text | None = None
+    ranges: Items[Text] | None = None
+    repair: Text | None = None
+
+
+class StreamCreated(StreamRequest, Message):
+    """A stream asks for placement. Key: `stream`."""
+
+    sequence: Ordinal
+
+    def record_key(self) -> str:
+        """The stream's name."""
+        return self.stream
+
+
+class MoveMessage(Message):
+    """An executor's word on a move. Key: `stream/shard`.
+
+    `move_id` names the move; it may be left out by executors that only know the shard.
+    `reason` is free text for people.
+    """
+
+    stream: Id
+    shard: Index
+    move_id: Id | None = None
+    node_id: Id | None = None
+    reason: Text | None = None
+
+    def record_key(self) -> str:
+        """The shard the move belongs to."""
+        return f"{self.stream}/{self.shard}"
+
+
+class MoveAccepted(MoveMessage):
+    """The executor has taken the move on."""
+
+
+class MoveCompleted(MoveMessage):
+    """The new replica is complete and the old one may go."""
+
+
+class MoveFailed(MoveMessage):
+    """The executor gave up; the need is derived again from what is true then."""
+
+
+InputMessage = (
+    NodeRegistered
+    | NodeHeartbeat
+    | NodeUnregistered
+    | NodeLocalityChanged
+    | Tick
+    | StreamCreated
+    | MoveAccepted
+    | MoveCompleted
+    | MoveFailed
+)
+
+INPUTS: dict[str, type[InputMessage]] = {
+    model.__name__: model
+    for model in (
+        NodeRegistered,
+        NodeHeartbeat,
+        NodeUnregistered,
+        NodeLocalityChanged,
+        Tick,
+        StreamCreated,
+        MoveAccepted,
+        MoveCompleted,
+        MoveFailed,
+    )
+}
+"""Every message that may be read, by the name its type carries."""

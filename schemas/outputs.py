@@ -1,0 +1,339 @@
+"""Messages the reconciler writes (design section 5.1); their consumers ignore unknown fields.
+
+The application builds these records as plain dicts and writes them in bulk; the models are the
+contract its tests hold every record to, and the source of the published JSON Schemas.
+"""
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field, JsonValue, StringConstraints
+
+from schemas.base import (
+    Capacity,
+    Count,
+    Host,
+    Id,
+    Index,
+    Items,
+    Location,
+    Message,
+    Ordinal,
+    Tags,
+    Text,
+    TimeMs,
+    Weight,
+    WireModel,
+)
+
+
+class Outcome(StrEnum):
+    """The answer to a stream event."""
+
+    PLACED = "placed"
+    DEGRADED = "degraded"
+    PARTIAL = "partial"
+    WAITING = "waiting"
+    REJECTED = "rejected"
+
+
+class MoveKind(StrEnum):
+    """What the executor of a move has to do."""
+
+    REPLACE = "replace"
+    ADD = "add"
+    REMOVE = "remove"
+    LEADER = "leader"
+
+
+class MoveState(StrEnum):
+    """Life of a move; the states after `accepted` are final."""
+
+    ISSUED = "issued"
+    ACCEPTED = "accepted"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    SUPERSEDED = "superseded"
+    EXPIRED = "expired"
+
+
+class Completion(StrEnum):
+    """When a move counts as done: when its executor says so, or when it is issued."""
+
+    ACKED = "acked"
+    IMMEDIATE = "immediate"
+
+
+class Band(StrEnum):
+    """Who has to act on a reason: see the table of codes in this package's README."""
+
+    OK = "ok"
+    SOFT = "soft"
+    THROTTLED = "throttled"
+    CONFIG = "config"
+    REQUIRED_RULE = "required-rule"
+    BUG = "bug"
+
+
+class Strength(StrEnum):
+    """Whether a rule is never broken, or kept as well as the topology allows."""
+
+    REQUIRED = "required"
+    PREFERRED = "preferred"
+
+
+class ViolationClass(StrEnum):
+    """Whether anything can be done about a violation, and when."""
+
+    FIXABLE = "fixable"
+    UNFIXABLE = "unfixable"
+    DEFERRED = "deferred"
+
+
+class Liveness(StrEnum):
+    """What the failure detector believes of a node."""
+
+    UP = "up"
+    SUSPECT = "suspect"
+    DEAD = "dead"
+    UNREGISTERED = "unregistered"
+
+
+class NodeStatus(StrEnum):
+    """The strongest of liveness, administrative state and guard: one word for people."""
+
+    REGISTERED = "registered"
+    UP = "up"
+    SUSPECT = "suspect"
+    DEAD = "dead"
+    DRAINING = "draining"
+    MAINTENANCE = "maintenance"
+    CORDONED = "cordoned"
+    HELD_DOWN = "held_down"
+    QUARANTINED = "quarantined"
+    UNREGISTERED = "unregistered"
+
+
+# Enumerations are read from their JSON strings, which strict mode alone would refuse.
+_lax = Field(strict=False)
+Code = Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Z0-9_]{1,63}$")]
+Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{1,128}$")]
+# The unlocated domain is written as the empty path.
+LocationOrNone = Location | Annotated[str, Field(max_length=0)]
+Domain = Annotated[str, Field(max_length=2048)]
+Summary = Annotated[str, Field(max_length=8192)]
+
+
+class Reason(WireModel):
+    """Why: a stable code, its band, a sentence, and the numbers and domains behind it."""
+
+    code: Code
+    band: Annotated[Band, _lax]
+    message: Summary
+    need: int | None = None
+    have: int | None = None
+    level: Text | None = None
+    seen: Items[Domain] | None = None
+
+
+class StreamSpec(WireModel):
+    """What a stream asks for, with defaults filled in; a rejected one is echoed as given."""
+
+    stream: Id
+    shards: Count
+    replication_factor: Count
+    policy: dict[str, JsonValue]
+    placement_policies: Text | None = None
+    quorum: Count | Text | None = None
+
+
+class Decision(Message):
+    """The answer to a stream's last event. Key: `stream`. The state of record of streams."""
+
+    stream: Id
+    sequence: Ordinal
+    revision: Ordinal
+    outcome: Annotated[Outcome, _lax]
+    spec: StreamSpec
+    body_hash: Digest
+    strategy: Text
+    shards_placed: Index
+    replicas_missing: Index
+    reasons: Items[Reason]
+    warnings: Items[Reason]
+    decided_at: TimeMs
+
+    def record_key(self) -> str:
+        """The stream's name."""
+        return self.stream
+
+
+class Assignment(Message):
+    """Where the replicas of one shard belong, leader first. Key: `stream/shard`.
+
+    `epoch` rises by one with every published change; a lower one than seen is old news. While a
+    move runs, `adding` and `removing` name its nodes and `move_id` the move.
+    """
+
+    stream: Id
+    shard: Index
+    epoch: Ordinal
+    replicas: Items[Id]
+    adding: Items[Id]
+    removing: Items[Id]
+    move_id: Id | None = None
+    decided_at: TimeMs
+
+    def record_key(self) -> str:
+        """The shard."""
+        return f"{self.stream}/{self.shard}"
+
+
+class Move(Message):
+    """A command to the executor, in its current state. Key: `move_id`.
+
+    Valid only while the shard's assignment has `expected_epoch`, and until `deadline`. `slot` is
+    the position in the assignment, `remove` the node that gives up its replica, `add` the one
+    that receives it, `source` a live one to copy from. `ended_at` is set in a final state.
+    """
+
+    move_id: Id
+    kind: Annotated[MoveKind, _lax]
+    stream: Id
+    shard: Index
+    slot: Index
+    remove: Id | None = None
+    add: Id | None = None
+    expected_epoch: Ordinal
+    state: Annotated[MoveState, _lax]
+    cause: Text
+    reason: Reason
+    source: Id | None = None
+    deadline: TimeMs
+    supersedes: Id | None = None
+    issued_at: TimeMs
+    ended_at: TimeMs | None = None
+
+    def record_key(self) -> str:
+        """The move's id."""
+        return self.move_id
+
+
+class Transition(WireModel):
+    """A node's liveness changed."""
+
+    at: TimeMs
+    liveness: Annotated[Liveness, _lax]
+
+
+class NodeView(Message):
+    """What the reconciler believes of a node. Key: `node_id`. The state of record of topology.
+
+    `location` is empty for a node that has none. `since` is when `liveness` was reached.
+    """
+
+    node_id: Id
+    incarnation: Id
+    sequence: Ordinal
+    body_hash: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{0,128}$")]
+    revision: Ordinal
+    host: Host | None = None
+    location: LocationOrNone
+    tags: Tags
+    weight: Weight
+    capacity: Capacity | None = None
+    leader: bool
+    liveness: Annotated[Liveness, _lax]
+    status: Annotated[NodeStatus, _lax]
+    since: TimeMs
+    transitions: Items[Transition] | None = None
+
+    def record_key(self) -> str:
+        """The node's id."""
+        return self.node_id
+
+
+class Violation(WireModel):
+    """One rule that a shard does not meet: `count` where `limit` was asked for, in `domain`."""
+
+    stream: Id
+    shard: Index
+    rule: Text
+    strength: Annotated[Strength, _lax]
+    level: Text | None = None
+    domain: Domain | None = None
+    count: int
+    limit: int
+    violation_class: Annotated[ViolationClass, Field(strict=False, alias="class")]
+    reason: Reason
+    since: TimeMs
+
+
+class Violations(Message):
+    """All open violations of one shard. Key: `stream/shard`; a tombstone means none is left."""
+
+    stream: Id
+    shard: Index
+    violations: Annotated[Items[Violation], Field(min_length=1)]
+
+    def record_key(self) -> str:
+        """The shard."""
+        return f"{self.stream}/{self.shard}"
+
+
+class JournalEntry(Message):
+    """The ordered events of one batch as they were applied. Key: `cell`.
+
+    `events` is a list of `[kind, fields]`; a long batch is cut into `chunks`, `chunk` counting
+    from 0. `caught_up` says whether the source had been read to its end, which gates repairs.
+    """
+
+    cell: Id
+    sequence: Ordinal
+    chunk: Index
+    chunks: Annotated[int, Field(ge=1)]
+    now: TimeMs
+    caught_up: bool
+    events: Items[Annotated[tuple[Text, dict[str, JsonValue]], Field(strict=False)]]
+
+    def record_key(self) -> str:
+        """The cell."""
+        return self.cell
+
+
+class PartitionClock(WireModel):
+    """The silence clock of one partition of the nodes topic: last append time seen, clock time."""
+
+    append_ms: TimeMs
+    clock_ms: TimeMs
+
+
+class CommitMarker(Message):
+    """Everything a restart needs that is not in other compacted topics. Key: `cell`.
+
+    `positions` are the next source offsets by topic (short name) and partition, `clocks` the
+    silence clocks by partition of `nodes.v1`, `output_partitions` the partition counts of the
+    outputs, `digest` the hash of the state of record, in hexadecimal.
+    """
+
+    cell: Id
+    sequence: Ordinal
+    writer_epoch: Ordinal
+    now: TimeMs
+    positions: dict[str, dict[str, Ordinal]]
+    clocks: dict[str, PartitionClock]
+    output_partitions: dict[str, Annotated[int, Field(ge=1)]]
+    journal_sequence: Ordinal
+    digest: Digest
+
+    def record_key(self) -> str:
+        """The cell."""
+        return self.cell
+
+
+OUTPUTS: dict[str, type[Message]] = {
+    model.__name__: model
+    for model in (Decision, Assignment, Move, NodeView, Violations, JournalEntry, CommitMarker)
+}
+"""Every message that may be written, by the name its type carries."""

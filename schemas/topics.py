@@ -1,0 +1,172 @@
+"""The topic catalogue: names, keys, partitions and settings of every topic, declared once.
+
+Used to create and check topics (`streaming.admin`), to route input messages (`schemas.envelope`)
+and for the documents; the README's table is written from it.
+
+All topics are in one of two forms. `delete` topics are logs, kept for a time; `compact` topics
+hold the last value of each key and are the state of record, read in full at every start: their
+settings keep that reading short.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from schemas import limits
+
+DEFAULT_PREFIX = "placement."
+DEAD_LETTERS = "dlq.v1"
+
+_HOUR_MS = 3_600_000
+_DAY_MS = 24 * _HOUR_MS
+
+# The broker's own default, fixed here because the outbox cuts chunks and client batches below it.
+# It is not the 64 KiB of one record: it bounds a producer's batch of many.
+_BATCH_BYTES_MAX = 1_048_588
+
+_LOG = {
+    "cleanup.policy": "delete",
+    # A segment is deleted as a whole, so an idle topic keeps a record one segment longer.
+    "segment.ms": str(_DAY_MS),
+    "max.message.bytes": str(_BATCH_BYTES_MAX),
+}
+_INPUT = {
+    **_LOG,
+    # The silence clock and the core's time are the broker's append times (design section 4): a
+    # producer's clock must not be able to move them.
+    "message.timestamp.type": "LogAppendTime",
+}
+_STATE = {
+    "cleanup.policy": "compact",
+    # The active segment is never compacted: rolling it every 10 minutes or 64 MiB bounds what a
+    # restart reads beyond the live keys.
+    "segment.ms": str(600_000),
+    "segment.bytes": str(64 * 1024 * 1024),
+    # A tenth of stale records starts the cleaner (default: half), for twice the reading speed ...
+    "min.cleanable.dirty.ratio": "0.1",
+    # ... and a quiet topic is cleaned within the hour all the same.
+    "max.compaction.lag.ms": str(_HOUR_MS),
+    # A reader that started before a tombstone was written has a day to reach it; an hour is the
+    # least the design allows.
+    "delete.retention.ms": str(_DAY_MS),
+    "max.message.bytes": str(_BATCH_BYTES_MAX),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """One topic by its short name (`nodes.v1`); `configs` holds the cleanup policy too.
+
+    `direction` is seen from the reconciler. `key` says in words what a record's key is.
+    """
+
+    name: str
+    direction: Literal["in", "out"]
+    cleanup: Literal["delete", "compact"]
+    key: str
+    messages: tuple[str, ...]
+    partitions: int
+    configs: Mapping[str, str]
+    description: str
+
+
+def _input(
+    name: str, key: str, messages: tuple[str, ...], days: int, partitions: int, description: str
+) -> Topic:
+    configs = {**_INPUT, "retention.ms": str(days * _DAY_MS)}
+    return Topic(name, "in", "delete", key, messages, partitions, configs, description)
+
+
+def _log(name: str, key: str, messages: tuple[str, ...], days: int, description: str) -> Topic:
+    configs = {**_LOG, "retention.ms": str(days * _DAY_MS)}
+    return Topic(name, "out", "delete", key, messages, 1, configs, description)
+
+
+def _state(name: str, key: str, message: str, description: str) -> Topic:
+    return Topic(name, "out", "compact", key, (message,), 1, _STATE, description)
+
+
+# One partition is one task of every micro-batch and the planner is a single writer, so more
+# partitions only cost latency (about 35 ms each on two cores); one takes 20,000 heartbeats a
+# second. Those of `nodes.v1` can be raised for a larger fleet, but never lowered.
+CATALOGUE: tuple[Topic, ...] = (
+    _input(
+        "nodes.v1",
+        "node_id",
+        ("NodeRegistered", "NodeHeartbeat", "NodeLocalityChanged", "NodeUnregistered", "Tick"),
+        # A long weekend's stop loses nothing; heartbeats make a longer time expensive.
+        4,
+        1,
+        "What nodes say of themselves, and the reconciler's ticks (key `tick`)",
+    ),
+    _input("streams.v1", "stream", ("StreamCreated",), 30, 1, "What streams ask for"),
+    _input(
+        "acks.v1",
+        "stream/shard",
+        ("MoveAccepted", "MoveCompleted", "MoveFailed"),
+        30,
+        1,
+        "What executors say of moves",
+    ),
+    _state("decisions.v1", "stream", "Decision", "State of record of streams, with full specs"),
+    _state("assignments.v1", "stream/shard", "Assignment", "State of record of placement"),
+    _state(
+        "moves.v1",
+        "move_id",
+        "Move",
+        "Commands in their current state; partitioned by `stream/shard`, so that the moves of one "
+        "shard are in order; a tombstone follows a while after a move ended",
+    ),
+    _state("topology.v1", "node_id", "NodeView", "What the reconciler believes of each node"),
+    _state(
+        "violations.v1", "stream/shard", "Violations", "Open violations; a tombstone when healed"
+    ),
+    _log(
+        "journal.v1",
+        "cell",
+        ("JournalEntry",),
+        30,
+        "The ordered events of each batch as applied: makes every decision replayable",
+    ),
+    _state("commits.v1", "cell", "CommitMarker", "Where a restart goes on, and the state's digest"),
+    _log(
+        DEAD_LETTERS,
+        "the record's own",
+        (),
+        30,
+        "Refused records: SHA-256 and first KiB, with reason and provenance in headers",
+    ),
+)
+
+BY_NAME: Mapping[str, Topic] = {topic.name: topic for topic in CATALOGUE}
+
+
+def full_name(topic: Topic | str, prefix: str = DEFAULT_PREFIX) -> str:
+    """The name on the broker: prefix and short name; dead letters are `dlq.` + prefix + `v1`.
+
+    The `dlq.` comes first because share groups only accept dead letter topics called so
+    (KIP-1191). Raises ValueError for a prefix of other characters than letters, digits, `-`, `.`.
+    """
+    name = topic if isinstance(topic, str) else topic.name
+    if not re.fullmatch(limits.TOPIC_PREFIX_PATTERN, prefix):
+        raise ValueError(
+            f"topic prefix {prefix!r} must be words of letters, digits and '-', each "
+            "followed by '.'"
+        )
+    full = f"dlq.{prefix}v1" if name == DEAD_LETTERS else f"{prefix}{name}"
+    if len(full) > limits.TOPIC_NAME_LENGTH_MAX:
+        raise ValueError(f"topic name {full!r} exceeds {limits.TOPIC_NAME_LENGTH_MAX} characters")
+    return full
+
+
+def configs_for(topic: Topic, replication_factor: int | None) -> dict[str, str]:
+    """The topic's settings on a cluster that keeps `replication_factor` copies.
+
+    With three copies or more, two must have a record before it counts as written: what was
+    committed survives the loss of a broker, and writing goes on while one is down. None leaves
+    that to the broker, as it does the number of copies.
+    """
+    if replication_factor is None:
+        return dict(topic.configs)
+    return {**topic.configs, "min.insync.replicas": "2" if replication_factor >= 3 else "1"}

@@ -1,0 +1,1 @@
+"""The shell around the planner: Spark, Kafka and the command line."""

@@ -1,0 +1,237 @@
+"""The application: the only place that wires source -> stateful operator -> batch -> transaction.
+
+    nodes, streams, acks --> pack (executors) --> NodeLifecycle (state) --> foreachBatch (driver)
+        --> Reconciler.apply --> outbox --> decisions, assignments, moves, ..., commit marker
+
+Every start is the same (design section 9): fence, rebuild from the topics, fresh checkpoint at the
+marker. Every failure ends the process; a restart is the recovery.
+"""
+
+import logging
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from placement.limits import Limits
+from placement.liveness import Timers
+from placement.state import Configuration
+from schemas.topics import CATALOGUE, full_name
+from streaming import admin
+from streaming.batch import BatchApplier
+from streaming.errors import StreamingError
+from streaming.node_lifecycle import OUTPUT_SCHEMA, STATE_SCHEMA, NodeLifecycle
+from streaming.outbox import Outbox
+from streaming.recovery import Recovered, liveness_tables, recover
+from streaming.session import close_session, open_session
+from streaming.settings import Settings
+from streaming.source import NODES, SUBSCRIBED, layout, packed_stream
+from streaming.ticks import Ticker
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+_log = logging.getLogger(__name__)
+
+# How often the main thread looks whether the query has ended; stopping is told by an event.
+_WATCH_SECONDS = 0.2
+# A batch under load takes a second at most; longer than this something hangs, and the transaction
+# it may have open is the next writer's to abort.
+_STOP_TIMEOUT_SECONDS = 30.0
+# Settings of topics that guarantees rest on; an operator may change the others.
+_PROMISES = ("message.timestamp.type", "cleanup.policy")
+
+
+class QueryFailed(StreamingError):  # noqa: N818 - says what happened
+    """The streaming query ended by itself."""
+
+
+def configuration(settings: Settings) -> Configuration:
+    """The core's configuration from the settings."""
+    moves = settings.moves
+    return Configuration(
+        cell=settings.cell,
+        levels=tuple(settings.levels),
+        default_policy=settings.policy.default,
+        limits=Limits(
+            max_in_per_node=moves.max_in_per_node,
+            max_out_per_node=moves.max_out_per_node,
+            max_open=moves.max_open,
+            max_per_batch=moves.max_per_batch,
+        ),
+        acked=moves.completion == "acked",
+        deadline_ms=round(moves.deadline_seconds * 1000),
+    )
+
+
+def run(settings: Settings, *, on_ready: Callable[[], None], stop: threading.Event) -> int:
+    """Run until `stop` is set; returns the exit status.
+
+    `on_ready` is called once, when the first batch has been taken. Raises StreamingError with what
+    a person has to do about it; everything else is a bug.
+    """
+    assert settings.checkpoint is not None, "the command line asks for it"
+    options = settings.resolved_kafka_options()
+    bootstrap, prefix = settings.kafka.bootstrap_servers, settings.topics.prefix
+    _check_topics(bootstrap, prefix, options)
+    counts = admin.partition_counts(bootstrap, prefix, options=options)
+    outputs = {t.name: counts[t.name] for t in CATALOGUE if t.direction == "out"}
+    outbox = Outbox(bootstrap, prefix, settings.cell, outputs, options)
+    with ThreadPoolExecutor(max_workers=1) as beside:
+        # Spark takes seconds to start; the state is read in the meantime.
+        recovery = beside.submit(_recover, settings, outbox, outputs, options)
+        spark = open_session(
+            settings.spark.topology_shards,
+            settings.spark.driver_memory,
+            settings.resolved_spark_options(),
+            settings.checkpoint,
+        )
+        try:
+            recovered = recovery.result()
+            applier = BatchApplier(recovered, outbox, settings.cell, outputs)
+            applier.take_over()
+            _log.info("recovered %d records, writer epoch %d", recovered.records,
+                      applier.writer_epoch)
+            with Ticker(
+                bootstrap, prefix, settings.cell, applier.writer_epoch, counts[NODES],
+                settings.tick.interval_seconds, options,
+            ) as ticker:
+                flow = _Flow(settings, spark, recovered, applier, ticker, options)
+                return flow.run(on_ready, stop)
+        finally:
+            close_session(spark)
+
+
+class _Flow:
+    """The running query and what its batches need."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        spark: "SparkSession",
+        recovered: Recovered,
+        applier: BatchApplier,
+        ticker: Ticker,
+        options: dict[str, str],
+    ) -> None:
+        self._settings, self._spark = settings, spark
+        self._applier, self._ticker, self._options = applier, ticker, options
+        self._recovered = recovered
+        self._between = threading.Lock()
+        self._first_batch = threading.Event()
+        self._stopping = False
+
+    def run(self, on_ready: Callable[[], None], stop: threading.Event) -> int:
+        query = self._start()
+        ready = False
+        try:
+            while not stop.wait(_WATCH_SECONDS if ready else _WATCH_SECONDS / 4):
+                if not query.isActive:
+                    raise QueryFailed(_why(query))
+                if not ready and self._first_batch.is_set():
+                    ready = True
+                    on_ready()
+        finally:
+            self._stop(query)
+        return 0
+
+    def _start(self) -> "StreamingQuery":
+        settings = self._settings
+        timers = timers_of(settings)
+        shards = settings.spark.topology_shards
+        prefix = settings.topics.prefix
+        packing = layout(prefix, shards, timers)
+        positions = {
+            full_name(topic, prefix): dict(self._recovered.positions[topic]) for topic in SUBSCRIBED
+        }
+        kafka = {**self._options, "bootstrap.servers": settings.kafka.bootstrap_servers}
+        packed = packed_stream(
+            self._spark, packing, kafka, positions, settings.spark.max_offsets_per_trigger
+        )
+        tables = liveness_tables(
+            self._recovered.nodes, self._recovered.clocks, timers, shards
+        )
+        initial = self._spark.createDataFrame(tables, STATE_SCHEMA).groupBy("topology_shard")
+        judged = packed.groupBy("topology_shard").transformWithState(
+            NodeLifecycle(timers), OUTPUT_SCHEMA, "Update", "None", initialState=initial
+        )
+        assert settings.checkpoint is not None
+        checkpoint = _fresh(settings.checkpoint, self._applier.writer_epoch)
+        return (
+            judged.writeStream.queryName(f"placer-{settings.cell}")
+            .outputMode("update")
+            .option("checkpointLocation", str(checkpoint))
+            .foreachBatch(self._apply)
+            .start()
+        )
+
+    def _apply(self, batch: "DataFrame", _batch_id: int) -> None:
+        """One batch. An exception ends the query, and with it the process."""
+        payloads = batch.toArrow()["payload"].to_pylist()
+        with self._between:
+            if self._stopping:
+                return
+            caught_up = self._ticker.caught_up(self._applier.tick_seen)
+            self._applier.apply(payloads, caught_up)
+        self._first_batch.set()
+
+    def _stop(self, query: "StreamingQuery") -> None:
+        """Let the batch under way finish, apply no other, and end the query."""
+        if self._between.acquire(timeout=_STOP_TIMEOUT_SECONDS):
+            self._stopping = True
+            self._between.release()
+        query.stop()
+
+
+def timers_of(settings: Settings) -> Timers:
+    """The liveness timers in ms."""
+    liveness = settings.liveness
+    return Timers(
+        round(liveness.suspect_after_seconds * 1000), round(liveness.dead_after_seconds * 1000)
+    )
+
+
+def _recover(
+    settings: Settings, outbox: Outbox, outputs: dict[str, int], options: dict[str, str]
+) -> Recovered:
+    outbox.fence()
+    return recover(
+        settings.kafka.bootstrap_servers,
+        settings.topics.prefix,
+        settings.cell,
+        configuration(settings),
+        outputs,
+        options,
+    )
+
+
+def _check_topics(bootstrap: str, prefix: str, options: dict[str, str]) -> None:
+    """Refuse to start on topics that are missing or whose settings would break a promise."""
+    changes = admin.diff_topics(bootstrap, prefix, options=options)
+    wrong = [
+        change
+        for change in changes
+        if change.action == "create"
+        or (change.action == "configure" and any(name in change.detail for name in _PROMISES))
+    ]
+    if wrong:
+        listed = "; ".join(f"{change.topic}: {change.action} {change.detail}" for change in wrong)
+        raise StreamingError(f"{listed}. Make it so with: placer topics apply")
+
+
+def _fresh(checkpoint: Path, writer_epoch: int) -> Path:
+    """An empty directory for this writer; those of earlier ones are scratch and go."""
+    checkpoint.mkdir(parents=True, exist_ok=True)
+    for old in checkpoint.glob("epoch-*"):
+        shutil.rmtree(old, ignore_errors=True)
+    return checkpoint / f"epoch-{writer_epoch}-{time.time_ns()}"
+
+
+def _why(query: "StreamingQuery") -> str:
+    error = query.exception()
+    text = str(error) if error else "no error was reported"
+    return f"the query ended by itself: {text.strip()}"

@@ -1,0 +1,275 @@
+"""The driver's half of a micro-batch: decode, order, plan, commit.
+
+A batch is applied in prefixes of its ordered records. Each prefix is one transaction that holds
+its outputs, its journal entry and a marker with the positions reached, so that a restart goes on
+exactly behind it. Spark's batch id means nothing here.
+"""
+
+import pickle
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import orjson
+
+from placement.liveness import Clock, Verdict
+from placement.model import Event, NodeChanged, Ready
+from placement.reconcile import Reconciler
+from schemas.envelope import Refusal, decode, validate
+from streaming import codec
+from streaming.codec import OutRecord
+from streaming.dead_letter import dead_letter
+from streaming.errors import StreamingError
+from streaming.node_lifecycle import Judged
+from streaming.outbox import Outbox
+from streaming.recovery import Positions, Recovered
+from streaming.source import NODES, Raw, Refused
+
+# One prefix plans at most so many events: its records stay in memory until the commit, and a
+# stream creation may be ten thousand assignments.
+PREFIX_EVENTS_MAX = 1_000
+# Ticks change nothing by themselves; a marker this often keeps what a restart reads again short.
+IDLE_MARKER_MS = 5_000
+# Half of the record limit of the outbox leaves room for the entry's other fields.
+JOURNAL_CHUNK_BYTES_MAX = 512 * 1024
+
+
+class BatchRefused(StreamingError):  # noqa: N818 - says what happened
+    """The batch does not continue where the last commit ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One record of the ordered input and what it means: events, or a dead letter."""
+
+    at: int
+    topic: str
+    partition: int
+    offset: int
+    event: Event | None = None
+    letter: OutRecord | None = None
+    raw: Raw | None = None
+
+    @property
+    def place(self) -> tuple[int, str, int, int]:
+        """Where the record stands in the order of the batch."""
+        return self.at, self.topic, self.partition, self.offset
+
+
+class BatchApplier:
+    """Applies micro-batches to the reconciler and commits what they decide."""
+
+    def __init__(
+        self, recovered: Recovered, outbox: Outbox, cell: str, partitions: dict[str, int]
+    ) -> None:
+        self._reconciler: Reconciler = recovered.reconciler
+        self._outbox = outbox
+        self._cell = cell
+        self._partitions = partitions
+        self._positions: Positions = recovered.positions
+        self._clocks = recovered.clocks
+        self._sequence = recovered.sequence
+        self._marked_at = 0
+        self.writer_epoch = recovered.writer_epoch + 1
+        self.tick_seen = -1
+        self.counts: dict[str, int] = {}
+
+    def take_over(self) -> None:
+        """Commit a marker of this writer's epoch: from here on no older writer has it too."""
+        self._commit([], [], self._reconciler.now, True)
+
+    def apply(self, payloads: Iterable[bytes], caught_up: bool) -> int:
+        """Apply one micro-batch, given as the operator's payloads; returns the commits made.
+
+        Raises BatchRefused or OutboxFailed, after which this object must not be used again.
+        """
+        judged: list[Judged] = [pickle.loads(payload) for payload in payloads]  # noqa: S301
+        self._check_start(judged)
+        steps = _steps(judged)
+        latest = max((s.last_at for each in judged for s in each.stretches), default=0)
+        commits = 0
+        while True:
+            prefix, steps = _cut(steps)
+            last = not steps
+            now = max(latest if last else prefix[-1].at, self._reconciler.now)
+            self._advance(judged, steps)
+            commits += self._apply_prefix(prefix, now, caught_up and last)
+            if last:
+                break
+        self._note_tick(judged)
+        return commits
+
+    def _apply_prefix(self, prefix: Sequence[Step], now: int, caught_up: bool) -> int:
+        planned = [step for step in prefix if step.event is not None]
+        events = [step.event for step in planned if step.event is not None]
+        ready = self._reconciler.apply(events, now, caught_up)
+        records = [step.letter for step in prefix if step.letter is not None]
+        for refused in ready.refused:
+            raw = planned[refused.index].raw
+            if raw is not None:
+                reason = refused.reason
+                records.append(dead_letter(raw, "apply", reason.code, reason.message))
+        for name, count in ready.counts.items():
+            self.counts[name] = self.counts.get(name, 0) + count
+        records += _out_records(ready, self._cell, now, self._sequence + 1)
+        if not records and not events and now < self._marked_at + IDLE_MARKER_MS:
+            return 0
+        self._commit(records, events, now, caught_up)
+        return 1
+
+    def _commit(
+        self, records: list[OutRecord], events: Sequence[Event], now: int, caught_up: bool
+    ) -> None:
+        self._sequence += 1
+        journal = self._journal(events, now, caught_up) if events or records else []
+        self._outbox.commit([*records, *journal, self._marker(now)])
+        self._marked_at = now
+
+    def _check_start(self, judged: Sequence[Judged]) -> None:
+        for stretch in (stretch for each in judged for stretch in each.stretches):
+            expected = self._positions[stretch.topic].get(stretch.partition, 0)
+            if stretch.first_offset < expected:
+                raise BatchRefused(
+                    f"{stretch.topic}-{stretch.partition}: the batch starts at "
+                    f"{stretch.first_offset}, the last commit ended before {expected}"
+                )
+
+    def _advance(self, judged: Sequence[Judged], left: Sequence[Step]) -> None:
+        """Positions and clocks behind the prefix: everything read, less what is left to apply."""
+        for stretch in (stretch for each in judged for stretch in each.stretches):
+            self._positions[stretch.topic][stretch.partition] = stretch.next_offset
+        for step in reversed(left):
+            self._positions[step.topic][step.partition] = step.offset
+        for each in judged:
+            self._clocks.update(each.clocks)
+
+    def _note_tick(self, judged: Sequence[Judged]) -> None:
+        seen = [each.tick for each in judged if each.tick and each.tick[0] == self.writer_epoch]
+        self.tick_seen = max([self.tick_seen, *(number for _, number in seen)])
+
+    def _marker(self, now: int) -> OutRecord:
+        body = {
+            "cell": self._cell,
+            "sequence": self._sequence,
+            "writer_epoch": self.writer_epoch,
+            "now": now,
+            "positions": {
+                topic: {str(p): offset for p, offset in sorted(partitions.items())}
+                for topic, partitions in self._positions.items()
+            },
+            "clocks": {str(p): _clock(clock) for p, clock in sorted(self._clocks.items())},
+            "output_partitions": self._partitions,
+            "journal_sequence": self._sequence,
+            "digest": self._reconciler.digest,
+        }
+        return codec.log_record("CommitMarker", "commits.v1", self._cell, body, now)
+
+    def _journal(self, events: Sequence[Event], now: int, caught_up: bool) -> list[OutRecord]:
+        chunks: list[list[Any]] = [[]]
+        size = 0
+        for event in events:
+            line = codec.journal_event(event)
+            size += len(orjson.dumps(line))
+            if size > JOURNAL_CHUNK_BYTES_MAX and chunks[-1]:
+                chunks.append([])
+                size = 0
+            chunks[-1].append(line)
+        head = {"cell": self._cell, "sequence": self._sequence, "writer_epoch": self.writer_epoch}
+        return [
+            codec.log_record(
+                "JournalEntry",
+                "journal.v1",
+                self._cell,
+                head
+                | {
+                    "chunk": number,
+                    "chunks": len(chunks),
+                    "now": now,
+                    "caught_up": caught_up,
+                    "events": chunk,
+                },
+                now,
+            )
+            for number, chunk in enumerate(chunks)
+        ]
+
+
+def _clock(clock: Clock) -> dict[str, int]:
+    return {"clock_ms": clock.reading, "append_ms": clock.at}
+
+
+def _cut(steps: list[Step]) -> tuple[list[Step], list[Step]]:
+    """The next prefix and the rest; the steps of one record stay together."""
+    end = PREFIX_EVENTS_MAX
+    while 0 < end < len(steps) and steps[end].place == steps[end - 1].place:
+        end += 1
+    return steps[:end], steps[end:]
+
+
+def _steps(judged: Sequence[Judged]) -> list[Step]:
+    """All records of the batch that mean something, in the order in which they are applied: by
+    append time made monotone within each partition, then topic, partition and offset."""
+    steps: list[Step] = []
+    for each in judged:
+        steps += [_verdict_step(partition, verdict) for partition, verdict in each.verdicts]
+        steps += [_refused_step(refused) for refused in each.refused]
+        steps += [_passed_step(raw) for raw in each.passed]
+    steps.sort(key=lambda step: (step.topic, step.partition, step.offset, _node_id(step)))
+    ordered: list[Step] = []
+    for _, group in groupby(steps, key=lambda step: (step.topic, step.partition)):
+        at = 0
+        for step in group:
+            at = max(at, step.at)
+            ordered.append(step if step.at == at else _at(step, at))
+    # A stable sort: verdicts of one tick keep their order by node id.
+    return sorted(ordered, key=lambda step: step.place)
+
+
+def _node_id(step: Step) -> str:
+    """Tells apart the verdicts of one tick, whichever topology shard they come from."""
+    return step.event.node_id if isinstance(step.event, NodeChanged) else ""
+
+
+def _at(step: Step, at: int) -> Step:
+    return Step(at, step.topic, step.partition, step.offset, step.event, step.letter, step.raw)
+
+
+def _verdict_step(partition: int, verdict: Verdict) -> Step:
+    raw = verdict.statement.body["raw"] if verdict.statement else None
+    event, letter = None, None
+    if verdict.refused is None:
+        event = codec.node_changed(verdict)
+    else:
+        letter = dead_letter(raw, "order", verdict.refused.code, verdict.refused.message)
+    return Step(verdict.at, NODES, partition, verdict.offset, event, letter, raw)
+
+
+def _refused_step(refused: Refused) -> Step:
+    raw = refused.raw
+    letter = dead_letter(raw, refused.stage, refused.code, refused.detail)
+    return Step(raw.at, raw.topic, raw.partition, raw.offset, letter=letter, raw=raw)
+
+
+def _passed_step(raw: Raw) -> Step:
+    envelope = decode(raw.value, raw.headers)
+    if isinstance(envelope, Refusal):
+        return _refused_step(Refused(raw, "decode", envelope.code, envelope.detail))
+    message = validate(envelope, raw.key, raw.topic)
+    if isinstance(message, Refusal):
+        return _refused_step(Refused(raw, "validate", message.code, message.detail))
+    event = codec.event(message, raw.at)
+    return Step(raw.at, raw.topic, raw.partition, raw.offset, event=event, raw=raw)
+
+
+def _out_records(ready: Ready, cell: str, at: int, commit: int) -> list[OutRecord]:
+    """What was decided as records; moves stand behind the assignments they refer to."""
+    records = [codec.node_record(name, view, cell, at, commit) for name, view in ready.topology.items()]
+    records += [codec.decision_record(decision, cell) for decision in ready.decisions.values()]
+    records += [codec.assignment_record(each, cell) for each in ready.assignments.values()]
+    records += [codec.move_record(move, gone, cell) for move, gone in ready.moves.values()]
+    records += [
+        codec.violations_record(stream, shard, found, cell, at, commit)
+        for (stream, shard), found in ready.violations.items()
+    ]
+    return records

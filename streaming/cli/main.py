@@ -1,0 +1,76 @@
+"""Entry point of the `placer` command: puts the groups together, turns failures into exit codes.
+
+Exit codes: 0 fine, 1 a difference or a rejection was found, 2 wrong usage or settings, 3 the
+surroundings failed (no broker, no jars, no Java).
+"""
+
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from streaming.cli import broker, run, send, topics, watch
+from streaming.errors import StreamingError
+
+
+class PlacerGroup(TyperGroup):
+    """Tells expected failures in one message, without a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; a StreamingError ends it with the error's exit code."""
+        try:
+            return super().invoke(ctx)
+        except StreamingError as error:
+            for line in str(error).splitlines():
+                typer.secho(f"placer: {line}", fg=typer.colors.RED, err=True)
+            raise typer.Exit(error.exit_code) from error
+
+
+app = typer.Typer(
+    name="placer",
+    cls=PlacerGroup,
+    help="Keeps the replicas of sharded streams where they belong: events in, placement "
+    "decisions and moves out, through Kafka.",
+    epilog="[bold]Try it[/bold] in three terminals, with no Kafka needed:\n\n"
+    "  placer run --embedded    [dim]# prints its address when it is ready[/dim]\n\n"
+    "  placer watch --bootstrap ADDRESS\n\n"
+    "  placer send node n1 --location /z1/r1 --bootstrap ADDRESS\n\n"
+    "Settings come from flags, PLACER_… variables and --config FILE; see placer run --help.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    # A traceback with local variables could show secrets.
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"placer {version('placement-reconciler')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and end."
+        ),
+    ] = False,
+) -> None:
+    """Options of the command itself."""
+
+
+run.register(app)
+broker.register(app)
+app.add_typer(topics.app)
+app.add_typer(send.app)
+watch.register(app)
+
+
+def main() -> None:
+    """The console script."""
+    app(prog_name="placer")

@@ -1,0 +1,283 @@
+"""`placer send …`: input records by hand, checked as the reconciler will check them."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streaming.cli.options import Bootstrap, Config, Prefix, connection
+from streaming.errors import StreamingError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# An answer takes milliseconds; after this the broker has gone.
+DELIVERY_TIMEOUT_SECONDS = 10.0
+
+app = typer.Typer(
+    name="send",
+    help="Send one input record: a node, a stream, an acknowledgement.",
+    epilog="[bold]Examples[/bold]\n\n"
+    "  placer send node n1 --location /z1/r1 --tag disk=ssd\n\n"
+    "  placer send heartbeat n1\n\n"
+    "  placer send stream orders --shards 2 --rf 3 --policies 'node=exclusive'\n\n"
+    "  placer send ack completed --move 1f0c… --shard orders/0\n\n"
+    "Each prints where its record went: TOPIC-PARTITION@OFFSET.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+)
+
+Node = Annotated[str, typer.Argument(metavar="ID", help="The node's id.")]
+Incarnation = Annotated[
+    str,
+    typer.Option(
+        "--incarnation", help="Which life of the node's process this is; a restart begins another."
+    ),
+]
+Sequence = Annotated[
+    int | None,
+    typer.Option(
+        "--sequence",
+        min=0,
+        help="Rises with every record of the node or stream. [dim]default: the time in ms[/dim]",
+        show_default=False,
+    ),
+]
+LocationOption = Annotated[
+    str | None,
+    typer.Option("--location", metavar="/A/B", help="Where it stands, top tier first: /az1/rack7."),
+]
+TagOption = Annotated[
+    list[str] | None, typer.Option("--tag", metavar="KEY=VALUE", help="A tag; repeatable.")
+]
+
+
+@app.command()
+def node(
+    node_id: Node,
+    location: LocationOption = None,
+    host: Annotated[str | None, typer.Option("--host", help="For people.")] = None,
+    tag: TagOption = None,
+    weight: Annotated[
+        float | None, typer.Option("--weight", help="Its share of load relative to others.")
+    ] = None,
+    capacity: Annotated[
+        int | None, typer.Option("--capacity", help="The most replicas it may hold.")
+    ] = None,
+    no_leader: Annotated[
+        bool, typer.Option("--no-leader", help="It may hold copies but never lead.")
+    ] = False,
+    incarnation: Incarnation = "manual",
+    sequence: Sequence = None,
+    bootstrap: Bootstrap = None,
+    prefix: Prefix = None,
+    config: Config = None,
+) -> None:
+    """Register a node, so that it may hold replicas.
+
+    It is taken for dead when no heartbeat follows: placer send heartbeat ID.
+    """
+    fields = _about_node(node_id, incarnation, sequence) | {
+        "location": location,
+        "host": host,
+        "tags": _tags(tag),
+        "weight": weight,
+        "capacity": capacity,
+        "leader": False if no_leader else None,
+    }
+    _send("nodes.v1", "NodeRegistered", node_id, fields, config, bootstrap, prefix)
+
+
+@app.command()
+def heartbeat(
+    node_id: Node,
+    incarnation: Incarnation = "manual",
+    sequence: Sequence = None,
+    bootstrap: Bootstrap = None,
+    prefix: Prefix = None,
+    config: Config = None,
+) -> None:
+    """Say that a node lives."""
+    fields = _about_node(node_id, incarnation, sequence)
+    _send("nodes.v1", "NodeHeartbeat", node_id, fields, config, bootstrap, prefix)
+
+
+@app.command()
+def locality(
+    node_id: Node,
+    location: Annotated[str, typer.Option("--location", metavar="/A/B", help="The new place.")],
+    tag: TagOption = None,
+    incarnation: Incarnation = "manual",
+    sequence: Sequence = None,
+    bootstrap: Bootstrap = None,
+    prefix: Prefix = None,
+    config: Config = None,
+) -> None:
+    """Say that a node now stands elsewhere; tags, if given, replace all it had."""
+    fields = _about_node(node_id, incarnation, sequence)
+    fields |= {"location": location, "tags": _tags(tag)}
+    _send("nodes.v1", "NodeLocalityChanged", node_id, fields, config, bootstrap, prefix)
+
+
+@app.command()
+def unregister(
+    node_id: Node,
+    incarnation: Incarnation = "manual",
+    sequence: Sequence = None,
+    bootstrap: Bootstrap = None,
+    prefix: Prefix = None,
+    config: Config = None,
+) -> None:
+    """Say that a node leaves for good; its replicas are replaced at once."""
+    fields = _about_node(node_id, incarnation, sequence)
+    _send("nodes.v1", "NodeUnregistered", node_id, fields, config, bootstrap, prefix)
+
+
+@app.command()
+def stream(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The stream's name.")],
+    shards: Annotated[int, typer.Option("--shards", help="How many shards it has.")] = 1,
+    rf: Annotated[int, typer.Option("--rf", help="Replication factor: copies of each shard.")] = 3,
+    policies: Annotated[
+        str | None,
+        typer.Option(
+            "--policies", help="A placement_policies string: 'node=exclusive;shard=balanced'."
+        ),
+    ] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            "--policy", metavar="YAML", help="A policy: '{strategy: spread, within: [/az1]}'."
+        ),
+    ] = None,
+    sequence: Sequence = None,
+    bootstrap: Bootstrap = None,
+    prefix: Prefix = None,
+    config: Config = None,
+) -> None:
+    """Ask for the placement of a new stream; the answer appears on the decisions topic."""
+    if policies is not None and policy is not None:
+        raise typer.BadParameter("--policies and --policy exclude each other")
+    fields = {
+        "stream": name,
+        "sequence": _sequence(sequence),
+        "shards": shards,
+        "replication_factor": rf,
+        "placement_policies": policies,
+        "policy": _mapping(policy),
+    }
+    _send("streams.v1", "StreamCreated", name, fields, config, bootstrap, prefix)
+
+
+# What an executor can say of a move, and the message that says it.
+ACKS = {"accepted": "MoveAccepted", "completed": "MoveCompleted", "failed": "MoveFailed"}
+
+
+@app.command()
+def ack(
+    what: Annotated[str, typer.Argument(metavar="|".join(ACKS), help="What became of the move.")],
+    move: Annotated[str, typer.Option("--move", metavar="ID", help="The move's id.")],
+    shard: Annotated[str, typer.Option("--shard", metavar="STREAM/N", help="The shard it is on.")],
+    node_id: Annotated[str | None, typer.Option("--node", help="The node that speaks.")] = None,
+    reason: Annotated[str | None, typer.Option("--reason", help="For people.")] = None,
+    bootstrap: Bootstrap = None,
+    prefix: Prefix = None,
+    config: Config = None,
+) -> None:
+    """Acknowledge a move, as its executor does."""
+    if what not in ACKS:
+        raise typer.BadParameter(f"expected {', '.join(ACKS)}, got {what!r}")
+    stream_name, _, number = shard.rpartition("/")
+    if not stream_name or not number.isdecimal():
+        raise typer.BadParameter(f"--shard: expected STREAM/N, e.g. orders/0, got {shard!r}")
+    fields = {
+        "move_id": move,
+        "stream": stream_name,
+        "shard": int(number),
+        "node_id": node_id,
+        "reason": reason,
+    }
+    key = f"{stream_name}/{int(number)}"
+    _send("acks.v1", ACKS[what], key, fields, config, bootstrap, prefix)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _sequence(given: int | None) -> int:
+    """Rises by itself from one command to the next, also over restarts of everything."""
+    return _now_ms() if given is None else given
+
+
+def _about_node(node_id: str, incarnation: str, sequence: int | None) -> dict[str, Any]:
+    return {"node_id": node_id, "incarnation": incarnation, "sequence": _sequence(sequence)}
+
+
+def _tags(given: list[str] | None) -> dict[str, str] | None:
+    pairs = [tag.partition("=") for tag in given or ()]
+    for key, equals, value in pairs:
+        if not key or not equals:
+            raise typer.BadParameter(f"--tag: expected KEY=VALUE, got {key + equals + value!r}")
+    return {key: value for key, _, value in pairs} or None
+
+
+def _mapping(text: str | None) -> dict[str, Any] | None:
+    import yaml
+
+    try:
+        value = None if text is None else yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise typer.BadParameter(f"--policy: not YAML: {error}") from error
+    if text is not None and not isinstance(value, dict):
+        raise typer.BadParameter(f"--policy: expected a mapping, got {text!r}")
+    return value
+
+
+def _send(
+    topic: str,
+    message: str,
+    key: str,
+    fields: "Mapping[str, Any]",
+    config: Path | None,
+    bootstrap: str | None,
+    prefix: str | None,
+) -> None:
+    """Send one record if the reconciler would take it, and print where it went."""
+    import orjson
+
+    from schemas.envelope import Refusal, decode, encode_headers, validate
+    from schemas.topics import full_name
+    from streaming.clients import make_producer, present_partitions
+
+    settings = connection(config, bootstrap, prefix)
+    given = {name: value for name, value in fields.items() if value is not None}
+    number = given.get("sequence", given.get("move_id"))
+    headers = encode_headers(
+        message,
+        cell=settings.cell,
+        id=f"{message}:{key}:{number}",
+        subject=key,
+        time_ms=_now_ms(),
+    )
+    try:
+        value = orjson.dumps(given)
+    except TypeError as error:
+        raise typer.BadParameter(f"cannot be written as JSON: {error}") from error
+    envelope = decode(value, headers)
+    checked = envelope if isinstance(envelope, Refusal) else validate(envelope, key.encode(), topic)
+    if isinstance(checked, Refusal):
+        raise typer.BadParameter(f"{checked.code}: {checked.detail}")
+    producer = make_producer(settings.kafka.bootstrap_servers, settings.resolved_kafka_options())
+    name = full_name(topic, settings.topics.prefix)
+    present_partitions(producer, name)
+    outcome: list[tuple[Any, Any]] = []
+    producer.produce(
+        name, value, key.encode(), headers=[*headers], on_delivery=lambda *end: outcome.append(end)
+    )
+    producer.flush(DELIVERY_TIMEOUT_SECONDS)
+    fault, sent = outcome[0] if outcome else ("no answer from the broker", None)
+    if fault is not None or sent is None:
+        raise StreamingError(f"the record did not reach {name}: {fault}")
+    typer.echo(f"{name}-{sent.partition()}@{sent.offset()}")

@@ -1,0 +1,161 @@
+"""A simulated executor: takes the reconciler's moves on and reports them done, copying nothing.
+
+It stands for the system whose replicas are placed. The demo and the tests run one beside a
+`Fleet`, so that moves come to their end.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+import orjson
+
+from schemas.envelope import encode_headers
+from schemas.topics import full_name
+from streaming.clients import make_producer
+from streaming.errors import StreamingError
+from streaming.records import CommittedReader, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+    from confluent_kafka import KafkaError, Message
+
+# How long the thread waits for moves before it looks whether it is to stop.
+POLL_SECONDS = 0.1
+# What is still unsent after so long will not be: the broker has gone.
+FLUSH_TIMEOUT_SECONDS = 30.0
+
+OPEN_STATES = frozenset({"issued", "accepted"})
+
+
+class Executor:
+    """Acknowledges each move at once and reports it completed `delay_seconds` later.
+
+    A move is acted on once, whatever is repeated. One that has ended by the time it would be
+    completed (superseded, cancelled, expired) is left alone, as its shard belongs to another move
+    by then. Moves that were open before the executor came are taken on too. It runs in one thread
+    of its own between `start` and `close`; `accepted`, `completed` and `dropped` count.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        prefix: str,
+        delay_seconds: float = 0.2,
+        *,
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        self._topic = full_name("acks.v1", prefix)
+        self._delay_seconds = delay_seconds
+        self._reader = CommittedReader(bootstrap, prefix, ["moves.v1"], options=options)
+        self._producer = make_producer(bootstrap, options)
+        self._taken: set[str] = set()
+        self._running: dict[str, dict[str, Any]] = {}
+        self._due: list[tuple[float, str]] = []
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="executor", daemon=True)
+        self._failure: BaseException | None = None
+        self._undelivered = ""
+        self.accepted = 0
+        self.completed = 0
+        self.dropped = 0
+
+    def start(self) -> None:
+        """Begin with the moves that are open now."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop, moves that are under way staying unfinished. Raises what went wrong meanwhile."""
+        self._stopping.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        self._reader.close()
+        if self._failure is not None:
+            raise self._failure
+        unsent = self._producer.flush(FLUSH_TIMEOUT_SECONDS)
+        if unsent or self._undelivered:
+            reason = self._undelivered or f"{unsent} records wait"
+            raise StreamingError(f"acknowledgements do not reach the broker: {reason}")
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        try:
+            # Only the last state of each move counts, not the states it went through before.
+            last = {record.key: record for record in self._reader.read_to_end()}
+            for record in last.values():
+                self._see(record)
+            while not self._stopping.is_set():
+                for record in self._reader.poll(self._wait_seconds()):
+                    self._see(record)
+                self._complete_due()
+                self._producer.poll(0)
+        except BaseException as error:  # noqa: BLE001 - shown by close(), in the caller's thread
+            self._failure = error
+
+    def _wait_seconds(self) -> float:
+        until_due = self._due[0][0] - time.monotonic() if self._due else POLL_SECONDS
+        return min(POLL_SECONDS, max(0.0, until_due))
+
+    def _see(self, record: Record) -> None:
+        move, move_id = record.value, record.key or ""
+        if move is None or move["state"] not in OPEN_STATES:
+            if self._running.pop(move_id, None) is not None:
+                self.dropped += 1
+        elif move_id not in self._taken:
+            self._taken.add(move_id)
+            self._running[move_id] = move
+            heapq.heappush(self._due, (time.monotonic() + self._delay_seconds, move_id))
+            if move["state"] == "issued":
+                self._acknowledge("MoveAccepted", move)
+                self.accepted += 1
+
+    def _complete_due(self) -> None:
+        while self._due and self._due[0][0] <= time.monotonic():
+            _, move_id = heapq.heappop(self._due)
+            move = self._running.pop(move_id, None)
+            if move is not None:
+                self._acknowledge("MoveCompleted", move)
+                self.completed += 1
+
+    def _acknowledge(self, message: str, move: Mapping[str, Any]) -> None:
+        key = f"{move['stream']}/{move['shard']}"
+        said = {
+            "move_id": move["move_id"],
+            "stream": move["stream"],
+            "shard": move["shard"],
+            "node_id": move.get("add") or move.get("remove"),
+        }
+        headers = encode_headers(
+            message,
+            cell="executor",
+            id=f"{message}:{move['move_id']}",
+            subject=key,
+            time_ms=time.time_ns() // 1_000_000,
+        )
+        self._producer.produce(
+            self._topic,
+            orjson.dumps({name: value for name, value in said.items() if value is not None}),
+            key.encode(),
+            headers=[*headers],
+            on_delivery=self._delivered,
+        )
+
+    def _delivered(self, error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            self._undelivered = error.str()

@@ -1,0 +1,125 @@
+"""The outbox: everything decided from a stretch of input, in one Kafka transaction.
+
+The transactional id belongs to the cell: whoever initialises it last is the writer, and an older
+writer can commit nothing any more. Any error of the transactional producer ends the process; a
+restart is the recovery (design section 9).
+"""
+
+from collections.abc import Mapping, Sequence
+
+from confluent_kafka import KafkaException, Message, Producer
+from kafka.partitioner import murmur2
+
+from schemas.topics import full_name
+from streaming.clients import connected
+from streaming.codec import OutRecord
+from streaming.errors import StreamingError
+
+# A million assignments take 2.5 s; a transaction that is open longer than this belongs to a dead
+# writer, and readers of committed records should not wait for it.
+TRANSACTION_TIMEOUT_MS = 30_000
+FENCE_TIMEOUT_SECONDS = 60.0
+# The broker's max.message.bytes less what batching adds; see the topic catalogue.
+RECORD_BYTES_MAX = 1_000_000
+
+
+class OutboxFailed(StreamingError):  # noqa: N818 - says what happened
+    """The transaction did not commit, or another writer has taken over."""
+
+
+class Outbox:
+    """The single writer of a cell's output topics."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        prefix: str,
+        cell: str,
+        partitions: Mapping[str, int],
+        options: Mapping[str, str],
+    ) -> None:
+        """`partitions`: partition count of each output topic, by short name."""
+        self._prefix = prefix
+        self._partitions = partitions
+        self._failed: str | None = None
+        self._producer = connected(
+            Producer,
+            bootstrap,
+            {
+                "transactional.id": f"{prefix}{cell}",
+                "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+                # As Java's clients do it, so that everyone puts a key into the same partition.
+                "partitioner": "murmur2_random",
+                "compression.type": "lz4",
+                # A commit flushes, so that waiting costs a small batch nothing.
+                "linger.ms": 20,
+                # A record of a million in one transaction must not wait for the queue.
+                "queue.buffering.max.messages": 2_000_000,
+            },
+            options,
+        )
+
+    def fence(self) -> None:
+        """Become the cell's writer: older ones can no longer commit. Raises OutboxFailed."""
+        try:
+            self._producer.init_transactions(FENCE_TIMEOUT_SECONDS)
+        except KafkaException as error:
+            raise OutboxFailed(f"the transactional id cannot be taken: {_why(error)}") from error
+
+    def commit(self, records: Sequence[OutRecord]) -> None:
+        """Write all records and commit them as one. Raises OutboxFailed; then nothing of it is
+        visible to readers of committed records, and the outbox is of no more use."""
+        if self._failed:
+            raise OutboxFailed(self._failed)
+        for record in records:
+            _check_size(record)
+        try:
+            self._producer.begin_transaction()
+            for record in records:
+                self._produce(record)
+            self._producer.commit_transaction()
+        except (KafkaException, BufferError) as error:
+            self._failed = self._failed or f"the transaction did not commit: {_why(error)}"
+            raise OutboxFailed(self._failed) from error
+
+    def _produce(self, record: OutRecord) -> None:
+        placed = {}
+        if record.route is not None:
+            placed["partition"] = self._route(record.topic, record.route)
+        while True:
+            try:
+                self._producer.produce(
+                    full_name(record.topic, self._prefix),
+                    record.value,
+                    record.key,
+                    headers=record.headers,
+                    on_delivery=self._delivered,
+                    **placed,
+                )
+            except BufferError:
+                # The queue is full: wait until the broker has taken some of it.
+                self._producer.poll(1.0)
+            else:
+                self._producer.poll(0)
+                return
+
+    def _route(self, topic: str, route: str) -> int:
+        """The partition Java's default partitioner gives to the key `route`."""
+        return (murmur2(route.encode()) & 0x7FFFFFFF) % self._partitions[topic]
+
+    def _delivered(self, error: object, message: Message) -> None:
+        if error is not None and self._failed is None:
+            self._failed = f"a record for {message.topic()} was refused: {error}"
+
+
+def _check_size(record: OutRecord) -> None:
+    size = len(record.value or b"") + len(record.key or b"")
+    size += sum(len(name) + len(content or b"") for name, content in record.headers)
+    if size > RECORD_BYTES_MAX:
+        key = (record.key or b"").decode("utf-8", "backslashreplace")
+        raise OutboxFailed(f"the record {key} for {record.topic} has {size} bytes, over the limit")
+
+
+def _why(error: Exception) -> str:
+    cause = error.args[0] if error.args else error
+    return str(cause.str()) if hasattr(cause, "str") else str(error)

@@ -1,0 +1,179 @@
+"""Reads committed records of our topics back: for `placer watch`, the executor, demo and tests.
+
+A `CommittedReader` stands outside of the pipeline: it joins no group, commits nothing and sees
+what any consumer with `isolation.level=read_committed` sees.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import orjson
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
+
+from schemas.topics import full_name
+from streaming.clients import CONNECT_TIMEOUT_SECONDS, make_reader, present_partitions
+from streaming.errors import BrokerUnreachable, StreamingError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import TracebackType
+
+# Taken from the client's queue at once: enough to amortise the call, small against memory.
+RECORDS_PER_CALL_MAX = 10_000
+# Without progress for so long the broker has gone; it answers an idle fetch within 0.1 s.
+STALL_TIMEOUT_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One committed record. `value` is None for a tombstone and for what is no JSON object, which
+    `raw` tells apart: None, or the bytes."""
+
+    topic: str
+    """Short name, without the prefix: `moves.v1`."""
+    partition: int
+    offset: int
+    key: str | None
+    value: dict[str, Any] | None
+    headers: dict[str, str]
+    timestamp_ms: int
+    raw: bytes | None
+
+
+class CommittedReader:
+    """Follows topics, given by short name, from their beginning or from now on.
+
+    "Now" is settled before the constructor returns: what is committed afterwards will be seen.
+    Records of one partition come in their order, those of several partitions in any.
+    Not to be shared by threads. Raises BrokerUnreachable or TopicMissing.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        prefix: str,
+        topics: Sequence[str],
+        *,
+        from_beginning: bool = True,
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        self._consumer = make_reader(bootstrap, options)
+        self._short_names = {full_name(topic, prefix): topic for topic in topics}
+        self._partitions = [
+            (name, partition)
+            for name in self._short_names
+            for partition in present_partitions(self._consumer, name)
+        ]
+        # Next offset to read by partition. Control records move it too, so that it reaches the
+        # end of a partition that closes with the marker of a transaction.
+        self._next = {
+            partition: 0 if from_beginning else self._end(partition)
+            for partition in self._partitions
+        }
+        self._consumer.assign(
+            [
+                TopicPartition(*partition, OFFSET_BEGINNING if from_beginning else offset)
+                for partition, offset in self._next.items()
+            ]
+        )
+
+    def poll(self, timeout_seconds: float) -> list[Record]:
+        """The next records; empty when none came within the time."""
+        deadline = time.monotonic() + timeout_seconds
+        while True:
+            remaining = max(0.0, deadline - time.monotonic())
+            first = self._consumer.poll(remaining)
+            if first is None:
+                return []
+            # What has come meanwhile, without waiting for more.
+            messages = [first, *self._consumer.consume(RECORDS_PER_CALL_MAX, timeout=0)]
+            records = [self._record(message) for message in messages if self._advance(message)]
+            if records:
+                return records
+
+    def read_to_end(self) -> list[Record]:
+        """All records from where the reader stands up to the ends as they are now.
+
+        A transaction that is still open holds back its partition: the end is where it began.
+        """
+        ends = {partition: self._end(partition) for partition in self._partitions}
+        records: list[Record] = []
+        reached = sum(self._next.values())
+        deadline = time.monotonic() + STALL_TIMEOUT_SECONDS
+        while any(self._next[partition] < end for partition, end in ends.items()):
+            messages = self._consumer.consume(RECORDS_PER_CALL_MAX, timeout=0.1)
+            records += [self._record(message) for message in messages if self._advance(message)]
+            if sum(self._next.values()) > reached:
+                reached = sum(self._next.values())
+                deadline = time.monotonic() + STALL_TIMEOUT_SECONDS
+            elif time.monotonic() > deadline:
+                raise StreamingError(
+                    f"the broker gave no record for {STALL_TIMEOUT_SECONDS:g} s while topics were "
+                    "read to their ends"
+                )
+        return records
+
+    def close(self) -> None:
+        """Leave the broker; the reader cannot be used any more."""
+        self._consumer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _end(self, partition: tuple[str, int]) -> int:
+        """The offset behind the last committed record."""
+        try:
+            _, end = self._consumer.get_watermark_offsets(
+                TopicPartition(*partition), timeout=CONNECT_TIMEOUT_SECONDS
+            )
+        except KafkaException as error:
+            raise BrokerUnreachable(
+                f"the end of {partition[0]} cannot be asked for: {error.args[0].str()}"
+            ) from error
+        return end
+
+    def _advance(self, message: Any) -> bool:
+        """Note how far the partition was read; True when `message` is a record."""
+        error = message.error()
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
+            raise StreamingError(f"{message.topic()} cannot be read: {error.str()}")
+        at_end = error is not None
+        place = (message.topic(), message.partition())
+        self._next[place] = max(self._next[place], message.offset() + (0 if at_end else 1))
+        return not at_end
+
+    def _record(self, message: Any) -> Record:
+        key, raw = message.key(), message.value()
+        return Record(
+            topic=self._short_names[message.topic()],
+            partition=message.partition(),
+            offset=message.offset(),
+            key=None if key is None else _text(key),
+            value=_object(raw),
+            headers={name: _text(value or b"") for name, value in message.headers() or ()},
+            timestamp_ms=message.timestamp()[1],
+            raw=raw,
+        )
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "backslashreplace")
+
+
+def _object(raw: bytes | None) -> dict[str, Any] | None:
+    try:
+        value = orjson.loads(raw) if raw is not None else None
+    except orjson.JSONDecodeError:
+        return None
+    return value if isinstance(value, dict) else None

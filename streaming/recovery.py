@@ -1,0 +1,223 @@
+"""Recovery: every start rebuilds the state from the compacted topics, and proves it exact.
+
+The order is that of design section 9: the outbox has fenced older writers, so nothing can change
+under the reading; what they left open is aborted; the digest of what was read must be the one in
+the commit marker. The Spark checkpoint plays no part in it.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Consumer, IsolationLevel, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from placement.liveness import Clock, LivenessTable, Timers
+from placement.model import NodeView
+from placement.reconcile import Reconciler
+from placement.state import Configuration
+from schemas.topics import CATALOGUE, full_name
+from streaming import codec
+from streaming.clients import CONNECT_TIMEOUT_SECONDS, connected, make_reader
+from streaming.errors import StreamingError
+from streaming.outbox import TRANSACTION_TIMEOUT_MS
+from streaming.records import CommittedReader
+from streaming.source import SUBSCRIBED, shard_of
+
+Positions = dict[str, dict[int, int]]
+
+# The state of record. The journal and the dead letters are history, not state.
+COMMITS = "commits.v1"
+STATE_TOPICS = ("topology.v1", "decisions.v1", "assignments.v1", "moves.v1", "violations.v1")
+
+
+class RecoveryRefused(StreamingError):  # noqa: N818 - says what happened
+    """The topics do not prove a state to go on from; nothing was changed."""
+
+
+@dataclass(slots=True)
+class Recovered:
+    """Where the last writer stopped. `positions`: next offset by short topic name and partition."""
+
+    reconciler: Reconciler
+    nodes: list[NodeView]
+    positions: Positions
+    clocks: dict[int, Clock]
+    sequence: int
+    writer_epoch: int
+    records: int
+
+
+def recover(
+    bootstrap: str,
+    prefix: str,
+    cell: str,
+    configuration: Configuration,
+    partitions: Mapping[str, int],
+    options: Mapping[str, str],
+) -> Recovered:
+    """Rebuild the state of `cell`. `partitions`: counts of the output topics by short name.
+
+    Raises RecoveryRefused with what is wrong and where, BrokerUnreachable, TopicMissing.
+    """
+    _await_transactions(bootstrap, prefix, options)
+    latest = _latest(bootstrap, prefix, options)
+    marker = latest[COMMITS].get(cell)
+    held = sum(len(latest[topic]) for topic in STATE_TOPICS)
+    if marker is None and held:
+        raise RecoveryRefused(
+            f"{held} records of state exist under the prefix '{prefix}' but no commit marker of "
+            f"cell '{cell}': they belong to another cell, or {prefix}{COMMITS} was emptied"
+        )
+    if marker is not None:
+        _check_partitions(marker, partitions)
+    reconciler, nodes = _rebuild(configuration, latest, marker)
+    expected = marker["digest"] if marker else reconciler.digest
+    if reconciler.digest != expected:
+        raise RecoveryRefused(
+            f"the state read from the topics has digest {reconciler.digest}, the commit marker "
+            f"says {expected}: records of {', '.join(STATE_TOPICS)} were lost or altered"
+        )
+    clocks = marker["clocks"] if marker else {}
+    return Recovered(
+        reconciler=reconciler,
+        nodes=nodes,
+        positions=_positions(bootstrap, prefix, options, marker),
+        clocks={int(p): Clock(c["clock_ms"], c["append_ms"]) for p, c in clocks.items()},
+        sequence=marker["sequence"] if marker else 0,
+        writer_epoch=marker["writer_epoch"] if marker else 0,
+        records=held,
+    )
+
+
+def liveness_tables(
+    nodes: Sequence[NodeView], clocks: Mapping[int, Clock], timers: Timers, topology_shards: int
+) -> list[tuple[int, bytes]]:
+    """The operator's initial state: one serialised liveness table per topology shard."""
+    tables = []
+    for shard in range(topology_shards):
+        mine = (view for view in nodes if shard_of(view.node_id, topology_shards) == shard)
+        table = LivenessTable(timers)
+        table.restore(
+            ((v.node_id, v.incarnation, v.sequence, v.body_hash, v.liveness) for v in mine), clocks
+        )
+        tables.append((shard, table.to_bytes()))
+    return tables
+
+
+def _await_transactions(bootstrap: str, prefix: str, options: Mapping[str, str]) -> None:
+    """Wait until no open transaction holds back the end of a state topic."""
+    admin = connected(AdminClient, bootstrap, {}, options)
+    held = [full_name(topic, prefix) for topic in (*STATE_TOPICS, COMMITS)]
+    deadline = time.monotonic() + 2 * TRANSACTION_TIMEOUT_MS / 1000
+    while True:
+        metadata = admin.list_topics(timeout=CONNECT_TIMEOUT_SECONDS).topics
+        places = [
+            TopicPartition(topic, p) for topic in held if topic in metadata
+            for p in metadata[topic].partitions
+        ]
+        all_ends = _ends(admin, places, IsolationLevel.READ_UNCOMMITTED)
+        stable_ends = _ends(admin, places, IsolationLevel.READ_COMMITTED)
+        hanging = [place for place, end in all_ends.items() if stable_ends[place] < end]
+        if not hanging:
+            return
+        if time.monotonic() > deadline:
+            topic, partition = hanging[0]
+            raise RecoveryRefused(
+                f"an open transaction holds back {topic}-{partition} at offset "
+                f"{stable_ends[hanging[0]]}; end it with: kafka-transactions.sh abort"
+            )
+        time.sleep(0.05)
+
+
+def _ends(
+    admin: AdminClient, places: Sequence[TopicPartition], isolation: IsolationLevel
+) -> dict[tuple[str, int], int]:
+    asked = admin.list_offsets(
+        {place: OffsetSpec.latest() for place in places},
+        isolation_level=isolation,
+        request_timeout=CONNECT_TIMEOUT_SECONDS,
+    )
+    return {(p.topic, p.partition): answer.result().offset for p, answer in asked.items()}
+
+
+def _latest(
+    bootstrap: str, prefix: str, options: Mapping[str, str]
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """Last value of every key of the state topics; tombstones are gone."""
+    topics = (*STATE_TOPICS, COMMITS)
+    latest: dict[str, dict[str, dict[str, Any]]] = {topic: {} for topic in topics}
+    with CommittedReader(bootstrap, prefix, topics, options=options) as reader:
+        for record in reader.read_to_end():
+            if record.key is None or (record.value is None and record.raw is not None):
+                raise RecoveryRefused(
+                    f"{prefix}{record.topic}-{record.partition} offset {record.offset} is not a "
+                    f"record of ours (key {record.key!r})"
+                )
+            if record.value is None:
+                latest[record.topic].pop(record.key, None)
+            else:
+                latest[record.topic][record.key] = record.value
+    return latest
+
+
+def _rebuild(
+    configuration: Configuration,
+    latest: Mapping[str, Mapping[str, dict[str, Any]]],
+    marker: Mapping[str, Any] | None,
+) -> tuple[Reconciler, list[NodeView]]:
+    try:
+        nodes = [codec.parse_node(body) for body in latest["topology.v1"].values()]
+        reconciler = Reconciler.restore(
+            configuration,
+            nodes,
+            map(codec.parse_decision, latest["decisions.v1"].values()),
+            map(codec.parse_assignment, latest["assignments.v1"].values()),
+            map(codec.parse_move, latest["moves.v1"].values()),
+            map(codec.parse_violations, latest["violations.v1"].values()),
+            marker["now"] if marker else 0,
+        )
+    except (KeyError, ValueError, TypeError, IndexError) as error:
+        raise RecoveryRefused(
+            f"the records of {', '.join(STATE_TOPICS)} contradict each other: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    return reconciler, nodes
+
+
+def _check_partitions(marker: Mapping[str, Any], partitions: Mapping[str, int]) -> None:
+    compacted = {topic.name for topic in CATALOGUE if topic.cleanup == "compact"}
+    for topic, count in marker["output_partitions"].items():
+        if topic in compacted and partitions[topic] != count:
+            raise RecoveryRefused(
+                f"{topic} had {count} partitions and now has {partitions[topic]}: keys would "
+                "stand in two partitions; restore the count or start under another prefix"
+            )
+
+
+def _positions(
+    bootstrap: str, prefix: str, options: Mapping[str, str], marker: Mapping[str, Any] | None
+) -> Positions:
+    """Next offset of every source partition; new partitions start at their beginning."""
+    consumer: Consumer = make_reader(bootstrap, options)
+    known = marker["positions"] if marker else {}
+    positions: Positions = {}
+    try:
+        for topic in SUBSCRIBED:
+            name = full_name(topic, prefix)
+            partitions = consumer.list_topics(name, CONNECT_TIMEOUT_SECONDS).topics[name].partitions
+            positions[topic] = {}
+            for partition in sorted(partitions):
+                place = TopicPartition(name, partition)
+                first, end = consumer.get_watermark_offsets(place, CONNECT_TIMEOUT_SECONDS)
+                position = known.get(topic, {}).get(str(partition), first)
+                if not first <= position <= end:
+                    raise RecoveryRefused(
+                        f"{name}-{partition} holds offsets {first} to {end}, the commit marker "
+                        f"goes on at {position}: input was deleted before it was read"
+                    )
+                positions[topic][partition] = position
+    finally:
+        consumer.close()
+    return positions

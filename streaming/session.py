@@ -1,0 +1,109 @@
+"""The Spark session: every setting that the latency or the guarantees rest on, with its reason.
+
+The figures are measurements of this pipeline on two cores (milliseconds of one micro-batch).
+"""
+
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streaming import jars, java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_LOCAL_FILES = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
+
+# SerialGC and C1 only: on two cores the optimising compiler's threads starve the first hundred
+# batches (176 -> 102). VFORK: what is left of Hadoop's calls of chmod costs 15 % less.
+_JVM_OPTIONS = (
+    "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m -Djdk.lang.Process.launchMechanism=VFORK"
+)
+
+
+def spark_options(topology_shards: int, driver_memory: str, jar_paths: list[Path]) -> dict[str, str]:
+    """The settings of the session; user settings may override them."""
+    return {
+        "spark.jars": ",".join(str(path) for path in jar_paths),
+        "spark.driver.memory": driver_memory,
+        "spark.driver.extraJavaOptions": _JVM_OPTIONS,
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        # One state store per topology shard; two instead of one cost 25.
+        "spark.sql.shuffle.partitions": str(topology_shards),
+        # transformWithState runs on this provider only.
+        "spark.sql.streaming.stateStore.providerClass": _STATE_STORE,
+        # A delta per batch instead of a snapshot: state commit 79 -> 10.
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
+        # The default writer forks ten processes per log file; atomic on a local disk: -40 to -95.
+        "spark.sql.streaming.checkpointFileManagerClass": _LOCAL_FILES,
+        # Nagle's algorithm on the TCP socket to Python workers: -45 per Python stage.
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.locality.wait": "0s",
+        # How soon an idle query looks for new records.
+        "spark.sql.streaming.pollingDelay": "10ms",
+        # No watermark, no timers: a batch without data has nothing to do.
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.sql.streaming.numRecentProgressUpdates": "100",
+        # The checkpoint is scratch: one start never reads what another wrote.
+        "spark.sql.streaming.minBatchesToRetain": "2",
+        # One Kafka partition is one task is one Arrow stream; a batch's records come in few pieces.
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+        "spark.sql.session.timeZone": "UTC",
+    }
+
+
+def open_session(
+    topology_shards: int, driver_memory: str, options: Mapping[str, str], scratch: Path
+) -> "SparkSession":
+    """Start Spark, by default in this process's machine on two cores.
+
+    `options` come last and win, among them `spark.master` for a cluster. What the JVM prints goes
+    to `spark.log` in `scratch`. Raises JarsUnavailable or JavaUnavailable.
+    """
+    paths = jars.ensure("connector")
+    os.environ["JAVA_HOME"] = str(java.find().home)
+    # Workers would take whatever `python3` is first on the PATH.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    # Executors import the three packages from this installation, beside what was on the path.
+    root = str(Path(__file__).parent.parent)
+    before = os.environ.get("PYTHONPATH", "")
+    if root not in before.split(os.pathsep):
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (root, before)))
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    conf = SparkConf(loadDefaults=False).setAppName("placement-reconciler").setMaster("local[2]")
+    conf.setAll((spark_options(topology_shards, driver_memory, paths) | dict(options)).items())
+    scratch.mkdir(parents=True, exist_ok=True)
+    with (scratch / "spark.log").open("ab") as log:
+        # A session of its own: Ctrl-C in a terminal must not end the JVM before the batch ended.
+        output = {"stdout": log, "stderr": log, "start_new_session": True}
+        gateway = launch_gateway(conf, output)
+    context = SparkContext(conf=conf, gateway=gateway)
+    context.setLogLevel("ERROR")
+    return SparkSession(context)
+
+
+def close_session(session: "SparkSession") -> None:
+    """Stop Spark and end its JVM; it would otherwise live as long as this process."""
+    gateway = session.sparkContext._gateway  # noqa: SLF001 - PySpark offers no other way
+    session.stop()
+    if gateway is not None:
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait()

@@ -1,0 +1,103 @@
+"""Ticks: one record a second to every partition of the nodes topic.
+
+They let the silence clocks run when nodes say nothing, and tell the application how far it is
+behind: the newest tick it has read against the newest it has written.
+"""
+
+import threading
+from types import TracebackType
+
+import orjson
+
+from schemas.envelope import encode_headers
+from schemas.inputs import TICK_KEY, Tick
+from schemas.topics import full_name
+from streaming.clients import make_producer
+from streaming.source import NODES
+
+# A batch takes a fraction of a second; five ticks behind is a backlog, not a slow batch.
+BEHIND_TICKS_MAX = 5
+
+
+class Ticker:
+    """Writes ticks from a thread of its own until it is closed."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        prefix: str,
+        cell: str,
+        writer_epoch: int,
+        partitions: int,
+        interval_seconds: float,
+        options: dict[str, str],
+    ) -> None:
+        self._writer = make_producer(bootstrap, options, linger_ms=0)
+        self._topic = full_name(NODES, prefix)
+        self._cell, self._writer_epoch, self._partitions = cell, writer_epoch, partitions
+        self._interval_seconds = interval_seconds
+        self._number = 0
+        self._written: dict[int, int] = {}
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="ticks", daemon=True)
+
+    def start(self) -> None:
+        """Write the first tick now and one per interval from here on."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop; ticks under way are written."""
+        self._closing.set()
+        self._thread.join()
+        self._writer.flush(self._interval_seconds)
+
+    def caught_up(self, seen: int) -> bool:
+        """Whether a reader that has seen tick number `seen` is at the end of the log."""
+        newest = max(self._written.values(), default=0)
+        return seen >= 0 and newest - seen <= BEHIND_TICKS_MAX
+
+    def __enter__(self) -> "Ticker":
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        while True:
+            self._number += 1
+            for partition in range(self._partitions):
+                self._tick(partition)
+            self._writer.poll(0)
+            if self._closing.wait(self._interval_seconds):
+                return
+
+    def _tick(self, partition: int) -> None:
+        number = self._number
+        body = {
+            "partition": partition,
+            "partitions": self._partitions,
+            "writer_epoch": self._writer_epoch,
+            "number": number,
+        }
+        identity = f"{self._cell}-{self._writer_epoch}-{number}-{partition}"
+
+        def written(error: object, _message: object) -> None:
+            if error is None:
+                self._written[partition] = number
+
+        self._writer.produce(
+            self._topic,
+            orjson.dumps(body),
+            TICK_KEY,
+            partition,
+            on_delivery=written,
+            headers=encode_headers(
+                Tick.__name__, cell=self._cell, id=identity, subject=TICK_KEY, time_ms=0
+            ),
+        )

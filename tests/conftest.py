@@ -1,0 +1,24 @@
+"""Fixtures shared by all tests: one embedded broker for the session, and names of one's own in it.
+
+The broker starts with the first test that asks for it, so unit tests never wait for it.
+"""
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from streaming.broker import EmbeddedBroker
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[EmbeddedBroker]:
+    """A running single-node Kafka with empty topics at the start of the session."""
+    with EmbeddedBroker() as running:
+        yield running
+
+
+@pytest.fixture
+def prefix() -> str:
+    """A topic prefix no other test uses, of the form of the default `placement.`."""
+    return f"t{uuid.uuid4().hex[:10]}."

@@ -1,0 +1,385 @@
+"""The shared oracle: judges what a reconciler published, from its records alone.
+
+Random histories, the Spark application and the end-to-end tests feed it the same records, as the
+plain dicts that stand on the topics (design section 5.1). It knows nothing of the planner: state
+is put together again from the records, and policies are judged by functions written anew here,
+so that a fault of `placement.rules` cannot hide itself.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from placement.model import Ready
+
+Value = Mapping[str, Any]
+Shard = tuple[str, int]
+
+OPEN_STATES = ("issued", "accepted")
+ALIVE = ("up", "suspect")
+# What may differ between two records of one move.
+MOVE_PROGRESS = ("state", "reason", "ended_at")
+
+
+def records_of(ready: Ready) -> Iterator[tuple[str, str, Value | None]]:
+    """(topic, key, value) of everything in `ready`, as the topics carry it."""
+    for node_id, view in ready.topology.items():
+        value = None
+        if view is not None:
+            value = asdict(view)
+            value |= value.pop("attributes")
+            value["tags"] = dict(view.attributes.tags)
+        yield "topology.v1", node_id, value
+    for stream, decision in ready.decisions.items():
+        yield "decisions.v1", stream, asdict(decision)
+    for (stream, shard), assignment in ready.assignments.items():
+        yield "assignments.v1", f"{stream}/{shard}", asdict(assignment)
+    for move_id, (move, dropped) in ready.moves.items():
+        yield "moves.v1", move_id, None if dropped else asdict(move)
+    for (stream, shard), violations in ready.violations.items():
+        listed = [asdict(v) | {"class": v.violation_class} for v in violations]
+        value = {"stream": stream, "shard": shard, "violations": listed} if listed else None
+        yield "violations.v1", f"{stream}/{shard}", value
+
+
+class Log:
+    """Everything published, in commit order.
+
+    `ordered=False` says that the topics were read one by one, so that only the order within a
+    topic is known: checks of a moment (was the target up when the move was issued) are left out,
+    joins by epoch and id are made all the same. `levels` are the configured names of the tiers.
+    """
+
+    def __init__(self, ordered: bool = True, levels: Sequence[str] = ()) -> None:
+        self.nodes: dict[str, Value] = {}
+        self.decisions: dict[str, Value] = {}
+        self.assignments: dict[Shard, Value] = {}
+        self.moves: dict[str, Value] = {}
+        self.open_violations: dict[Shard, list[Value]] = {}
+        self._ordered = ordered
+        self._levels = tuple(levels)
+        self._bodies: dict[object, Value] = {}
+        self._epochs: dict[Shard, list[Value]] = {}
+        self._all_moves: dict[str, Value] = {}
+        self._open: dict[Shard, str] = {}
+        self._found: list[str] = []
+
+    def feed(self, topic: str, key: str, value: Value | None, record_id: str | None = None) -> None:
+        """Take in one record of a topic (short name); None is a tombstone."""
+        handlers = {
+            "topology.v1": self._node,
+            "decisions.v1": self._decision,
+            "assignments.v1": self._assignment,
+            "moves.v1": self._move,
+            "violations.v1": self._violations,
+        }
+        handler = handlers.get(topic)
+        if handler is None:
+            return
+        if value is not None:
+            self._identity(topic, key, value, record_id)
+        handler(key, value)
+
+    def feed_ready(self, ready: Ready, caught_up: bool = True) -> None:
+        """Take in one batch of the core, and judge the state that it leaves."""
+        for topic, key, value in records_of(ready):
+            self.feed(topic, key, value)
+        self.commit(caught_up)
+
+    def commit(self, caught_up: bool = True) -> None:
+        """A batch ends here: judge what only holds between batches. `caught_up` says that the
+        batch was allowed to repair."""
+        for shard, assignment in self.assignments.items():
+            self._judge_shard(shard, assignment, caught_up)
+        for stream, decision in self.decisions.items():
+            self._judge_counts(stream, decision)
+
+    def violations(self) -> list[str]:
+        """Everything found wrong so far, in words."""
+        found = list(self._found)
+        for history in self._epochs.values():
+            for before, after in zip([None, *history], history, strict=False):
+                found += self._judge_step(before, after)
+        for move in self._all_moves.values():
+            found += self._judge_epoch(move)
+        return found
+
+    def final_violations(self, reported_is_enough: bool = False) -> list[str]:
+        """What is wrong in a fleet at rest: `violations()`, and every placed stream has all its
+        replicas on live nodes within its required policy, and nothing is open.
+
+        `reported_is_enough`: a broken required rule passes if an open violation speaks of it.
+        """
+        found = self.violations()
+        found += [f"move {move_id} of {shard} is open" for shard, move_id in self._open.items()]
+        for stream, decision in self.decisions.items():
+            spec = decision["spec"]
+            shards = {n: a for (s, n), a in self.assignments.items() if s == stream}
+            if decision["outcome"] in ("rejected", "waiting"):
+                found += (
+                    [f"{stream} is {decision['outcome']} and has assignments"] if shards else []
+                )
+                continue
+            if sorted(shards) != list(range(spec["shards"])):
+                found.append(f"{stream} has shards {sorted(shards)} of {spec['shards']}")
+                continue
+            for number, assignment in shards.items():
+                live = [n for n in assignment["replicas"] if self._alive(n)]
+                if len(live) != spec["replication_factor"]:
+                    found.append(f"{stream}/{number} has live replicas {live} only")
+            spoken = {n for n in shards if self.open_violations.get((stream, n))}
+            replicas = [shards[number]["replicas"] for number in sorted(shards)]
+            for number, broken in broken_policy(spec, replicas, self.nodes, self._levels):
+                told = number in spoken if number is not None else bool(spoken)
+                if not (reported_is_enough and told):
+                    found.append(f"{stream}/{number}: {broken}")
+        return found
+
+    # Records, one by one
+
+    def _identity(self, topic: str, key: str, value: Value, record_id: str | None) -> None:
+        """Every id once, with one body (guarantee G2)."""
+        natural = {
+            "topology.v1": ("incarnation", "sequence", "revision"),
+            "decisions.v1": ("revision",),
+            "assignments.v1": ("epoch",),
+            "moves.v1": ("state",),
+        }
+        names: list[object] = [record_id] if record_id else []
+        if topic in natural:
+            names.append((topic, key, *(value[field] for field in natural[topic])))
+        for name in names:
+            if name in self._bodies:
+                same = "the same" if self._bodies[name] == value else "another"
+                self._wrong(f"id {name} came twice, with {same} body")
+            self._bodies[name] = value
+
+    def _node(self, key: str, value: Value | None) -> None:
+        before = self.nodes.pop(key, None)
+        if value is None:
+            return
+        if before is not None and value["revision"] <= before["revision"]:
+            self._wrong(f"node {key} went from revision {before['revision']} to {value}")
+        self.nodes[key] = value
+
+    def _decision(self, key: str, value: Value | None) -> None:
+        assert value is not None, "no tombstones of decisions yet"
+        revision = self.decisions[key]["revision"] if key in self.decisions else 0
+        if value["revision"] <= revision:
+            self._wrong(f"decision {key} went from revision {revision} to {value['revision']}")
+        if (value["outcome"] == "rejected") > bool(value["reasons"]):
+            self._wrong(f"decision {key} is {value['outcome']} without a reason")
+        self.decisions[key] = value
+
+    def _assignment(self, key: str, value: Value | None) -> None:
+        assert value is not None, "no tombstones of assignments yet"
+        shard = (value["stream"], value["shard"])
+        before = self.assignments.get(shard)
+        if value["epoch"] != (before["epoch"] if before else 0) + 1:
+            self._wrong(f"{key} went to epoch {value['epoch']} from {before and before['epoch']}")
+        if before and self._ordered:
+            kept, had = (sum(map(self._alive, a["replicas"])) for a in (value, before))
+            if kept < had:
+                self._wrong(f"{key} lost a live replica: {before} to {value}")
+        self.assignments[shard] = value
+        self._epochs.setdefault(shard, []).append(value)
+        replicas, adding, removing = value["replicas"], value["adding"], value["removing"]
+        if len({*replicas, *adding}) != len(replicas) + len(adding):
+            self._wrong(f"{key} has a node twice: {replicas} adding {adding}")
+        if not set(removing) <= set(replicas):
+            self._wrong(f"{key} removes {removing}, which is none of {replicas}")
+        if bool(value["move_id"]) != bool(adding):
+            self._wrong(f"{key} names move {value['move_id']} but adds {adding}")
+
+    def _move(self, key: str, value: Value | None) -> None:
+        before = self.moves.pop(key, None)
+        if value is None:
+            if before is None or before["state"] in OPEN_STATES:
+                self._wrong(f"move {key} was forgotten as {before and before['state']}")
+            return
+        self.moves[key] = self._all_moves[key] = value
+        shard, state = (value["stream"], value["shard"]), value["state"]
+        if before is None:
+            self._issued(key, value)
+        else:
+            changed = [f for f in value if value[f] != before[f] and f not in MOVE_PROGRESS]
+            if changed:
+                self._wrong(f"move {key} changed its {changed}")
+            if before["state"] not in OPEN_STATES or state == "issued":
+                self._wrong(f"move {key} went from {before['state']} to {state}")
+        if (value["ended_at"] is None) != (state in OPEN_STATES):
+            self._wrong(f"move {key} is {state} and ended at {value['ended_at']}")
+        if state in OPEN_STATES:
+            if self._open.setdefault(shard, key) != key:
+                self._wrong(f"{shard} has two open moves: {key} and {self._open[shard]}")
+        elif self._open.get(shard) == key:
+            del self._open[shard]
+
+    def _issued(self, key: str, move: Value) -> None:
+        """A move is seen for the first time; `completed` at once is the immediate mode."""
+        if move["state"] not in ("issued", "completed"):
+            self._wrong(f"move {key} began as {move['state']}")
+        if (move["kind"] == "add") != (move["remove"] is None):
+            self._wrong(f"move {key} of kind {move['kind']} removes {move['remove']}")
+        if move["deadline"] <= move["issued_at"]:
+            self._wrong(f"move {key} was late when it was issued")
+        superseded = self._all_moves.get(move["supersedes"])
+        if move["supersedes"] and (superseded is None or superseded["state"] != "superseded"):
+            self._wrong(f"move {key} supersedes {superseded}")
+        if self._ordered:
+            if self.nodes.get(move["add"], {}).get("liveness") != "up":
+                self._wrong(f"move {key} aims at {move['add']}, which is not up")
+            if move["source"] and not self._alive(move["source"]):
+                self._wrong(f"move {key} copies from {move['source']}, which does not live")
+
+    def _violations(self, key: str, value: Value | None) -> None:
+        stream, _, number = key.rpartition("/")
+        if value is None:
+            if self.open_violations.pop((stream, int(number)), None) is None:
+                self._wrong(f"violations of {key} were healed twice")
+        else:
+            self.open_violations[stream, int(number)] = value["violations"]
+
+    # Between batches
+
+    def _judge_shard(self, shard: Shard, assignment: Value, caught_up: bool) -> None:
+        replicas = assignment["replicas"]
+        live = [node for node in replicas if self._alive(node)]
+        if live and live[0] != replicas[0] and caught_up:
+            self._wrong(f"{shard} is led by {replicas[0]}, which is dead, though {live[0]} lives")
+        said = [v for v in self.open_violations.get(shard, ()) if v["rule"] == "replicas"]
+        factor = self.decisions[shard[0]]["spec"]["replication_factor"]
+        if [v["count"] for v in said] != ([len(live)] if len(live) < factor else []):
+            self._wrong(f"{shard} has {len(live)} of {factor} replicas, its violations are {said}")
+        if (self._open.get(shard) or None) != assignment["move_id"]:
+            self._wrong(f"{shard} shows move {assignment['move_id']}, not {self._open.get(shard)}")
+
+    def _judge_counts(self, stream: str, decision: Value) -> None:
+        spec, outcome = decision["spec"], decision["outcome"]
+        shards = [a for (name, _), a in self.assignments.items() if name == stream]
+        factor = spec["replication_factor"]
+        placed = sum(len(a["replicas"]) for a in shards)
+        whole = sum(len(a["replicas"]) == factor for a in shards)
+        missing = spec["shards"] * factor - placed
+        if outcome == "rejected":
+            missing = 0
+        said = (decision["shards_placed"], decision["replicas_missing"])
+        if said != (whole, missing):
+            self._wrong(f"{stream}: shards placed, replicas missing {said} are {whole, missing}")
+        wanted = {"placed": missing == 0, "degraded": missing == 0, "waiting": placed == 0}
+        if not wanted.get(outcome, True) or (outcome == "partial" and not (placed and missing)):
+            self._wrong(f"{stream} is {outcome} with {placed} replicas, {missing} missing")
+
+    def _alive(self, node_id: str) -> bool:
+        return self.nodes.get(node_id, {}).get("liveness") in ALIVE
+
+    def _wrong(self, what: str) -> None:
+        self._found.append(what)
+
+    # Joins by epoch and id
+
+    def _judge_step(self, before: Value | None, after: Value) -> list[str]:
+        """A shard's replicas change by a completed move only, and shown moves are known."""
+        name = f"{after['stream']}/{after['shard']} at epoch {after['epoch']}"
+        shown = self._all_moves.get(after["move_id"])
+        found = []
+        if after["move_id"] and (shown is None or shown["expected_epoch"] != after["epoch"]):
+            found.append(f"{name} shows a move of another epoch: {shown}")
+        if before is None:
+            return found
+        lost = sorted(set(before["replicas"]) - set(after["replicas"]))
+        gained = sorted(set(after["replicas"]) - set(before["replicas"]))
+        done = [
+            move
+            for move in self._all_moves.values()
+            if move["state"] == "completed"
+            and (move["stream"], move["shard"]) == (after["stream"], after["shard"])
+            and move["expected_epoch"] in (before["epoch"], after["epoch"])
+        ]
+        explained = [([m["remove"]] if m["remove"] else [], [m["add"]]) for m in done]
+        if (lost or gained) and (lost, gained) not in explained:
+            found.append(f"{name} lost {lost} and gained {gained} without a completed move")
+        return found
+
+    def _judge_epoch(self, move: Value) -> list[str]:
+        """A move is valid at the epoch that its issue published, where the shard shows it."""
+        history = self._epochs.get((move["stream"], move["shard"]), [])
+        at = [a for a in history if a["epoch"] == move["expected_epoch"]]
+        immediate = [a for a in at if move["add"] in a["replicas"] and not a["move_id"]]
+        shown = [a for a in at if a["move_id"] == move["move_id"] and move["add"] in a["adding"]]
+        return [] if shown or immediate else [f"no assignment shows move {move}, only {at}"]
+
+
+def broken_policy(
+    spec: Value,
+    replicas: Sequence[Sequence[str]],
+    nodes: Mapping[str, Value],
+    levels: Sequence[str],
+) -> Iterator[tuple[int | None, str]]:
+    """(shard or None for the stream, what) for every required part of the policy that is broken."""
+    policy = spec["policy"]
+    if policy.get("strategy") in ("affinity", "timeplus"):
+        yield from _broken_affinity(spec, replicas, nodes, levels)
+    everywhere = [node for shard in replicas for node in shard]
+    for node in everywhere:
+        if not _passes(policy, node, nodes):
+            yield None, f"{node} is none of the nodes that the policy admits"
+    for rule in policy.get("rules", ()):
+        if rule.get("strength", "required") != "required":
+            continue
+        if rule.get("exclusive") == "nodes" and len(set(everywhere)) < len(everywhere):
+            yield None, "a node holds two replicas of the stream"
+        for number, shard in enumerate(replicas):
+            scope = rule.get("per") or rule.get("domains") or rule.get("even")
+            counts = Counter(_domain(nodes[node], scope, levels) for node in shard) if scope else {}
+            if isinstance(rule.get("at_most"), int) and max(counts.values()) > rule["at_most"]:
+                yield number, f"{dict(counts)} is more than {rule}"
+            if "at_least" in rule and len(counts) < rule["at_least"]:
+                yield number, f"{dict(counts)} is fewer than {rule}"
+
+
+def _broken_affinity(
+    spec: Value,
+    replicas: Sequence[Sequence[str]],
+    nodes: Mapping[str, Value],
+    levels: Sequence[str],
+) -> Iterator[tuple[int | None, str]]:
+    settings = {"node": "balanced", "shard": "colocated"} | dict(spec["policy"])
+    for setting in filter(None, (spec.get("placement_policies") or "").split(";")):
+        key, value = setting.split("=")
+        settings[key.strip()] = value.strip()
+    scope = settings.get("level", "location")
+    places = [[_domain(nodes[node], scope, levels) for node in shard] for shard in replicas]
+    for number, shard in enumerate(places):
+        if settings["node"] == "exclusive" and len(set(shard)) < len(shard):
+            yield number, f"node=exclusive is broken by {replicas[number]} in {shard}"
+    if settings["node"] == "colocated" and len({place for shard in places for place in shard}) > 1:
+        yield None, f"node=colocated is broken by {places}"
+    everywhere = [node for shard in replicas for node in shard]
+    if settings["shard"] == "exclusive" and len(set(everywhere)) < len(everywhere):
+        yield None, f"shard=exclusive is broken by {replicas}"
+    if settings["shard"] == "colocated" and len({frozenset(shard) for shard in replicas}) > 1:
+        yield None, f"shard=colocated is broken by {replicas}"
+
+
+def _domain(node: Value, scope: str, levels: Sequence[str]) -> str | None:
+    if scope.startswith("tag:"):
+        return (node["tags"] or {}).get(scope.removeprefix("tag:"))
+    if scope == "location":
+        return str(node["location"])
+    depth = levels.index(scope) + 1 if scope in levels else int(scope)
+    return "/".join(node["location"].split("/")[: depth + 1])
+
+
+def _passes(policy: Value, node: str, nodes: Mapping[str, Value]) -> bool:
+    place, tags = nodes[node]["location"] + "/", nodes[node]["tags"] or {}
+    within, avoid = (
+        [domain + "/" for domain in policy.get(key, ())] for key in ("within", "avoid")
+    )
+    return (
+        (not within or place.startswith(tuple(within)))
+        and not place.startswith(tuple(avoid))
+        and (not policy.get("nodes") or node in policy["nodes"])
+        and all(tags.get(key) == value for key, value in policy.get("with_tags", {}).items())
+    )

@@ -1,0 +1,243 @@
+"""Random histories of a small fleet, judged by the oracle after every batch.
+
+Goal: whatever happens in whatever order, and wherever the log is cut into batches, nothing that is
+published is ever wrong; once the fleet is whole again and executors answer, all is as was asked.
+Method: a seeded generator plays nodes, executors and users; at random steps the reconciler is
+rebuilt from its records, and from then on a twin must publish exactly what the original does.
+"""
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from placement.limits import Limits
+from placement.model import (
+    AckKind,
+    Event,
+    Liveness,
+    Move,
+    MoveAcked,
+    NodeAttributes,
+    NodeChanged,
+    NodeView,
+    Ready,
+    StreamCreated,
+)
+from placement.reconcile import Reconciler
+from placement.state import Configuration
+from tests.oracle import Log
+
+SEEDS = 300
+STEPS = 30
+
+POLICIES: tuple[dict[str, Any], ...] = (
+    {"placement_policies": ""},
+    {"placement_policies": "shard=exclusive"},
+    {"placement_policies": "shard=balanced"},
+    {"placement_policies": "node=exclusive"},
+    {"placement_policies": "node=exclusive;shard=exclusive"},
+    {"placement_policies": "node=exclusive;shard=balanced"},
+    {"placement_policies": "node=colocated"},
+    {"placement_policies": "node=colocated;shard=exclusive"},
+    {"placement_policies": "preferred_nodes=n1,n2"},
+    {"policy": {"strategy": "affinity", "node": "exclusive", "on_infeasible": "wait"}},
+    {"policy": {"strategy": "affinity", "level": "site", "node": "exclusive"}},
+    {"policy": {"strategy": "spread"}},
+    {"policy": {"strategy": "spread", "rules": [{"at_most": 1, "per": "site"}]}},
+    {"policy": {"strategy": "spread", "rules": [{"at_most": "share", "per": "site"}]}},
+    {"policy": {"strategy": "spread", "rules": [{"even": "tag:disk", "strength": "preferred"}]}},
+    {"policy": {"strategy": "spread", "rules": [{"exclusive": "nodes"}]}},
+    {"policy": {"strategy": "spread", "avoid": ["/s1"]}},
+    {"policy": {"strategy": "nonsense"}},
+    {},
+)
+
+
+def none(found: list[str]) -> None:
+    assert not found, "\n".join(found)
+
+
+class Records:
+    """What the compacted topics hold."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, NodeView] = {}
+        self.decisions: dict[str, Any] = {}
+        self.assignments: dict[tuple[str, int], Any] = {}
+        self.moves: dict[str, Move] = {}
+        self.violations: dict[tuple[str, int], Any] = {}
+
+    def commit(self, ready: Ready) -> None:
+        """Take over what a batch published."""
+        for node_id, view in ready.topology.items():
+            self.nodes.pop(node_id, None)
+            if view is not None:
+                self.nodes[node_id] = view
+        self.decisions |= ready.decisions
+        self.assignments |= ready.assignments
+        for move_id, (move, dropped) in ready.moves.items():
+            self.moves[move_id] = move
+            if dropped:
+                del self.moves[move_id]
+        for shard, violations in ready.violations.items():
+            self.violations[shard] = violations
+            if not violations:
+                del self.violations[shard]
+
+    def rebuild(self, configuration: Configuration, now: int, rng: random.Random) -> Reconciler:
+        """A reconciler from the records, read in any order."""
+
+        def shuffled(records: dict[Any, Any]) -> list[Any]:
+            return rng.sample(list(records.values()), len(records))
+
+        return Reconciler.restore(
+            configuration,
+            shuffled(self.nodes),
+            shuffled(self.decisions),
+            shuffled(self.assignments),
+            shuffled(self.moves),
+            shuffled(self.violations),
+            now,
+        )
+
+
+class History:
+    """A fleet, its users and its executors, drawn from one seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = rng = random.Random(seed)
+        self.configuration = Configuration(
+            levels=("site",),
+            limits=rng.choice((Limits(), Limits(1, 1, 3, 2), Limits(2, 2, 200, 500))),
+            acked=rng.random() < 0.85,
+            deadline_ms=rng.choice((30_000, 600_000)),
+            retention_ms=100_000,
+        )
+        self.relocates = rng.random() < 0.3
+        self.now = 1_000
+        self.reconciler = Reconciler(self.configuration)
+        self.twin: Reconciler | None = None
+        self.records = Records()
+        self.log = Log(levels=self.configuration.levels)
+        self.sequence = 0
+        self.homes = {
+            f"n{number}": NodeAttributes(
+                location=rng.choice(("/s1/r1", "/s1/r2", "/s2/r1", "/s2/r2", "/s3", "/s4/r1/c1")),
+                tags=rng.choice(((), (("disk", "ssd"),), (("disk", "hdd"),))),
+                weight=rng.choice((1.0, 1.0, 2.0)),
+                capacity=rng.choice((None, None, None, 4)),
+                leader=rng.random() < 0.9,
+            )
+            for number in range(1, rng.randint(4, 10))
+        }
+        self.streams = 0
+
+    def play(self) -> None:
+        """Some batches of anything, then rest."""
+        for _ in range(STEPS):
+            self.step([event for _ in range(self.rng.randint(0, 4)) for event in self.draw()])
+        self.rest()
+
+    def step(self, events: list[Event], caught_up: bool | None = None) -> Ready:
+        """One batch through the reconciler, its twin and the oracle."""
+        if caught_up is None:
+            caught_up = self.rng.random() < 0.9
+        self.now += self.rng.choice((10, 1_000, 20_000))
+        ready = self.reconciler.apply(events, self.now, caught_up)
+        self.records.commit(ready)
+        self.log.feed_ready(ready, caught_up)
+        none(self.log.violations())
+        if self.twin is not None:
+            assert self.twin.apply(events, self.now, caught_up) == ready
+            assert self.twin.digest == self.reconciler.digest
+            self.reconciler, self.twin = self.twin, None
+        if self.rng.random() < 0.3:
+            self.twin = self.records.rebuild(self.configuration, self.now, self.rng)
+            assert self.twin.digest == self.reconciler.digest
+            assert self.twin.now == self.reconciler.now
+            assert self.twin.open_moves == self.reconciler.open_moves
+        return ready
+
+    def rest(self) -> None:
+        """Every node comes back to its home, every move is completed: nothing is left to do."""
+        self.step([event for node_id in self.homes for event in self.heal(node_id)], True)
+        for _ in range(300):
+            moves = [move for move in self.records.moves.values() if move.state.is_open]
+            ready = self.step([self.ack(move, AckKind.COMPLETED) for move in moves], True)
+            if not moves and not (ready.moves or ready.assignments):
+                break
+        none(self.log.final_violations(reported_is_enough=self.relocates))
+        ready = self.reconciler.apply([], self.now, True)
+        assert ready.empty, f"at rest, and yet {ready}"
+
+    def draw(self) -> Iterator[Event]:
+        """One or a few related events."""
+        roll = self.rng.random()
+        if roll < 0.45:
+            yield from self.draw_node()
+        elif roll < 0.6 and self.streams < 8:
+            yield self.draw_stream()
+        else:
+            yield from self.draw_acks()
+
+    def draw_node(self) -> Iterator[Event]:
+        node_id = self.rng.choice(list(self.homes))
+        known = self.records.nodes.get(node_id)
+        if known is None or self.rng.random() < 0.3:
+            yield from self.heal(node_id)
+        elif self.relocates and self.rng.random() < 0.2:
+            place = self.rng.choice(("/s1/r1", "/s2/r9", "/s5", ""))
+            yield self.change(node_id, known.liveness, location=place)
+        else:
+            kinds = (Liveness.SUSPECT, Liveness.DEAD, Liveness.DEAD, Liveness.UNREGISTERED)
+            yield self.change(node_id, self.rng.choice(kinds))
+
+    def heal(self, node_id: str) -> Iterator[NodeChanged]:
+        """The node is up where it belongs."""
+        yield self.change(node_id, Liveness.UP, attributes=self.homes[node_id])
+
+    def change(self, node_id: str, liveness: Liveness, **more: Any) -> NodeChanged:
+        self.sequence += 1
+        return NodeChanged(self.now, node_id, "i", self.sequence, liveness, **more)
+
+    def draw_stream(self) -> StreamCreated:
+        self.sequence += 1
+        name = f"t{self.streams}"
+        if self.streams == 0 or self.rng.random() < 0.8:
+            self.streams += 1
+            name = f"t{self.streams}"
+        return StreamCreated(
+            self.now,
+            name,
+            self.sequence,
+            self.rng.randint(1, 4),
+            self.rng.randint(1, 4),
+            body_hash=str(self.sequence),
+            **self.rng.choice(POLICIES),
+        )
+
+    def draw_acks(self) -> Iterator[MoveAcked]:
+        """Executors accept, complete, fail, repeat themselves, come late, or keep silent."""
+        moves = list(self.records.moves.values())
+        if not moves:
+            yield MoveAcked(self.now, AckKind.COMPLETED, "unheard-of", "t1", 0)
+            return
+        for move in self.rng.sample(moves, min(len(moves), self.rng.randint(1, 4))):
+            kinds = (AckKind.ACCEPTED, AckKind.COMPLETED, AckKind.COMPLETED, AckKind.FAILED)
+            ack = self.ack(move, self.rng.choice(kinds))
+            yield from [ack] * self.rng.choice((1, 1, 1, 2))
+
+    def ack(self, move: Move, kind: AckKind) -> MoveAcked:
+        return MoveAcked(self.now, kind, move.move_id, move.stream, move.shard)
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, 25))
+def test_histories(first: int) -> None:
+    for seed in range(first, first + 25):
+        try:
+            History(seed).play()
+        except Exception as error:
+            error.add_note(f"seed {seed}: History({seed}).play() repeats it")
+            raise

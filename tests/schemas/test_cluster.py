@@ -1,0 +1,131 @@
+"""The cluster file: a fault of the document is one error, a fault of a stream stays with it."""
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.cluster import (
+    Cluster,
+    ClusterNodeStatus,
+    ClusterStream,
+    DocumentError,
+    RefusedStream,
+    parse_cluster,
+)
+
+DOCUMENT = """
+name: demo
+levels: [region, az]
+nodes:
+  - {id: n1, location: /eu/a, tags: {zone: a}, weight: 2, tokens: [5, 1]}
+  - {id: n2, location: /eu/b, status: fenced, leader: false}
+  - {id: n3}
+streams:
+  - {stream: orders, shards: 2, replication_factor: 3, policy: {strategy: spread}}
+  - {stream: clicks, shards: 1, replication_factor: 0, placement_policies: "node=exclusive"}
+moves: []
+clients: []
+"""
+
+
+def test_a_document_is_read():
+    cluster = parse_cluster(yaml.safe_load(DOCUMENT))
+    assert isinstance(cluster, Cluster)
+    assert (cluster.name, cluster.levels) == ("demo", ("region", "az"))
+    first, second, third = cluster.nodes
+    assert (first.tags, first.weight, first.tokens) == ({"zone": "a"}, 2.0, (5, 1))
+    assert (second.status, second.leader) == (ClusterNodeStatus.FENCED, False)
+    assert (third.location, third.status, third.tags) == (None, ClusterNodeStatus.UP, {})
+    orders, clicks = cluster.streams
+    assert orders.policy == {"strategy": "spread"}
+    # Senseless, but understood: the core rejects it.
+    assert (clicks.stream, clicks.replication_factor) == ("clicks", 0)
+
+
+@pytest.mark.parametrize("document", [{"nodes": []}, {"nodes": [], "streams": []}])
+def test_empty_is_valid(document):
+    assert parse_cluster(document) == Cluster(None, (), (), ())
+
+
+@pytest.mark.parametrize(
+    ("document", "field", "sentence"),
+    [
+        (None, None, "must be a mapping, it is None"),
+        ([], None, "must be a mapping, it is []"),
+        ("nodes", None, "must be a mapping"),
+        ({}, "nodes", "field 'nodes' is missing"),
+        ({"streams": []}, "nodes", "field 'nodes' is missing"),
+        ({"nodes": None}, "nodes", "field 'nodes' must be an array, it is None"),
+        ({"nodes": {"id": "n"}}, "nodes", "field 'nodes' must be an array"),
+        ({"nodes": ["n1"]}, "nodes[0]", "field 'nodes[0]' must be an object, it is 'n1'"),
+        ({"nodes": [{"id": 1}]}, "nodes[0].id", "must be a string, it is 1"),
+        ({"nodes": [{}]}, "nodes[0].id", "field 'nodes[0].id' is missing"),
+        ({"nodes": [{"id": "a", "location": "eu"}]}, "nodes[0].location", "of the form"),
+        ({"nodes": [{"id": "a", "location": "/eu/.."}]}, "nodes[0].location", "'..'"),
+        ({"nodes": [{"id": "a", "status": "gone"}]}, "nodes[0].status", "it is 'gone'"),
+        ({"nodes": [{"id": "a"}, {"id": "a"}]}, "nodes[1].id", "'a' is given twice"),
+        ({"nodes": [], "levels": ["az", "az"]}, "levels[1]", "'az' is given twice"),
+        ({"nodes": [], "levels": "az"}, "levels", "must be an array, it is 'az'"),
+        ({"nodes": [], "streams": {}}, "streams", "must be an array"),
+        ({"nodes": [], "streams": None}, "streams", "must be an array"),
+    ],
+)
+def test_a_document_that_cannot_be_understood(document, field, sentence):
+    error = parse_cluster(document)
+    assert isinstance(error, DocumentError)
+    assert error.field == field
+    assert sentence in error.message
+
+
+def test_a_stream_given_twice_is_an_error_of_the_document():
+    stream = {"stream": "orders", "shards": 1, "replication_factor": 1}
+    wrong = {"stream": "clicks"}
+    error = parse_cluster({"nodes": [], "streams": [wrong, stream, stream]})
+    assert error == DocumentError(
+        "'orders' is given twice, again in 'streams[2].stream'", "streams[2].stream"
+    )
+
+
+def test_a_wrong_stream_leaves_the_others_alone():
+    sound = {"stream": "orders", "shards": 1, "replication_factor": 1}
+    cluster = parse_cluster(
+        {
+            "nodes": [],
+            "streams": [{**sound, "replication_factor": "3"}, {**sound, "stream": "b"}, 7],
+        }
+    )
+    assert isinstance(cluster, Cluster)
+    assert cluster.streams == (
+        RefusedStream(
+            "orders",
+            "field 'replication_factor' must be an integer, it is '3'",
+            "streams[0].replication_factor",
+        ),
+        ClusterStream.model_validate({**sound, "stream": "b"}),
+        RefusedStream(None, "'streams[2]' must be an object, it is 7", "streams[2]"),
+    )
+
+
+yaml_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.dates() | st.binary(),
+    lambda parts: st.lists(parts) | st.dictionaries(st.text() | st.integers(), parts),
+    max_leaves=20,
+)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["nodes", "streams", "levels", "name", "id", "stream", "policy", "x"]),
+        yaml_values | st.lists(st.dictionaries(st.sampled_from(["id", "stream"]), yaml_values)),
+    )
+)
+def test_no_document_raises(document):
+    answer = parse_cluster(document)
+    assert isinstance(answer, Cluster | DocumentError)
+
+
+def test_a_document_that_contains_itself_is_refused():
+    document = yaml.safe_load("nodes: []\nstreams: [{stream: a, shards: 1, policy: &p {p: *p}}]")
+    (stream,) = parse_cluster(document).streams
+    assert isinstance(stream, RefusedStream)

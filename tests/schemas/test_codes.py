@@ -1,0 +1,39 @@
+"""Codes and enumerations on the wire are those of the core, and each has advice."""
+
+import pytest
+
+from placement import model, reasons
+from schemas import outputs
+from schemas.codes import REASONS, REFUSALS, RefusalCode
+
+
+def test_every_refusal_has_advice():
+    assert set(REFUSALS) == set(RefusalCode)
+
+
+def test_the_reasons_are_those_of_the_core():
+    assert set(REASONS) == {code.value for code in reasons.Code}
+
+
+def test_the_bands_are_those_of_the_core():
+    assert {code: advice.band.value for code, advice in REASONS.items()} == {
+        code.value: reasons.BAND_OF[code].value for code in reasons.Code
+    }
+
+
+@pytest.mark.parametrize("advice", [*REFUSALS.values(), *REASONS.values()])
+def test_advice_is_whole_sentences(advice):
+    for text in (advice.meaning, advice.action):
+        assert text[0].isupper()
+        assert text.endswith((".", ")."))
+        assert "|" not in text
+
+
+@pytest.mark.parametrize("name", ["Outcome", "MoveKind", "MoveState", "ViolationClass", "Liveness"])
+def test_enumerations_hold_every_word_of_the_core(name):
+    spoken = {member.value for member in getattr(model, name)}
+    assert spoken <= {member.value for member in getattr(outputs, name)}
+
+
+def test_bands_are_the_same_words():
+    assert {band.value for band in reasons.Band} == {band.value for band in outputs.Band}

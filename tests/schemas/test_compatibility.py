@@ -1,0 +1,122 @@
+"""v1 only grows: the schemas are compared with those of the first release, kept in golden/.
+
+Golden files are changed by hand and only to record an addition; a change of what is there needs a
+v2 of the message.
+"""
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+
+from schemas import generate
+from schemas.inputs import INPUTS
+
+GOLDEN = Path(__file__).parent / "golden"
+WORDS = ("title", "description", "default", "examples")
+
+
+def without_words(schema):
+    """The part of a schema that decides what is valid. A property may be called `description`."""
+    if isinstance(schema, list):
+        return [without_words(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: {name: without_words(part) for name, part in value.items()}
+        if key in ("properties", "$defs")
+        else without_words(value)
+        for key, value in schema.items()
+        if key not in WORDS
+    }
+
+
+def breaks(old, new, *, is_input, place=""):
+    """What in `new` would break a writer (of inputs) or a reader (of outputs) of `old`."""
+    found = []
+    for name, definition in old.get("$defs", {}).items():
+        if name not in new.get("$defs", {}):
+            found.append(f"{place}{name} is gone")
+        else:
+            now = new["$defs"][name]
+            found += breaks(definition, now, is_input=is_input, place=f"{place}{name}.")
+    for name, prop in old.get("properties", {}).items():
+        now = new.get("properties", {}).get(name)
+        if now is None:
+            found.append(f"{place}{name} is gone")
+        elif without_words(prop) != without_words(now):
+            found.append(f"{place}{name} has changed")
+    if "enum" in old and set(old["enum"]) - set(new.get("enum", ())):
+        found.append(f"{place}enum lost values")
+    required, required_now = set(old.get("required", ())), set(new.get("required", ()))
+    if is_input:
+        found += [f"{place}{name} is now required" for name in required_now - required]
+    else:
+        found += [f"{place}{name} is no longer always there" for name in required - required_now]
+    return found
+
+
+@pytest.mark.parametrize("name", generate.MODELS)
+def test_schema_is_compatible_with_the_first_release(name):
+    golden = json.loads((GOLDEN / f"{name}.schema.json").read_text("utf-8"))
+    is_input = name in INPUTS or name == "ClusterFile"
+    assert breaks(golden, generate.json_schema(name), is_input=is_input) == []
+
+
+def test_no_message_of_the_first_release_is_gone():
+    assert {path.name.split(".")[0] for path in GOLDEN.iterdir()} <= set(generate.MODELS)
+
+
+def _lose_field(schema):
+    del schema["properties"]["node_id"]
+
+
+def _change_type(schema):
+    schema["properties"]["sequence"]["type"] = "string"
+
+
+def _narrow(schema):
+    schema["properties"]["node_id"]["pattern"] = "^[a-z]{1,8}$"
+
+
+def _require(schema):
+    schema["required"].append("host")
+
+
+@pytest.mark.parametrize("damage", [_lose_field, _change_type, _narrow, _require])
+def test_a_break_of_an_input_is_noticed(damage):
+    old = generate.json_schema("NodeRegistered")
+    new = copy.deepcopy(old)
+    damage(new)
+    assert len(breaks(old, new, is_input=True)) == 1
+
+
+def _optional(schema):
+    schema["required"].remove("outcome")
+
+
+def _lose_outcome(schema):
+    schema["$defs"]["Outcome"]["enum"].remove("waiting")
+
+
+def _change_reason(schema):
+    schema["$defs"]["Reason"]["properties"]["need"] = {"type": "string"}
+
+
+@pytest.mark.parametrize("damage", [_optional, _lose_outcome, _change_reason])
+def test_a_break_of_an_output_is_noticed(damage):
+    old = generate.json_schema("Decision")
+    new = copy.deepcopy(old)
+    damage(new)
+    assert len(breaks(old, new, is_input=False)) == 1
+
+
+def test_additions_are_no_breaks():
+    old = generate.json_schema("Decision")
+    new = copy.deepcopy(old)
+    new["properties"]["requested"] = {"type": "object"}
+    new["required"].append("requested")
+    new["$defs"]["Outcome"]["enum"].append("dropped")
+    new["properties"]["stream"]["description"] = "other words"
+    assert breaks(old, new, is_input=False) == []

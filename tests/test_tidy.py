@@ -1,0 +1,128 @@
+"""House rules that a tool can hold: sizes, names, and nothing that belongs to one machine."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = ("placement", "schemas", "streaming", "tests")
+BUILD_FILES = ("Makefile", "pyproject.toml", "requirements.lock", ".ci/run", "streaming/jars.lock")
+TEXT_SUFFIXES = {".py", ".md", ".toml", ".lock", ".json", ".yaml", ".yml", ".sh", ".txt"}
+
+# A module is read in one go, a function on one screen.
+MODULE_LINES_MAX = 400
+FUNCTION_LINES_MAX = 70
+# Names that say nothing about what a thing is for.
+EMPTY_NAME = re.compile(r"(Manager|Helper|Utils?)(?![a-z])|(^|_)(manager|helper|utils?)s?(_|$)")
+UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
+MACHINE_PATH = re.compile(r"(?<![\w.$}])/(home|root|Users|work|tmp)/\w")
+URL = re.compile(r"https?://|\b[\w-]+\.(?:org|com|io)/")
+
+
+def modules() -> list[Path]:
+    found = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
+    assert len(found) > len(FOLDERS)
+    return sorted(found)
+
+
+def texts() -> list[Path]:
+    """All text files of the project except this one, which names what it forbids."""
+    at_top = [path for path in ROOT.iterdir() if path.is_file()]
+    below = [path for folder in (*FOLDERS, "deploy", ".ci") for path in (ROOT / folder).rglob("*")]
+    kept = [
+        path
+        for path in (*at_top, *below)
+        if path.is_file() and (path.suffix in TEXT_SUFFIXES or path.name in {"Makefile", "run"})
+    ]
+    return sorted(set(kept) - {Path(__file__).resolve()})
+
+
+def matches(pattern: re.Pattern[str], paths: list[Path]) -> list[str]:
+    return [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()[:120]}"
+        for path in paths
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        if pattern.search(line)
+    ]
+
+
+def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def names(path: Path) -> Iterator[str]:
+    """Yield the file's own name and all classes, functions, parameters and variables it makes."""
+    yield path.stem
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+
+
+def test_modules_are_short() -> None:
+    sizes = {path.relative_to(ROOT): len(path.read_text().splitlines()) for path in modules()}
+    assert {path: lines for path, lines in sizes.items() if lines > MODULE_LINES_MAX} == {}
+
+
+def test_functions_fit_a_screen() -> None:
+    sizes = {
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.name}": node.end_lineno - node.lineno + 1
+        for path in modules()
+        for node in functions(path)
+        if node.end_lineno is not None
+    }
+    assert {name: lines for name, lines in sizes.items() if lines > FUNCTION_LINES_MAX} == {}
+
+
+def test_every_module_says_its_role() -> None:
+    silent = [
+        str(path.relative_to(ROOT))
+        for path in modules()
+        if ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) is None
+    ]
+    assert silent == []
+
+
+def test_names_say_something() -> None:
+    empty = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in modules()
+        for name in names(path)
+        if EMPTY_NAME.search(name)
+    ]
+    assert empty == []
+
+
+def test_nothing_is_left_unfinished() -> None:
+    assert matches(UNFINISHED, texts()) == []
+
+
+def test_no_path_of_one_machine() -> None:
+    assert matches(MACHINE_PATH, texts()) == []
+
+
+def test_build_files_name_no_server() -> None:
+    assert matches(URL, [ROOT / name for name in BUILD_FILES]) == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        (EMPTY_NAME, "MoveManager"),
+        (EMPTY_NAME, "kafka_utils"),
+        (EMPTY_NAME, "helper"),
+        (UNFINISHED, "# TODO later"),
+        (MACHINE_PATH, 'open("/home/someone/x")'),
+        (URL, "repository.example.org/maven2"),
+    ],
+)
+def test_the_rules_find(pattern: re.Pattern[str], text: str) -> None:
+    assert pattern.search(text)
