@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from placement.adopt import adopt
 from placement.assignments import EMPTY
 from placement.model import Decision, Outcome, StreamCreated, StreamSpec
 from placement.policy import OnInfeasible, Policy, parse_placement_policies
@@ -49,7 +50,8 @@ def decide(
     if isinstance(policy, Reason):
         answer, compiled, strategy = Answer(Outcome.REJECTED, reasons=(policy,)), None, ""
     else:
-        answer, compiled, strategy = place(state, spec, policy), policy, policy.strategy
+        answer = place(state, spec, policy, event.replicas)
+        compiled, strategy = policy, policy.strategy
     rejected = answer.outcome is Outcome.REJECTED
     decision = Decision(
         stream=event.stream,
@@ -69,10 +71,19 @@ def decide(
     return decision, None if rejected else compiled, None if unplaced else answer.shards
 
 
-def place(state: State, spec: StreamSpec, policy: Policy) -> Answer:
-    """Ask the strategy and name the outcome."""
+def place(
+    state: State,
+    spec: StreamSpec,
+    policy: Policy,
+    given: Sequence[Sequence[str]] | None = None,
+) -> Answer:
+    """Ask the strategy, or adopt the given replicas, and name the outcome."""
     strategy = STRATEGIES[policy.strategy]
-    placed = strategy.place(spec, policy, View(state.topology, state.table))
+    view = View(state.topology, state.table)
+    if given is None:
+        placed = strategy.place(spec, policy, view)
+    else:
+        placed = adopt(spec, policy, given, view)
     if isinstance(placed, Reason):
         waits = (policy.on_infeasible or strategy.on_infeasible) is OnInfeasible.WAIT
         waits = waits and placed.band is not Band.CONFIG

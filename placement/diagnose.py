@@ -1,11 +1,12 @@
 """Diagnosis: what is wrong with one shard, by the same rules that placed it."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 from placement.assignments import EMPTY
 from placement.model import Liveness, Violation, ViolationClass
 from placement.reasons import Code, Reason
-from placement.rules import Rule, Standing
+from placement.rules import ColocateSlots, NodeFilter, Rule, Standing
 from placement.topology import Topology
 
 # The rule every stream has: as many live copies as its replication factor asks for.
@@ -17,10 +18,38 @@ def live_slots(nodes: Sequence[int], topology: Topology) -> list[int]:
     return [s for s, node in enumerate(nodes) if node != EMPTY and not topology.is_dead(node)]
 
 
-def needy_slots(nodes: Sequence[int], topology: Topology) -> list[int]:
-    """Slots that repair has to fill: on a dead node first, then empty ones."""
+def needy_slots(
+    nodes: Sequence[int], topology: Topology, unit: Mapping[int, int] | None = None
+) -> list[int]:
+    """Slots that repair has to fill: on a dead node first, then empty ones, then those that stand
+    apart from the unit of a colocated stream."""
     dead = [s for s, node in enumerate(nodes) if node != EMPTY and topology.is_dead(node)]
-    return dead + [s for s, node in enumerate(nodes) if node == EMPTY]
+    empty = [s for s, node in enumerate(nodes) if node == EMPTY]
+    return dead + empty + ([] if unit is None else stray_slots(nodes, topology, unit))
+
+
+def stray_slots(nodes: Sequence[int], topology: Topology, unit: Mapping[int, int]) -> list[int]:
+    """Slots with a live node that is none of the unit's."""
+    return [slot for slot in live_slots(nodes, topology) if nodes[slot] not in unit]
+
+
+def colocated_unit(shards: Iterable[Sequence[int]], topology: Topology) -> dict[int, int]:
+    """The nodes that the shards of a colocated stream share, each with the slot it mostly has.
+
+    While a repair is under way the shards differ: of the living nodes those belong to the unit
+    that most shards hold, so that the fewest replicas follow.
+    """
+    held: Counter[int] = Counter()
+    standing: Counter[tuple[int, int]] = Counter()
+    factor = 0
+    for nodes in shards:
+        live = live_slots(nodes, topology)
+        held.update(nodes[slot] for slot in live)
+        standing.update((nodes[slot], slot) for slot in live)
+        factor = len(nodes)
+    rank = topology.order()
+    unit = sorted(held, key=lambda node: (-held[node], int(rank[node])))[:factor]
+    return {n: max(range(factor), key=lambda slot: standing[n, slot]) for n in unit}
 
 
 def why_needy(nodes: Sequence[int], slot: int, topology: Topology) -> Reason:
@@ -28,6 +57,9 @@ def why_needy(nodes: Sequence[int], slot: int, topology: Topology) -> Reason:
     node = nodes[slot]
     if node == EMPTY:
         return Reason(Code.REPLICA_MISSING, f"replica {slot} has never been placed")
+    if not topology.is_dead(node):
+        message = f"the stream's other shards do not have this replica on {topology.ids[node]}"
+        return Reason(Code.RULE_NOT_MET, message)
     unregistered = topology.liveness[node] is Liveness.UNREGISTERED
     code = Code.NODE_UNREGISTERED if unregistered else Code.NODE_DEAD
     return Reason(code, f"node {topology.ids[node]} is {topology.liveness[node]}")
@@ -46,6 +78,44 @@ def missing_replicas(
     return Violation(
         stream, shard, REPLICAS_RULE, "required", live, len(nodes), violation_class, reason, since
     )
+
+
+def split_unit(
+    stream: str,
+    shard: int,
+    strays: int,
+    reason: Reason,
+    violation_class: ViolationClass,
+    since: int,
+) -> Violation:
+    """The violation of `colocate slots` for a shard with `strays` replicas apart from the unit."""
+    rule = ColocateSlots()
+    return Violation(
+        stream, shard, str(rule), str(rule.strength), strays, 0, violation_class, reason, since
+    )
+
+
+def broken_filter(
+    stream: str,
+    shard: int,
+    nodes: NodeFilter,
+    held: Iterable[int],
+    topology: Topology,
+    since: int,
+) -> list[Violation]:
+    """One violation for every node that holds a replica although the policy does not admit it:
+    the node has moved, or its tags have changed."""
+    outside = sorted(topology.ids[node] for node in held if not nodes.passes(topology, node))
+    violations = []
+    for node_id in outside:
+        reason = Reason(Code.RULE_NOT_MET, f"the policy does not admit node {node_id}", 0, 1)
+        deferred = ViolationClass.DEFERRED
+        violations.append(
+            Violation(
+                stream, shard, "nodes", "required", 1, 0, deferred, reason, since, domain=node_id
+            )
+        )
+    return violations
 
 
 def broken_rules(

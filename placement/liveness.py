@@ -2,8 +2,8 @@
 
 Silence is measured in the log, not on a wall (design section 4). Each partition of the nodes topic
 has a clock that advances with every record by the gap in broker append time, but by no more than
-`Timers.gap_max_ms` at once; nodes are judged at tick records, by the clock of the partition that their
-last record came from. So a node's wrong clock, a partition that cannot be read, a jump of a
+`Timers.gap_max_ms` at once; nodes are judged at tick records, by the clock of the partition that
+their last record came from. So a node's wrong clock, a partition that cannot be read, a jump of a
 broker's clock or a stopped application can delay a verdict but never cause one, and where the log
 is cut into batches changes nothing.
 """

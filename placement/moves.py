@@ -79,10 +79,12 @@ class Ledger:
 
     def drop_ended(self, before: int) -> Iterator[Move]:
         """Forget, and yield, moves that ended before the given time."""
+        dropped: list[Move] = []
         while self._ended:
             move = self.known[self._ended[0]]
             if move.ended_at is None or move.ended_at >= before:
-                return
+                break
             self._ended.popleft()
             del self.known[move.move_id]
-            yield move
+            dropped.append(move)
+        yield from sorted(dropped, key=lambda move: move.move_id)

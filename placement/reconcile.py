@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from placement.assignments import EMPTY
 from placement.decide import decide, place
-from placement.diagnose import needy_slots
 from placement.model import (
     AckKind,
     Assignment,
@@ -43,6 +42,7 @@ class Reconciler:
         self._waiting: set[str] = set()
         self._partial: set[str] = set()
         self._leaving: set[str] = set()
+        self._grown = False
 
     @classmethod
     def restore(
@@ -64,12 +64,7 @@ class Reconciler:
                 made._waiting.add(name)
             elif stream.decision.outcome is Outcome.PARTIAL:
                 made._partial.add(name)
-        needy = (
-            shard
-            for shard in range(state.table.shards)
-            if needy_slots(state.table.nodes(shard), state.topology)
-        )
-        made._repair.look_at(needy)
+        made._repair.resume()
         unregistered = (v for v in state.nodes.values() if v.liveness is Liveness.UNREGISTERED)
         made._leaving.update(view.node_id for view in unregistered)
         return made
@@ -104,6 +99,7 @@ class Reconciler:
         for opened in state.ledger.expired(state.now):
             late = Reason(Code.DEADLINE_PASSED, f"no completion by {opened.move.deadline}")
             self._end(opened, MoveState.EXPIRED, late)
+        self._retry_waiting()
         self._repair.run(caught_up)
         self._complete_partial()
         self._retire()
@@ -120,6 +116,14 @@ class Reconciler:
             case MoveAcked():
                 self._move_acked(event)
                 return None
+
+    def violations(self) -> list[Violation]:
+        """What every shard breaks now, judged from nothing: the audit's view."""
+        return [
+            violation
+            for shard in range(self._state.table.shards)
+            for violation in self._repair.violations(shard, None)
+        ]
 
     # Nodes
 
@@ -145,23 +149,25 @@ class Reconciler:
         )
         self._repair.look_at(state.table.shards_on(node))
         self._review_moves(node)
-        if state.topology.eligible[node]:
-            self._repair.retry_stuck()
-            self._retry_waiting()
+        self._repair.retry_stuck()
+        self._grown = True
         if event.liveness is Liveness.UNREGISTERED:
             self._leaving.add(event.node_id)
 
     def _review_moves(self, node: int) -> None:
-        """Cancel moves whose target may no longer receive, or whose source came back in time."""
+        """Look at the moves from and to the node: cancel those whose target may no longer receive,
+        or whose source came back in time."""
         state = self._state
         name = state.topology.ids[node]
         for opened in state.ledger.touching(node):
+            self._repair.look_at([opened.shard])
             if opened.added == node and not state.topology.eligible[node]:
                 lost = Reason(Code.TARGET_LOST, f"{name} is {state.topology.liveness[node]}")
                 self._end(opened, MoveState.CANCELLED, lost)
             elif (
                 opened.removed == node
                 and opened.move.state is MoveState.ISSUED
+                and opened.move.reason.code is not Code.RULE_NOT_MET
                 and not state.topology.is_dead(node)
             ):
                 back = Reason(Code.SOURCE_RETURNED, f"{name} is {state.topology.liveness[node]}")
@@ -197,6 +203,7 @@ class Reconciler:
             if known.decision.outcome is not Outcome.REJECTED:
                 message = f"{event.stream} exists and is {known.decision.outcome}"
                 return Reason(Code.STREAM_EXISTS, message)
+        self._retry_waiting()
         decision, policy, placement = decide(state, event, known)
         stream = state.publish_decision(decision, policy)
         if decision.outcome is Outcome.WAITING:
@@ -218,8 +225,11 @@ class Reconciler:
             self._partial.add(decision.stream)
 
     def _retry_waiting(self) -> None:
-        """Place waiting streams again, in the order of their names."""
+        """Place waiting streams again, in the order of their names, if the fleet has changed."""
         state = self._state
+        if not self._grown:
+            return
+        self._grown = False
         for name in sorted(self._waiting):
             stream = state.streams[name]
             assert stream.policy is not None
@@ -227,6 +237,7 @@ class Reconciler:
             if answer.outcome is Outcome.WAITING:
                 continue
             self._waiting.discard(name)
+            rejected = answer.outcome is Outcome.REJECTED
             decision = replace(
                 stream.decision,
                 revision=stream.decision.revision + 1,
@@ -237,8 +248,9 @@ class Reconciler:
                 warnings=answer.warnings,
                 decided_at=state.now,
             )
-            state.publish_decision(decision, stream.policy)
-            self._enter(decision, answer.shards)
+            state.publish_decision(decision, None if rejected else stream.policy)
+            if not rejected:
+                self._enter(decision, answer.shards)
 
     def _complete_partial(self) -> None:
         """Revise the decision of every partial stream whose last replica has been added."""
@@ -304,6 +316,8 @@ class Reconciler:
         state.ledger.close(shard, end, state.now, reason)
         if end is not MoveState.COMPLETED:
             state.table.set(shard, opened.move.slot, opened.removed)
+            self._repair.retry_stuck()
+            self._grown = True
         state.publish_move(opened.move)
         state.touch(shard)
         self._repair.look_at([shard])

@@ -10,12 +10,22 @@ from dataclasses import replace
 
 from placement.assignments import EMPTY
 from placement.choice import stable_id
-from placement.diagnose import broken_rules, live_slots, missing_replicas, needy_slots, why_needy
+from placement.diagnose import (
+    broken_filter,
+    broken_rules,
+    colocated_unit,
+    live_slots,
+    missing_replicas,
+    needy_slots,
+    split_unit,
+    stray_slots,
+    why_needy,
+)
 from placement.model import Move, MoveKind, MoveState, Violation, ViolationClass
 from placement.moves import OpenMove
 from placement.reasons import Band, Code, Reason
-from placement.rules import ColocateSlots, ExclusiveNodes, Rule, SameDomain, Standing
-from placement.state import State
+from placement.rules import ExclusiveNodes, Rule, SameDomain, Standing
+from placement.state import State, Stream
 from placement.strategies.base import Need, View, candidates, choose
 
 
@@ -27,6 +37,7 @@ class Repair:
         self._wanted: set[int] = set()
         self._stuck: set[int] = set()
         self._recheck: set[int] = set()
+        self._units: dict[int, dict[int, int]] = {}
         self._ended: dict[int, Move] = {}
 
     def look_at(self, shards: Iterable[int]) -> None:
@@ -43,26 +54,69 @@ class Repair:
         self._ended[shard] = move
         self._recheck.add(shard)
 
+    def resume(self) -> None:
+        """Go on where the published violations of a restored state say that things stand."""
+        for stream in self._state.streams.values():
+            for shard in filter(self._in_need, stream.shards):
+                said = self._state.violations.get(shard, ())
+                stuck = any(v.violation_class is ViolationClass.UNFIXABLE for v in said)
+                (self._stuck if stuck else self._wanted).add(shard)
+        self._units.clear()
+
     def run(self, caught_up: bool) -> None:
         """Promote live leaders, issue the moves that the limits allow, and publish violations."""
         state = self._state
+        streams = {state.table.stream_of(shard): shard for shard in self._recheck}
+        for shard in streams.values():
+            self._recheck.update(self._apart(state.stream_of(shard)))
+        self._stuck -= self._recheck
         for shard in self._recheck:
-            self._promote(shard)
-            needy = needy_slots(state.table.nodes(shard), state.topology)
-            (self._wanted.add if needy else self._wanted.discard)(shard)
+            (self._wanted.add if self._in_need(shard) else self._wanted.discard)(shard)
         touched = self._recheck | self._wanted
+        if caught_up:
+            for shard in sorted(self._wanted, key=state.key):
+                self._promote(shard)
         findings = self._issue_all(caught_up) if self._wanted else {}
         for shard in sorted(touched, key=state.key):
-            self._publish_violations(shard, findings.get(shard))
+            state.set_violations(shard, self.violations(shard, findings.get(shard)))
         self._recheck.clear()
+        self._units.clear()
         self._ended.clear()
+
+    def _in_need(self, shard: int) -> bool:
+        """Whether there is a slot to fill, or a dead leader to follow."""
+        return bool(self._needy(shard)) or self._next_leader(shard) is not None
+
+    def _needy(self, shard: int) -> list[int]:
+        state, stream = self._state, self._state.stream_of(shard)
+        unit = self._unit(stream) if state.is_colocated(stream) else None
+        return needy_slots(state.table.nodes(shard), state.topology, unit)
+
+    def _unit(self, stream: Stream) -> dict[int, int]:
+        """The nodes of a colocated stream; what this run chooses is added to it."""
+        if stream.index not in self._units:
+            shards = map(self._state.table.nodes, stream.shards)
+            self._units[stream.index] = colocated_unit(shards, self._state.topology)
+        return self._units[stream.index]
+
+    def _apart(self, stream: Stream) -> list[int]:
+        """Shards of a colocated stream that stand apart from the others, or did."""
+        state, known = self._state, self._wanted | self._stuck
+        if not state.is_colocated(stream):
+            return []
+        nodes, unit = state.table.nodes, self._unit(stream)
+        return [
+            shard
+            for shard in stream.shards
+            if shard in known or stray_slots(nodes(shard), state.topology, unit)
+        ]
 
     def _issue_all(self, caught_up: bool) -> dict[int, Reason]:
         """Plan each wanted shard in order; returns why those without a move have none."""
         state, found = self._state, {}
         limits = state.configuration.limits
         view = View(state.topology, state.table)
-        slots: dict[tuple[int, int], int | Reason] = {}
+        hopeless: dict[tuple[int, int], Reason] = {}
         issued = 0
         for shard in sorted(self._wanted, key=self._urgency):
             if shard in state.ledger.by_shard:
@@ -73,13 +127,15 @@ class Repair:
             if len(state.ledger.by_shard) >= limits.max_open or issued >= limits.max_per_batch:
                 found[shard] = Reason(Code.LIMIT_REACHED, "the limit of open moves is reached")
                 continue
-            outcome = self._issue(shard, view, slots)
+            outcome = self._issue(shard, view, hopeless)
             issued += outcome is None
             if outcome is not None:
                 found[shard] = outcome
                 if outcome.band is not Band.THROTTLED:
                     self._wanted.discard(shard)
                     self._stuck.add(shard)
+            elif not self._in_need(shard):
+                self._wanted.discard(shard)
         return found
 
     def _urgency(self, shard: int) -> tuple[int, str, int]:
@@ -87,13 +143,13 @@ class Repair:
         return (live, *self._state.key(shard))
 
     def _issue(
-        self, shard: int, view: View, slots: dict[tuple[int, int], int | Reason]
+        self, shard: int, view: View, hopeless: dict[tuple[int, int], Reason]
     ) -> Reason | None:
         """Issue the shard's next move, or say why there is none."""
         state = self._state
         nodes = state.table.nodes(shard)
-        slot = needy_slots(nodes, state.topology)[0]
-        target = self._target(shard, nodes, slot, view, slots)
+        slot = self._needy(shard)[0]
+        target = self._target(shard, nodes, slot, view, hopeless)
         if isinstance(target, Reason):
             return target
         source = self._source(nodes, target)
@@ -110,15 +166,8 @@ class Repair:
         state.ledger.open(opened)
         if not state.configuration.acked:
             move = state.ledger.close(shard, MoveState.COMPLETED, state.now).move
-            self._settle(shard)
         state.publish_move(move)
         return None
-
-    def _settle(self, shard: int) -> None:
-        """An immediate move is done: the shard may need another, in the next batch."""
-        nodes = self._state.table.nodes(shard)
-        if not needy_slots(nodes, self._state.topology):
-            self._wanted.discard(shard)
 
     def _target(
         self,
@@ -126,49 +175,51 @@ class Repair:
         nodes: list[int],
         slot: int,
         view: View,
-        slots: dict[tuple[int, int], int | Reason],
+        hopeless: dict[tuple[int, int], Reason],
     ) -> int | Reason:
-        """Where the replica goes. In a colocated stream the answer holds for all its shards."""
+        """Where the replica goes."""
         state = self._state
         stream = state.stream_of(shard)
+        assert stream.policy is not None
         rules = state.rules(stream)
-        colocated = any(isinstance(rule, ColocateSlots) for rule in rules)
-        key = (stream.index, nodes[slot])
-        if colocated and key in slots:
-            return slots[key]
-        target: int | Reason | None = None
-        if colocated:
-            target = self._follow(shard, nodes, stream.shards)
-        if target is None:
-            live = live_slots(nodes, state.topology)
-            kept = [nodes[s] for s in live if s != slot]
-            name, number = state.key(shard)
+        name, number = state.key(shard)
+        factor = state.table.factor(shard)
+        held = frozenset(node for node in nodes if node != EMPTY)
+        mask = candidates(stream.policy, view)
+        if not state.is_colocated(stream):
+            kept = [nodes[s] for s in live_slots(nodes, state.topology)]
             others = self._others(rules, shard, stream.shards)
-            factor = state.table.factor(shard)
-            whole = 0 if colocated else number
-            dead = frozenset(node for node in nodes if node != EMPTY)
-            need = Need(name, whole, slot, factor, kept, others, nodes[slot], dead)
-            assert stream.policy is not None
-            target = choose(rules, candidates(stream.policy, view), need, view)
-        if colocated:
-            slots[key] = target
+            return choose(
+                rules, mask, Need(name, number, slot, factor, kept, others, nodes[slot], held), view
+            )
+        unit = self._unit(stream)
+        missing = [node for node in unit if node not in held]
+        if missing:
+            follow = min(missing, key=lambda node: unit[node] != slot)
+            return follow if mask[follow] else self._blocked(shard, slot, follow)
+        key = (stream.index, nodes[slot])
+        if key in hopeless:
+            return hopeless[key]
+        need = Need(name, 0, slot, factor, list(unit), (), nodes[slot], held)
+        target = choose(rules, mask & view.has_room(len(stream.shards)), need, view)
+        if isinstance(target, Reason):
+            hopeless[key] = target
+        else:
+            unit[target] = slot
         return target
 
-    def _follow(self, shard: int, nodes: list[int], shards: range) -> int | None:
-        """The node that other shards of a colocated stream moved to before this one."""
-        eligible = self._state.topology.eligible
-        for other in shards:
-            for node in self._state.table.replicas(other) if other != shard else ():
-                if node not in nodes and eligible[node]:
-                    return node
-        return None
+    def _blocked(self, shard: int, slot: int, node: int) -> Reason:
+        """A colocated stream is never split: the shard waits for the node of the others."""
+        (name, number), node_id = self._state.key(shard), self._state.topology.ids[node]
+        what = f"replica {slot} of {name}/{number} belongs on {node_id} with the other shards"
+        return Reason(Code.NO_CANDIDATE, f"{what}, which may not hold it now", 1, 0)
 
     def _others(self, rules: tuple[Rule, ...], shard: int, shards: range) -> list[int]:
-        """Nodes of the stream's other shards, where a rule asks for them."""
+        """Live nodes of the stream's other shards, where a rule asks for them."""
         if not any(isinstance(rule, ExclusiveNodes | SameDomain) for rule in rules):
             return []
-        replicas = self._state.table.replicas
-        return [node for other in shards if other != shard for node in replicas(other)]
+        replicas, dead = self._state.table.replicas, self._state.topology.is_dead
+        return [n for other in shards if other != shard for n in replicas(other) if not dead(n)]
 
     def _source(self, nodes: list[int], target: int) -> int:
         """The live replica to copy from: nearest to the target, then least busy; EMPTY if none."""
@@ -228,46 +279,83 @@ class Repair:
             supersedes=before.move_id if before else None,
         )
 
-    def _promote(self, shard: int) -> None:
-        """Put a live replica in front of a dead leader; a copy under way never leads."""
-        state = self._state
-        nodes, topology = state.table.nodes(shard), state.topology
-        opened = state.ledger.by_shard.get(shard)
-        under_way = opened.move.slot if opened else None
-        if under_way != 0 and nodes[0] != EMPTY and not topology.is_dead(nodes[0]):
-            return
-        live = [slot for slot in live_slots(nodes, topology) if slot not in (0, under_way)]
+    def _next_leader(self, shard: int) -> int | None:
+        """Slot of the live replica that has to lead instead of a dead one, if there is one. A copy
+        under way never leads."""
+        nodes, topology = self._state.complete(shard), self._state.topology
+        live = live_slots(nodes, topology)
+        if not live or live[0] == 0:
+            return None
         able = [slot for slot in live if topology.can_lead[nodes[slot]]] or live
-        if able and under_way != 0:
-            up = [slot for slot in able if topology.eligible[nodes[slot]]] or able
-            state.table.swap(shard, 0, up[0])
-            state.touch(shard)
+        up = [slot for slot in able if topology.eligible[nodes[slot]]] or able
+        return up[0]
 
-    def _publish_violations(self, shard: int, why: Reason | None) -> None:
-        state = self._state
-        nodes, (name, number) = state.table.nodes(shard), state.key(shard)
-        stream = state.stream_of(shard)
-        live = live_slots(nodes, state.topology)
+    def _promote(self, shard: int) -> None:
+        """Put a live replica in front of a dead leader. An open move is valid at its own epoch
+        only, so that one of the same nodes supersedes it."""
+        state, leader = self._state, self._next_leader(shard)
+        if leader is None:
+            return
+        state.table.swap(shard, 0, leader)
+        state.touch(shard)
         opened = state.ledger.by_shard.get(shard)
-        complete = [slot for slot in live if not opened or slot != opened.move.slot]
+        if opened is None:
+            return
+        before = state.ledger.close(shard, MoveState.SUPERSEDED, state.now).move
+        state.publish_move(before)
+        slot = {0: leader, leader: 0}.get(before.slot, before.slot)
+        epoch, cell = state.next_epoch(shard), state.configuration.cell
+        parts = (before.stream, before.shard, slot, before.remove or "", before.add, epoch)
+        source = self._source(state.complete(shard), opened.added)
+        move = replace(
+            before,
+            move_id=stable_id(cell, *parts),
+            slot=slot,
+            expected_epoch=epoch,
+            state=MoveState.ISSUED,
+            deadline=state.now + state.configuration.deadline_ms,
+            issued_at=state.now,
+            ended_at=None,
+            source=state.topology.ids[source] if source != EMPTY else None,
+            supersedes=before.move_id,
+        )
+        state.ledger.open(replace(opened, move=move, source=source))
+        state.publish_move(move)
+
+    def violations(self, shard: int, why: Reason | None) -> tuple[Violation, ...]:
+        """What the shard breaks; `why` says why it got no move, if it was planned."""
+        state = self._state
+        topology, stream = state.topology, state.stream_of(shard)
+        nodes, (name, number) = state.table.nodes(shard), state.key(shard)
+        live = live_slots(nodes, topology)
+        complete = len(live_slots(state.complete(shard), topology))
         found: list[Violation] = []
-        if len(complete) < len(nodes):
-            if opened:
-                kind, reason = ViolationClass.FIXABLE, opened.move.reason
-            elif why is not None:
-                throttled = why.band is Band.THROTTLED
-                kind = ViolationClass.DEFERRED if throttled else ViolationClass.UNFIXABLE
-                reason = why
-            else:
-                kind, reason = (
-                    ViolationClass.FIXABLE,
-                    why_needy(nodes, needy_slots(nodes, state.topology)[0], state.topology),
-                )
-            found.append(
-                missing_replicas(name, number, nodes, len(complete), reason, kind, state.now)
-            )
+        if complete < len(nodes):
+            kind, reason = self._prospect(shard, why)
+            found.append(missing_replicas(name, number, nodes, complete, reason, kind, state.now))
+        if state.is_colocated(stream):
+            strays = len(stray_slots(nodes, topology, self._unit(stream)))
+            if strays:
+                kind, reason = self._prospect(shard, why)
+                found.append(split_unit(name, number, strays, reason, kind, state.now))
+        assert stream.policy is not None
+        held = [nodes[slot] for slot in live]
+        found.extend(broken_filter(name, number, stream.policy.nodes, held, topology, state.now))
         rules = state.rules(stream)
         others = self._others(rules, shard, stream.shards)
-        standing = Standing(state.topology, len(nodes), [nodes[slot] for slot in live], others)
+        standing = Standing(topology, len(nodes), held, others)
         found.extend(broken_rules(name, number, rules, standing, state.now))
-        state.set_violations(shard, tuple(found))
+        return tuple(found)
+
+    def _prospect(self, shard: int, why: Reason | None) -> tuple[ViolationClass, Reason]:
+        """What is being done about a need, or why nothing is."""
+        state = self._state
+        opened = state.ledger.by_shard.get(shard)
+        if opened:
+            return ViolationClass.FIXABLE, opened.move.reason
+        if why is None:
+            nodes = state.table.nodes(shard)
+            slot = self._needy(shard)[0]
+            return ViolationClass.FIXABLE, why_needy(nodes, slot, state.topology)
+        throttled = why.band is Band.THROTTLED
+        return ViolationClass.DEFERRED if throttled else ViolationClass.UNFIXABLE, why

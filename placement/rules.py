@@ -17,7 +17,7 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.location import Location
+from placement.location import Location, natural_key
 from placement.topology import NO_DOMAIN, Scope, Topology
 
 Mask = NDArray[np.bool_]
@@ -96,10 +96,7 @@ class AtMost:
         topology = standing.topology
         cap = self.cap(standing.replication_factor, len(topology.live_domains(self.per)))
         counts = _counts(topology.domain_of(self.per), standing.replicas)
-        return [
-            Finding(topology.domain_name(self.per, int(domain)), int(counts[domain]), cap)
-            for domain in np.flatnonzero(counts > cap)
-        ]
+        return _findings(topology, self.per, counts, np.flatnonzero(counts > cap), cap)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +125,7 @@ class Even:
         if not len(live):
             return []
         limit = int(counts[live].min()) + 1
-        return [
-            Finding(topology.domain_name(self.per, int(domain)), int(counts[domain]), limit)
-            for domain in np.flatnonzero(counts > limit)
-        ]
+        return _findings(topology, self.per, counts, np.flatnonzero(counts > limit), limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,12 +167,16 @@ class SameDomain:
         return f"one domain of {self.per}"
 
     def penalty(self, standing: Standing) -> Penalties:
-        """One for every node outside the domain already in use."""
-        domains = standing.topology.domain_of(self.per)
-        used = _used(domains, [*standing.stream_nodes, *standing.replicas])
-        if not len(used):
+        """One for every node outside the domain already in use, which is the one that holds most
+        replicas where the rule is broken."""
+        topology = standing.topology
+        domains = topology.domain_of(self.per)
+        counts = _counts(domains, [*standing.stream_nodes, *standing.replicas])
+        if not counts.any():
             return np.zeros(len(domains), np.int64)
-        outside: Penalties = (domains != used[0]).astype(np.int64)
+        most = np.flatnonzero(counts == counts.max()).tolist()
+        home = min(most, key=lambda domain: natural_key(topology.domain_name(self.per, domain)))
+        outside: Penalties = (domains != home).astype(np.int64)
         return outside
 
     def violations(self, standing: Standing) -> list[Finding]:
@@ -188,10 +186,7 @@ class SameDomain:
         if len(_used(domains, [*standing.stream_nodes, *standing.replicas])) < 2:
             return []
         counts = _counts(domains, standing.replicas)
-        return [
-            Finding(topology.domain_name(self.per, int(domain)), int(counts[domain]), 1)
-            for domain in np.flatnonzero(counts)
-        ]
+        return _findings(topology, self.per, counts, np.flatnonzero(counts), 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +207,8 @@ class ExclusiveNodes:
     def violations(self, standing: Standing) -> list[Finding]:
         """Nodes shared with another shard of the stream."""
         shared = set(standing.replicas) & set(standing.stream_nodes)
-        return [Finding(standing.topology.ids[node], 2, 1) for node in sorted(shared)]
+        names = sorted((standing.topology.ids[node] for node in shared), key=natural_key)
+        return [Finding(name, 2, 1) for name in names]
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,14 +270,15 @@ class NodeFilter:
 
     def mask(self, topology: Topology) -> Mask:
         """True for every node that passes, whatever its liveness."""
-        return np.fromiter((self._passes(topology, n) for n in range(topology.size)), bool)
+        return np.fromiter((self.passes(topology, n) for n in range(topology.size)), bool)
 
     @property
     def everything(self) -> bool:
         """Whether the filter lets every node pass."""
         return not (self.within or self.avoid or self.nodes or self.with_tags)
 
-    def _passes(self, topology: Topology, node: int) -> bool:
+    def passes(self, topology: Topology, node: int) -> bool:
+        """Whether one node passes."""
         location = topology.locations[node]
         if self.within and not any(location.within(domain) for domain in self.within):
             return False
@@ -298,6 +295,20 @@ def _counts(domains: NDArray[np.int32], nodes: Sequence[int]) -> NDArray[np.int6
     size = int(domains.max(initial=0)) + 2
     held = domains[np.asarray(nodes, np.int64)]
     return np.bincount(held[held != NO_DOMAIN], minlength=size)
+
+
+def _findings(
+    topology: Topology,
+    scope: Scope,
+    counts: NDArray[np.int64],
+    domains: NDArray[np.int64],
+    limit: int,
+) -> list[Finding]:
+    """One finding per domain, in the order of their names."""
+    found = [
+        Finding(topology.domain_name(scope, d), int(counts[d]), limit) for d in domains.tolist()
+    ]
+    return sorted(found, key=lambda finding: natural_key(finding.domain or ""))
 
 
 def _used(domains: NDArray[np.int32], nodes: Sequence[int]) -> NDArray[np.int32]:

@@ -25,7 +25,7 @@ from placement.model import (
 from placement.moves import Ledger, OpenMove
 from placement.policy import Policy, compile_policy
 from placement.reasons import Reason
-from placement.rules import Rule
+from placement.rules import ColocateSlots, Rule
 from placement.strategies import STRATEGIES
 from placement.topology import Topology
 
@@ -113,6 +113,10 @@ class State:
         assert stream.policy is not None
         return STRATEGIES[stream.policy.strategy].rules(stream.policy, self.topology)
 
+    def is_colocated(self, stream: Stream) -> bool:
+        """Whether replica r of all the stream's shards moves as one unit."""
+        return any(isinstance(rule, ColocateSlots) for rule in self.rules(stream))
+
     def compile(
         self, spec_policies: str | None, policy: Mapping[str, Any] | None
     ) -> Policy | Reason:
@@ -128,12 +132,17 @@ class State:
         """The epoch that this batch publishes for a touched shard."""
         return int(self.table.epoch[shard]) + 1
 
-    def assignment(self, shard: int) -> Assignment:
-        """The shard as it is published: while a move runs its source still stands in the list."""
-        name, number = self.key(shard)
+    def complete(self, shard: int) -> list[int]:
+        """Nodes that hold a whole replica: while a move runs, its source instead of its target."""
         nodes, opened = self.table.nodes(shard), self.ledger.by_shard.get(shard)
         if opened:
             nodes[opened.move.slot] = opened.removed
+        return nodes
+
+    def assignment(self, shard: int) -> Assignment:
+        """The shard as it is published: while a move runs its source still stands in the list."""
+        name, number = self.key(shard)
+        nodes, opened = self.complete(shard), self.ledger.by_shard.get(shard)
         move = opened.move if opened else None
         return Assignment(
             stream=name,
@@ -156,6 +165,7 @@ class State:
     def forget_node(self, node_id: str) -> None:
         """Publish a tombstone for a node that is gone and holds nothing."""
         self.digest.change(digest.of_node(self.nodes.pop(node_id)), 0)
+        self.topology.forget(node_id)
         self.ready.topology[node_id] = None
 
     def publish_decision(self, decision: Decision, policy: Policy | None) -> Stream:

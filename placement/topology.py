@@ -57,7 +57,7 @@ class Topology:
         self._digest = np.zeros(self._capacity, np.uint64)
         self._domain_of = np.zeros((DEPTH_MAX + 1, self._capacity), np.int32)
         self._order: NDArray[np.int64] | None = None
-        self._deepest = 0
+        self._deepest: int | None = None
         self._tag_domains: dict[str, tuple[NDArray[np.int32], list[str]]] = {}
         self._live: dict[Scope, NDArray[np.int32]] = {}
 
@@ -141,6 +141,9 @@ class Topology:
 
     def tiers(self) -> tuple[Scope, ...]:
         """Scopes of all levels that distinguish nodes, top first, the whole path last."""
+        if self._deepest is None:
+            known = self.index.values()
+            self._deepest = max((self.locations[node].depth for node in known), default=0)
         names = (*self.levels, *map(str, range(len(self.levels) + 1, DEPTH_MAX + 1)))
         return (*(Scope(depth=d, name=names[d - 1]) for d in range(1, self._deepest)), LEAF)
 
@@ -156,7 +159,7 @@ class Topology:
             raise ValueError(location.message)
         self.attributes[node] = attributes
         self.locations[node] = location
-        self._deepest = max(self._deepest, location.depth)
+        self._deepest = None
         self._weight[node] = attributes.weight
         self._room[node] = -1 if attributes.capacity is None else attributes.capacity
         self._leader[node] = attributes.leader
@@ -164,6 +167,11 @@ class Topology:
             self._domain_of[depth, node] = self._intern(location.prefix(depth) if depth else None)
         self.set_liveness(node, liveness)
         return node
+
+    def forget(self, node_id: str) -> None:
+        """The name is free again; the index of a node that is gone stays unused."""
+        del self.index[node_id]
+        self._deepest = None
 
     def set_liveness(self, node: int, liveness: Liveness) -> None:
         """Record what the failure detector says; only `up` nodes are eligible."""

@@ -291,6 +291,7 @@ class JournalEntry(Message):
 
     cell: Id
     sequence: Ordinal
+    writer_epoch: Ordinal
     chunk: Index
     chunks: Annotated[int, Field(ge=1)]
     now: TimeMs

@@ -335,10 +335,10 @@ def _refused(name: str, what: str, answer: Mapping[str, Any]) -> AdministrationF
 @contextmanager
 def _connected(bootstrap: str, options: Mapping[str, str] | None) -> Iterator[KafkaAdminClient]:
     translated = _translated(options or {})
-    _check_reachable(bootstrap)
+    address = _first_reachable(bootstrap)
     try:
         admin = _AdminClient(
-            bootstrap_servers=bootstrap.split(","),
+            bootstrap_servers=address,
             bootstrap_timeout_ms=int(CONNECT_TIMEOUT_SECONDS * 1000),
             **translated,
         )
@@ -354,14 +354,18 @@ def _connected(bootstrap: str, options: Mapping[str, str] | None) -> Iterator[Ka
         admin.close()
 
 
-def _check_reachable(bootstrap: str) -> None:
-    """Fail at once where nothing listens: kafka-python would try until its timeout."""
+def _first_reachable(bootstrap: str) -> str:
+    """The first address at which something listens.
+
+    kafka-python would go on trying refused addresses until its timeout, and leaves a socket
+    unclosed each time; the other brokers it learns from this one.
+    """
     faults = []
     for address in bootstrap.split(","):
         host, _, port = address.strip().rpartition(":")
         try:
             with socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_SECONDS):
-                return
+                return address.strip()
         except (OSError, ValueError) as error:
             faults.append(f"{address}: {error}")
     raise BrokerUnreachable(f"no broker answers at {bootstrap} ({'; '.join(faults)})")

@@ -22,13 +22,14 @@ from placement.state import Configuration
 from schemas.topics import CATALOGUE, full_name
 from streaming import admin
 from streaming.batch import BatchApplier
+from streaming.batch_trace import BatchTrace
 from streaming.errors import StreamingError
 from streaming.node_lifecycle import OUTPUT_SCHEMA, STATE_SCHEMA, NodeLifecycle
 from streaming.outbox import Outbox
 from streaming.recovery import Recovered, liveness_tables, recover
 from streaming.session import close_session, open_session
 from streaming.settings import Settings
-from streaming.source import NODES, SUBSCRIBED, layout, packed_stream
+from streaming.source import NODES, SUBSCRIBED, layout, packed_stream, subscription
 from streaming.ticks import Ticker
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ _STOP_TIMEOUT_SECONDS = 30.0
 _PROMISES = ("message.timestamp.type", "cleanup.policy")
 
 
-class QueryFailed(StreamingError):  # noqa: N818 - says what happened
+class QueryFailed(StreamingError):
     """The streaming query ended by itself."""
 
 
@@ -92,15 +93,22 @@ def run(settings: Settings, *, on_ready: Callable[[], None], stop: threading.Eve
         )
         try:
             recovered = recovery.result()
-            applier = BatchApplier(recovered, outbox, settings.cell, outputs)
+            trace = BatchTrace(settings.trace.file)
+            applier = BatchApplier(recovered, outbox, settings.cell, outputs, trace)
             applier.take_over()
-            _log.info("recovered %d records, writer epoch %d", recovered.records,
-                      applier.writer_epoch)
+            _log.info(
+                "recovered %d records, writer epoch %d", recovered.records, applier.writer_epoch
+            )
             with Ticker(
-                bootstrap, prefix, settings.cell, applier.writer_epoch, counts[NODES],
-                settings.tick.interval_seconds, options,
+                bootstrap,
+                prefix,
+                settings.cell,
+                applier.writer_epoch,
+                counts[NODES],
+                settings.tick.interval_seconds,
+                options,
             ) as ticker:
-                flow = _Flow(settings, spark, recovered, applier, ticker, options)
+                flow = _Flow(settings, spark, recovered, applier, ticker, options, trace)
                 return flow.run(on_ready, stop)
         finally:
             close_session(spark)
@@ -117,8 +125,9 @@ class _Flow:
         applier: BatchApplier,
         ticker: Ticker,
         options: dict[str, str],
+        trace: BatchTrace,
     ) -> None:
-        self._settings, self._spark = settings, spark
+        self._settings, self._spark, self._trace = settings, spark, trace
         self._applier, self._ticker, self._options = applier, ticker, options
         self._recovered = recovered
         self._between = threading.Lock()
@@ -132,6 +141,7 @@ class _Flow:
             while not stop.wait(_WATCH_SECONDS if ready else _WATCH_SECONDS / 4):
                 if not query.isActive:
                     raise QueryFailed(_why(query))
+                self._trace.write_last(query)
                 if not ready and self._first_batch.is_set():
                     ready = True
                     on_ready()
@@ -149,12 +159,11 @@ class _Flow:
             full_name(topic, prefix): dict(self._recovered.positions[topic]) for topic in SUBSCRIBED
         }
         kafka = {**self._options, "bootstrap.servers": settings.kafka.bootstrap_servers}
-        packed = packed_stream(
-            self._spark, packing, kafka, positions, settings.spark.max_offsets_per_trigger
+        records = subscription(
+            self._spark, kafka, positions, settings.spark.max_offsets_per_trigger
         )
-        tables = liveness_tables(
-            self._recovered.nodes, self._recovered.clocks, timers, shards
-        )
+        packed = packed_stream(records, packing)
+        tables = liveness_tables(self._recovered.nodes, self._recovered.clocks, timers, shards)
         initial = self._spark.createDataFrame(tables, STATE_SCHEMA).groupBy("topology_shard")
         judged = packed.groupBy("topology_shard").transformWithState(
             NodeLifecycle(timers), OUTPUT_SCHEMA, "Update", "None", initialState=initial
@@ -169,14 +178,17 @@ class _Flow:
             .start()
         )
 
-    def _apply(self, batch: "DataFrame", _batch_id: int) -> None:
+    def _apply(self, batch: "DataFrame", batch_id: int) -> None:
         """One batch. An exception ends the query, and with it the process."""
-        payloads = batch.toArrow()["payload"].to_pylist()
+        self._trace.begin(batch_id)
+        with self._trace.part("toArrow"):
+            payloads = batch.toArrow()["payload"].to_pylist()
         with self._between:
             if self._stopping:
                 return
             caught_up = self._ticker.caught_up(self._applier.tick_seen)
-            self._applier.apply(payloads, caught_up)
+            with self._trace.part("apply"):
+                self._applier.apply(payloads, caught_up)
         self._first_batch.set()
 
     def _stop(self, query: "StreamingQuery") -> None:

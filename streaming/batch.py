@@ -15,9 +15,9 @@ import orjson
 
 from placement.liveness import Clock, Verdict
 from placement.model import Event, NodeChanged, Ready
-from placement.reconcile import Reconciler
 from schemas.envelope import Refusal, decode, validate
 from streaming import codec
+from streaming.batch_trace import BatchTrace
 from streaming.codec import OutRecord
 from streaming.dead_letter import dead_letter
 from streaming.errors import StreamingError
@@ -35,7 +35,7 @@ IDLE_MARKER_MS = 5_000
 JOURNAL_CHUNK_BYTES_MAX = 512 * 1024
 
 
-class BatchRefused(StreamingError):  # noqa: N818 - says what happened
+class BatchRefused(StreamingError):
     """The batch does not continue where the last commit ended."""
 
 
@@ -61,10 +61,16 @@ class BatchApplier:
     """Applies micro-batches to the reconciler and commits what they decide."""
 
     def __init__(
-        self, recovered: Recovered, outbox: Outbox, cell: str, partitions: dict[str, int]
+        self,
+        recovered: Recovered,
+        outbox: Outbox,
+        cell: str,
+        partitions: dict[str, int],
+        trace: BatchTrace | None = None,
     ) -> None:
-        self._reconciler: Reconciler = recovered.reconciler
+        self._reconciler = recovered.reconciler
         self._outbox = outbox
+        self._trace = trace or BatchTrace()
         self._cell = cell
         self._partitions = partitions
         self._positions: Positions = recovered.positions
@@ -84,7 +90,7 @@ class BatchApplier:
 
         Raises BatchRefused or OutboxFailed, after which this object must not be used again.
         """
-        judged: list[Judged] = [pickle.loads(payload) for payload in payloads]  # noqa: S301
+        judged: list[Judged] = [pickle.loads(payload) for payload in payloads]
         self._check_start(judged)
         steps = _steps(judged)
         latest = max((s.last_at for each in judged for s in each.stretches), default=0)
@@ -123,7 +129,9 @@ class BatchApplier:
     ) -> None:
         self._sequence += 1
         journal = self._journal(events, now, caught_up) if events or records else []
-        self._outbox.commit([*records, *journal, self._marker(now)])
+        written = [*records, *journal, self._marker(now)]
+        with self._trace.part("commit"):
+            self._outbox.commit(written)
         self._marked_at = now
 
     def _check_start(self, judged: Sequence[Judged]) -> None:
@@ -236,9 +244,9 @@ def _at(step: Step, at: int) -> Step:
 
 
 def _verdict_step(partition: int, verdict: Verdict) -> Step:
-    raw = verdict.statement.body["raw"] if verdict.statement else None
+    raw: Raw | None = verdict.statement.body["raw"] if verdict.statement else None
     event, letter = None, None
-    if verdict.refused is None:
+    if verdict.refused is None or raw is None:
         event = codec.node_changed(verdict)
     else:
         letter = dead_letter(raw, "order", verdict.refused.code, verdict.refused.message)
@@ -264,7 +272,9 @@ def _passed_step(raw: Raw) -> Step:
 
 def _out_records(ready: Ready, cell: str, at: int, commit: int) -> list[OutRecord]:
     """What was decided as records; moves stand behind the assignments they refer to."""
-    records = [codec.node_record(name, view, cell, at, commit) for name, view in ready.topology.items()]
+    records = [
+        codec.node_record(name, view, cell, at, commit) for name, view in ready.topology.items()
+    ]
     records += [codec.decision_record(decision, cell) for decision in ready.decisions.values()]
     records += [codec.assignment_record(each, cell) for each in ready.assignments.values()]
     records += [codec.move_record(move, gone, cell) for move, gone in ready.moves.values()]

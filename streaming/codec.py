@@ -34,10 +34,18 @@ from placement.model import (
     ViolationClass,
 )
 from placement.reasons import Code, Reason
+from schemas.cluster import Cluster, ClusterNodeStatus, ClusterStream
 from schemas.envelope import encode_headers
-from schemas.inputs import InputMessage, MoveAccepted, MoveCompleted, MoveFailed
+from schemas.inputs import InputMessage, MoveAccepted, MoveCompleted, MoveFailed, StreamRequest
 from schemas.inputs import StreamCreated as StreamCreatedMessage
 
+# Every other status neither takes replicas nor loses them.
+_CLUSTER_LIVENESS = {
+    ClusterNodeStatus.UP: Liveness.UP,
+    ClusterNodeStatus.DEAD: Liveness.DEAD,
+    ClusterNodeStatus.DOWN: Liveness.DEAD,
+    ClusterNodeStatus.UNREGISTERED: Liveness.UNREGISTERED,
+}
 
 # A reason names the domains that were seen, so that a person can tell what is missing; more than
 # this nobody reads, and every record has to stay below the broker's size limit.
@@ -90,20 +98,8 @@ def node_changed(verdict: Verdict) -> NodeChanged:
 def event(message: InputMessage, at: int) -> Event:
     """A message of the streams or acks topic as an event; node messages come as verdicts."""
     if isinstance(message, StreamCreatedMessage):
-        return StreamCreated(
-            at=at,
-            stream=message.stream,
-            sequence=message.sequence,
-            shards=message.shards,
-            replication_factor=message.replication_factor,
-            placement_policies=message.placement_policies,
-            policy=message.policy,
-            quorum=message.quorum,
-            replicas=None
-            if message.replicas is None
-            else tuple(tuple(nodes) for nodes in message.replicas),
-            body_hash=body_hash(message.model_dump()),
-        )
+        hashed = body_hash(message.model_dump())
+        return _stream_created(message, at, message.sequence, hashed)
     kinds = {
         MoveAccepted: AckKind.ACCEPTED,
         MoveCompleted: AckKind.COMPLETED,
@@ -112,6 +108,48 @@ def event(message: InputMessage, at: int) -> Event:
     assert isinstance(message, MoveAccepted | MoveCompleted | MoveFailed)
     kind = kinds[type(message)]
     return MoveAcked(at, kind, message.move_id, message.stream, message.shard, message.reason)
+
+
+def cluster_events(cluster: Cluster) -> tuple[list[Event], list[Event]]:
+    """A cluster file as the events that lead to it: its nodes, then its streams, those with
+    replicas first, because their load is there before anything is placed."""
+    nodes: list[Event] = [
+        NodeChanged(
+            at=0,
+            node_id=node.id,
+            incarnation="file",
+            sequence=0,
+            liveness=_CLUSTER_LIVENESS.get(node.status, Liveness.SUSPECT),
+            attributes=NodeAttributes(
+                node.location or "",
+                _tags(node.tags),
+                node.host,
+                node.weight,
+                node.capacity,
+                node.leader,
+            ),
+        )
+        for node in cluster.nodes
+    ]
+    asked = [stream for stream in cluster.streams if isinstance(stream, ClusterStream)]
+    asked.sort(key=lambda stream: stream.replicas is None)
+    return nodes, [_stream_created(stream, 0, 0, "") for stream in asked]
+
+
+def _stream_created(request: StreamRequest, at: int, sequence: int, hashed: str) -> StreamCreated:
+    given = request.replicas
+    return StreamCreated(
+        at=at,
+        stream=request.stream,
+        sequence=sequence,
+        shards=request.shards,
+        replication_factor=request.replication_factor,
+        placement_policies=request.placement_policies,
+        policy=request.policy,
+        quorum=request.quorum,
+        replicas=None if given is None else tuple(tuple(nodes) for nodes in given),
+        body_hash=hashed,
+    )
 
 
 # Core to wire
@@ -124,8 +162,8 @@ def decision_record(decision: Decision, cell: str) -> OutRecord:
     """Key: stream."""
     body = _fields(decision) | {
         "spec": _fields(decision.spec),
-        "reasons": [_reason(reason) for reason in decision.reasons],
-        "warnings": [_reason(warning) for warning in decision.warnings],
+        "reasons": [reason_body(reason) for reason in decision.reasons],
+        "warnings": [reason_body(warning) for warning in decision.warnings],
     }
     version = (decision.sequence, decision.revision)
     at = decision.decided_at
@@ -141,16 +179,14 @@ def assignment_record(assignment: Assignment, cell: str) -> OutRecord:
 
 def move_record(move: Move, tombstone: bool, cell: str) -> OutRecord:
     """Key: move id; routed by stream/shard, so that one shard's moves are in order."""
-    body = None if tombstone else _fields(move) | {"reason": _reason(move.reason)}
+    body = None if tombstone else _fields(move) | {"reason": reason_body(move.reason)}
     version = ("forgotten" if tombstone else move.state,)
     at = move.ended_at or move.issued_at
     route = f"{move.stream}/{move.shard}"
     return _record("moves.v1", "Move", move.move_id, body, cell, version, at, route)
 
 
-def node_record(
-    node_id: str, view: NodeView | None, cell: str, at: int, commit: int
-) -> OutRecord:
+def node_record(node_id: str, view: NodeView | None, cell: str, at: int, commit: int) -> OutRecord:
     """Key: node id; None is a tombstone."""
     if view is None:
         return _record("topology.v1", "NodeView", node_id, None, cell, ("forgotten", commit), at)
@@ -172,7 +208,7 @@ def violations_record(
 
 
 def _violation(violation: Violation) -> dict[str, Any]:
-    body = _fields(violation) | {"reason": _reason(violation.reason)}
+    body = _fields(violation) | {"reason": reason_body(violation.reason)}
     body["class"] = body.pop("violation_class")
     return body
 
@@ -207,7 +243,8 @@ def _record(
     return OutRecord(topic, key.encode(), value, [*headers], route)
 
 
-def _reason(reason: Reason) -> dict[str, Any]:
+def reason_body(reason: Reason) -> dict[str, Any]:
+    """A reason as it stands in records and in the offline tool's answers."""
     body = _fields(reason) | {"band": reason.band}
     body["seen"] = reason.seen[:SEEN_MAX]
     if not reason.seen:
@@ -227,8 +264,8 @@ def _fields(value: Any) -> dict[str, Any]:
 def parse_decision(body: Mapping[str, Any]) -> Decision:
     """Read what `decision_record` wrote."""
     return Decision(
-        **body
-        | {
+        **{
+            **body,
             "outcome": Outcome(body["outcome"]),
             "spec": StreamSpec(**body["spec"]),
             "reasons": tuple(map(_parse_reason, body["reasons"])),
@@ -240,15 +277,15 @@ def parse_decision(body: Mapping[str, Any]) -> Decision:
 def parse_assignment(body: Mapping[str, Any]) -> Assignment:
     """Read what `assignment_record` wrote."""
     lists = {name: tuple(body[name]) for name in ("replicas", "adding", "removing")}
-    return Assignment(**{"move_id": None} | body | lists)
+    return Assignment(**{"move_id": None, **body, **lists})
 
 
 def parse_move(body: Mapping[str, Any]) -> Move:
     """Read what `move_record` wrote."""
     return Move(
-        **{"remove": None}
-        | body
-        | {
+        **{
+            "remove": None,
+            **body,
             "kind": MoveKind(body["kind"]),
             "state": MoveState(body["state"]),
             "reason": _parse_reason(body["reason"]),

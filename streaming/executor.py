@@ -65,6 +65,11 @@ class Executor:
         self.completed = 0
         self.dropped = 0
 
+    @property
+    def running(self) -> bool:
+        """False before `start`, after `close`, and when its thread has failed."""
+        return self._thread.is_alive()
+
     def start(self) -> None:
         """Begin with the moves that are open now."""
         self._thread.start()

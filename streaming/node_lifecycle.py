@@ -63,7 +63,7 @@ class NodeLifecycle(StatefulProcessor):
         """Apply the packed rows of a batch, partition by partition."""
         del timerValues
         shard = key[0]
-        packed = [pickle.loads(row.payload) for row in rows]  # noqa: S301 - our own workers wrote it
+        packed = [pickle.loads(row.payload) for row in rows]
         logs = sorted((p.log for p in packed if p.log), key=lambda log: log.partition)
         judged = Judged()
         if logs:

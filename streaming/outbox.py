@@ -23,7 +23,7 @@ FENCE_TIMEOUT_SECONDS = 60.0
 RECORD_BYTES_MAX = 1_000_000
 
 
-class OutboxFailed(StreamingError):  # noqa: N818 - says what happened
+class OutboxFailed(StreamingError):
     """The transaction did not commit, or another writer has taken over."""
 
 

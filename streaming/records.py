@@ -25,6 +25,16 @@ if TYPE_CHECKING:
 RECORDS_PER_CALL_MAX = 10_000
 # Without progress for so long the broker has gone; it answers an idle fetch within 0.1 s.
 STALL_TIMEOUT_SECONDS = 30.0
+# A partition has no leader for a moment when it is new and when its broker changes.
+LEADER_CHANGES = frozenset(
+    {
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+    }
+)
+# Between two questions for the end of such a partition.
+LEADER_WAIT_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,15 +143,22 @@ class CommittedReader:
 
     def _end(self, partition: tuple[str, int]) -> int:
         """The offset behind the last committed record."""
-        try:
-            _, end = self._consumer.get_watermark_offsets(
-                TopicPartition(*partition), timeout=CONNECT_TIMEOUT_SECONDS
-            )
-        except KafkaException as error:
-            raise BrokerUnreachable(
-                f"the end of {partition[0]} cannot be asked for: {error.args[0].str()}"
-            ) from error
-        return end
+        deadline = time.monotonic() + CONNECT_TIMEOUT_SECONDS
+        while True:
+            try:
+                _, end = self._consumer.get_watermark_offsets(
+                    TopicPartition(*partition), timeout=CONNECT_TIMEOUT_SECONDS
+                )
+            except KafkaException as error:
+                reason = error.args[0]
+                if reason.code() in LEADER_CHANGES and time.monotonic() < deadline:
+                    time.sleep(LEADER_WAIT_SECONDS)
+                    continue
+                raise BrokerUnreachable(
+                    f"the end of {partition[0]} cannot be asked for: {reason.str()}"
+                ) from error
+            else:
+                return end
 
     def _advance(self, message: Any) -> bool:
         """Note how far the partition was read; True when `message` is a record."""

@@ -32,7 +32,7 @@ COMMITS = "commits.v1"
 STATE_TOPICS = ("topology.v1", "decisions.v1", "assignments.v1", "moves.v1", "violations.v1")
 
 
-class RecoveryRefused(StreamingError):  # noqa: N818 - says what happened
+class RecoveryRefused(StreamingError):
     """The topics do not prove a state to go on from; nothing was changed."""
 
 
@@ -114,7 +114,9 @@ def _await_transactions(bootstrap: str, prefix: str, options: Mapping[str, str])
     while True:
         metadata = admin.list_topics(timeout=CONNECT_TIMEOUT_SECONDS).topics
         places = [
-            TopicPartition(topic, p) for topic in held if topic in metadata
+            TopicPartition(topic, p)
+            for topic in held
+            if topic in metadata
             for p in metadata[topic].partitions
         ]
         all_ends = _ends(admin, places, IsolationLevel.READ_UNCOMMITTED)

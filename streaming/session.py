@@ -27,7 +27,9 @@ _JVM_OPTIONS = (
 )
 
 
-def spark_options(topology_shards: int, driver_memory: str, jar_paths: list[Path]) -> dict[str, str]:
+def spark_options(
+    topology_shards: int, driver_memory: str, jar_paths: list[Path]
+) -> dict[str, str]:
     """The settings of the session; user settings may override them."""
     return {
         "spark.jars": ",".join(str(path) for path in jar_paths),
@@ -88,7 +90,8 @@ def open_session(
     from pyspark.sql import SparkSession
 
     conf = SparkConf(loadDefaults=False).setAppName("placement-reconciler").setMaster("local[2]")
-    conf.setAll((spark_options(topology_shards, driver_memory, paths) | dict(options)).items())
+    chosen = spark_options(topology_shards, driver_memory, paths) | dict(options)
+    conf.setAll(list(chosen.items()))
     scratch.mkdir(parents=True, exist_ok=True)
     with (scratch / "spark.log").open("ab") as log:
         # A session of its own: Ctrl-C in a terminal must not end the JVM before the batch ended.

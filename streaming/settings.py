@@ -252,6 +252,14 @@ class SparkSettings(Section):
         return _refuse_plain_secrets(options)
 
 
+class TraceSettings(Section):
+    file: Path | None = Field(
+        default=None,
+        description="File that gets one JSON line per micro-batch: where its time went, by part. "
+        "Empty: none.",
+    )
+
+
 class Settings(BaseSettings):
     """All settings of the reconciler. Build it with `load_settings`; arguments alone in tests."""
 
@@ -287,6 +295,7 @@ class Settings(BaseSettings):
     policy: PolicySettings = Field(default_factory=PolicySettings)
     tick: TickSettings = Field(default_factory=TickSettings)
     spark: SparkSettings = Field(default_factory=SparkSettings)
+    trace: TraceSettings = Field(default_factory=TraceSettings)
 
     @field_validator("levels")
     @classmethod

@@ -43,6 +43,7 @@ PACKED_SCHEMA = "topology_shard int, payload binary"
 
 _HEARTBEAT = type_name(NodeHeartbeat.__name__).encode()
 _TICK = type_name(TickMessage.__name__).encode()
+_JSON = b"application/json"
 _TICK_FIELDS = set(TickMessage.model_fields)
 _TOLD = {
     NodeRegistered: Told.REGISTERED,
@@ -114,14 +115,13 @@ def layout(prefix: str, topology_shards: int, timers: Timers) -> Layout:
     return Layout(names, topology_shards, timers)
 
 
-def packed_stream(
+def subscription(
     spark: "SparkSession",
-    packing: Layout,
     kafka_options: Mapping[str, str],
     positions: Mapping[str, Mapping[int, int]],
     max_offsets_per_trigger: int,
 ) -> "DataFrame":
-    """The subscription from `positions` (full topic name -> partition -> next offset), packed."""
+    """The records behind `positions` (full topic name -> partition -> next offset)."""
     starting = {
         topic: {str(partition): offset for partition, offset in partitions.items()}
         for topic, partitions in positions.items()
@@ -129,7 +129,7 @@ def packed_stream(
     reader = spark.readStream.format("kafka").options(
         **{f"kafka.{name}": value for name, value in kafka_options.items()},
         **{
-            "subscribe": ",".join(packing.short_names),
+            "subscribe": ",".join(positions),
             "startingOffsets": orjson.dumps(starting).decode(),
             "includeHeaders": "true",
             "failOnDataLoss": "true",
@@ -141,7 +141,12 @@ def packed_stream(
         },
     )
     columns = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
-    packed = reader.load().select(*columns).mapInArrow(partial(pack, packing), PACKED_SCHEMA)
+    return reader.load().select(*columns)
+
+
+def packed_stream(records: "DataFrame", packing: Layout) -> "DataFrame":
+    """The subscription's records, packed."""
+    packed = records.mapInArrow(partial(pack, packing), PACKED_SCHEMA)
     # One state partition needs no shuffle (6 ms of a batch).
     return packed.coalesce(1) if packing.topology_shards == 1 else packed
 
@@ -280,8 +285,9 @@ def _fast(raw: Raw, elapsed: int) -> Beat | tuple[Tick, int, int] | None:
     value = raw.value
     if value is None or len(value) > _FAST_BYTES_MAX or raw.key is None:
         return None
-    kind = next((content for name, content in raw.headers if name == "ce_type"), None)
-    if kind not in (_HEARTBEAT, _TICK) or ("ce_specversion", b"1.0") not in raw.headers:
+    headers = dict(raw.headers)
+    kind = headers.get("ce_type")
+    if kind not in (_HEARTBEAT, _TICK) or not _plain(headers, raw.headers):
         return None
     try:
         body = orjson.loads(value)
@@ -298,15 +304,29 @@ def _fast(raw: Raw, elapsed: int) -> Beat | tuple[Tick, int, int] | None:
     if raw.key != node_id.encode() or not 0 <= sequence <= limits.INTEGER_MAX:
         return None
     # Ten quotes are those of three names and two ids: no name stands twice.
-    if value.count(b'"') != 10 or not (_ID.match(node_id) and _ID.match(incarnation)):
+    if value.count(b'"') != 10 or not (_ID.fullmatch(node_id) and _ID.fullmatch(incarnation)):
         return None
     return Beat(raw.offset, elapsed, raw.at, node_id, incarnation, sequence)
+
+
+def _plain(headers: Mapping[str, bytes | None], given: list[tuple[str, bytes | None]]) -> bool:
+    """Whether binary mode is meant and no header can be at fault: each once, short, ASCII."""
+    contents = headers.values()
+    if len(headers) != len(given) or headers.get("ce_specversion") != b"1.0" or not all(contents):
+        return False
+    whole = b"".join(contents)  # type: ignore[arg-type]  # none is None, all are true
+    kind = headers.get("content-type", _JSON)
+    return kind == _JSON and whole.isascii() and len(whole) <= limits.STRING_BYTES_MAX
 
 
 def _fast_tick(raw: Raw, elapsed: int, body: Any) -> tuple[Tick, int, int] | None:
     if type(body) is not dict or set(body) != _TICK_FIELDS or raw.key != TICK_KEY.encode():
         return None
-    if not all(type(number) is int and number >= 0 for number in body.values()):
+    numbers = body.values()
+    if not all(type(number) is int and 0 <= number <= limits.COUNT_MAX for number in numbers):
+        return None
+    # Eight quotes are those of four names: none stands twice.
+    if raw.value is None or raw.value.count(b'"') != 2 * len(_TICK_FIELDS):
         return None
     return Tick(raw.offset, elapsed, raw.at), body["writer_epoch"], body["number"]
 

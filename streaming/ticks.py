@@ -6,6 +6,7 @@ behind: the newest tick it has read against the newest it has written.
 
 import threading
 from types import TracebackType
+from typing import Self
 
 import orjson
 
@@ -56,7 +57,7 @@ class Ticker:
         newest = max(self._written.values(), default=0)
         return seen >= 0 and newest - seen <= BEHIND_TICKS_MAX
 
-    def __enter__(self) -> "Ticker":
+    def __enter__(self) -> Self:
         self.start()
         return self
 
@@ -97,7 +98,9 @@ class Ticker:
             TICK_KEY,
             partition,
             on_delivery=written,
-            headers=encode_headers(
-                Tick.__name__, cell=self._cell, id=identity, subject=TICK_KEY, time_ms=0
+            headers=list(
+                encode_headers(
+                    Tick.__name__, cell=self._cell, id=identity, subject=TICK_KEY, time_ms=0
+                )
             ),
         )

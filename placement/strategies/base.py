@@ -18,7 +18,7 @@ from placement.model import StreamSpec
 from placement.policy import OnInfeasible, Policy
 from placement.reasons import Code, Reason
 from placement.rules import Mask, Rule, Standing, Strength
-from placement.topology import LEAF, Scope, Topology
+from placement.topology import LEAF, NO_DOMAIN, Scope, Topology
 
 
 class View:
@@ -44,17 +44,17 @@ class View:
         for scope, loads in self._domain_load.items():
             loads[self.topology.domain_of(scope)[node]] -= self.topology.eligible[node]
 
-    def has_room(self) -> Mask:
-        """Nodes below their capacity."""
+    def has_room(self, replicas: int = 1) -> Mask:
+        """Nodes whose capacity allows so many more."""
         capacity = self.topology.capacity
-        return (capacity < 0) | (self.load < capacity)
+        return (capacity < 0) | (self.load + replicas <= capacity)
 
     def domain_pressure(self, scope: Scope) -> NDArray[np.float64]:
         """For each node, load per weight of its domain's eligible nodes."""
         domains = self.topology.domain_of(scope)
         if scope not in self._domain_load:
-            size = int(domains.max(initial=0)) + 1
-            live = self.topology.eligible
+            size = int(domains.max(initial=0)) + 2  # one spare, so that NO_DOMAIN has an entry
+            live = self.topology.eligible & (domains != NO_DOMAIN)
             held = self.load[live].astype(np.float64)
             self._domain_load[scope] = np.bincount(domains[live], held, size).astype(np.float64)
             weight = np.bincount(domains[live], self.topology.weight[live], size)
@@ -179,7 +179,8 @@ def _least(found: NDArray[np.int64], key: NDArray[np.generic]) -> NDArray[np.int
     if len(found) == 1:
         return found
     values = key[found]
-    return found[values == values.min()]
+    least: NDArray[np.int64] = found[values == values.min()]
+    return least
 
 
 def _distance(topology: Topology, replaced: int) -> NDArray[np.int64]:
@@ -192,7 +193,8 @@ def _distance(topology: Topology, replaced: int) -> NDArray[np.int64]:
         shared[domains == domains[replaced]] = depth
     leaf = topology.domain_of(LEAF)
     shared[leaf == leaf[replaced]] = DEPTH_MAX
-    climbs: NDArray[np.int64] = np.maximum(place.depth - shared, 1)
+    climbs = place.depth - shared
+    climbs[climbs < 1] = 1
     climbs[shared == DEPTH_MAX] = 0
     return climbs
 

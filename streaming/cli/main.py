@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from streaming.cli import broker, run, send, topics, watch
+from streaming.cli import broker, demo, place, run, send, topics, watch
 from streaming.errors import StreamingError
 
 
@@ -69,6 +69,8 @@ broker.register(app)
 app.add_typer(topics.app)
 app.add_typer(send.app)
 watch.register(app)
+place.register(app)
+demo.register(app)
 
 
 def main() -> None:

@@ -112,8 +112,8 @@ def _decision(value: Mapping[str, Any]) -> tuple[str, str]:
 def _move(value: Mapping[str, Any]) -> tuple[str, str]:
     shard = f"{value.get('stream')}/{value.get('shard')}"
     way = f"{value.get('remove') or '·'} -> {value.get('add') or '·'}"
-    cause = str(value.get("cause", ""))
-    return str(value.get("state", "")), _joined([shard, way, cause])
+    why = [str(value.get("cause", "")), str((value.get("reason") or {}).get("code", ""))]
+    return str(value.get("state", "")), _joined([shard, way, *why])
 
 
 def _assignment(value: Mapping[str, Any]) -> tuple[str, str]:

@@ -148,7 +148,7 @@ def stream(
     policy: Annotated[
         str | None,
         typer.Option(
-            "--policy", metavar="YAML", help="A policy: '{strategy: spread, within: [/az1]}'."
+            "--policy", metavar="YAML", help="A policy: '{strategy: spread, within: \\[/az1]}'."
         ),
     ] = None,
     sequence: Sequence = None,

@@ -76,7 +76,7 @@ def test_a_stale_or_superfluous_file_is_found_and_mended(tmp_path, monkeypatch, 
         copy = tmp_path / path.relative_to(generate.PACKAGE)
         copy.parent.mkdir(exist_ok=True)
         copy.write_text(text, "utf-8")
-    readme = (generate.PACKAGE / "README.md").read_text("utf-8")
+    readme = generate.readme((generate.PACKAGE / "README.md").read_text("utf-8"))
     (tmp_path / "README.md").write_text(readme, "utf-8")
     monkeypatch.setattr(generate, "PACKAGE", tmp_path)
     assert generate.main(["--check"]) == 0

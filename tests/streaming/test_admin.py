@@ -103,7 +103,7 @@ def test_partitions_of_a_log_are_raised_and_never_lowered(broker, prefix):
     apply_topics(servers, prefix, partitions={"nodes.v1": 2, "acks.v1": 3})
     nodes, acks = full_name("nodes.v1", prefix), full_name("acks.v1", prefix)
 
-    changes = apply_topics(servers, prefix)
+    changes = apply_topics(servers, prefix, partitions={"nodes.v1": 4, "acks.v1": 1})
     assert changed(changes) == [(nodes, "partitions"), (acks, "refused")]
     assert Change(nodes, "partitions", "2 -> 4") in changes
 

@@ -3,7 +3,6 @@
 Method: tables of what each source says and what is in force; the texts of errors as users see them.
 """
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,6 @@ from streaming.settings import Settings
 from streaming.settings_sources import load_settings
 
 EXAMPLE = Path(__file__).parents[2] / "deploy" / "placer.yaml"
-
-
-@pytest.fixture(autouse=True)
-def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in os.environ:
-        if name.upper().startswith("PLACER_"):
-            monkeypatch.delenv(name)
 
 
 def write(tmp_path: Path, text: str) -> Path:

@@ -1,0 +1,119 @@
+"""Audit: from the output topics alone, is everything as the promises say?
+
+It knows nothing but committed records, so that it can judge a running system, a finished demo and
+a test alike. What it finds wrong is a list of sentences; an empty one is the answer hoped for.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from placement.model import MoveState, Outcome
+from placement.reconcile import Reconciler
+from placement.state import Configuration
+from streaming import codec
+from streaming.records import Record
+
+Latest = Mapping[str, Mapping[str, dict[str, Any]]]
+
+AUDITED = (
+    "topology.v1",
+    "decisions.v1",
+    "assignments.v1",
+    "moves.v1",
+    "violations.v1",
+    "journal.v1",
+    "commits.v1",
+)
+
+
+def latest_values(records: Iterable[Record]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Last value by topic and key; tombstones take their key away."""
+    latest: dict[str, dict[str, dict[str, Any]]] = {topic: {} for topic in AUDITED}
+    for record in records:
+        held, key = latest.setdefault(record.topic, {}), record.key or ""
+        if record.value is None:
+            held.pop(key, None)
+        else:
+            held[key] = record.value
+    return latest
+
+
+def audit(records: Iterable[Record], configuration: Configuration) -> list[str]:
+    """What is wrong with the records of the `AUDITED` topics, read to their ends at rest."""
+    records = list(records)
+    latest = latest_values(records)
+    return [
+        *_doubled_ids(records),
+        *_skipped_epochs(records),
+        *_open_moves(latest),
+        *_unplaced(latest),
+        *_broken(latest, configuration),
+    ]
+
+
+def _doubled_ids(records: Iterable[Record]) -> Iterator[str]:
+    """Ids that came twice: with another body it is a broken promise, else a doubled record."""
+    bodies: dict[str, bytes | None] = {}
+    for record in records:
+        identity = record.headers.get("ce_id", "")
+        if identity in bodies:
+            same = "the same" if bodies[identity] == record.raw else "another"
+            yield f"{record.topic} {record.key}: id {identity} came twice, with {same} body"
+        bodies[identity] = record.raw
+
+
+def _skipped_epochs(records: Iterable[Record]) -> Iterator[str]:
+    """Assignments whose epoch is not one above the last; compaction may have taken the first."""
+    epochs: dict[str, int] = {}
+    for record in records:
+        if record.topic != "assignments.v1" or record.value is None or record.key is None:
+            continue
+        epoch = record.value["epoch"]
+        before = epochs.get(record.key, epoch - 1)
+        if epoch != before + 1:
+            yield f"{record.key}: epoch {epoch} follows {before}"
+        epochs[record.key] = epoch
+
+
+def _open_moves(latest: Latest) -> Iterator[str]:
+    for move in latest["moves.v1"].values():
+        if MoveState(move["state"]).is_open:
+            yield f"move {move['move_id']} of {move['stream']}/{move['shard']} is {move['state']}"
+
+
+def _unplaced(latest: Latest) -> Iterator[str]:
+    """Shards without all their replicas on different live nodes."""
+    nodes = latest["topology.v1"]
+    alive = {node_id for node_id, view in nodes.items() if view["liveness"] in ("up", "suspect")}
+    for name, decision in latest["decisions.v1"].items():
+        if decision["outcome"] in (Outcome.REJECTED, Outcome.WAITING):
+            continue
+        spec = decision["spec"]
+        for shard in range(spec["shards"]):
+            assignment = latest["assignments.v1"].get(f"{name}/{shard}")
+            held = assignment["replicas"] if assignment else []
+            live = len(set(held) & alive)
+            if live < spec["replication_factor"] or len(held) != spec["replication_factor"]:
+                yield f"{name}/{shard}: {live} live of {spec['replication_factor']}: {held}"
+
+
+def _broken(latest: Latest, configuration: Configuration) -> Iterator[str]:
+    """The digest, and every rule of every shard, checked again from nothing."""
+    marker = latest["commits.v1"].get(configuration.cell)
+    if marker is None:
+        yield f"no commit marker of cell {configuration.cell}"
+        return
+    reconciler = Reconciler.restore(
+        configuration,
+        map(codec.parse_node, latest["topology.v1"].values()),
+        map(codec.parse_decision, latest["decisions.v1"].values()),
+        map(codec.parse_assignment, latest["assignments.v1"].values()),
+        map(codec.parse_move, latest["moves.v1"].values()),
+        map(codec.parse_violations, latest["violations.v1"].values()),
+        marker["now"],
+    )
+    if reconciler.digest != marker["digest"]:
+        yield f"the state's digest is {reconciler.digest}, the marker says {marker['digest']}"
+    for violation in reconciler.violations():
+        if violation.strength == "required":
+            yield f"{violation.stream}/{violation.shard}: {violation.reason.message}"

@@ -1,0 +1,130 @@
+"""`placer demo`: the story of a cluster that is created, hurt and healed, with a live view."""
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from streaming.demo.stage import World
+    from streaming.demo.story import Report
+
+EXIT_FINDINGS = 1
+# Lines of the story that stay in view under the topology.
+_LINES_SHOWN = 14
+_BAR_WIDTH = 20
+_STYLES = {"up": "green", "suspect": "yellow", "dead": "red"}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        "demo",
+        epilog="Needs nothing but this installation: broker, application and nodes run here and "
+        "are gone afterwards. Exit code 1: the closing audit found something.",
+    )(demo)
+
+
+def demo() -> None:
+    """Show the whole system on this machine: placement, node death, repair, kill -9, recovery."""
+    from rich.console import Console
+    from rich.live import Live
+
+    from streaming.cli.signals import EXIT_INTERRUPTED, stop_on_signals
+    from streaming.demo.story import Demo
+
+    console = Console(highlight=False)
+    started = time.monotonic()
+    lines: list[str] = []
+    with stop_on_signals() as stop:
+        view: Live | None = None
+
+        def tell(line: str) -> None:
+            stamped = f"{time.monotonic() - started:6.1f}s  {line}"
+            lines.append(stamped)
+            if view is None or not console.is_terminal:
+                console.print(stamped, markup=False, soft_wrap=True)
+
+        try:
+            with Demo(tell, stop) as story:
+                scene = _Scene(story.world, lines)
+                with Live(scene, console=console, refresh_per_second=8, transient=True) as live:
+                    view = live
+                    report = story.play()
+                view = None
+        except KeyboardInterrupt:
+            raise typer.Exit(EXIT_INTERRUPTED) from None
+    if console.is_terminal:
+        for line in lines:
+            console.print(line, markup=False, soft_wrap=True)
+    _close(console, report, time.monotonic() - started)
+
+
+class _Scene:
+    """Topology with loads above the last lines of the story; drawn anew at each refresh."""
+
+    def __init__(self, world: "World", lines: list[str]) -> None:
+        self._world, self._lines = world, lines
+
+    def __rich__(self) -> Any:
+        from rich.console import Group
+        from rich.text import Text
+
+        story = Text("\n".join(self._lines[-_LINES_SHOWN:]))
+        return Group(_topology(self._world), "", story)
+
+
+def _topology(world: "World") -> Any:
+    from rich.table import Table
+    from rich.text import Text
+
+    held = [node for each in list(world.assignments.values()) for node in each["replicas"]]
+    arriving = [node for each in list(world.assignments.values()) for node in each["adding"]]
+    most = max((held.count(node) for node in set(held)), default=1)
+    table = Table(box=None, padding=(0, 2), pad_edge=False)
+    for column in ("location", "node", "state", "replicas", "arriving"):
+        table.add_column(column)
+    before = ""
+    for view in _in_place(world):
+        node_id, count = view["node_id"], held.count(view["node_id"])
+        bar = "█" * round(_BAR_WIDTH * count / most)
+        coming = arriving.count(node_id)
+        table.add_row(
+            view["location"] if view["location"] != before else "",
+            node_id,
+            Text(view["liveness"], _STYLES.get(view["liveness"], "")),
+            Text.assemble((bar, "cyan"), f" {count}"),
+            Text("+" + str(coming) if coming else "", "yellow"),
+        )
+        before = view["location"]
+    return table
+
+
+def _in_place(world: "World") -> list[dict[str, Any]]:
+    views = list(world.nodes.values())
+    return sorted(views, key=lambda view: (view["location"], view["node_id"]))
+
+
+def _close(console: Any, report: "Report", seconds: float) -> None:
+    from rich.table import Table
+
+    table = Table(title="Closing report", box=None, title_justify="left", padding=(0, 2))
+    table.add_column("what")
+    table.add_column("figure", justify="right")
+    for what, count in report.counts.items():
+        table.add_row(what, str(count))
+    for what, duration in report.seconds.items():
+        table.add_row(what, f"{duration:.2f} s" if duration >= 1 else f"{duration * 1000:.0f} ms")
+    table.add_row("the whole demo", f"{seconds:.1f} s")
+    console.print(table)
+    if not report.findings:
+        console.print(
+            "Audit of the topics: every shard has its replicas on live nodes within its policy, "
+            "no id came twice, nothing is open.",
+            style="green",
+        )
+        return
+    console.print(f"Audit of the topics: {len(report.findings)} findings", style="red")
+    for finding in report.findings:
+        console.print(f"  {finding}", markup=False, soft_wrap=True)
+    raise typer.Exit(EXIT_FINDINGS)

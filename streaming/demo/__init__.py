@@ -1,0 +1,1 @@
+"""The demo: the whole system told as a story on one machine."""

@@ -1,0 +1,89 @@
+"""Records as Spark's Kafka source hands them to the packing: made by hand, in Arrow batches."""
+
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from schemas.envelope import encode_headers, type_name
+from streaming.source import Layout, Packed, Raw, pack
+
+PREFIX = "placement."
+# The columns that the subscription selects, in the types of Spark's Kafka source.
+SCHEMA = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", "UTC")),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    ]
+)
+
+
+def binary_headers(message: str) -> list[tuple[str, bytes | None]]:
+    """The headers of a message in CloudEvents' binary mode."""
+    return [*encode_headers(message, cell="test", id="1", subject="s", time_ms=0)]
+
+
+def raw(
+    message: str,
+    key: str,
+    body: dict[str, Any],
+    offset: int = 0,
+    at: int = 0,
+    topic: str = "nodes.v1",
+    partition: int = 0,
+) -> Raw:
+    """A record in the form in which the fleet sends it."""
+    value = orjson.dumps(body)
+    return Raw(topic, partition, offset, at, key.encode(), value, binary_headers(message))
+
+
+def bare(message: str, key: str, body: dict[str, Any], **place: Any) -> Raw:
+    """The same message as bare JSON with a type."""
+    said = raw(message, key, {"type": type_name(message), **body}, **place)
+    return said._replace(headers=[])
+
+
+def arrow(records: Sequence[Raw], null_headers: bool = False) -> pa.RecordBatch:
+    """Records of one partition as an Arrow batch; Spark writes no headers as null."""
+    rows = [
+        {
+            "topic": PREFIX + record.topic,
+            "partition": record.partition,
+            "offset": record.offset,
+            "timestamp": record.at * 1000,
+            "key": record.key,
+            "value": record.value,
+            "headers": [{"key": name, "value": content} for name, content in record.headers]
+            if record.headers or not null_headers
+            else None,
+        }
+        for record in records
+    ]
+    return pa.RecordBatch.from_pylist(rows, SCHEMA)
+
+
+def packed(packing: Layout, batches: Iterable[pa.RecordBatch]) -> dict[int, Packed]:
+    """What one task makes of its Arrow batches, by topology shard."""
+    return {
+        row["topology_shard"]: pickle.loads(row["payload"])
+        for batch in pack(packing, iter(batches))
+        for row in batch.to_pylist()
+    }
+
+
+def cuts(records: Sequence[Raw], lengths: Iterable[int]) -> Iterator[Sequence[Raw]]:
+    """The records in stretches of the given lengths, the last one taking what is left."""
+    start = 0
+    for length in lengths:
+        if start + length >= len(records):
+            break
+        yield records[start : start + length]
+        start += length
+    yield records[start:]

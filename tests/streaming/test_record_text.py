@@ -1,0 +1,103 @@
+"""Goal: every record we publish has a line a person can read; no record can break the watcher.
+
+Method: the contract's canonical examples, and records of shapes nobody promised.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+import schemas
+from streaming.cli.record_text import describe, text_printer
+from streaming.records import Record
+
+EXAMPLES = Path(schemas.__file__).parent / "examples"
+
+
+def record(
+    topic: str, value: Any, key: str | None = "k", headers: dict[str, str] | None = None
+) -> Record:
+    raw = None if value is None else orjson.dumps(value)
+    shown = value if isinstance(value, dict) else None
+    return Record(topic, 0, 1, key, shown, headers or {}, 1_700_000_000_123, raw)
+
+
+def example(name: str) -> dict[str, Any]:
+    value = orjson.loads((EXAMPLES / f"{name}.json").read_bytes())
+    assert isinstance(value, dict)
+    return value
+
+
+@pytest.mark.parametrize(
+    ("topic", "name", "state", "words"),
+    [
+        ("decisions.v1", "Decision", "outcome", ["2x3", "spread", "NO_SPARE_NODE"]),
+        ("moves.v1", "Move", "state", ["orders/0", "node-0x1 -> node-0x2", "repair"]),
+        ("topology.v1", "NodeView", "status", ["/site1"]),
+    ],
+)
+def test_the_state_comes_first_and_the_facts_follow(
+    topic: str, name: str, state: str, words: list[str]
+) -> None:
+    value = example(name)
+    _, told, rest = describe(record(topic, value))
+    assert told == value[state]
+    assert [word for word in words if word not in rest] == []
+
+
+def test_an_assignment_shows_its_replicas_and_what_changes() -> None:
+    value = example("Assignment") | {"replicas": ["a", "b"], "adding": ["c"], "removing": ["a"]}
+    value["epoch"] = 9
+    assert describe(record("assignments.v1", value)) == ("assignment", "[a b]", "+c -a epoch 9")
+
+
+def test_violations_show_rule_count_and_class() -> None:
+    kind, _, rest = describe(record("violations.v1", example("Violations")))
+    assert kind == "violation"
+    first = example("Violations")["violations"][0]
+    assert f"{first['rule']} " in rest
+    assert f"{first['count']}/{first['limit']} {first['class']}" in rest
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        (record("violations.v1", None), ("violation", "healed", "")),
+        (record("moves.v1", None), ("move", "removed", "")),
+        (record("decisions.v1", [1]), ("decision", "", "3 bytes that are no JSON object")),
+        (record("decisions.v1", {"spec": [1]}), ("decision", "", '{"spec":[1]}')),
+        (record("topology.v1", {"tags": 1}), ("node", "", '{"tags":1}')),
+        (record("moves.v1", {}), ("move", "", "None/None · -> ·")),
+        (
+            record("nodes.v1", {"a": 1}, headers={"ce_type": "placement.NodeHeartbeat.v1"}),
+            ("nodes", "NodeHeartbeat", '{"a":1}'),
+        ),
+        (
+            record(
+                "dlq.v1",
+                None,
+                headers={
+                    "__placement.errors.topic": "nodes.v1",
+                    "__placement.errors.partition": "0",
+                    "__placement.errors.offset": "17",
+                    "__placement.errors.reason": "KEY_MISMATCH",
+                    "__placement.errors.message": "the record has no key",
+                },
+            ),
+            ("dead-letter", "", "nodes.v1-0@17 KEY_MISMATCH the record has no key"),
+        ),
+    ],
+)
+def test_odd_records_are_shown_too(made: Record, expected: tuple[str, str, str]) -> None:
+    assert describe(made) == expected
+
+
+def test_a_record_cannot_draw_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    value = {"state": "\x1b[31m", "stream": "a\nb", "shard": "[bold]"}
+    text_printer()(record("moves.v1", value, key="\x1b[2J"))
+    line = capsys.readouterr().out
+    assert line.endswith("move \\x1b[2J \\x1b[31m a\\nb/[bold] · -> ·\n")
+    assert line.count("\n") == 1
+    assert line.isascii() or "·" in line
