@@ -31,6 +31,7 @@ from placement.moves import OpenMove
 from placement.reasons import Code, Reason
 from placement.repair import Repair
 from placement.state import Configuration, State
+from placement.strategies.base import unmet
 
 
 class Reconciler:
@@ -149,10 +150,14 @@ class Reconciler:
         )
         self._repair.look_at(state.table.shards_on(node))
         self._review_moves(node)
-        self._repair.retry_stuck()
-        self._grown = True
+        self._room_made()
         if event.liveness is Liveness.UNREGISTERED:
             self._leaving.add(event.node_id)
+
+    def _room_made(self) -> None:
+        """What found no node before may find one now."""
+        self._repair.retry_stuck()
+        self._grown = True
 
     def _review_moves(self, node: int) -> None:
         """Look at the moves from and to the node: cancel those whose target may no longer receive,
@@ -210,6 +215,8 @@ class Reconciler:
             self._waiting.add(event.stream)
         elif placement is not None:
             self._enter(stream.decision, placement)
+        if event.replicas is not None:
+            self._repair.look_at(stream.shards)
         return None
 
     def _enter(self, decision: Decision, shards: Sequence[Sequence[int]]) -> None:
@@ -263,13 +270,23 @@ class Reconciler:
             if missing == stream.decision.replicas_missing:
                 continue
             done = missing == 0
+            outcome, reasons, warnings = (
+                Outcome.PARTIAL,
+                stream.decision.reasons,
+                stream.decision.warnings,
+            )
+            if done:
+                shards = [state.table.nodes(shard) for shard in stream.shards]
+                warnings = unmet(state.rules(stream), shards, stream.spec, state.topology)
+                outcome, reasons = Outcome.DEGRADED if warnings else Outcome.PLACED, ()
             decision = replace(
                 stream.decision,
                 revision=stream.decision.revision + 1,
-                outcome=Outcome.PLACED if done else Outcome.PARTIAL,
+                outcome=outcome,
                 replicas_missing=missing,
                 shards_placed=lacks.count(0),
-                reasons=() if done else stream.decision.reasons,
+                reasons=reasons,
+                warnings=warnings,
                 decided_at=state.now,
             )
             state.publish_decision(decision, stream.policy)
@@ -316,8 +333,8 @@ class Reconciler:
         state.ledger.close(shard, end, state.now, reason)
         if end is not MoveState.COMPLETED:
             state.table.set(shard, opened.move.slot, opened.removed)
-            self._repair.retry_stuck()
-            self._grown = True
+        if end is not MoveState.COMPLETED or state.topology.eligible[opened.removed]:
+            self._room_made()
         state.publish_move(opened.move)
         state.touch(shard)
         self._repair.look_at([shard])

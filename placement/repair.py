@@ -24,7 +24,7 @@ from placement.diagnose import (
 from placement.model import Move, MoveKind, MoveState, Violation, ViolationClass
 from placement.moves import OpenMove
 from placement.reasons import Band, Code, Reason
-from placement.rules import ExclusiveNodes, Rule, SameDomain, Standing
+from placement.rules import STREAM_RULES, Rule, Standing
 from placement.state import State, Stream
 from placement.strategies.base import Need, View, candidates, choose
 
@@ -66,6 +66,7 @@ class Repair:
     def run(self, caught_up: bool) -> None:
         """Promote live leaders, issue the moves that the limits allow, and publish violations."""
         state = self._state
+        self._units.clear()
         streams = {state.table.stream_of(shard): shard for shard in self._recheck}
         for shard in streams.values():
             self._recheck.update(self._apart(state.stream_of(shard)))
@@ -216,7 +217,7 @@ class Repair:
 
     def _others(self, rules: tuple[Rule, ...], shard: int, shards: range) -> list[int]:
         """Live nodes of the stream's other shards, where a rule asks for them."""
-        if not any(isinstance(rule, ExclusiveNodes | SameDomain) for rule in rules):
+        if not any(isinstance(rule, STREAM_RULES) for rule in rules):
             return []
         replicas, dead = self._state.table.replicas, self._state.topology.is_dead
         return [n for other in shards if other != shard for n in replicas(other) if not dead(n)]

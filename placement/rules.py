@@ -212,6 +212,26 @@ class ExclusiveNodes:
 
 
 @dataclass(frozen=True, slots=True)
+class BalanceNodes:
+    """The stream's replicas are spread over nodes as far as these suffice (Timeplus
+    `shard=balanced`)."""
+
+    strength: Strength = Strength.PREFERRED
+
+    def __str__(self) -> str:
+        return "balance nodes"
+
+    def penalty(self, standing: Standing) -> Penalties:
+        """Replicas of the stream that the node holds already."""
+        held = np.asarray(standing.stream_nodes, np.int64)
+        return np.bincount(held, minlength=standing.topology.size)
+
+    def violations(self, _standing: Standing) -> list[Finding]:
+        """None: how even it can be is up to the other rules."""
+        return []
+
+
+@dataclass(frozen=True, slots=True)
 class PreferNodes:
     """The listed nodes come first (Timeplus `preferred_nodes`)."""
 
@@ -256,7 +276,19 @@ class ColocateSlots:
         return []
 
 
-Rule = AtMost | Even | AtLeastDomains | SameDomain | ExclusiveNodes | PreferNodes | ColocateSlots
+Rule = (
+    AtMost
+    | Even
+    | AtLeastDomains
+    | SameDomain
+    | ExclusiveNodes
+    | BalanceNodes
+    | PreferNodes
+    | ColocateSlots
+)
+
+# Rules that look at the stream's other shards too.
+STREAM_RULES = (SameDomain, ExclusiveNodes, BalanceNodes)
 
 
 @dataclass(frozen=True, slots=True)

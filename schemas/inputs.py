@@ -50,8 +50,8 @@ class NodeRegistered(NodeMessage):
 
     `weight` is its share of load relative to other nodes, `capacity` the most replicas it may
     hold, `leader: false` means it holds copies but never leads. `liveness` says who reports
-    whether it lives: its own heartbeats or an external detector. A node without `location`
-    belongs to the unlocated domain.
+    whether it lives; its own heartbeats are the only answer there is yet. A node without
+    `location` belongs to the unlocated domain.
     """
 
     host: Host | None = None
@@ -61,7 +61,7 @@ class NodeRegistered(NodeMessage):
     capacity: Capacity | None = None
     leader: bool = True
     tokens: Tokens | None = None
-    liveness: Literal["heartbeat", "external"] = "heartbeat"
+    liveness: Literal["heartbeat"] = "heartbeat"
 
 
 class NodeHeartbeat(NodeMessage):

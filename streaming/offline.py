@@ -97,8 +97,9 @@ def documents(text: str) -> Iterator[tuple[yaml.Node | None, int] | DocumentFaul
             for node in yaml.compose_all(piece, Loader=_Loader):
                 yield node, first - 1
         except yaml.MarkedYAMLError as error:
-            line = first + (error.problem_mark.line if error.problem_mark else 0)
-            yield DocumentFault(f"not YAML: {error.problem}", line, None)
+            # The mark of a text that ends too soon stands behind its last line.
+            below = min(error.problem_mark.line if error.problem_mark else 0, piece.count("\n"))
+            yield DocumentFault(f"not YAML: {error.problem}", first + below, None)
         except (yaml.YAMLError, RecursionError) as error:
             yield DocumentFault(f"not YAML: {error}", first, None)
 

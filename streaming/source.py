@@ -213,17 +213,22 @@ class _Heartbeats:
     Of each life of a node the first and the last are kept, and between them as many that no two
     kept ones are `suspect_after` apart unless the node was silent in between: so whatever tick
     falls between two records finds the same silence, or one too short to matter, as if all were
-    there.
+    there. A statement of the node begins another life, as it is judged by the beats before it.
     """
 
     def __init__(self, suspect_after_ms: int) -> None:
         self._suspect_after_ms = suspect_after_ms
-        self._kept: dict[tuple[str, str], list[Beat]] = {}
-        self._last: dict[tuple[str, str], Beat] = {}
+        self._kept: dict[tuple[str, str, int], list[Beat]] = {}
+        self._last: dict[tuple[str, str, int], Beat] = {}
+        self._statements: dict[str, int] = {}
+
+    def interrupt(self, node_id: str) -> None:
+        """The node's next record is a statement."""
+        self._statements[node_id] = self._statements.get(node_id, 0) + 1
 
     def add(self, beat: Beat) -> None:
         """Take the partition's next heartbeat."""
-        life = (beat.node_id, beat.incarnation)
+        life = (beat.node_id, beat.incarnation, self._statements.get(beat.node_id, 0))
         last = self._last.get(life)
         if last is None:
             self._kept[life] = [beat]
@@ -259,6 +264,7 @@ def _pack_nodes(records: list[Raw], packing: Layout) -> dict[int, Packed]:
             case Beat():
                 heartbeats.add(parsed)
             case Statement():
+                heartbeats.interrupt(parsed.node_id)
                 statements.append(parsed)
             case Refused():
                 whole.refused.append(parsed)

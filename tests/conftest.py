@@ -7,8 +7,13 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from streaming.broker import EmbeddedBroker
+
+# How long an example takes says nothing on a machine that does other work beside.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session")

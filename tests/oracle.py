@@ -125,8 +125,9 @@ class Log:
                 found.append(f"{stream} has shards {sorted(shards)} of {spec['shards']}")
                 continue
             for number, assignment in shards.items():
-                live = [n for n in assignment["replicas"] if self._alive(n)]
-                waits = decision["outcome"] == "partial" and len(live) == len(assignment["replicas"])
+                replicas = assignment["replicas"]
+                live = [node for node in replicas if self._alive(node)]
+                waits = decision["outcome"] == "partial" and len(live) == len(replicas)
                 if len(live) != spec["replication_factor"] and not waits:
                     found.append(f"{stream}/{number} has live replicas {live} only")
             spoken = {n for n in shards if self._admits(stream, n)}

@@ -1,5 +1,6 @@
 """Timeplus' `placement_policies`: node and shard affinity over locations."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from placement.policy import Affinity, OnInfeasible, Policy
 from placement.reasons import Code, Reason
 from placement.rules import (
     AtMost,
+    BalanceNodes,
     ColocateSlots,
     Even,
     ExclusiveNodes,
@@ -22,7 +24,7 @@ from placement.rules import (
     Strength,
 )
 from placement.strategies.base import Placement, View, candidates, unmet
-from placement.topology import Scope, Topology
+from placement.topology import NO_DOMAIN, Scope, Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ class AffinityStrategy:
             case Affinity.COLOCATED:
                 rules.append(ColocateSlots())
             case _:
-                rules.append(ExclusiveNodes(Strength.PREFERRED))
+                rules.append(BalanceNodes())
         if policy.parameters["preferred_nodes"]:
             rules.append(PreferNodes(policy.parameters["preferred_nodes"]))
         return tuple(rules)
@@ -84,12 +86,12 @@ class AffinityStrategy:
             if node_id not in topology.index:
                 return Reason(Code.NODE_UNKNOWN, f"preferred node '{node_id}' is not registered")
         scope: Scope = policy.parameters["level"]
-        groups = _by_domain(policy, scope, view)
+        groups = _by_domain(spec, policy, scope, view)
         shortage = _shortage(spec, policy, scope, groups, topology)
         if shortage:
             return shortage
         if policy.parameters["node"] is Affinity.COLOCATED:
-            groups = [_roomiest(groups, spec, policy)]
+            groups = [_roomiest(groups, spec, policy, topology)]
         order = zigzag(groups, _preferred(policy, groups, topology))
         shards = self._assign(spec, policy, scope, order, view)
         if isinstance(shards, Reason):
@@ -180,11 +182,14 @@ def _rotated(
     return [[columns[c][turn % len(columns[c])] for turn, c in shard] for shard in turns]
 
 
-def _by_domain(policy: Policy, scope: Scope, view: View) -> list[list[int]]:
+def _by_domain(spec: StreamSpec, policy: Policy, scope: Scope, view: View) -> list[list[int]]:
     """Candidates by location; the less loaded location and node first, then natural order."""
     topology = view.topology
-    nodes = np.flatnonzero(candidates(policy, view))
     domains, rank = topology.domain_of(scope), topology.order()
+    mask = candidates(policy, view) & (domains != NO_DOMAIN)
+    if policy.parameters["shard"] is Affinity.COLOCATED:
+        mask &= view.has_room(spec.shards)
+    nodes = np.flatnonzero(mask)
     pressure = view.domain_pressure(scope)
     by_domain: dict[int, list[int]] = {}
     for node in nodes.tolist():
@@ -233,11 +238,15 @@ def _shortage(
     return None
 
 
-def _roomiest(groups: list[list[int]], spec: StreamSpec, policy: Policy) -> list[int]:
-    """The first location (least loaded) that has enough nodes."""
+def _roomiest(
+    groups: list[list[int]], spec: StreamSpec, policy: Policy, topology: Topology
+) -> list[int]:
+    """Of the locations with enough nodes the one with most preferred nodes, then the first (least
+    loaded)."""
     exclusive = policy.parameters["shard"] is Affinity.EXCLUSIVE
     need = spec.replication_factor * (spec.shards if exclusive else 1)
-    return next(group for group in groups if len(group) >= need)
+    enough = [group for group in groups if len(group) >= need]
+    return max(enough, key=lambda group: len(_preferred(policy, [group], topology)))
 
 
 def _preferred(policy: Policy, groups: list[list[int]], topology: Topology) -> list[int]:
@@ -283,4 +292,15 @@ def _checked(
                     f"replicas{where}, at most {found[0].limit}"
                 )
                 return Reason(Code.RULE_NOT_MET, message, found[0].limit, found[0].count)
+    return _within_capacity(shards, view)
+
+
+def _within_capacity(shards: list[list[int]], view: View) -> list[list[int]] | Reason:
+    topology = view.topology
+    held = Counter(node for nodes in shards for node in nodes)
+    for node in sorted(held, key=lambda n: natural_key(topology.ids[n])):
+        room = int(topology.capacity[node] - view.load[node])
+        if 0 <= topology.capacity[node] and room < held[node]:
+            message = f"node {topology.ids[node]} would hold {held[node]} more, it has room for"
+            return Reason(Code.NO_CANDIDATE, f"{message} {room}", held[node], room)
     return shards

@@ -4,6 +4,7 @@ A strategy proposes; the rules engine disposes. `choose` is the single ranking o
 whole-stream placement and repair both use.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -156,13 +157,16 @@ def unmet(
 ) -> tuple[Reason, ...]:
     """One warning for every preferred rule that some shard does not meet."""
     warnings: list[Reason] = []
+    held = Counter(node for nodes in shards for node in nodes)
     for rule in rules:
         if rule.strength is not Strength.PREFERRED:
             continue
         broken = 0
         for nodes in shards:
             kept = [node for node in nodes if node != EMPTY]
-            broken += bool(rule.violations(Standing(topology, spec.replication_factor, kept)))
+            shared = [node for node in kept if held[node] > 1]
+            standing = Standing(topology, spec.replication_factor, kept, shared)
+            broken += bool(rule.violations(standing))
         if broken:
             scope = getattr(rule, "per", None)
             seen: tuple[str, ...] = ()

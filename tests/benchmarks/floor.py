@@ -45,6 +45,7 @@ class Counter(StatefulProcessor):
         timerValues: Any,  # noqa: N803
     ) -> Iterator[Row]:
         """Read the count, write it, and yield what came."""
+        del key, timerValues
         before = self._count.get()
         events = list(rows)
         self._count.update(((before[0] if before else 0) + len(events),))

@@ -12,9 +12,7 @@ ZONES, RACKS = 3, 8
 
 def nodes(count: int, name: str) -> list[FleetNode]:
     """Nodes spread over racks and zones."""
-    return [
-        FleetNode(f"{name}{i}", f"/z{i % ZONES}/r{i // ZONES % RACKS}") for i in range(count)
-    ]
+    return [FleetNode(f"{name}{i}", f"/z{i % ZONES}/r{i // ZONES % RACKS}") for i in range(count)]
 
 
 def main(

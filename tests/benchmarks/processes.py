@@ -63,21 +63,23 @@ def resident_bytes(process: psutil.Process) -> dict[str, int]:
     weights = {"driver": process.memory_info().rss}
     for child in process.children(recursive=True):
         try:
-            role = _role(child)
-            weights[role] = weights.get(role, 0) + child.memory_info().rss
+            role = _role(child, process)
+            if role:
+                weights[role] = weights.get(role, 0) + child.memory_info().rss
         except psutil.NoSuchProcess:
             # A fork of the JVM that lived for a moment.
             continue
     return weights
 
 
-def _role(child: psutil.Process) -> str:
-    if child.name() == "java":
-        return "JVM"
+def _role(child: psutil.Process, driver: psutil.Process) -> str | None:
+    """None for a fork of the JVM that is about to become some command."""
     parent = child.parent()
-    if parent is not None and "pyspark.daemon" in parent.cmdline():
-        return "workers"
-    return "worker daemon" if "pyspark.daemon" in child.cmdline() else "other"
+    if parent is None:
+        return None
+    if "pyspark.daemon" in child.cmdline():
+        return "workers" if "pyspark.daemon" in parent.cmdline() else "worker daemon"
+    return "JVM" if child.name() == "java" and parent == driver else None
 
 
 def _follow(process: subprocess.Popen[str], ready: threading.Event, tail: deque[str]) -> None:

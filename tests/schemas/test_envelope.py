@@ -172,7 +172,7 @@ REFUSED_FIELDS = [
     ("NodeRegistered", {**BEAT, "tags": {"a": "b\u202e"}}, "'b\\u202e'"),
     ("NodeRegistered", {**BEAT, "tokens": "ab"}, "field 'tokens' must be an array, it is 'ab'"),
     ("NodeRegistered", {**BEAT, "tokens": [1, "a"]}, "field 'tokens[1]' must be an integer"),
-    ("NodeRegistered", {**BEAT, "liveness": "maybe"}, "must be 'heartbeat' or 'external'"),
+    ("NodeRegistered", {**BEAT, "liveness": "maybe"}, "must be 'heartbeat'"),
     ("NodeLocalityChanged", BEAT, "field 'location' is missing"),
     (
         "StreamCreated",

@@ -8,6 +8,7 @@ import orjson
 import pyarrow as pa
 
 from schemas.envelope import encode_headers, type_name
+from schemas.inputs import TICK_KEY
 from streaming.source import Layout, Packed, Raw, pack
 
 PREFIX = "placement."
@@ -23,6 +24,9 @@ SCHEMA = pa.schema(
         ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
     ]
 )
+
+LIFE = {"node_id": "n1", "incarnation": "a", "sequence": 7}
+TICK = {"partition": 0, "partitions": 1, "writer_epoch": 3, "number": 4}
 
 
 def binary_headers(message: str) -> list[tuple[str, bytes | None]]:
@@ -48,6 +52,23 @@ def bare(message: str, key: str, body: dict[str, Any], **place: Any) -> Raw:
     """The same message as bare JSON with a type."""
     said = raw(message, key, {"type": type_name(message), **body}, **place)
     return said._replace(headers=[])
+
+
+def tick(offset: int, at: int, number: int = 4, **place: Any) -> Raw:
+    return raw("Tick", TICK_KEY, TICK | {"number": number}, offset, at, **place)
+
+
+def registered(node_id: str, sequence: int, **place: Any) -> Raw:
+    body = {"node_id": node_id, "incarnation": "a", "sequence": sequence, "location": "/z1"}
+    return raw("NodeRegistered", node_id, body, **place)
+
+
+def history(node_id: str, length: int) -> list[Raw]:
+    records = [registered(node_id, 1)]
+    for number in range(1, length):
+        body = {"node_id": node_id, "incarnation": "a", "sequence": number + 1}
+        records.append(raw("NodeHeartbeat", node_id, body, number, number * 400))
+    return records
 
 
 def arrow(records: Sequence[Raw], null_headers: bool = False) -> pa.RecordBatch:

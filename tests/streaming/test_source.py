@@ -1,4 +1,4 @@
-"""Packing: what the executors make of a partition's records, held against the careful, whole way."""
+"""Packing: what the executors make of a partition's records, held against the careful way."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement.liveness import Beat, LivenessTable, PartitionLog, Statement, Tick, Timers, Verdict
+from placement.model import Liveness
 from schemas import limits
 from schemas.codes import RefusalCode
 from schemas.inputs import TICK_KEY
@@ -20,21 +21,8 @@ from tests.streaming.kafka_rows import PREFIX, arrow, bare, binary_headers, cuts
 TIMERS = Timers(suspect_after_ms=2_000, dead_after_ms=4_000)
 ONE = layout(PREFIX, 1, TIMERS)
 
-LIFE = {"node_id": "n1", "incarnation": "a", "sequence": 7}
-TICK = {"partition": 0, "partitions": 1, "writer_epoch": 3, "number": 4}
-
-
 def beat(**changes: Any) -> Raw:
     return raw("NodeHeartbeat", "n1", LIFE)._replace(**changes)
-
-
-def tick(offset: int, at: int, number: int = 4, **place: Any) -> Raw:
-    return raw("Tick", TICK_KEY, TICK | {"number": number}, offset, at, **place)
-
-
-def registered(node_id: str, sequence: int, **place: Any) -> Raw:
-    body = {"node_id": node_id, "incarnation": "a", "sequence": sequence, "location": "/z1"}
-    return raw("NodeRegistered", node_id, body, **place)
 
 
 # The fast way
@@ -103,8 +91,11 @@ UNUSUAL_TICKS = {
 }
 
 
-@pytest.mark.parametrize("record", [*UNUSUAL_BEATS.values(), *UNUSUAL_TICKS.values()],
-                         ids=[*UNUSUAL_BEATS, *UNUSUAL_TICKS])
+@pytest.mark.parametrize(
+    "record",
+    [*UNUSUAL_BEATS.values(), *UNUSUAL_TICKS.values()],
+    ids=[*UNUSUAL_BEATS, *UNUSUAL_TICKS],
+)
 def test_the_fast_way_takes_nothing_that_the_careful_way_reads_differently(record: Raw) -> None:
     fast = source._fast(record, 5)
     assert fast is None or fast == source._careful(record, 5)
@@ -117,8 +108,29 @@ def test_the_fast_way_takes_what_nodes_and_the_ticker_send() -> None:
     assert source._fast(raw("NodeHeartbeat", "n" * 128, longest), 0) is not None
 
 
-FRAGMENTS = (b'"', b"\\", b"n1", b"\n", b"\x00", b"\xff", b"{", b"}", b"[", b",", b":", b"7", b"-",
-             b"1e400", b"NaN", b"null", b'"sequence":8,', b" ", b"\xc3\xa9", b"\\ud800", b"9" * 30)
+FRAGMENTS = (
+    b'"',
+    b"\\",
+    b"n1",
+    b"\n",
+    b"\x00",
+    b"\xff",
+    b"{",
+    b"}",
+    b"[",
+    b",",
+    b":",
+    b"7",
+    b"-",
+    b"1e400",
+    b"NaN",
+    b"null",
+    b'"sequence":8,',
+    b" ",
+    b"\xc3\xa9",
+    b"\\ud800",
+    b"9" * 30,
+)
 
 
 @st.composite
@@ -133,8 +145,10 @@ def damaged(draw: st.DrawFn) -> Raw:
     headers = list(record.headers)
     if draw(st.booleans()):
         names = st.sampled_from(["ce_type", "ce_specversion", "ce_id", "content-type", "x", ""])
-        content = st.none() | st.binary(max_size=5) | st.sampled_from(
-            [b"1.0", b"placement.Tick.v1", b"application/cloudevents+json"]
+        content = (
+            st.none()
+            | st.binary(max_size=5)
+            | st.sampled_from([b"1.0", b"placement.Tick.v1", b"application/cloudevents+json"])
         )
         place = draw(st.integers(0, len(headers)))
         headers[place : place + draw(st.integers(0, 1))] = [(draw(names), draw(content))]
@@ -165,8 +179,10 @@ def test_fast_and_careful_way_agree_on_damaged_records(record: Raw) -> None:
                 st.none() | st.binary(max_size=9),
                 st.none() | st.binary(max_size=40) | st.sampled_from([b"[" * 100_000, b"{}"]),
                 st.lists(
-                    st.tuples(st.text(st.characters(codec="utf-8"), max_size=9),
-                              st.none() | st.binary(max_size=9)),
+                    st.tuples(
+                        st.text(st.characters(codec="utf-8"), max_size=9),
+                        st.none() | st.binary(max_size=9),
+                    ),
                     max_size=3,
                 ),
             ),
@@ -313,122 +329,3 @@ def test_every_topology_shard_gets_a_row_and_its_own_nodes() -> None:
         assert (len(row.refused), row.tick) == ((1, (3, 4)) if shard == 0 else (0, None))
     only_ticks = packed(three, [arrow([tick(0, 0)])])
     assert sorted(only_ticks) == [0, 1, 2], "shards without records are judged too"
-
-
-# Reduction of heartbeats
-
-
-def history(node_id: str, length: int) -> list[Raw]:
-    records = [registered(node_id, 1)]
-    for number in range(1, length):
-        body = {"node_id": node_id, "incarnation": "a", "sequence": number + 1}
-        records.append(raw("NodeHeartbeat", node_id, body, number, number * 400))
-    return records
-
-
-GAPS = st.sampled_from([0, 100, 400, 900, 1_500, 5_000])
-STATEMENTS = ("NodeRegistered", "NodeLocalityChanged", "NodeUnregistered")
-
-
-@st.composite
-def logs(draw: st.DrawFn, beats_rise: bool) -> list[Raw]:
-    """A partition's log: nodes that speak and fall silent, repeat themselves and come back as
-    another incarnation, and ticks. `beats_rise`: no heartbeat comes late or twice."""
-    records: list[Raw] = []
-    said: list[Raw] = []
-    sequence = Counter[str]()
-    at = 0
-    kinds = ["beat"] * 6 + ["tick"] * 3 + ["statement", "repeat"]
-    for offset in range(draw(st.integers(1, 50))):
-        at += draw(GAPS)
-        kind = draw(st.sampled_from(kinds))
-        node_id, incarnation = draw(st.sampled_from(["n1", "n2"])), draw(st.sampled_from("aab"))
-        if kind == "tick":
-            records.append(tick(offset, at))
-            continue
-        if kind == "repeat" and said:
-            records.append(draw(st.sampled_from(said))._replace(offset=offset, at=at))
-            continue
-        sequence[node_id] += 1
-        number = sequence[node_id]
-        if not beats_rise or kind != "beat":
-            number = max(0, number - draw(st.sampled_from([0, 0, 0, 2, 5])))
-        body: dict[str, Any] = {
-            "node_id": node_id,
-            "incarnation": incarnation,
-            "sequence": number,
-        }
-        message = "NodeHeartbeat" if kind == "beat" else draw(st.sampled_from(STATEMENTS))
-        if message in STATEMENTS[:2]:
-            body["location"] = draw(st.sampled_from(["/z1", "/z2"]))
-        records.append(raw(message, node_id, body, offset, at))
-        if kind != "beat" or not beats_rise:
-            said.append(records[-1])
-    return records
-
-
-def whole_log(records: Sequence[Raw]) -> PartitionLog:
-    """A stretch without any reduction, read the careful way."""
-    elapsed, before = 0, records[0].at
-    found: list[Any] = []
-    for record in records:
-        elapsed += min(max(record.at - before, 0), TIMERS.gap_max_ms)
-        before = record.at
-        parsed = source._careful(record, elapsed)
-        assert not isinstance(parsed, Refused)
-        found.append(parsed[0] if isinstance(parsed, tuple) else parsed)
-    return PartitionLog(
-        0,
-        records[0].at,
-        before,
-        elapsed,
-        [each for each in found if isinstance(each, Beat)],
-        [each for each in found if isinstance(each, Statement)],
-        [each for each in found if isinstance(each, Tick)],
-    )
-
-
-def judged(tables: dict[int, LivenessTable], packing: Layout, part: Sequence[Raw]) -> list[Verdict]:
-    verdicts: list[Verdict] = []
-    for shard, row in packed(packing, [arrow(part)]).items():
-        assert row.log is not None
-        verdicts += tables[shard].apply(row.log)
-    return sorted(verdicts, key=lambda each: (each.offset, each.node_id))
-
-
-@given(logs(beats_rise=True), st.lists(st.integers(1, 20)), st.sampled_from([1, 2]))
-@settings(max_examples=400)
-def test_reduction_changes_no_verdict(records: list[Raw], sizes: list[int], shards: int) -> None:
-    packing = layout(PREFIX, shards, TIMERS)
-    reduced = {shard: LivenessTable(TIMERS) for shard in range(shards)}
-    whole = LivenessTable(TIMERS)
-    for part in cuts(records, sizes):
-        expected = sorted(whole.apply(whole_log(part)), key=lambda v: (v.offset, v.node_id))
-        assert judged(reduced, packing, part) == expected
-        for name in ("n1", "n2"):
-            mine = reduced[shard_of(name, shards)]
-            assert mine.condition(name) == whole.condition(name)
-
-
-@given(logs(beats_rise=False), st.lists(st.integers(1, 20)))
-@settings(max_examples=400)
-def test_late_and_repeated_beats_end_in_the_same_condition(
-    records: list[Raw], sizes: list[int]
-) -> None:
-    """A beat that an earlier batch had already is not known as such to the packing, so that the
-    moment of a return may differ; what is believed at a statement and at the end may not."""
-    reduced, whole = {0: LivenessTable(TIMERS)}, LivenessTable(TIMERS)
-    for part in cuts(records, sizes):
-        expected = [each for each in whole.apply(whole_log(part)) if each.statement]
-        found = [each for each in judged(reduced, ONE, part) if each.statement]
-        assert found == expected
-        assert reduced[0].condition("n1") == whole.condition("n1")
-        assert reduced[0].condition("n2") == whole.condition("n2")
-
-
-def test_a_steady_node_costs_few_heartbeats() -> None:
-    records = history("n1", 200)
-    log = packed(ONE, [arrow(records)])[0].log
-    assert log is not None
-    span = records[-1].at / TIMERS.suspect_after_ms
-    assert len(log.beats) <= 2 * span + 2 < len(records) / 2

@@ -1,0 +1,29 @@
+"""The demo is the main job from end to end: its exit status is the audit's word on it."""
+
+import subprocess
+import sys
+
+import psutil
+import pytest
+
+
+@pytest.mark.timeout(300)
+def test_demo_ends_with_a_clean_audit_and_no_process_left():
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    result = subprocess.run(
+        [sys.executable, "-m", "streaming.cli", "demo"],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    for line in (
+        "stream default 2 × 3 (Timeplus defaults) → placed",
+        "'node=exclusive' → rejected",
+        "kill -9 of the application",
+        "stream after-the-crash 4 × 3 → placed",
+        "Audit of the topics: every shard has its replicas on live nodes",
+    ):
+        assert line in result.stdout
+    assert not {child.pid for child in psutil.Process().children(recursive=True)} - before
