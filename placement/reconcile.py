@@ -269,29 +269,20 @@ class Reconciler:
             missing = sum(lacks)
             if missing == stream.decision.replicas_missing:
                 continue
-            done = missing == 0
-            outcome, reasons, warnings = (
-                Outcome.PARTIAL,
-                stream.decision.reasons,
-                stream.decision.warnings,
-            )
-            if done:
-                shards = [state.table.nodes(shard) for shard in stream.shards]
-                warnings = unmet(state.rules(stream), shards, stream.spec, state.topology)
-                outcome, reasons = Outcome.DEGRADED if warnings else Outcome.PLACED, ()
             decision = replace(
                 stream.decision,
                 revision=stream.decision.revision + 1,
-                outcome=outcome,
                 replicas_missing=missing,
                 shards_placed=lacks.count(0),
-                reasons=reasons,
-                warnings=warnings,
                 decided_at=state.now,
             )
-            state.publish_decision(decision, stream.policy)
-            if done:
+            if missing == 0:
+                shards = [state.table.nodes(shard) for shard in stream.shards]
+                warnings = unmet(state.rules(stream), shards, stream.spec, state.topology)
+                outcome = Outcome.DEGRADED if warnings else Outcome.PLACED
+                decision = replace(decision, outcome=outcome, reasons=(), warnings=warnings)
                 self._partial.discard(name)
+            state.publish_decision(decision, stream.policy)
 
     # Moves
 
@@ -333,7 +324,8 @@ class Reconciler:
         state.ledger.close(shard, end, state.now, reason)
         if end is not MoveState.COMPLETED:
             state.table.set(shard, opened.move.slot, opened.removed)
-        if end is not MoveState.COMPLETED or state.topology.eligible[opened.removed]:
+        leaves_live = opened.removed != EMPTY and bool(state.topology.eligible[opened.removed])
+        if end is not MoveState.COMPLETED or leaves_live:
             self._room_made()
         state.publish_move(opened.move)
         state.touch(shard)

@@ -300,7 +300,7 @@ def _within_capacity(shards: list[list[int]], view: View) -> list[list[int]] | R
     held = Counter(node for nodes in shards for node in nodes)
     for node in sorted(held, key=lambda n: natural_key(topology.ids[n])):
         room = int(topology.capacity[node] - view.load[node])
-        if 0 <= topology.capacity[node] and room < held[node]:
+        if topology.capacity[node] >= 0 and room < held[node]:
             message = f"node {topology.ids[node]} would hold {held[node]} more, it has room for"
             return Reason(Code.NO_CANDIDATE, f"{message} {room}", held[node], room)
     return shards

@@ -224,9 +224,16 @@ class History:
             self.sequence,
             self.rng.randint(1, 4),
             self.rng.randint(1, 4),
+            replicas=self.draw_replicas() if self.rng.random() < 0.15 else None,
             body_hash=str(self.sequence),
             **self.rng.choice(POLICIES),
         )
+
+    def draw_replicas(self) -> tuple[tuple[str, ...], ...]:
+        """An existing placement to adopt; it may name too many, dead or unknown nodes."""
+        ids = list(self.homes)
+        shards = self.rng.randint(0, 4)
+        return tuple(tuple(self.rng.sample(ids, self.rng.randint(0, 3))) for _ in range(shards))
 
     def draw_acks(self) -> Iterator[MoveAcked]:
         """Executors accept, complete, fail, repeat themselves, come late, or keep silent."""

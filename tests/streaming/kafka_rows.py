@@ -54,21 +54,30 @@ def bare(message: str, key: str, body: dict[str, Any], **place: Any) -> Raw:
     return said._replace(headers=[])
 
 
-def tick(offset: int, at: int, number: int = 4, **place: Any) -> Raw:
-    return raw("Tick", TICK_KEY, TICK | {"number": number}, offset, at, **place)
+def tick(offset: int, at: int, number: int = 4, writer_epoch: int = 3) -> Raw:
+    """A tick of the application."""
+    body = TICK | {"number": number, "writer_epoch": writer_epoch}
+    return raw("Tick", TICK_KEY, body, offset, at)
 
 
-def registered(node_id: str, sequence: int, **place: Any) -> Raw:
-    body = {"node_id": node_id, "incarnation": "a", "sequence": sequence, "location": "/z1"}
-    return raw("NodeRegistered", node_id, body, **place)
+def registered(
+    node_id: str, sequence: int, incarnation: str = "a", location: str = "/z1", **place: Any
+) -> Raw:
+    """A node's registration."""
+    life = {"node_id": node_id, "incarnation": incarnation, "sequence": sequence}
+    return raw("NodeRegistered", node_id, life | {"location": location}, **place)
 
 
-def history(node_id: str, length: int) -> list[Raw]:
-    records = [registered(node_id, 1)]
-    for number in range(1, length):
-        body = {"node_id": node_id, "incarnation": "a", "sequence": number + 1}
-        records.append(raw("NodeHeartbeat", node_id, body, number, number * 400))
-    return records
+def heartbeat(node_id: str, sequence: int, incarnation: str = "a", **place: Any) -> Raw:
+    """A node's heartbeat."""
+    life = {"node_id": node_id, "incarnation": incarnation, "sequence": sequence}
+    return raw("NodeHeartbeat", node_id, life, **place)
+
+
+def steady(node_id: str, length: int) -> list[Raw]:
+    """A node that registers and beats every 400 ms."""
+    beats = (heartbeat(node_id, n + 1, offset=n, at=n * 400) for n in range(1, length))
+    return [registered(node_id, 1), *beats]
 
 
 def arrow(records: Sequence[Raw], null_headers: bool = False) -> pa.RecordBatch:

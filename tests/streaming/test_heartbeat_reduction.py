@@ -4,6 +4,22 @@ Method: a random log of one partition goes through the packing, in stretches of 
 beside it, read the careful way and whole, into a second table.
 """
 
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from placement.liveness import Beat, LivenessTable, PartitionLog, Statement, Tick, Timers, Verdict
+from placement.model import Liveness
+from streaming import source
+from streaming.source import Layout, Raw, Refused, layout, shard_of
+from tests.streaming.kafka_rows import LIFE, PREFIX, arrow, cuts, packed, raw, steady, tick
+
+TIMERS = Timers(suspect_after_ms=2_000, dead_after_ms=4_000)
+ONE = layout(PREFIX, 1, TIMERS)
+
 GAPS = st.sampled_from([0, 100, 400, 900, 1_500, 5_000])
 STATEMENTS = ("NodeRegistered", "NodeLocalityChanged", "NodeUnregistered")
 
@@ -125,7 +141,7 @@ def test_a_late_statement_meets_the_beats_before_it() -> None:
 
 
 def test_a_steady_node_costs_few_heartbeats() -> None:
-    records = history("n1", 200)
+    records = steady("n1", 200)
     log = packed(ONE, [arrow(records)])[0].log
     assert log is not None
     span = records[-1].at / TIMERS.suspect_after_ms

@@ -1,7 +1,6 @@
 """Packing: what the executors make of a partition's records, held against the careful way."""
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -9,17 +8,30 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement.liveness import Beat, LivenessTable, PartitionLog, Statement, Tick, Timers, Verdict
-from placement.model import Liveness
+from placement.liveness import Beat, Tick, Timers
 from schemas import limits
 from schemas.codes import RefusalCode
 from schemas.inputs import TICK_KEY
 from streaming import source
-from streaming.source import Layout, Raw, Refused, layout, shard_of
-from tests.streaming.kafka_rows import PREFIX, arrow, bare, binary_headers, cuts, packed, raw
+from streaming.source import Raw, layout, shard_of
+from tests.streaming.kafka_rows import (
+    LIFE,
+    PREFIX,
+    TICK,
+    arrow,
+    bare,
+    binary_headers,
+    cuts,
+    packed,
+    raw,
+    registered,
+    steady,
+    tick,
+)
 
 TIMERS = Timers(suspect_after_ms=2_000, dead_after_ms=4_000)
 ONE = layout(PREFIX, 1, TIMERS)
+
 
 def beat(**changes: Any) -> Raw:
     return raw("NodeHeartbeat", "n1", LIFE)._replace(**changes)
@@ -264,11 +276,7 @@ def test_a_jump_of_the_clock_counts_as_one_gap() -> None:
 
 
 def test_the_newest_tick_of_the_newest_writer_is_told() -> None:
-    numbers = [(3, 9), (4, 1), (3, 10)]
-    ticks = [
-        raw("Tick", TICK_KEY, TICK | {"writer_epoch": epoch, "number": number}, offset)
-        for offset, (epoch, number) in enumerate(numbers)
-    ]
+    ticks = [tick(0, 0, 9, writer_epoch=3), tick(1, 0, 1, writer_epoch=4), tick(2, 0, 10)]
     assert packed(ONE, [arrow(ticks)])[0].tick == (4, 1)
 
 
@@ -306,7 +314,7 @@ def test_headers_stay_with_their_records(null_headers: bool) -> None:
 
 @given(st.lists(st.integers(0, 4), max_size=8))
 def test_arrow_batches_of_a_task_are_gathered(sizes: list[int]) -> None:
-    records = history("n1", 12)
+    records = steady("n1", 12)
     batches = [arrow(part) for part in cuts(records, sizes)]
     assert packed(ONE, batches) == packed(ONE, [arrow(records)])
 
