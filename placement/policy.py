@@ -9,7 +9,7 @@ level is a reason that names it.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol
 
 from placement.location import Location, parse_location
 from placement.reasons import Code, Reason
@@ -23,7 +23,7 @@ from placement.rules import (
     Share,
     Strength,
 )
-from placement.topology import LEAF, Scope, Topology
+from placement.topology import Topology
 
 
 class Affinity(StrEnum):
@@ -69,7 +69,6 @@ class Policy:
 
 
 _COMMON_KEYS = ("strategy", "rules", "within", "avoid", "nodes", "with_tags", "on_infeasible")
-AFFINITY_KEYS = ("node", "shard", "preferred_nodes", "level")
 _RULE_KEYS = ("at_most", "even", "at_least", "domains", "per", "exclusive", "strength")
 
 
@@ -93,8 +92,8 @@ def parse_placement_policies(text: str) -> PlacementPolicies | Reason:
         settings.pop(key, None)
         settings[key] = (written, value)
     values = {key: value for key, (_, value) in settings.items()}
-    node = _affinity("placement_policies", "node", values.get("node", "balanced"))
-    shard = _affinity("placement_policies", "shard", values.get("shard", "colocated"))
+    node = affinity("placement_policies", "node", values.get("node", "balanced"))
+    shard = affinity("placement_policies", "shard", values.get("shard", "colocated"))
     if isinstance(node, Reason):
         return node
     if isinstance(shard, Reason):
@@ -104,73 +103,82 @@ def parse_placement_policies(text: str) -> PlacementPolicies | Reason:
     return PlacementPolicies(node, shard, preferred, tuple(settings.values()))
 
 
+class Compiles(Protocol):
+    """What the compiler asks of a strategy."""
+
+    @property
+    def name(self) -> str:
+        """Canonical name."""
+        ...
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Keys of the policy that are the strategy's own."""
+        ...
+
+    def compile(
+        self, policy: Mapping[str, Any], topology: Topology, /
+    ) -> Mapping[str, Any] | Reason:
+        """The strategy's parameters, checked, with defaults filled in."""
+        ...
+
+
 def compile_policy(
     placement_policies: str | None,
     policy: Mapping[str, Any] | None,
     default: Mapping[str, Any],
     topology: Topology,
+    strategies: Mapping[str, Compiles],
 ) -> Policy | Reason:
-    """Compile what a stream gave, or the configured default policy where it gave nothing."""
-    if placement_policies is not None:
-        if policy is not None:
-            message = "a stream takes either placement_policies or policy, this one gives both"
-            return Reason(Code.POLICY_AMBIGUOUS, message)
-        parsed = parse_placement_policies(placement_policies)
-        if isinstance(parsed, Reason):
-            return parsed
-        return Policy("affinity", _affinity_parameters(parsed.node, parsed.shard, parsed))
-    return _structured(default if policy is None else policy, topology)
+    """Compile what a stream gave, or the configured default policy where it gave nothing.
+
+    `strategies` by every name they answer to.
+    """
+    if placement_policies is None:
+        return _structured(default if policy is None else policy, topology, strategies)
+    if policy is not None:
+        message = "a stream takes either placement_policies or policy, this one gives both"
+        return Reason(Code.POLICY_AMBIGUOUS, message)
+    parsed = parse_placement_policies(placement_policies)
+    if isinstance(parsed, Reason):
+        return parsed
+    given = {
+        "strategy": "affinity",
+        "node": parsed.node,
+        "shard": parsed.shard,
+        "preferred_nodes": parsed.preferred_nodes,
+    }
+    return _structured(given, topology, strategies)
 
 
-def _affinity_parameters(
-    node: Affinity, shard: Affinity, parsed: PlacementPolicies | None, scope: Scope = LEAF
-) -> dict[str, Any]:
-    preferred = parsed.preferred_nodes if parsed else ()
-    return {"node": node, "shard": shard, "preferred_nodes": preferred, "level": scope}
-
-
-def _structured(policy: Mapping[str, Any], topology: Topology) -> Policy | Reason:
-    strategy = policy.get("strategy", "spread")
-    keys = {"spread": (), "affinity": AFFINITY_KEYS, "timeplus": AFFINITY_KEYS}.get(str(strategy))
-    if keys is None:
-        message = f"policy: unknown strategy '{strategy}'; known are affinity (timeplus), spread"
+def _structured(
+    policy: Mapping[str, Any], topology: Topology, strategies: Mapping[str, Compiles]
+) -> Policy | Reason:
+    written = str(policy.get("strategy", "spread"))
+    strategy = strategies.get(written)
+    if strategy is None:
+        known = ", ".join(sorted(strategies))
+        message = f"policy: unknown strategy '{written}'; known are {known}"
         return Reason(Code.STRATEGY_UNKNOWN, message)
     for key in policy:
-        if key not in (*_COMMON_KEYS, *keys):
-            known = ", ".join((*_COMMON_KEYS, *keys))
-            message = f"policy: unknown key '{key}' for strategy '{strategy}'; known are {known}"
+        if key not in (*_COMMON_KEYS, *strategy.parameters):
+            known = ", ".join((*_COMMON_KEYS, *strategy.parameters))
+            message = f"policy: unknown key '{key}' for strategy '{written}'; known are {known}"
             return Reason(Code.POLICY_UNKNOWN_KEY, message)
-    parameters: Mapping[str, Any] | Reason = {}
-    if keys:
-        parameters = _structured_affinity(policy, topology)
+    parameters = strategy.compile(policy, topology)
+    if isinstance(parameters, Reason):
+        return parameters
     rules = _rules(policy.get("rules", ()), topology)
+    if isinstance(rules, Reason):
+        return rules
     nodes = _node_filter(policy)
-    on_infeasible = _on_infeasible(policy.get("on_infeasible"))
-    for part in (parameters, rules, nodes, on_infeasible):
-        if isinstance(part, Reason):
-            return part
-    assert not isinstance(parameters, Reason)
-    assert not isinstance(rules, Reason)
-    assert not isinstance(nodes, Reason)
-    assert not isinstance(on_infeasible, Reason)
-    name = "affinity" if keys else "spread"
-    return Policy(name, parameters, rules, nodes, on_infeasible)
-
-
-def _structured_affinity(policy: Mapping[str, Any], topology: Topology) -> dict[str, Any] | Reason:
-    node = _affinity("policy", "node", policy.get("node", "balanced"))
-    shard = _affinity("policy", "shard", policy.get("shard", "colocated"))
-    scope = topology.scope(str(policy["level"])) if "level" in policy else LEAF
-    preferred = _names("preferred_nodes", policy.get("preferred_nodes", ()))
-    if isinstance(node, Reason):
-        return node
-    if isinstance(shard, Reason):
-        return shard
-    if isinstance(scope, Reason):
-        return scope
-    if isinstance(preferred, Reason):
-        return preferred
-    return _affinity_parameters(node, shard, PlacementPolicies(preferred_nodes=preferred), scope)
+    if isinstance(nodes, Reason):
+        return nodes
+    on_infeasible = policy.get("on_infeasible")
+    if on_infeasible is not None and on_infeasible not in list(OnInfeasible):
+        return unknown_value("policy", "on_infeasible", on_infeasible, OnInfeasible)
+    chosen = None if on_infeasible is None else OnInfeasible(on_infeasible)
+    return Policy(strategy.name, parameters, rules, nodes, chosen)
 
 
 def _rules(rules: Any, topology: Topology) -> tuple[Rule, ...] | Reason:
@@ -195,7 +203,7 @@ def _rule(rule: Mapping[str, Any], where: str, topology: Topology) -> Rule | Rea
             return Reason(Code.POLICY_UNKNOWN_KEY, message)
     written = rule.get("strength", "required")
     if written not in list(Strength):
-        return _unknown_value(where, "strength", written, Strength)
+        return unknown_value(where, "strength", written, Strength)
     strength = Strength(written)
     if rule.get("exclusive") == "nodes":
         return ExclusiveNodes(strength)
@@ -222,7 +230,7 @@ def _counting_rule(
     if kind == "at_most" and limit in list(Share):
         return AtMost(Share(limit), scope, strength)
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
-        return _unknown_value(where, kind, limit, Share if kind == "at_most" else ())
+        return unknown_value(where, kind, limit, Share if kind == "at_most" else ())
     if kind == "at_most":
         return AtMost(limit, scope, strength)
     return AtLeastDomains(limit, scope, strength)
@@ -231,7 +239,7 @@ def _counting_rule(
 def _node_filter(policy: Mapping[str, Any]) -> NodeFilter | Reason:
     parts: dict[str, tuple[Location, ...]] = {}
     for key in ("within", "avoid"):
-        names = _names(key, policy.get(key, ()))
+        names = name_list(key, policy.get(key, ()))
         if isinstance(names, Reason):
             return names
         locations = [parse_location(name) for name in names]
@@ -239,7 +247,7 @@ def _node_filter(policy: Mapping[str, Any]) -> NodeFilter | Reason:
             if isinstance(location, Reason):
                 return location
         parts[key] = tuple(each for each in locations if isinstance(each, Location))
-    nodes = _names("nodes", policy.get("nodes", ()))
+    nodes = name_list("nodes", policy.get("nodes", ()))
     if isinstance(nodes, Reason):
         return nodes
     tags = policy.get("with_tags", {})
@@ -249,28 +257,23 @@ def _node_filter(policy: Mapping[str, Any]) -> NodeFilter | Reason:
     return NodeFilter(parts["within"], parts["avoid"], nodes, pairs)
 
 
-def _names(key: str, value: Any) -> tuple[str, ...] | Reason:
+def name_list(key: str, value: Any) -> tuple[str, ...] | Reason:
+    """A list of names, or names separated by commas; repeated ones count once."""
     listed = value.split(",") if isinstance(value, str) else value
     if not isinstance(listed, Sequence):
         return Reason(Code.POLICY_MALFORMED, f"policy: '{key}' must be a list of names")
     return tuple(dict.fromkeys(str(name).strip() for name in listed if str(name).strip()))
 
 
-def _on_infeasible(value: Any) -> OnInfeasible | Reason | None:
-    if value is None:
-        return None
-    if value not in list(OnInfeasible):
-        return _unknown_value("policy", "on_infeasible", value, OnInfeasible)
-    return OnInfeasible(value)
-
-
-def _affinity(where: str, key: str, value: Any) -> Affinity | Reason:
+def affinity(where: str, key: str, value: Any) -> Affinity | Reason:
+    """The affinity called `value`."""
     if value not in list(Affinity):
-        return _unknown_value(where, key, value, Affinity)
+        return unknown_value(where, key, value, Affinity)
     return Affinity(value)
 
 
-def _unknown_value(where: str, key: str, value: Any, known: Any) -> Reason:
+def unknown_value(where: str, key: str, value: Any, known: Any) -> Reason:
+    """The refusal of a value, with those that are known."""
     expected = ", ".join(str(each) for each in known) or "a number of 1 or more"
     if known is Share:
         expected += ", or a number of 1 or more"

@@ -122,7 +122,7 @@ class State:
     ) -> Policy | Reason:
         """Compile a stream's request against the configured default and the known levels."""
         default = self.configuration.default_policy
-        return compile_policy(spec_policies, policy, default, self.topology)
+        return compile_policy(spec_policies, policy, default, self.topology, STRATEGIES)
 
     def touch(self, shard: int) -> None:
         """The shard's assignment changes in this batch."""

@@ -193,7 +193,8 @@ def node_record(node_id: str, view: NodeView | None, cell: str, at: int, commit:
     body = _fields(view) | _fields(view.attributes)
     del body["attributes"]
     body |= {"tags": dict(view.attributes.tags), "status": view.liveness}
-    version = (view.revision, view.incarnation)
+    # A node that was forgotten begins with revision 1 again, maybe in the same incarnation.
+    version = (view.revision, view.incarnation, view.sequence, view.since)
     return _record("topology.v1", "NodeView", node_id, body, cell, version, at)
 
 

@@ -82,7 +82,8 @@ class NodeLifecycle(StatefulProcessor):
 
     def _get(self, shard: int) -> LivenessTable:
         stored = self._hash.get()
-        cached = _TABLES.get(shard)
+        # Taken out until its batch is done: if that fails midway, nobody goes on from there.
+        cached = _TABLES.pop(shard, None)
         if stored is None:
             return LivenessTable(self._timers)
         if cached is not None and cached[0] == bytes(stored[0]):

@@ -16,6 +16,15 @@ settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--rewrite`: see tests/datadriven.py."""
+    parser.addoption(
+        "--rewrite",
+        action="store_true",
+        help="write the answers of the code into the data-driven text cases; read the diff",
+    )
+
+
 @pytest.fixture(scope="session")
 def broker() -> Iterator[EmbeddedBroker]:
     """A running single-node Kafka with empty topics at the start of the session."""

@@ -1,15 +1,16 @@
 """Timeplus' `placement_policies`: node and shard affinity over locations."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placement.location import natural_key
 from placement.model import StreamSpec
-from placement.policy import Affinity, OnInfeasible, Policy
+from placement.policy import Affinity, OnInfeasible, Policy, affinity, name_list
 from placement.reasons import Code, Reason
 from placement.rules import (
     AtMost,
@@ -24,7 +25,7 @@ from placement.rules import (
     Strength,
 )
 from placement.strategies.base import Placement, View, candidates, unmet
-from placement.topology import NO_DOMAIN, Scope, Topology
+from placement.topology import LEAF, NO_DOMAIN, Scope, Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,26 @@ class AffinityStrategy:
         `shard=exclusive` the second shard stands on 0x2, 0x4, 0x6.
     """
 
+    name: str = "affinity"
+    aliases: tuple[str, ...] = ("timeplus",)
+    parameters: tuple[str, ...] = ("node", "shard", "preferred_nodes", "level")
     on_infeasible: OnInfeasible = OnInfeasible.REJECT
+
+    def compile(self, policy: Mapping[str, Any], topology: Topology) -> Mapping[str, Any] | Reason:
+        """`node`, `shard`, `preferred_nodes`, and `level` (the whole path unless given)."""
+        node = affinity("policy", "node", policy.get("node", Affinity.BALANCED))
+        if isinstance(node, Reason):
+            return node
+        shard = affinity("policy", "shard", policy.get("shard", Affinity.COLOCATED))
+        if isinstance(shard, Reason):
+            return shard
+        scope = topology.scope(str(policy.get("level", LEAF.name)))
+        if isinstance(scope, Reason):
+            return scope
+        preferred = name_list("preferred_nodes", policy.get("preferred_nodes", ()))
+        if isinstance(preferred, Reason):
+            return preferred
+        return {"node": node, "shard": shard, "preferred_nodes": preferred, "level": scope}
 
     def rules(self, policy: Policy, _topology: Topology) -> tuple[Rule, ...]:
         """The affinities as rules, after the user's own."""

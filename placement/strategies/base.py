@@ -16,7 +16,7 @@ from placement.assignments import EMPTY, AssignmentTable
 from placement.choice import digest64, scores
 from placement.location import DEPTH_MAX
 from placement.model import StreamSpec
-from placement.policy import OnInfeasible, Policy
+from placement.policy import Compiles, OnInfeasible, Policy
 from placement.reasons import Code, Reason
 from placement.rules import Mask, Rule, Standing, Strength
 from placement.topology import LEAF, NO_DOMAIN, Scope, Topology
@@ -91,8 +91,13 @@ class Need:
         return digest64(self.stream, self.shard, self.slot, len(self.kept))
 
 
-class Strategy(Protocol):
+class Strategy(Compiles, Protocol):
     """A placement system. `place` answers for a whole stream, `rules` for every later replica."""
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """Other names, those of the systems it follows."""
+        ...
 
     @property
     def on_infeasible(self) -> OnInfeasible:

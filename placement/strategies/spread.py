@@ -1,6 +1,8 @@
 """The default strategy: even at every level, by weight, within the user's rules."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from placement.assignments import EMPTY
 from placement.model import StreamSpec
@@ -36,7 +38,16 @@ class SpreadStrategy:
         availability zone not used yet.
     """
 
+    name: str = "spread"
+    aliases: tuple[str, ...] = ()
+    parameters: tuple[str, ...] = ()
     on_infeasible: OnInfeasible = OnInfeasible.DEGRADE
+
+    def compile(
+        self, _policy: Mapping[str, Any], _topology: Topology
+    ) -> Mapping[str, Any] | Reason:
+        """It has no parameters of its own."""
+        return {}
 
     def rules(self, policy: Policy, topology: Topology) -> tuple[Rule, ...]:
         """Evenness at every level, preferred, after the user's rules."""

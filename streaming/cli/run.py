@@ -140,7 +140,9 @@ def _with_broker(settings: "Settings", data_dir: Path | None, owned: ExitStack) 
     broker = owned.enter_context(EmbeddedBroker(data_dir=data_dir))
     apply_topics(broker.bootstrap_servers, settings.topics.prefix, 1)
     scratch = settings.checkpoint or Path(
-        owned.enter_context(TemporaryDirectory(prefix="placer-checkpoint-"))
+        owned.enter_context(
+            TemporaryDirectory(prefix="placer-checkpoint-", ignore_cleanup_errors=True)
+        )
     )
     kafka = settings.kafka.model_copy(
         update={"bootstrap_servers": broker.bootstrap_servers, "options": {}}

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
+
+# Not inside the handler: a second signal could come in the middle of the import.
+import psutil  # type: ignore[import-untyped]
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
+# The kernel needs milliseconds; what takes longer hangs in it, and we leave all the same.
+KILL_TIMEOUT_SECONDS = 5.0
 EXIT_INTERRUPTED = 128 + signal.SIGINT
 
 
@@ -21,12 +28,17 @@ def stop_on_signals() -> Iterator[threading.Event]:
     A second SIGINT kills all processes that this one has started and raises KeyboardInterrupt.
     """
     stop = threading.Event()
+    # A worker whose parent has already gone is no longer found below this process.
+    started: set[psutil.Process] = set()
 
     def request(number: int, _: FrameType | None) -> None:
-        if number == signal.SIGINT and stop.is_set():
-            kill_children()
-            raise KeyboardInterrupt
+        again = number == signal.SIGINT and stop.is_set()
         stop.set()
+        started.update(descendants())
+        if again:
+            silence_errors()
+            kill(list(started))
+            raise KeyboardInterrupt
 
     before = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -36,13 +48,23 @@ def stop_on_signals() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-def kill_children() -> None:
-    """End every process below this one at once: broker, JVM and Python workers."""
-    import psutil  # type: ignore[import-untyped]
+def descendants() -> list[psutil.Process]:
+    """Every process below this one: broker, JVM and Python workers."""
+    return psutil.Process().children(recursive=True)
 
-    for child in psutil.Process().children(recursive=True):
-        try:
-            child.kill()
-        except psutil.NoSuchProcess:
-            # It ended by itself, often because its parent was killed just before.
-            continue
+
+def kill(killed: list[psutil.Process]) -> None:
+    """End them at once; one that has ended by itself, or its successor's number, is left alone."""
+    for process in killed:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    # Only then do the directories stand still that are to be removed.
+    psutil.wait_procs(killed, KILL_TIMEOUT_SECONDS)
+
+
+def silence_errors() -> None:
+    """From now on nothing reaches standard error: threads whose JVM is gone only complain of it."""
+    sys.stderr.flush()
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stderr.fileno())
+    os.close(nowhere)

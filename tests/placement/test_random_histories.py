@@ -21,13 +21,13 @@ from placement.model import (
     MoveAcked,
     NodeAttributes,
     NodeChanged,
-    NodeView,
     Ready,
     StreamCreated,
 )
 from placement.reconcile import Reconciler
 from placement.state import Configuration
 from tests.oracle import Log, records_of
+from tests.placement.records import Records
 
 SEEDS = 300
 STEPS = 30
@@ -57,50 +57,6 @@ POLICIES: tuple[dict[str, Any], ...] = (
 
 def none(found: list[str]) -> None:
     assert not found, "\n".join(found)
-
-
-class Records:
-    """What the compacted topics hold."""
-
-    def __init__(self) -> None:
-        self.nodes: dict[str, NodeView] = {}
-        self.decisions: dict[str, Any] = {}
-        self.assignments: dict[tuple[str, int], Any] = {}
-        self.moves: dict[str, Move] = {}
-        self.violations: dict[tuple[str, int], Any] = {}
-
-    def commit(self, ready: Ready) -> None:
-        """Take over what a batch published."""
-        for node_id, view in ready.topology.items():
-            self.nodes.pop(node_id, None)
-            if view is not None:
-                self.nodes[node_id] = view
-        self.decisions |= ready.decisions
-        self.assignments |= ready.assignments
-        for move_id, (move, dropped) in ready.moves.items():
-            self.moves[move_id] = move
-            if dropped:
-                del self.moves[move_id]
-        for shard, violations in ready.violations.items():
-            self.violations[shard] = violations
-            if not violations:
-                del self.violations[shard]
-
-    def rebuild(self, configuration: Configuration, now: int, rng: random.Random) -> Reconciler:
-        """A reconciler from the records, read in any order."""
-
-        def shuffled(records: dict[Any, Any]) -> list[Any]:
-            return rng.sample(list(records.values()), len(records))
-
-        return Reconciler.restore(
-            configuration,
-            shuffled(self.nodes),
-            shuffled(self.decisions),
-            shuffled(self.assignments),
-            shuffled(self.moves),
-            shuffled(self.violations),
-            now,
-        )
 
 
 class History:
@@ -164,7 +120,7 @@ class History:
         """Every node comes back to its home, every move is completed: nothing is left to do."""
         self.step([event for node_id in self.homes for event in self.heal(node_id)], True)
         for _ in range(300):
-            moves = [move for move in self.records.moves.values() if move.state.is_open]
+            moves = self.records.open_moves()
             ready = self.step([self.ack(move, AckKind.COMPLETED) for move in moves], True)
             if not moves and not (ready.moves or ready.assignments):
                 break

@@ -4,7 +4,6 @@ Method: a random log of one partition goes through the packing, in stretches of 
 beside it, read the careful way and whole, into a second table.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,50 +14,11 @@ from placement.liveness import Beat, LivenessTable, PartitionLog, Statement, Tic
 from placement.model import Liveness
 from streaming import source
 from streaming.source import Layout, Raw, Refused, layout, shard_of
-from tests.streaming.kafka_rows import LIFE, PREFIX, arrow, cuts, packed, raw, steady, tick
+from tests.streaming.kafka_rows import LIFE, PREFIX, arrow, cuts, packed, raw, steady
+from tests.streaming.random_logs import logs
 
 TIMERS = Timers(suspect_after_ms=2_000, dead_after_ms=4_000)
 ONE = layout(PREFIX, 1, TIMERS)
-
-GAPS = st.sampled_from([0, 100, 400, 900, 1_500, 5_000])
-STATEMENTS = ("NodeRegistered", "NodeLocalityChanged", "NodeUnregistered")
-
-
-@st.composite
-def logs(draw: st.DrawFn, beats_rise: bool) -> list[Raw]:
-    """A partition's log: nodes that speak and fall silent, repeat themselves and come back as
-    another incarnation, and ticks. `beats_rise`: no heartbeat comes late or twice."""
-    records: list[Raw] = []
-    said: list[Raw] = []
-    sequence = Counter[str]()
-    at = 0
-    kinds = ["beat"] * 6 + ["tick"] * 3 + ["statement", "repeat"]
-    for offset in range(draw(st.integers(1, 50))):
-        at += draw(GAPS)
-        kind = draw(st.sampled_from(kinds))
-        node_id, incarnation = draw(st.sampled_from(["n1", "n2"])), draw(st.sampled_from("aab"))
-        if kind == "tick":
-            records.append(tick(offset, at))
-            continue
-        if kind == "repeat" and said:
-            records.append(draw(st.sampled_from(said))._replace(offset=offset, at=at))
-            continue
-        sequence[node_id] += 1
-        number = sequence[node_id]
-        if not beats_rise or kind != "beat":
-            number = max(0, number - draw(st.sampled_from([0, 0, 0, 2, 5])))
-        body: dict[str, Any] = {
-            "node_id": node_id,
-            "incarnation": incarnation,
-            "sequence": number,
-        }
-        message = "NodeHeartbeat" if kind == "beat" else draw(st.sampled_from(STATEMENTS))
-        if message in STATEMENTS[:2]:
-            body["location"] = draw(st.sampled_from(["/z1", "/z2"]))
-        records.append(raw(message, node_id, body, offset, at))
-        if kind != "beat" or not beats_rise:
-            said.append(records[-1])
-    return records
 
 
 def whole_log(records: Sequence[Raw]) -> PartitionLog:

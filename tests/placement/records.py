@@ -1,0 +1,60 @@
+"""What the compacted topics hold: the records that a reconciler is rebuilt from."""
+
+import random
+from typing import Any
+
+from placement.model import Assignment, Decision, Move, NodeView, Ready, Violation
+from placement.reconcile import Reconciler
+from placement.state import Configuration
+
+
+class Records:
+    """The last record of every key."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, NodeView] = {}
+        self.decisions: dict[str, Decision] = {}
+        self.assignments: dict[tuple[str, int], Assignment] = {}
+        self.moves: dict[str, Move] = {}
+        self.violations: dict[tuple[str, int], tuple[Violation, ...]] = {}
+
+    def commit(self, ready: Ready) -> None:
+        """Take over what a batch published."""
+        for node_id, view in ready.topology.items():
+            self.nodes.pop(node_id, None)
+            if view is not None:
+                self.nodes[node_id] = view
+        self.decisions |= ready.decisions
+        self.assignments |= ready.assignments
+        for move_id, (move, dropped) in ready.moves.items():
+            self.moves[move_id] = move
+            if dropped:
+                del self.moves[move_id]
+        for shard, violations in ready.violations.items():
+            self.violations[shard] = violations
+            if not violations:
+                del self.violations[shard]
+
+    def open_moves(self) -> list[Move]:
+        """Moves under way, in the order in which they were issued."""
+        return [move for move in self.moves.values() if move.state.is_open]
+
+    def rebuild(
+        self, configuration: Configuration, now: int, rng: random.Random | None = None
+    ) -> Reconciler:
+        """A reconciler from the records, in the reverse order or in that of `rng`: topics are read
+        partition by partition, so that none can be relied on."""
+
+        def mixed(records: dict[Any, Any]) -> list[Any]:
+            values = list(records.values())
+            return rng.sample(values, len(values)) if rng else values[::-1]
+
+        return Reconciler.restore(
+            configuration,
+            mixed(self.nodes),
+            mixed(self.decisions),
+            mixed(self.assignments),
+            mixed(self.moves),
+            mixed(self.violations),
+            now,
+        )

@@ -1,0 +1,363 @@
+"""The reconciler's behaviour as stories: every file in `testdata/` is one, told in commands.
+
+Goal: a behaviour can be read, and a change of it reviewed, without reading code. Method: a small
+interpreter drives a Reconciler, one batch per command, and answers with what was published, put
+briefly. The shared oracle judges every batch besides. The commands:
+
+    settings       levels=a,b  max_in= max_out= max_open= max_per_batch=  completion=immediate
+                   default='{strategy: …}'  deadline= retention= (seconds): a new, empty reconciler
+    topology       lines `/site1 n1 n2 weight=2 capacity=4 leader=false disk=ssd`: these nodes are
+                   up; what is no attribute is a tag; `-` is the location of nodes without one
+    create         stream= shards= rf= [policies= | policy='{…}'] [quorum= replicas='n1 n2,n3']
+                   [sequence= body=]; `streams=12` creates t1 … t12 alike
+    up, dead, suspect, unregister   nodes=n1,n2      relocate   node= location= [disk=ssd]
+    ack            kind=accepted|completed|failed moves=all|m1,m2 [reason=]: `all` are the open ones
+    batch          lines are commands of the three kinds above, all in one batch
+    tick           seconds=: time passes
+    replan         nothing happens; at rest it answers nothing
+    show           what=shards|nodes|layout|load|moves|violations|decisions [stream=]
+    verify         the fleet is at rest: the oracle's final check
+    rebuild        a new reconciler from the records alone; digests must agree, and so must the
+                   next batch of both
+
+Every command that makes a batch takes `caught_up=no`. Moves are called m1, m2, … as they appear.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from placement.limits import Limits
+from placement.location import natural_key
+from placement.model import (
+    AckKind,
+    Assignment,
+    Decision,
+    Event,
+    Liveness,
+    Move,
+    MoveAcked,
+    NodeAttributes,
+    NodeChanged,
+    Ready,
+    StreamCreated,
+    Violation,
+)
+from placement.reasons import Reason
+from placement.reconcile import Reconciler
+from placement.state import Configuration
+from tests.datadriven import CaseError, Command, parse_command, run_file
+from tests.oracle import Log, records_of
+from tests.placement.records import Records
+
+TESTDATA = Path(__file__).parent / "testdata"
+LIVENESS = {
+    "up": Liveness.UP,
+    "dead": Liveness.DEAD,
+    "suspect": Liveness.SUSPECT,
+    "unregister": Liveness.UNREGISTERED,
+}
+
+
+class Story:
+    """One reconciler and what it has published."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.sequence = 0
+        self.names: dict[str, str] = {}
+        self.begin(Configuration())
+
+    def begin(self, configuration: Configuration) -> None:
+        self.configuration = configuration
+        self.reconciler = Reconciler(configuration)
+        self.twin: Reconciler | None = None
+        self.records = Records()
+        self.log = Log(levels=configuration.levels)
+
+    def answer(self, command: Command) -> str:
+        """Carry out one command."""
+        makes = self.makers().get(command.name)
+        if makes is not None:
+            return self.apply(list(makes(command)), command.take("caught_up", "yes") == "yes")
+        commands: dict[str, Callable[[Command], str]] = {
+            "settings": self.settings,
+            "topology": self.topology,
+            "show": self.show,
+            "verify": self.verify,
+            "rebuild": self.rebuild,
+        }
+        if command.name not in commands:
+            raise CaseError(f"unknown command {command.name}")
+        return commands[command.name](command)
+
+    # Commands that are a batch
+
+    def makers(self) -> dict[str, Callable[[Command], Iterator[Event]]]:
+        """What turns a command into events."""
+        return {
+            **dict.fromkeys(LIVENESS, self.change_nodes),
+            "relocate": self.relocate,
+            "create": self.create,
+            "ack": self.ack,
+            "batch": self.batch,
+            "tick": self.tick,
+            "replan": lambda _: iter(()),
+        }
+
+    def batch(self, command: Command) -> Iterator[Event]:
+        for line in command.read():
+            inner = parse_command(line)
+            yield from self.makers()[inner.name](inner)
+            inner.check_used()
+
+    def tick(self, command: Command) -> Iterator[Event]:
+        self.now += int(float(command.take("seconds")) * 1000)
+        return iter(())
+
+    def change_nodes(self, command: Command) -> Iterator[Event]:
+        for node_id in command.take("nodes").split(","):
+            yield self.change(node_id, LIVENESS[command.name])
+
+    def relocate(self, command: Command) -> Iterator[Event]:
+        node_id, location = command.take("node"), command.take("location")
+        known = self.records.nodes[node_id]
+        disk = command.given("disk")
+        tags = (("disk", disk),) if disk else None
+        yield self.change(node_id, known.liveness, location=location, tags=tags)
+
+    def change(self, node_id: str, liveness: Liveness, **more: Any) -> NodeChanged:
+        self.sequence += 1
+        return NodeChanged(self.now, node_id, "a", self.sequence, liveness, **more)
+
+    def create(self, command: Command) -> Iterator[Event]:
+        count = int(command.take("streams", "0"))
+        names = [f"t{n + 1}" for n in range(count)] or [command.take("stream")]
+        quorum, policy, replicas = map(command.given, ("quorum", "policy", "replicas"))
+        self.sequence += 1
+        sequence = int(command.take("sequence", str(self.sequence)))
+        for name in names:
+            yield StreamCreated(
+                at=self.now,
+                stream=name,
+                sequence=sequence,
+                shards=int(command.take("shards", "1")),
+                replication_factor=int(command.take("rf")),
+                placement_policies=command.given("policies"),
+                policy=None if policy is None else yaml.safe_load(policy),
+                quorum=int(quorum) if quorum and quorum.isdecimal() else quorum,
+                replicas=replicas and tuple(tuple(nodes.split()) for nodes in replicas.split(",")),
+                body_hash=command.take("body", ""),
+            )
+
+    def ack(self, command: Command) -> Iterator[Event]:
+        kind, moves = AckKind(command.take("kind")), command.take("moves")
+        named = {name: move_id for move_id, name in self.names.items()}
+        wanted = [named.get(name, name) for name in moves.split(",")]
+        if moves == "all":
+            wanted = [move.move_id for move in self.records.open_moves()]
+        reason = command.given("reason")
+        for move_id in wanted:
+            move = self.log.all_moves.get(move_id, {"stream": "?", "shard": 0})
+            yield MoveAcked(self.now, kind, move_id, move["stream"], move["shard"], reason)
+
+    def apply(self, events: list[Event], caught_up: bool = True) -> str:
+        """One batch, judged by the oracle and, after a rebuild, by the rebuilt twin."""
+        ready = self.reconciler.apply(events, self.now, caught_up)
+        self.records.commit(ready)
+        self.log.feed_ready(ready, caught_up)
+        assert not self.log.violations(), self.log.violations()
+        if self.twin is not None:
+            again = self.twin.apply(events, self.now, caught_up)
+            assert list(records_of(again)) == list(records_of(ready))
+            self.reconciler, self.twin = self.twin, None
+        return "\n".join(self.told(ready))
+
+    # Commands that are none
+
+    def settings(self, command: Command) -> str:
+        limits = {
+            f"{name}{suffix}": int(command.take(name, "1000"))
+            for name, suffix in (
+                ("max_in", "_per_node"),
+                ("max_out", "_per_node"),
+                ("max_open", ""),
+                ("max_per_batch", ""),
+            )
+        }
+        self.begin(
+            Configuration(
+                levels=tuple(filter(None, command.take("levels", "").split(","))),
+                default_policy=yaml.safe_load(command.take("default", "{strategy: spread}")),
+                limits=Limits(**limits),
+                acked=command.take("completion", "acked") == "acked",
+                deadline_ms=int(command.take("deadline", "600")) * 1000,
+                retention_ms=int(command.take("retention", "3600")) * 1000,
+            )
+        )
+        return ""
+
+    def topology(self, command: Command) -> str:
+        events: list[Event] = []
+        for line in command.read():
+            location, *words = line.split()
+            pairs = dict(word.split("=") for word in words if "=" in word)
+            capacity = pairs.pop("capacity", None)
+            attributes = NodeAttributes(
+                location="" if location == "-" else location,
+                weight=float(pairs.pop("weight", 1)),
+                capacity=None if capacity is None else int(capacity),
+                leader=pairs.pop("leader", "true") == "true",
+                tags=tuple(sorted(pairs.items())),
+            )
+            events.extend(
+                self.change(node_id, Liveness.UP, attributes=attributes)
+                for node_id in words
+                if "=" not in node_id
+            )
+        told = self.apply(events)
+        locations = {view.attributes.location for view in self.records.nodes.values()}
+        known = f"ok nodes={len(self.records.nodes)} locations={len(locations)}"
+        return "\n".join(filter(None, (known, told)))
+
+    def verify(self, _command: Command) -> str:
+        found = self.log.final_violations()
+        return "\n".join(found) if found else "ok"
+
+    def rebuild(self, _command: Command) -> str:
+        self.twin = self.records.rebuild(self.configuration, self.now)
+        assert self.twin.digest == self.reconciler.digest
+        assert self.twin.now == self.reconciler.now
+        nodes, streams = len(self.records.nodes), len(self.records.decisions)
+        return f"ok nodes={nodes} streams={streams} open={self.twin.open_moves}"
+
+    def show(self, command: Command) -> str:
+        what, only = command.take("what"), command.given("stream")
+        records = self.records
+
+        def of(key: tuple[str, int]) -> bool:
+            return only in (None, key[0])
+
+        shards = [records.assignments[key] for key in filter(of, sorted(records.assignments))]
+        lines: Iterator[str]
+        match what:
+            case "shards":
+                lines = map(shard_line, shards)
+            case "layout":
+                lines = layout(shards, only is None)
+            case "load":
+                lines = self.load(shards)
+            case "nodes":
+                lines = (
+                    f"{node_id}: {view.liveness} {view.attributes.location or '-'}"
+                    for node_id, view in in_order(records.nodes)
+                )
+            case "moves":
+                moves = {self.name(move_id): move for move_id, move in records.moves.items()}
+                lines = (self.move_line(move) for _, move in in_order(moves))
+            case "violations":
+                found = (records.violations[key] for key in filter(of, sorted(records.violations)))
+                lines = (violation_line(each) for violations in found for each in violations)
+            case "decisions":
+                decisions = (d for name, d in in_order(records.decisions) if only in (None, name))
+                lines = (line for decision in decisions for line in decision_lines(decision))
+            case _:
+                raise CaseError(f"show what={what}")
+        return "\n".join(lines)
+
+    def load(self, shards: list[Assignment]) -> Iterator[str]:
+        held = Counter(node for a in shards for node in a.replicas)
+        led = Counter(a.replicas[0] for a in shards)
+        for node_id, _ in in_order(self.records.nodes):
+            yield f"{node_id}: {held[node_id]} replicas, leads {led[node_id]}"
+
+    # Answers
+
+    def told(self, ready: Ready) -> Iterator[str]:
+        """What a batch published, except of nodes."""
+        for decision in ready.decisions.values():
+            yield from decision_lines(decision)
+            placed = [a for a in ready.assignments.values() if a.stream == decision.stream]
+            if decision.revision == 1 and len(ready.decisions) == 1:
+                yield from layout(placed, named=False)
+        for move, forgotten in ready.moves.values():
+            yield f"{self.name(move.move_id)} forgotten" if forgotten else self.move_line(move)
+        for key in sorted(ready.assignments):
+            if ready.assignments[key].epoch > 1:
+                yield shard_line(ready.assignments[key])
+        for (stream, shard), violations in sorted(ready.violations.items()):
+            yield from map(violation_line, violations)
+            if not violations:
+                yield f"healed {stream}/{shard}"
+        for refused in ready.refused:
+            yield f"refused event {refused.index}: {reason_text(refused.reason)}"
+        for name, count in sorted(ready.counts.items()):
+            yield f"{name}={count}"
+
+    def name(self, move_id: str) -> str:
+        return self.names.setdefault(move_id, f"m{len(self.names) + 1}")
+
+    def move_line(self, move: Move) -> str:
+        ways = f"{move.remove} -> {move.add}" if move.remove else f"-> {move.add}"
+        parts = [f"{self.name(move.move_id)} {move.stream}/{move.shard} slot {move.slot}: {ways}"]
+        parts.append(f"{move.state} ({move.reason.code})")
+        if move.state.value == "issued":
+            parts.append(f"copy from {move.source or 'none'}, valid at e{move.expected_epoch}")
+            if move.supersedes:
+                parts.append(f"for {self.name(move.supersedes)}")
+        return ", ".join(parts)
+
+
+def shard_line(assignment: Assignment) -> str:
+    changes = [*(f"+{n}" for n in assignment.adding), *(f"-{n}" for n in assignment.removing)]
+    where = " ".join([*assignment.replicas, *changes])
+    return f"{assignment.stream}/{assignment.shard} e{assignment.epoch}: {where}"
+
+
+def layout(assignments: list[Assignment], named: bool) -> Iterator[str]:
+    """Nodes with their replicas, as the source's documentation prints them."""
+    held: dict[str, list[str]] = {}
+    for assignment in assignments:
+        for slot, node_id in enumerate(assignment.replicas):
+            stream = f"{assignment.stream} " if named else ""
+            replica = f"({stream}shard-{assignment.shard}, replica-{slot})"
+            held.setdefault(node_id, []).append(replica)
+    for node_id, replicas in in_order(held):
+        yield f"{node_id}: {', '.join(replicas)}"
+
+
+def decision_lines(decision: Decision) -> Iterator[str]:
+    counts = ""
+    if decision.outcome.value != "rejected":
+        counts = f", {decision.shards_placed} of {decision.spec.shards} shards whole"
+    if decision.replicas_missing:
+        counts += f", {decision.replicas_missing} replicas missing"
+    by = f" by {decision.strategy}" if decision.strategy else ""
+    yield f"{decision.stream} {decision.outcome}{by}{counts}"
+    yield from (f"  {reason_text(reason)}" for reason in decision.reasons)
+    yield from (f"  warning {reason_text(reason)}" for reason in decision.warnings)
+
+
+def violation_line(violation: Violation) -> str:
+    v = violation
+    where = f" in {v.domain}" if v.domain else ""
+    counted = f"{v.rule}{where}: {v.count}, limit {v.limit}"
+    code = f"{v.violation_class} ({v.reason.code})"
+    return f"{v.strength} {v.stream}/{v.shard} {counted}, {code}"
+
+
+def reason_text(reason: Reason) -> str:
+    return f"{reason.code}: {reason.message}"
+
+
+def in_order(mapping: dict[str, Any]) -> list[tuple[str, Any]]:
+    return sorted(mapping.items(), key=lambda item: natural_key(item[0]))
+
+
+@pytest.mark.parametrize("path", sorted(TESTDATA.glob("*.txt")), ids=lambda path: path.stem)
+def test_story(path: Path, request: pytest.FixtureRequest) -> None:
+    run_file(path, Story().answer, request.config.getoption("--rewrite"))

@@ -1,0 +1,49 @@
+"""Random logs of one partition of the nodes topic, for properties of packing and liveness."""
+
+from collections import Counter
+from typing import Any
+
+from hypothesis import strategies as st
+
+from streaming.source import Raw
+from tests.streaming.kafka_rows import raw, tick
+
+GAPS = st.sampled_from([0, 100, 400, 900, 1_500, 5_000])
+STATEMENTS = ("NodeRegistered", "NodeLocalityChanged", "NodeUnregistered")
+
+
+@st.composite
+def logs(draw: st.DrawFn, beats_rise: bool) -> list[Raw]:
+    """A partition's log: nodes that speak and fall silent, repeat themselves and come back as
+    another incarnation, and ticks. `beats_rise`: no heartbeat comes late or twice."""
+    records: list[Raw] = []
+    said: list[Raw] = []
+    sequence = Counter[str]()
+    at = 0
+    kinds = ["beat"] * 6 + ["tick"] * 3 + ["statement", "repeat"]
+    for offset in range(draw(st.integers(1, 50))):
+        at += draw(GAPS)
+        kind = draw(st.sampled_from(kinds))
+        node_id, incarnation = draw(st.sampled_from(["n1", "n2"])), draw(st.sampled_from("aab"))
+        if kind == "tick":
+            records.append(tick(offset, at))
+            continue
+        if kind == "repeat" and said:
+            records.append(draw(st.sampled_from(said))._replace(offset=offset, at=at))
+            continue
+        sequence[node_id] += 1
+        number = sequence[node_id]
+        if not beats_rise or kind != "beat":
+            number = max(0, number - draw(st.sampled_from([0, 0, 0, 2, 5])))
+        body: dict[str, Any] = {
+            "node_id": node_id,
+            "incarnation": incarnation,
+            "sequence": number,
+        }
+        message = "NodeHeartbeat" if kind == "beat" else draw(st.sampled_from(STATEMENTS))
+        if message in STATEMENTS[:2]:
+            body["location"] = draw(st.sampled_from(["/z1", "/z2"]))
+        records.append(raw(message, node_id, body, offset, at))
+        if kind != "beat" or not beats_rise:
+            said.append(records[-1])
+    return records
