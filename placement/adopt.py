@@ -4,6 +4,7 @@ Used for streams created with `replicas`, and by the offline tool for files that
 Nothing given is moved or dropped; where it breaks a rule, diagnosis says so.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 
 from placement.assignments import EMPTY
@@ -12,7 +13,7 @@ from placement.policy import Policy
 from placement.reasons import Code, Reason
 from placement.rules import ColocateSlots, Rule, Standing, Strength
 from placement.strategies import STRATEGIES
-from placement.strategies.base import Need, Placement, View, candidates, choose, unmet
+from placement.strategies.base import Need, Placement, View, candidates, unmet
 from placement.topology import Topology
 
 
@@ -36,7 +37,8 @@ def adopt(
     rules = STRATEGIES[policy.strategy].rules(policy, topology)
     shards = [list(nodes) for nodes in kept]
     reasons = _complete(spec, policy, rules, shards, view)
-    warnings = (*_broken(rules, shards, spec, topology), *unmet(rules, shards, spec, topology))
+    broken = _broken(rules, shards, spec, policy, topology)
+    warnings = (*broken, *unmet(rules, shards, spec, policy, topology))
     empty = [[EMPTY] * (spec.replication_factor - len(nodes)) for nodes in shards]
     whole = [[*nodes, *rest] for nodes, rest in zip(shards, empty, strict=True)]
     return Placement(whole, reasons, warnings)
@@ -50,15 +52,18 @@ def _complete(
     view: View,
 ) -> tuple[Reason, ...]:
     """Add what is missing to `shards`; one reason for each kind of failure."""
+    strategy = STRATEGIES[policy.strategy]
     colocated = any(isinstance(rule, ColocateSlots) for rule in rules)
     reasons: dict[Code, Reason] = {}
     for shard, nodes in enumerate(shards):
         for slot in range(len(nodes), spec.replication_factor):
             others = [node for s, held in enumerate(shards) if s != shard for node in held]
+            mask = candidates(policy, view)
             node = _same_slot(shards, slot, nodes) if colocated else None
-            if node is None:
-                need = Need(spec.stream, shard, slot, spec.replication_factor, nodes, others)
-                chosen = choose(rules, candidates(policy, view), need, view)
+            if node is None or not mask[node]:
+                factor = spec.replication_factor
+                need = Need(spec.stream, shard, slot, factor, nodes, others, policy.nodes)
+                chosen = strategy.extend(need, policy, mask, view)
                 if isinstance(chosen, Reason):
                     reasons.setdefault(chosen.code, chosen)
                     break
@@ -95,17 +100,30 @@ def _malformed(
 
 
 def _broken(
-    rules: Sequence[Rule], shards: Sequence[Sequence[int]], spec: StreamSpec, topology: Topology
+    rules: Sequence[Rule],
+    shards: Sequence[Sequence[int]],
+    spec: StreamSpec,
+    policy: Policy,
+    topology: Topology,
 ) -> tuple[Reason, ...]:
     """One warning per required rule that the given replicas break."""
     warnings = []
+    held = Counter(node for nodes in shards for node in nodes)
     for rule in rules:
         if rule.strength is not Strength.REQUIRED:
             continue
         broken = [
             shard
             for shard, nodes in enumerate(shards)
-            if rule.violations(Standing(topology, spec.replication_factor, nodes))
+            if rule.violations(
+                Standing(
+                    topology,
+                    spec.replication_factor,
+                    nodes,
+                    [node for node in nodes if held[node] > 1],
+                    policy.nodes,
+                )
+            )
         ]
         if broken:
             listed = ", ".join(map(str, broken[:10]))

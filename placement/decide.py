@@ -139,4 +139,7 @@ def _spec(state: State, event: StreamCreated) -> StreamSpec:
         policy=dict(policy),
         placement_policies=policies,
         quorum="majority" if event.quorum is None else event.quorum,
+        shard_tokens=event.shard_tokens,
+        dimension=event.dimension,
+        ranges=event.ranges,
     )

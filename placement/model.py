@@ -63,9 +63,14 @@ class ViolationClass(StrEnum):
     DEFERRED = "deferred"
 
 
+# Places on a ring: all integers, in numeric order, or all strings, in code-point order.
+Tokens = tuple[int, ...] | tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class NodeAttributes:
-    """What a node says of itself; `capacity` counts replicas, `weight` is a share of load."""
+    """What a node says of itself; `capacity` counts replicas, `weight` is a share of load,
+    `tokens` are its explicit places on the rings of `ring` and `network_topology`."""
 
     location: str = ""
     tags: tuple[tuple[str, str], ...] = ()
@@ -73,6 +78,7 @@ class NodeAttributes:
     weight: float = 1.0
     capacity: int | None = None
     leader: bool = True
+    tokens: Tokens | None = None
 
 
 # Events, in the order in which a batch applies them.
@@ -108,6 +114,9 @@ class StreamCreated:
     quorum: str | int | None = None
     body_hash: str = ""
     replicas: tuple[tuple[str, ...], ...] | None = None
+    shard_tokens: Tokens | None = None
+    dimension: str | None = None
+    ranges: tuple[str, ...] | None = None
 
 
 class AckKind(StrEnum):
@@ -138,7 +147,11 @@ Event = NodeChanged | StreamCreated | MoveAcked
 
 @dataclass(frozen=True, slots=True)
 class StreamSpec:
-    """A stream's request with defaults filled in, as the decision echoes it."""
+    """A stream's request with defaults filled in, as the decision echoes it.
+
+    `shard_tokens`: where each shard starts on a ring; `dimension`: the scope in which the stream's
+    load is counted; `ranges`: a label per shard, whose load range-aware strategies keep even.
+    """
 
     stream: str
     shards: int
@@ -146,6 +159,9 @@ class StreamSpec:
     policy: Mapping[str, Any]
     placement_policies: str | None = None
     quorum: str | int = "majority"
+    shard_tokens: Tokens | None = None
+    dimension: str | None = None
+    ranges: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,8 @@ class Policy:
 
 
 _COMMON_KEYS = ("strategy", "rules", "within", "avoid", "nodes", "with_tags", "on_infeasible")
+# Limits of rules stay in the range of the wire's counts, so that sums of them fit 64 bits.
+_LIMIT_MAX = 2**31 - 1
 _RULE_KEYS = ("at_most", "even", "at_least", "domains", "per", "exclusive", "strength")
 
 
@@ -205,8 +207,10 @@ def _rule(rule: Mapping[str, Any], where: str, topology: Topology) -> Rule | Rea
     if written not in list(Strength):
         return unknown_value(where, "strength", written, Strength)
     strength = Strength(written)
-    if rule.get("exclusive") == "nodes":
-        return ExclusiveNodes(strength)
+    if "exclusive" in rule:
+        if rule["exclusive"] != "nodes":
+            return unknown_value(where, "exclusive", rule["exclusive"], ("nodes",))
+        return _beside(rule, where, "exclusive") or ExclusiveNodes(strength)
     return _counting_rule(rule, where, strength, topology)
 
 
@@ -221,6 +225,9 @@ def _counting_rule(
     kind = kinds[0]
     if names[kind] not in rule:
         return Reason(Code.POLICY_MALFORMED, f"policy: {where}: {kind} needs '{names[kind]}'")
+    beside = _beside(rule, where, kind, names[kind])
+    if beside:
+        return beside
     scope = topology.scope(str(rule[names[kind]]))
     if isinstance(scope, Reason):
         return scope
@@ -229,11 +236,20 @@ def _counting_rule(
     limit = rule[kind]
     if kind == "at_most" and limit in list(Share):
         return AtMost(Share(limit), scope, strength)
-    if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
+    if type(limit) is not int or not 1 <= limit <= _LIMIT_MAX:
         return unknown_value(where, kind, limit, Share if kind == "at_most" else ())
     if kind == "at_most":
         return AtMost(limit, scope, strength)
     return AtLeastDomains(limit, scope, strength)
+
+
+def _beside(rule: Mapping[str, Any], where: str, *taken: str) -> Reason | None:
+    """Keys that say nothing to this kind of rule are a mistake."""
+    for key in rule:
+        if key not in (*taken, "strength"):
+            message = f"policy: {where}: '{key}' does not go with '{taken[0]}'"
+            return Reason(Code.POLICY_MALFORMED, message)
+    return None
 
 
 def _node_filter(policy: Mapping[str, Any]) -> NodeFilter | Reason:

@@ -278,7 +278,10 @@ class Reconciler:
             )
             if missing == 0:
                 shards = [state.table.nodes(shard) for shard in stream.shards]
-                warnings = unmet(state.rules(stream), shards, stream.spec, state.topology)
+                assert stream.policy is not None
+                warnings = unmet(
+                    state.rules(stream), shards, stream.spec, stream.policy, state.topology
+                )
                 outcome = Outcome.DEGRADED if warnings else Outcome.PLACED
                 decision = replace(decision, outcome=outcome, reasons=(), warnings=warnings)
                 self._partial.discard(name)

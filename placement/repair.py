@@ -26,7 +26,8 @@ from placement.moves import OpenMove
 from placement.reasons import Band, Code, Reason
 from placement.rules import STREAM_RULES, Rule, Standing
 from placement.state import State, Stream
-from placement.strategies.base import Need, View, candidates, choose
+from placement.strategies import STRATEGIES
+from placement.strategies.base import Need, View, candidates
 
 
 class Repair:
@@ -182,17 +183,18 @@ class Repair:
         state = self._state
         stream = state.stream_of(shard)
         assert stream.policy is not None
-        rules = state.rules(stream)
+        strategy = STRATEGIES[stream.policy.strategy]
         name, number = state.key(shard)
         factor = state.table.factor(shard)
         held = frozenset(node for node in nodes if node != EMPTY)
         mask = candidates(stream.policy, view)
         if not state.is_colocated(stream):
             kept = [nodes[s] for s in live_slots(nodes, state.topology)]
-            others = self._others(rules, shard, stream.shards)
-            return choose(
-                rules, mask, Need(name, number, slot, factor, kept, others, nodes[slot], held), view
+            others = self._others(state.rules(stream), shard, stream.shards)
+            need = Need(
+                name, number, slot, factor, kept, others, stream.policy.nodes, nodes[slot], held
             )
+            return strategy.extend(need, stream.policy, mask, view)
         unit = self._unit(stream)
         missing = [node for node in unit if node not in held]
         if missing:
@@ -201,8 +203,10 @@ class Repair:
         key = (stream.index, nodes[slot])
         if key in hopeless:
             return hopeless[key]
-        need = Need(name, 0, slot, factor, list(unit), (), nodes[slot], held)
-        target = choose(rules, mask & view.has_room(len(stream.shards)), need, view)
+        admitted = stream.policy.nodes
+        need = Need(name, 0, slot, factor, list(unit), (), admitted, nodes[slot], held)
+        roomy = mask & view.has_room(len(stream.shards))
+        target = strategy.extend(need, stream.policy, roomy, view)
         if isinstance(target, Reason):
             hopeless[key] = target
         else:
@@ -297,9 +301,10 @@ class Repair:
         state, leader = self._state, self._next_leader(shard)
         if leader is None:
             return
+        opened = state.ledger.by_shard.get(shard)
+        source = self._source(state.complete(shard), opened.added) if opened else EMPTY
         state.table.swap(shard, 0, leader)
         state.touch(shard)
-        opened = state.ledger.by_shard.get(shard)
         if opened is None:
             return
         before = state.ledger.close(shard, MoveState.SUPERSEDED, state.now).move
@@ -307,7 +312,6 @@ class Repair:
         slot = {0: leader, leader: 0}.get(before.slot, before.slot)
         epoch, cell = state.next_epoch(shard), state.configuration.cell
         parts = (before.stream, before.shard, slot, before.remove or "", before.add, epoch)
-        source = self._source(state.complete(shard), opened.added)
         move = replace(
             before,
             move_id=stable_id(cell, *parts),
@@ -344,7 +348,7 @@ class Repair:
         found.extend(broken_filter(name, number, stream.policy.nodes, held, topology, state.now))
         rules = state.rules(stream)
         others = self._others(rules, shard, stream.shards)
-        standing = Standing(topology, len(nodes), held, others)
+        standing = Standing(topology, len(nodes), held, others, stream.policy.nodes)
         found.extend(broken_rules(name, number, rules, standing, state.now))
         return tuple(found)
 

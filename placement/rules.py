@@ -52,13 +52,58 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeFilter:
+    """Which nodes are candidates at all; never broken, not even in an emergency."""
+
+    within: tuple[Location, ...] = ()
+    avoid: tuple[Location, ...] = ()
+    nodes: tuple[str, ...] = ()
+    with_tags: tuple[tuple[str, str], ...] = ()
+
+    def mask(self, topology: Topology) -> Mask:
+        """True for every node that passes, whatever its liveness."""
+        return np.fromiter((self.passes(topology, n) for n in range(topology.size)), bool)
+
+    @property
+    def everything(self) -> bool:
+        """Whether the filter lets every node pass."""
+        return not (self.within or self.avoid or self.nodes or self.with_tags)
+
+    def passes(self, topology: Topology, node: int) -> bool:
+        """Whether one node passes."""
+        location = topology.locations[node]
+        if self.within and not any(location.within(domain) for domain in self.within):
+            return False
+        if any(location.within(domain) for domain in self.avoid):
+            return False
+        if self.nodes and topology.ids[node] not in self.nodes:
+            return False
+        tags = dict(topology.attributes[node].tags)
+        return all(tags.get(key) == value for key, value in self.with_tags)
+
+
+_ALL_NODES = NodeFilter()
+
+
+@dataclass(frozen=True, slots=True)
 class Standing:
-    """What a rule is judged against: one shard's replicas, and those of its stream's others."""
+    """What a rule is judged against: one shard's replicas, those of its stream's others, and the
+    nodes that the policy admits."""
 
     topology: Topology
     replication_factor: int
     replicas: Sequence[int]
     stream_nodes: Sequence[int] = ()
+    nodes: NodeFilter = _ALL_NODES
+
+    def live_domains(self, scope: Scope) -> NDArray[np.int32]:
+        """Domains with an eligible node that the policy admits: the denominator of rules."""
+        if self.nodes.everything:
+            return self.topology.live_domains(scope)
+        domains = self.topology.domain_of(scope)
+        found = np.unique(domains[self.topology.eligible & self.nodes.mask(self.topology)])
+        live: NDArray[np.int32] = found[found != NO_DOMAIN]
+        return live
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +132,14 @@ class AtMost:
     def penalty(self, standing: Standing) -> Penalties:
         """Replicas above the limit after adding one on each node; never where it has no domain."""
         domains = standing.topology.domain_of(self.per)
-        cap = self.cap(standing.replication_factor, len(standing.topology.live_domains(self.per)))
+        cap = self.cap(standing.replication_factor, len(standing.live_domains(self.per)))
         over = _counts(domains, standing.replicas)[domains] + 1 - cap
         return np.where(domains == NO_DOMAIN, _NEVER, np.maximum(over, 0))
 
     def violations(self, standing: Standing) -> list[Finding]:
         """Domains that hold more replicas than the limit."""
         topology = standing.topology
-        cap = self.cap(standing.replication_factor, len(topology.live_domains(self.per)))
+        cap = self.cap(standing.replication_factor, len(standing.live_domains(self.per)))
         counts = _counts(topology.domain_of(self.per), standing.replicas)
         return _findings(topology, self.per, counts, np.flatnonzero(counts > cap), cap)
 
@@ -113,7 +158,7 @@ class Even:
         """How many replicas the node's domain is ahead of the emptiest live one."""
         domains = standing.topology.domain_of(self.per)
         counts = _counts(domains, standing.replicas)
-        live = standing.topology.live_domains(self.per)
+        live = standing.live_domains(self.per)
         least = int(counts[live].min()) if len(live) else 0
         return np.where(domains == NO_DOMAIN, _NEVER, np.maximum(counts[domains] - least, 0))
 
@@ -121,7 +166,7 @@ class Even:
         """Domains two or more replicas ahead of the emptiest live one."""
         topology = standing.topology
         counts = _counts(topology.domain_of(self.per), standing.replicas)
-        live = topology.live_domains(self.per)
+        live = standing.live_domains(self.per)
         if not len(live):
             return []
         limit = int(counts[live].min()) + 1
@@ -173,17 +218,18 @@ class SameDomain:
         domains = topology.domain_of(self.per)
         counts = _counts(domains, [*standing.stream_nodes, *standing.replicas])
         if not counts.any():
-            return np.zeros(len(domains), np.int64)
+            return np.where(domains == NO_DOMAIN, _NEVER, 0)
         most = np.flatnonzero(counts == counts.max()).tolist()
         home = min(most, key=lambda domain: natural_key(topology.domain_name(self.per, domain)))
-        outside: Penalties = (domains != home).astype(np.int64)
-        return outside
+        outside = (domains != home).astype(np.int64)
+        return np.where(domains == NO_DOMAIN, _NEVER, outside)
 
     def violations(self, standing: Standing) -> list[Finding]:
         """Every domain in use, when there are several."""
         topology = standing.topology
         domains = topology.domain_of(self.per)
-        if len(_used(domains, [*standing.stream_nodes, *standing.replicas])) < 2:
+        everywhere = _counts(domains, [*standing.stream_nodes, *standing.replicas])
+        if np.count_nonzero(everywhere) < 2:
             return []
         counts = _counts(domains, standing.replicas)
         return _findings(topology, self.per, counts, np.flatnonzero(counts), 1)
@@ -291,37 +337,6 @@ Rule = (
 STREAM_RULES = (SameDomain, ExclusiveNodes, BalanceNodes)
 
 
-@dataclass(frozen=True, slots=True)
-class NodeFilter:
-    """Which nodes are candidates at all; never broken, not even in an emergency."""
-
-    within: tuple[Location, ...] = ()
-    avoid: tuple[Location, ...] = ()
-    nodes: tuple[str, ...] = ()
-    with_tags: tuple[tuple[str, str], ...] = ()
-
-    def mask(self, topology: Topology) -> Mask:
-        """True for every node that passes, whatever its liveness."""
-        return np.fromiter((self.passes(topology, n) for n in range(topology.size)), bool)
-
-    @property
-    def everything(self) -> bool:
-        """Whether the filter lets every node pass."""
-        return not (self.within or self.avoid or self.nodes or self.with_tags)
-
-    def passes(self, topology: Topology, node: int) -> bool:
-        """Whether one node passes."""
-        location = topology.locations[node]
-        if self.within and not any(location.within(domain) for domain in self.within):
-            return False
-        if any(location.within(domain) for domain in self.avoid):
-            return False
-        if self.nodes and topology.ids[node] not in self.nodes:
-            return False
-        tags = dict(topology.attributes[node].tags)
-        return all(tags.get(key) == value for key, value in self.with_tags)
-
-
 def _counts(domains: NDArray[np.int32], nodes: Sequence[int]) -> NDArray[np.int64]:
     """Replicas per domain; one spare entry so that NO_DOMAIN indexes a zero."""
     size = int(domains.max(initial=0)) + 2
@@ -341,7 +356,3 @@ def _findings(
         Finding(topology.domain_name(scope, d), int(counts[d]), limit) for d in domains.tolist()
     ]
     return sorted(found, key=lambda finding: natural_key(finding.domain or ""))
-
-
-def _used(domains: NDArray[np.int32], nodes: Sequence[int]) -> NDArray[np.int32]:
-    return np.unique(domains[np.asarray(nodes, np.int64)])

@@ -22,6 +22,7 @@ from schemas.base import (
     Tags,
     Text,
     TimeMs,
+    Tokens,
     Weight,
     WireModel,
 )
@@ -146,6 +147,9 @@ class StreamSpec(WireModel):
     policy: dict[str, JsonValue]
     placement_policies: Text | None = None
     quorum: Count | Text | None = None
+    shard_tokens: Tokens | None = None
+    dimension: Text | None = None
+    ranges: Items[Text] | None = None
 
 
 class Decision(Message):
@@ -244,6 +248,7 @@ class NodeView(Message):
     weight: Weight
     capacity: Capacity | None = None
     leader: bool
+    tokens: Tokens | None = None
     liveness: Annotated[Liveness, _lax]
     status: Annotated[NodeStatus, _lax]
     since: TimeMs

@@ -178,11 +178,12 @@ class BatchApplier:
         size = 0
         for event in events:
             line = codec.journal_event(event)
-            size += len(orjson.dumps(line))
-            if size > JOURNAL_CHUNK_BYTES_MAX and chunks[-1]:
+            length = len(orjson.dumps(line))
+            if size + length > JOURNAL_CHUNK_BYTES_MAX and chunks[-1]:
                 chunks.append([])
                 size = 0
             chunks[-1].append(line)
+            size += length
         head = {"cell": self._cell, "sequence": self._sequence, "writer_epoch": self.writer_epoch}
         return [
             codec.log_record(

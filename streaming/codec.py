@@ -127,6 +127,7 @@ def cluster_events(cluster: Cluster) -> tuple[list[Event], list[Event]]:
                 node.weight,
                 node.capacity,
                 node.leader,
+                node.tokens,
             ),
         )
         for node in cluster.nodes
@@ -149,6 +150,9 @@ def _stream_created(request: StreamRequest, at: int, sequence: int, hashed: str)
         quorum=request.quorum,
         replicas=None if given is None else tuple(tuple(nodes) for nodes in given),
         body_hash=hashed,
+        shard_tokens=request.shard_tokens,
+        dimension=request.dimension,
+        ranges=request.ranges,
     )
 
 
@@ -268,11 +272,16 @@ def parse_decision(body: Mapping[str, Any]) -> Decision:
         **{
             **body,
             "outcome": Outcome(body["outcome"]),
-            "spec": StreamSpec(**body["spec"]),
+            "spec": _parse_spec(body["spec"]),
             "reasons": tuple(map(_parse_reason, body["reasons"])),
             "warnings": tuple(map(_parse_reason, body["warnings"])),
         }
     )
+
+
+def _parse_spec(body: Mapping[str, Any]) -> StreamSpec:
+    lists = {name: tuple(body[name]) for name in ("shard_tokens", "ranges") if name in body}
+    return StreamSpec(**{**body, **lists})
 
 
 def parse_assignment(body: Mapping[str, Any]) -> Assignment:
@@ -332,6 +341,7 @@ def _attributes(body: Mapping[str, Any]) -> NodeAttributes:
         weight=float(body["weight"]),
         capacity=body.get("capacity"),
         leader=body["leader"],
+        tokens=None if body.get("tokens") is None else tuple(body["tokens"]),
     )
 
 

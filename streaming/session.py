@@ -51,6 +51,8 @@ def spark_options(
         # Nagle's algorithm on the TCP socket to Python workers: -45 per Python stage.
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.sql.dataFrameDebugging.enabled": "false",
+        # Workers are forked with their imports done.
+        "spark.python.daemon.module": "streaming.worker_daemon",
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.codegen.wholeStage": "false",
         "spark.locality.wait": "0s",

@@ -2,22 +2,27 @@
 
 Random histories, the Spark application and the end-to-end tests feed it the same records, as the
 plain dicts that stand on the topics (design section 5.1). It knows nothing of the planner: state
-is put together again from the records, and policies are judged by functions written anew here,
-so that a fault of `placement.rules` cannot hide itself.
+is put together again from the records, and policies are judged by `tests.oracle_policy`.
 """
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import Any
 
 from placement.model import Ready
+from tests.oracle_policy import UNKNOWN_NODE, Value, broken_policy
 
-Value = Mapping[str, Any]
 Shard = tuple[str, int]
 
 OPEN_STATES = ("issued", "accepted")
 ALIVE = ("up", "suspect")
+# Records leave out what is not set.
+UNSET: dict[str, Value] = {
+    "topology.v1": UNKNOWN_NODE,
+    "decisions.v1": {},
+    "assignments.v1": {"move_id": None},
+    "moves.v1": dict.fromkeys(("remove", "source", "supersedes", "ended_at")),
+    "violations.v1": {},
+}
 # What may differ between two records of one move.
 MOVE_PROGRESS = ("state", "reason", "ended_at")
 
@@ -78,6 +83,7 @@ class Log:
         if handler is None:
             return
         if value is not None:
+            value = {**UNSET[topic], **value}
             self._identity(topic, key, value, record_id)
         handler(key, value)
 
@@ -98,9 +104,13 @@ class Log:
     def violations(self) -> list[str]:
         """Everything found wrong so far, in words."""
         found = list(self._found)
-        for history in self._epochs.values():
+        done: dict[Shard, list[Value]] = {}
+        for move in self.all_moves.values():
+            if move["state"] == "completed":
+                done.setdefault((move["stream"], move["shard"]), []).append(move)
+        for shard, history in self._epochs.items():
             for before, after in zip([None, *history], history, strict=False):
-                found += self._judge_step(before, after)
+                found += self._judge_step(before, after, done.get(shard, []))
         for move in self.all_moves.values():
             found += self._judge_epoch(move)
         return found
@@ -289,7 +299,9 @@ class Log:
 
     # Joins by epoch and id
 
-    def _judge_step(self, before: Value | None, after: Value) -> list[str]:
+    def _judge_step(
+        self, before: Value | None, after: Value, completed: Sequence[Value]
+    ) -> list[str]:
         """A shard's replicas change by a completed move only, and shown moves are known."""
         name = f"{after['stream']}/{after['shard']} at epoch {after['epoch']}"
         shown = self.all_moves.get(after["move_id"])
@@ -300,13 +312,8 @@ class Log:
             return found
         lost = sorted(set(before["replicas"]) - set(after["replicas"]))
         gained = sorted(set(after["replicas"]) - set(before["replicas"]))
-        done = [
-            move
-            for move in self.all_moves.values()
-            if move["state"] == "completed"
-            and (move["stream"], move["shard"]) == (after["stream"], after["shard"])
-            and move["expected_epoch"] in (before["epoch"], after["epoch"])
-        ]
+        epochs = (before["epoch"], after["epoch"])
+        done = [move for move in completed if move["expected_epoch"] in epochs]
         explained = [([m["remove"]] if m["remove"] else [], [m["add"]]) for m in done]
         if (lost or gained) and (lost, gained) not in explained:
             found.append(f"{name} lost {lost} and gained {gained} without a completed move")
@@ -316,81 +323,10 @@ class Log:
         """A move is valid at the epoch that its issue published, where the shard shows it."""
         history = self._epochs.get((move["stream"], move["shard"]), [])
         at = [a for a in history if a["epoch"] == move["expected_epoch"]]
-        immediate = [a for a in at if move["add"] in a["replicas"] and not a["move_id"]]
         shown = [a for a in at if a["move_id"] == move["move_id"] and move["add"] in a["adding"]]
-        return [] if shown or immediate else [f"no assignment shows move {move}, only {at}"]
-
-
-def broken_policy(
-    spec: Value,
-    replicas: Sequence[Sequence[str]],
-    nodes: Mapping[str, Value],
-    levels: Sequence[str],
-) -> Iterator[tuple[int | None, str]]:
-    """(shard or None for the stream, what) for every required part of the policy that is broken."""
-    policy = spec["policy"]
-    if policy.get("strategy") in ("affinity", "timeplus"):
-        yield from _broken_affinity(spec, replicas, nodes, levels)
-    everywhere = [node for shard in replicas for node in shard]
-    for node in everywhere:
-        if not _passes(policy, node, nodes):
-            yield None, f"{node} is none of the nodes that the policy admits"
-    for rule in policy.get("rules", ()):
-        if rule.get("strength", "required") != "required":
-            continue
-        if rule.get("exclusive") == "nodes" and len(set(everywhere)) < len(everywhere):
-            yield None, "a node holds two replicas of the stream"
-        for number, shard in enumerate(replicas):
-            scope = rule.get("per") or rule.get("domains") or rule.get("even")
-            counts = Counter(_domain(nodes[node], scope, levels) for node in shard) if scope else {}
-            if isinstance(rule.get("at_most"), int) and max(counts.values()) > rule["at_most"]:
-                yield number, f"{dict(counts)} is more than {rule}"
-            if "at_least" in rule and len(counts) < rule["at_least"]:
-                yield number, f"{dict(counts)} is fewer than {rule}"
-
-
-def _broken_affinity(
-    spec: Value,
-    replicas: Sequence[Sequence[str]],
-    nodes: Mapping[str, Value],
-    levels: Sequence[str],
-) -> Iterator[tuple[int | None, str]]:
-    settings = {"node": "balanced", "shard": "colocated"} | dict(spec["policy"])
-    for setting in filter(None, (spec.get("placement_policies") or "").split(";")):
-        key, value = setting.split("=")
-        settings[key.strip()] = value.strip()
-    scope = settings.get("level", "location")
-    places = [[_domain(nodes[node], scope, levels) for node in shard] for shard in replicas]
-    for number, shard in enumerate(places):
-        if settings["node"] == "exclusive" and len(set(shard)) < len(shard):
-            yield number, f"node=exclusive is broken by {replicas[number]} in {shard}"
-    if settings["node"] == "colocated" and len({place for shard in places for place in shard}) > 1:
-        yield None, f"node=colocated is broken by {places}"
-    everywhere = [node for shard in replicas for node in shard]
-    if settings["shard"] == "exclusive" and len(set(everywhere)) < len(everywhere):
-        yield None, f"shard=exclusive is broken by {replicas}"
-    # Replicas may be missing, but all that are there stand on the same rf nodes.
-    if settings["shard"] == "colocated" and len(set(everywhere)) > spec["replication_factor"]:
-        yield None, f"shard=colocated is broken by {replicas}"
-
-
-def _domain(node: Value, scope: str, levels: Sequence[str]) -> str | None:
-    if scope.startswith("tag:"):
-        return (node["tags"] or {}).get(scope.removeprefix("tag:"))
-    if scope == "location":
-        return str(node["location"])
-    depth = levels.index(scope) + 1 if scope in levels else int(scope)
-    return "/".join(node["location"].split("/")[: depth + 1])
-
-
-def _passes(policy: Value, node: str, nodes: Mapping[str, Value]) -> bool:
-    place, tags = nodes[node]["location"] + "/", nodes[node]["tags"] or {}
-    within, avoid = (
-        [domain + "/" for domain in policy.get(key, ())] for key in ("within", "avoid")
-    )
-    return (
-        (not within or place.startswith(tuple(within)))
-        and not place.startswith(tuple(avoid))
-        and (not policy.get("nodes") or node in policy["nodes"])
-        and all(tags.get(key) == value for key, value in policy.get("with_tags", {}).items())
-    )
+        shown += [a for a in at if move["add"] in a["replicas"] and not a["move_id"]]
+        if not shown:
+            return [f"no assignment shows move {move}, only {at}"]
+        if move["source"] and move["source"] not in {*shown[0]["replicas"], move["remove"]}:
+            return [f"move {move} copies from a node that has no replica: {shown}"]
+        return []

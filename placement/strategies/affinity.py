@@ -24,12 +24,12 @@ from placement.rules import (
     Standing,
     Strength,
 )
-from placement.strategies.base import Placement, View, candidates, unmet
+from placement.strategies.base import ByRules, Placement, View, candidates, unmet
 from placement.topology import LEAF, NO_DOMAIN, Scope, Topology
 
 
 @dataclass(frozen=True, slots=True)
-class AffinityStrategy:
+class AffinityStrategy(ByRules):
     """Two-step placement as documented in Timeplus' "Rack-aware Placements".
 
     Goals, in this order:
@@ -116,11 +116,12 @@ class AffinityStrategy:
         shards = self._assign(spec, policy, scope, order, view)
         if isinstance(shards, Reason):
             return shards
+        shards = [_led(nodes, topology) for nodes in shards]
         for nodes in shards:
             for slot, node in enumerate(nodes):
                 view.add(node, leader=slot == 0)
         return Placement(
-            shards, warnings=unmet(self.rules(policy, topology), shards, spec, topology)
+            shards, warnings=unmet(self.rules(policy, topology), shards, spec, policy, topology)
         )
 
     def _assign(
@@ -135,10 +136,38 @@ class AffinityStrategy:
         positions = [[s * factor + r for r in range(factor)] for s in range(spec.shards)]
         shards = [[order[p % len(order)] for p in shard] for shard in positions]
         checked = _checked(shards, spec, self, policy, view)
+        if not isinstance(checked, Reason) and wraps:
+            return self._evened(checked, spec, policy, order, view)
         if not isinstance(checked, Reason) or not exclusive_nodes:
             return checked
-        filled = fill_by_domain(spec, order, scope, view.topology, wraps)
+        filled = fill_by_domain(spec, order, scope, view.topology)
+        if filled is None and wraps:
+            filled = rotate(spec, order, view.topology.domain_of(scope))
         return checked if filled is None else _checked(filled, spec, self, policy, view)
+
+    def _evened(
+        self,
+        shards: list[list[int]],
+        spec: StreamSpec,
+        policy: Policy,
+        order: list[int],
+        view: View,
+    ) -> list[list[int]]:
+        """The shards by position, unless wrapping around brought replicas into one location that
+        taking the locations in turn keeps apart."""
+        topology, rules = view.topology, self.rules(policy, view.topology)
+        if not unmet(rules, shards, spec, policy, topology):
+            return shards
+        turned = rotate(spec, order, topology.domain_of(policy.parameters["level"]))
+        if turned is None or isinstance(_checked(turned, spec, self, policy, view), Reason):
+            return shards
+        return shards if unmet(rules, turned, spec, policy, topology) else turned
+
+
+def _led(nodes: list[int], topology: Topology) -> list[int]:
+    """The first node that may lead in front; in a colocated stream it is the same for all."""
+    leader = next((node for node in nodes if topology.can_lead[node]), nodes[0])
+    return [leader, *(node for node in nodes if node != leader)]
 
 
 def zigzag(groups: Sequence[Sequence[int]], preferred: Sequence[int] = ()) -> list[int]:
@@ -156,7 +185,7 @@ def zigzag(groups: Sequence[Sequence[int]], preferred: Sequence[int] = ()) -> li
 
 
 def fill_by_domain(
-    spec: StreamSpec, order: Sequence[int], scope: Scope, topology: Topology, wraps: bool
+    spec: StreamSpec, order: Sequence[int], scope: Scope, topology: Topology
 ) -> list[list[int]] | None:
     """An arrangement with every node used at most once and every shard's replicas in different
     domains, if one exists.
@@ -165,8 +194,6 @@ def fill_by_domain(
     domain, largest first, shard by shard in turn, never gives a shard two of one domain
     (McNaughton's wrap-around rule, 1959).
     """
-    if wraps and len(order) < spec.shards * spec.replication_factor:
-        return _rotated(spec, order, topology.domain_of(scope))
     domains = topology.domain_of(scope)
     wanted = spec.shards * spec.replication_factor
     offered: dict[int, list[int]] = {}
@@ -185,11 +212,11 @@ def fill_by_domain(
     return shards
 
 
-def _rotated(
+def rotate(
     spec: StreamSpec, order: Sequence[int], domains: NDArray[np.int32]
 ) -> list[list[int]] | None:
-    """Too few nodes for one replica each: shards take the domains in turn, and within a domain its
-    nodes in turn."""
+    """An arrangement for nodes that do not suffice for one replica each: shards take the domains
+    in turn, and within a domain its nodes in turn."""
     groups: dict[int, list[int]] = {}
     for node in order:
         groups.setdefault(int(domains[node]), []).append(node)
@@ -203,7 +230,8 @@ def _rotated(
 
 
 def _by_domain(spec: StreamSpec, policy: Policy, scope: Scope, view: View) -> list[list[int]]:
-    """Candidates by location; the less loaded location and node first, then natural order."""
+    """Candidates by location; the less loaded location and node first, then the one that leads
+    less, then natural order."""
     topology = view.topology
     domains, rank = topology.domain_of(scope), topology.order()
     mask = candidates(policy, view) & (domains != NO_DOMAIN)
@@ -214,12 +242,14 @@ def _by_domain(spec: StreamSpec, policy: Policy, scope: Scope, view: View) -> li
     by_domain: dict[int, list[int]] = {}
     for node in nodes.tolist():
         by_domain.setdefault(int(domains[node]), []).append(node)
+    load, leads = view.load / topology.weight, view.leaders / topology.weight
     for group in by_domain.values():
-        group.sort(key=lambda n: (view.load[n] / topology.weight[n], int(rank[n])))
+        group.sort(key=lambda n: (load[n], leads[n], int(rank[n])))
     return sorted(
         by_domain.values(),
         key=lambda group: (
             pressure[group[0]],
+            view.leaders[group].sum() / topology.weight[group].sum(),
             natural_key(topology.domain_name(scope, int(domains[group[0]]))),
         ),
     )
@@ -248,6 +278,14 @@ def _shortage(
         why = f"shard=exclusive with {spec.shards} shards of " if exclusive_shards else ""
         message = f"{why}{factor} replicas need {need} nodes, {nodes} may hold one"
         return Reason(Code.NODES_TOO_FEW, message, need, nodes, seen=seen)
+    if exclusive_shards and policy.parameters["node"] is Affinity.EXCLUSIVE:
+        offered = sum(min(len(group), spec.shards) for group in groups)
+        if offered < need:
+            message = (
+                f"node=exclusive;shard=exclusive needs {need} nodes, of one location at most "
+                f"{spec.shards}, as many as shards; there are {offered} in {', '.join(seen)}"
+            )
+            return Reason(Code.NODES_TOO_FEW, message, need, offered, str(scope), seen)
     largest = max(map(len, groups), default=0)
     if policy.parameters["node"] is Affinity.COLOCATED and largest < need:
         message = (
@@ -303,7 +341,7 @@ def _checked(
     colocated = policy.parameters["shard"] is Affinity.COLOCATED
     for shard, nodes in enumerate(shards[:1] if colocated else shards):
         others = [] if colocated else [n for s, ns in enumerate(shards) if s != shard for n in ns]
-        standing = Standing(topology, spec.replication_factor, nodes, others)
+        standing = Standing(topology, spec.replication_factor, nodes, others, policy.nodes)
         for rule in strategy.rules(policy, topology):
             if rule.strength is Strength.REQUIRED and (found := rule.violations(standing)):
                 where = f" in {found[0].domain}" if found[0].domain else ""

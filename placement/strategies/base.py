@@ -6,7 +6,7 @@ whole-stream placement and repair both use.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -18,7 +18,7 @@ from placement.location import DEPTH_MAX
 from placement.model import StreamSpec
 from placement.policy import Compiles, OnInfeasible, Policy
 from placement.reasons import Code, Reason
-from placement.rules import Mask, Rule, Standing, Strength
+from placement.rules import Mask, NodeFilter, Rule, Standing, Strength
 from placement.topology import LEAF, NO_DOMAIN, Scope, Topology
 
 
@@ -82,6 +82,7 @@ class Need:
     replication_factor: int
     kept: Sequence[int]
     stream_nodes: Sequence[int] = ()
+    nodes: NodeFilter = field(default_factory=NodeFilter)
     replaces: int = EMPTY
     excluded: frozenset[int] = field(default=frozenset())
 
@@ -112,6 +113,18 @@ class Strategy(Compiles, Protocol):
         """Place a whole stream, or say why it cannot be placed."""
         ...
 
+    def extend(self, need: Need, policy: Policy, mask: Mask, view: View) -> int | Reason:
+        """The node for one more replica, out of those in `mask`, or why none serves."""
+        ...
+
+
+class ByRules:
+    """`extend` of a strategy that says all it asks for in its rules."""
+
+    def extend(self: Strategy, need: Need, policy: Policy, mask: Mask, view: View) -> int | Reason:
+        """The best candidate by the strategy's rules, load and nearness."""
+        return choose(self.rules(policy, view.topology), mask, need, view)
+
 
 def candidates(policy: Policy, view: View) -> Mask:
     """Nodes that may receive a replica of the stream at all."""
@@ -126,7 +139,7 @@ def choose(rules: Sequence[Rule], mask: Mask, need: Need, view: View) -> int | R
     replica, load per weight level by level, and a content-seeded hash choose among the rest.
     """
     topology = view.topology
-    standing = Standing(topology, need.replication_factor, need.kept, need.stream_nodes)
+    standing = Standing(topology, need.replication_factor, need.kept, need.stream_nodes, need.nodes)
     open_nodes = mask.copy()
     open_nodes[np.asarray([*need.kept, *need.excluded], np.int64)] = False
     found = np.flatnonzero(open_nodes)
@@ -142,7 +155,7 @@ def choose(rules: Sequence[Rule], mask: Mask, need: Need, view: View) -> int | R
         if rule.strength is Strength.REQUIRED:
             passing = found[rule.penalty(standing)[found] == 0]
             if not len(passing):
-                return _no_candidate(rule, found, need, topology)
+                return _no_candidate(rule, found, need, standing)
             found = passing
     for rule in rules:
         if rule.strength is Strength.PREFERRED:
@@ -158,11 +171,16 @@ def choose(rules: Sequence[Rule], mask: Mask, need: Need, view: View) -> int | R
 
 
 def unmet(
-    rules: Sequence[Rule], shards: Sequence[Sequence[int]], spec: StreamSpec, topology: Topology
+    rules: Sequence[Rule],
+    shards: Sequence[Sequence[int]],
+    spec: StreamSpec,
+    policy: Policy,
+    topology: Topology,
 ) -> tuple[Reason, ...]:
     """One warning for every preferred rule that some shard does not meet."""
     warnings: list[Reason] = []
     held = Counter(node for nodes in shards for node in nodes)
+    everywhere = Standing(topology, spec.replication_factor, (), nodes=policy.nodes)
     for rule in rules:
         if rule.strength is not Strength.PREFERRED:
             continue
@@ -170,13 +188,14 @@ def unmet(
         for nodes in shards:
             kept = [node for node in nodes if node != EMPTY]
             shared = [node for node in kept if held[node] > 1]
-            standing = Standing(topology, spec.replication_factor, kept, shared)
+            standing = replace(everywhere, replicas=kept, stream_nodes=shared)
             broken += bool(rule.violations(standing))
         if broken:
             scope = getattr(rule, "per", None)
             seen: tuple[str, ...] = ()
             if isinstance(scope, Scope):
-                seen = topology.domain_names(scope, map(int, topology.live_domains(scope)))
+                live = everywhere.live_domains(scope)
+                seen = topology.domain_names(scope, map(int, live))
             message = f"{broken} of {spec.shards} shards do not meet the preferred rule '{rule}'"
             level = str(scope) if scope else None
             met = spec.shards - broken
@@ -208,11 +227,12 @@ def _distance(topology: Topology, replaced: int) -> NDArray[np.int64]:
     return climbs
 
 
-def _no_candidate(rule: Rule, found: NDArray[np.int64], need: Need, topology: Topology) -> Reason:
+def _no_candidate(rule: Rule, found: NDArray[np.int64], need: Need, standing: Standing) -> Reason:
+    topology = standing.topology
     scope = getattr(rule, "per", None)
     seen: tuple[str, ...] = ()
     if isinstance(scope, Scope):
-        seen = topology.domain_names(scope, map(int, topology.live_domains(scope)))
+        seen = topology.domain_names(scope, map(int, standing.live_domains(scope)))
     return Reason(
         Code.NO_CANDIDATE,
         f"no node for replica {need.slot} of {need.stream}/{need.shard}: all {len(found)} "

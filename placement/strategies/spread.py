@@ -9,12 +9,12 @@ from placement.model import StreamSpec
 from placement.policy import OnInfeasible, Policy
 from placement.reasons import Code, Reason
 from placement.rules import Even, Rule, Strength
-from placement.strategies.base import Need, Placement, View, candidates, choose, unmet
+from placement.strategies.base import ByRules, Need, Placement, View, candidates, choose, unmet
 from placement.topology import Topology
 
 
 @dataclass(frozen=True, slots=True)
-class SpreadStrategy:
+class SpreadStrategy(ByRules):
     """Spread replicas over all failure domains, and load over all nodes.
 
     Goals, in this order:
@@ -62,8 +62,13 @@ class SpreadStrategy:
         for shard in range(spec.shards):
             kept: list[int] = []
             for slot in range(spec.replication_factor):
-                need = Need(spec.stream, shard, slot, spec.replication_factor, kept, used)
-                node = choose(rules, candidates(policy, view), need, view)
+                mask = candidates(policy, view)
+                if slot == spec.replication_factor - 1 and not view.topology.can_lead[kept].any():
+                    mask &= view.topology.can_lead
+                need = Need(
+                    spec.stream, shard, slot, spec.replication_factor, kept, used, policy.nodes
+                )
+                node = choose(rules, mask, need, view)
                 if isinstance(node, Reason):
                     reasons.setdefault(node.code, node)
                     break
@@ -72,7 +77,8 @@ class SpreadStrategy:
             used.extend(kept)
             ordered = _leader_first(kept, view)
             shards.append(ordered + [EMPTY] * (spec.replication_factor - len(ordered)))
-        return Placement(shards, tuple(reasons.values()), unmet(rules, shards, spec, view.topology))
+        warnings = unmet(rules, shards, spec, policy, view.topology)
+        return Placement(shards, tuple(reasons.values()), warnings)
 
 
 def _leader_first(kept: list[int], view: View) -> list[int]:

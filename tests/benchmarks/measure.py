@@ -3,6 +3,7 @@
 import os
 import statistics
 import sys
+import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from streaming.broker import EmbeddedBroker
 from streaming.fleet import Fleet
 from tests.benchmarks.load import nodes
 from tests.benchmarks.probe import Appended, Probe
-from tests.benchmarks.processes import BenchmarkFailed, module, resident_bytes, running
+from tests.benchmarks.processes import BenchmarkFailed, cpu_seconds, module, resident_bytes, running
 
 # Nodes that the streams of the quiet case are placed on; they are never judged.
 FEW_NODES = 12
@@ -39,13 +40,15 @@ class Plan:
 
 @dataclass
 class Case:
-    """The figures of one subject in one case. `parts_ms`: median over `batches` that committed."""
+    """The figures of one subject in one case. `parts_ms`: median over `batches` that committed;
+    `cores`: CPU time of the application's processes per second."""
 
     latencies_ms: list[float]
     batches: int
     parts_ms: dict[str, float]
     heartbeats_per_second: float
     memory_bytes: dict[str, int]
+    cores: float
     load: float
     percentiles_ms: dict[str, float] = field(init=False)
 
@@ -113,13 +116,15 @@ def measure(
                 plan.warm_up, lambda n, label=label: tell(f"{label}: warm-up", n, plan.warm_up)
             )
             arrivals.per_second()
+            spent, started = cpu_seconds(application), time.monotonic()
             read_from = trace.stat().st_size if trace.exists() else 0
             latencies = probe.run(plan.events, lambda n, label=label: tell(label, n, plan.events))
             rate = arrivals.per_second()
+            cores = (cpu_seconds(application) - spent) / (time.monotonic() - started)
             memory = resident_bytes(application)
             memory |= {role: psutil.Process(pid).memory_info().rss for role, pid in weighed.items()}
             batches, parts = _parts(trace, read_from)
-            cases[name] = Case(latencies, batches, parts, rate, memory, os.getloadavg()[0])
+            cases[name] = Case(latencies, batches, parts, rate, memory, cores, os.getloadavg()[0])
     return cases
 
 

@@ -72,6 +72,18 @@ def resident_bytes(process: psutil.Process) -> dict[str, int]:
     return weights
 
 
+def cpu_seconds(process: psutil.Process) -> float:
+    """CPU time that an application has used so far, with what it started and waited for."""
+    spent = 0.0
+    for each in (process, *process.children(recursive=True)):
+        try:
+            spent += sum(each.cpu_times()[:4])
+        except psutil.NoSuchProcess:
+            # Its parent has it in its own account by now.
+            continue
+    return spent
+
+
 def _role(child: psutil.Process, driver: psutil.Process) -> str | None:
     """None for a fork of the JVM that is about to become some command."""
     parent = child.parent()

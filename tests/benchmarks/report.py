@@ -46,6 +46,7 @@ def as_json(machine: dict[str, str], plan: dict[str, Any], results: Results) -> 
                     "parts_ms": case.parts_ms,
                     "nodes_records_per_second": round(case.heartbeats_per_second, 1),
                     "memory_bytes": case.memory_bytes,
+                    "cores": round(case.cores, 2),
                     "load_average": round(case.load, 1),
                 }
                 for name, case in cases.items()

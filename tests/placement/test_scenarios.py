@@ -69,7 +69,6 @@ class Story:
     def __init__(self) -> None:
         self.now = 0
         self.sequence = 0
-        self.names: dict[str, str] = {}
         self.begin(Configuration())
 
     def begin(self, configuration: Configuration) -> None:
@@ -77,6 +76,7 @@ class Story:
         self.reconciler = Reconciler(configuration)
         self.twin: Reconciler | None = None
         self.records = Records()
+        self.names: dict[str, str] = {}
         self.log = Log(levels=configuration.levels)
 
     def answer(self, command: Command) -> str:
@@ -287,7 +287,7 @@ class Story:
         for move, forgotten in ready.moves.values():
             yield f"{self.name(move.move_id)} forgotten" if forgotten else self.move_line(move)
         for key in sorted(ready.assignments):
-            if ready.assignments[key].epoch > 1:
+            if ready.assignments[key].epoch > 1 or ready.assignments[key].adding:
                 yield shard_line(ready.assignments[key])
         for (stream, shard), violations in sorted(ready.violations.items()):
             yield from map(violation_line, violations)

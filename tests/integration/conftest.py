@@ -1,0 +1,59 @@
+"""Fixtures of the tests of the whole system: topics of one's own, and the application on them."""
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from streaming.admin import apply_topics
+from streaming.broker import EmbeddedBroker
+from tests.integration.application import Application
+from tests.integration.topics import Inputs, Outputs
+
+
+class System:
+    """Topics with both their ends, and the applications started on them."""
+
+    def __init__(self, bootstrap: str, scratch: Path) -> None:
+        self.bootstrap = bootstrap
+        self.prefix = f"t{uuid.uuid4().hex[:10]}."
+        self._scratch = scratch
+        apply_topics(bootstrap, self.prefix, 1)
+        self.inputs = Inputs(bootstrap, self.prefix)
+        self.outputs = Outputs(bootstrap, self.prefix)
+        self._applications: list[Application] = []
+
+    def launch(self, **settings: str) -> Application:
+        """Start an application with a checkpoint directory of its own; it is not ready yet."""
+        checkpoint = self._scratch / f"checkpoint-{len(self._applications)}"
+        started = Application(self.bootstrap, self.prefix, checkpoint, settings)
+        self._applications.append(started)
+        return started
+
+    def start(self, **settings: str) -> Application:
+        """Start an application and wait until it is ready."""
+        started = self.launch(**settings)
+        started.wait_ready()
+        return started
+
+    def close(self) -> None:
+        for application in self._applications:
+            application.kill()
+        self.outputs.close()
+
+
+@pytest.fixture(scope="module")
+def system(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+    """Topics that all tests of a module share, in their order; nothing runs on them yet."""
+    made = System(broker.bootstrap_servers, tmp_path_factory.mktemp("system"))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def own_system(broker: EmbeddedBroker, tmp_path: Path) -> Iterator[System]:
+    """Topics of one test alone."""
+    made = System(broker.bootstrap_servers, tmp_path)
+    yield made
+    made.close()
