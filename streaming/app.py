@@ -105,7 +105,7 @@ def run(settings: Settings, *, on_ready: Callable[[], None], stop: threading.Eve
                 settings.cell,
                 applier.writer_epoch,
                 counts[NODES],
-                settings.tick.interval_seconds,
+                tick_interval_seconds(settings),
                 options,
             ) as ticker:
                 flow = _Flow(settings, spark, recovered, applier, ticker, options, trace)
@@ -132,6 +132,7 @@ class _Flow:
         self._recovered = recovered
         self._between = threading.Lock()
         self._first_batch = threading.Event()
+        self._failure: Exception | None = None
         self._stopping = False
 
     def run(self, on_ready: Callable[[], None], stop: threading.Event) -> int:
@@ -140,7 +141,8 @@ class _Flow:
         try:
             while not stop.wait(_WATCH_SECONDS if ready else _WATCH_SECONDS / 4):
                 if not query.isActive:
-                    raise QueryFailed(_why(query))
+                    # What Spark says of a batch that failed is this error in its own words.
+                    raise self._failure or QueryFailed(_why(query))
                 self._trace.write_last(query)
                 if not ready and self._first_batch.is_set():
                     ready = True
@@ -180,6 +182,13 @@ class _Flow:
 
     def _apply(self, batch: "DataFrame", batch_id: int) -> None:
         """One batch. An exception ends the query, and with it the process."""
+        try:
+            self._take(batch, batch_id)
+        except Exception as error:
+            self._failure = error
+            raise
+
+    def _take(self, batch: "DataFrame", batch_id: int) -> None:
         self._trace.begin(batch_id)
         with self._trace.part("toArrow"):
             payloads = batch.toArrow()["payload"].to_pylist()
@@ -205,6 +214,12 @@ def timers_of(settings: Settings) -> Timers:
     return Timers(
         round(liveness.suspect_after_seconds * 1000), round(liveness.dead_after_seconds * 1000)
     )
+
+
+def tick_interval_seconds(settings: Settings) -> float:
+    """The pause between ticks: short timers need more of them, as a silence clock advances by no
+    more than `gap_max_ms` with each."""
+    return min(settings.tick.interval_seconds, timers_of(settings).gap_max_ms / 2000)
 
 
 def _recover(

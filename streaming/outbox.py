@@ -7,7 +7,7 @@ restart is the recovery (design section 9).
 
 from collections.abc import Mapping, Sequence
 
-from confluent_kafka import KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from kafka.partitioner import murmur2
 
 from schemas.topics import full_name
@@ -19,6 +19,8 @@ from streaming.errors import StreamingError
 # writer, and readers of committed records should not wait for it.
 TRANSACTION_TIMEOUT_MS = 30_000
 FENCE_TIMEOUT_SECONDS = 60.0
+# What a producer hears whose transactional id has a newer owner: the client's own and the broker's.
+_FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)  # noqa: SLF001
 # The broker's max.message.bytes less what batching adds; see the topic catalogue.
 RECORD_BYTES_MAX = 1_000_000
 
@@ -122,4 +124,11 @@ def _check_size(record: OutRecord) -> None:
 
 def _why(error: Exception) -> str:
     cause = error.args[0] if error.args else error
-    return str(cause.str()) if hasattr(cause, "str") else str(error)
+    if not isinstance(cause, KafkaError):
+        return str(error)
+    if cause.code() in _FENCED:
+        return (
+            "another writer has taken over this cell, or a transaction took longer than "
+            f"{TRANSACTION_TIMEOUT_MS // 1000} s"
+        )
+    return str(cause.str())

@@ -20,11 +20,13 @@ _LOCAL_FILES = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
 
+# Hadoop's local file system without a process for every chmod: it asks Java's own file API.
+_LOCAL_FILE_SYSTEM = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
+_LOCAL_FILE_SYSTEM_JAR = "hadoop-bare-naked-local-fs"
+
 # SerialGC and C1 only: on two cores the optimising compiler's threads starve the first hundred
-# batches (176 -> 102). VFORK: what is left of Hadoop's calls of chmod costs 15 % less.
-_JVM_OPTIONS = (
-    "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m -Djdk.lang.Process.launchMechanism=VFORK"
-)
+# batches (176 -> 102).
+_JVM_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m"
 
 
 def spark_options(
@@ -48,6 +50,12 @@ def spark_options(
         "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
         # The default writer forks ten processes per log file; atomic on a local disk: -40 to -95.
         "spark.sql.streaming.checkpointFileManagerClass": _LOCAL_FILES,
+        # The forks that are left, in the log and in the state store: -25. It has to be there
+        # before Spark adds jars of its own accord.
+        "spark.hadoop.fs.file.impl": _LOCAL_FILE_SYSTEM,
+        "spark.driver.extraClassPath": next(
+            str(path) for path in jar_paths if path.name.startswith(_LOCAL_FILE_SYSTEM_JAR)
+        ),
         # Nagle's algorithm on the TCP socket to Python workers: -45 per Python stage.
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.sql.dataFrameDebugging.enabled": "false",

@@ -226,7 +226,7 @@ class PolicySettings(Section):
 
 class TickSettings(Section):
     interval_seconds: Annotated[float, Field(gt=0, le=TICK_INTERVAL_SECONDS_MAX)] = Field(
-        default=1.0, description="Pause between two ticks; they let the silence clocks run."
+        default=1.0, description="Longest pause between two ticks; they let the silence clocks run."
     )
 
 

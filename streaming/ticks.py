@@ -16,8 +16,8 @@ from schemas.topics import full_name
 from streaming.clients import make_producer
 from streaming.source import NODES
 
-# A batch takes a fraction of a second; five ticks behind is a backlog, not a slow batch.
-BEHIND_TICKS_MAX = 5
+# A batch takes a fraction of a second; five seconds behind is a backlog, not a slow batch.
+BEHIND_SECONDS_MAX = 5.0
 
 
 class Ticker:
@@ -55,7 +55,7 @@ class Ticker:
     def caught_up(self, seen: int) -> bool:
         """Whether a reader that has seen tick number `seen` is at the end of the log."""
         newest = max(self._written.values(), default=0)
-        return seen >= 0 and newest - seen <= BEHIND_TICKS_MAX
+        return seen >= 0 and (newest - seen) * self._interval_seconds <= BEHIND_SECONDS_MAX
 
     def __enter__(self) -> Self:
         self.start()

@@ -42,7 +42,7 @@ def offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_lock_of_this_version_is_whole() -> None:
     sets = jars.lock()
-    assert {name: len(rows) for name, rows in sets.items()} == {"connector": 4, "broker": 46}
+    assert {name: len(rows) for name, rows in sets.items()} == {"connector": 5, "broker": 46}
     for row in (row for rows in sets.values() for row in rows):
         assert re.fullmatch(r"[\w.-]+:[\w.-]+:[\w.-]+", row.coordinate)
         assert re.fullmatch(r"[0-9a-f]{64}", row.sha256)

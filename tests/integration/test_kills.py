@@ -1,0 +1,113 @@
+"""kill -9 in the middle of the work, again and again: nothing is lost, nothing is done twice.
+
+Method: requests and heartbeats go on without a pause, a node has died so that moves are under
+way, and at random moments a part of the application is killed. Every death must end the whole of
+it; a new start must go on. In the end every request has one answer and the fleet is whole.
+"""
+
+import os
+import random
+import signal
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from streaming.fleet import Executor, Fleet, FleetNode
+from tests.integration.application import Application
+from tests.integration.conftest import System
+from tests.integration.waiting import until
+
+# `make test` kills a few times; a night's run may set KILLS to hundreds, and another SEED.
+KILLS = int(os.environ.get("KILLS", "3"))
+SEED = int(os.environ.get("SEED", "1"))
+# The work of a batch, so that kills meet batches with something in them.
+REQUESTS_PER_SECOND = 40
+UNDER_LOAD_SECONDS_MAX = 2.0
+NODES = [FleetNode(f"n{zone}{number}", f"/z{zone}") for zone in "abc" for number in range(4)]
+# One start of Spark on a busy machine, and the catching up behind it.
+SECONDS_PER_KILL = 120
+
+
+class Requests:
+    """Asks for one stream after the other until it is closed."""
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.asked = 0
+        self._thread.start()
+
+    def close(self) -> None:
+        self._closing.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._closing.wait(1 / REQUESTS_PER_SECOND):
+            self._system.inputs.stream(f"s{self.asked}", shards=2, replication_factor=2)
+            self.asked += 1
+
+
+@pytest.fixture
+def requests(own_system: System) -> Iterator[Requests]:
+    made = Requests(own_system)
+    yield made
+    made.close()
+
+
+def whole(application: Application) -> None:
+    """All its processes at once, as when a machine loses its power."""
+    application.kill()
+
+
+def driver(application: Application) -> None:
+    application.send(signal.SIGKILL)
+
+
+def jvm(application: Application) -> None:
+    application.jvm.kill()
+
+
+def workers(application: Application) -> None:
+    for process in application.named("pyspark.daemon"):
+        process.kill()
+
+
+PARTS = (driver, jvm, whole, workers)
+
+
+@pytest.mark.timeout((KILLS + 1) * SECONDS_PER_KILL)
+def test_no_decision_is_lost_or_doubled(own_system: System, requests: Requests) -> None:
+    system, outputs, choice = own_system, own_system.outputs, random.Random(SEED)
+    with (
+        Fleet(system.bootstrap, system.prefix, NODES, 0.5) as fleet,
+        Executor(system.bootstrap, system.prefix, 0.5),
+    ):
+        application = system.start()
+        for number in range(KILLS):
+            decided = len(outputs.latest("decisions.v1"))
+            outputs.wait(lambda: len(outputs.latest("decisions.v1")) > decided, "goes on")  # noqa: B023
+            if number == 0:
+                fleet.kill("na0")
+                outputs.wait(lambda: outputs.open_moves, "moves are under way")
+            moment = choice.uniform(0, UNDER_LOAD_SECONDS_MAX)
+            threading.Event().wait(moment)
+            kill = PARTS[number % len(PARTS)]
+            kill(application)
+            assert application.wait_end() != 0
+            application = system.start()
+        requests.close()
+        outputs.wait(
+            lambda: len(outputs.latest("decisions.v1")) == requests.asked, "all are answered"
+        )
+        outputs.wait(lambda: not outputs.latest("violations.v1"), "the dead node is replaced")
+        outputs.wait(lambda: not outputs.open_moves, "nothing is open")
+        until(lambda: not outputs.log().final_violations(), "at rest", 5)
+        application.send(signal.SIGTERM)
+        assert application.wait_end() == 0, application.output
+    outputs.check()
+    answers = [record.value for record in outputs.of("decisions.v1")]
+    assert len(answers) == requests.asked, "one answer each"
+    assert {(a["outcome"], a["revision"]) for a in answers if a} == {("placed", 1)}
+    assert len({record.value["writer_epoch"] for record in outputs.of("commits.v1")}) == KILLS + 1
