@@ -9,14 +9,15 @@ is cut into batches changes nothing.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import IntEnum, StrEnum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from placement.model import Liveness
+from placement.node_log import Beats, PartitionLog, Statement, Tick, Told
 from placement.reasons import Code, Reason
 
 if TYPE_CHECKING:
@@ -28,63 +29,6 @@ GAP_MAX_MS = 3_000
 # Nodes restored from the topology topic: no record of theirs has been seen by this process, so
 # that they are judged by the slowest of all clocks.
 NO_PARTITION = -1
-
-
-class Told(StrEnum):
-    """What a node said of itself, besides being alive."""
-
-    REGISTERED = "registered"
-    LOCALITY_CHANGED = "locality_changed"
-    UNREGISTERED = "unregistered"
-
-
-@dataclass(frozen=True, slots=True)
-class Beat:
-    """A heartbeat. `elapsed`: ms on the partition's clock since the batch's first record."""
-
-    offset: int
-    elapsed: int
-    at: int
-    node_id: str
-    incarnation: str
-    sequence: int
-
-
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """A registration, locality change or unregistering; `body` is carried, not looked into."""
-
-    offset: int
-    elapsed: int
-    at: int
-    node_id: str
-    incarnation: str
-    sequence: int
-    told: Told
-    body_hash: str
-    body: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Tick:
-    """A tick of the application: the only moments at which silence is judged."""
-
-    offset: int
-    elapsed: int
-    at: int
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionLog:
-    """A stretch of one partition, in any cut: `elapsed` counts from its first record."""
-
-    partition: int
-    first_at: int
-    last_at: int
-    elapsed: int
-    beats: Sequence[Beat] = ()
-    statements: Sequence[Statement] = ()
-    ticks: Sequence[Tick] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,38 +131,56 @@ class LivenessTable:
             self._baseline.setdefault(log.partition, 0)
         start = clock.reading + min(max(log.first_at - clock.at, 0), self.timers.gap_max_ms)
         verdicts: list[Verdict] = []
-        records: list[Beat | Statement | Tick] = [*log.beats, *log.statements, *log.ticks]
-        for record in sorted(records, key=lambda each: each.offset):
+        others: list[Statement | Tick] = [*log.statements, *log.ticks]
+        others.sort(key=lambda each: each.offset)
+        done = 0
+        ends = np.searchsorted(log.beats.offsets, [each.offset for each in others]).tolist()
+        for record, end in zip(others, ends, strict=True):
+            if end > done:
+                self._hear(log.beats, slice(done, end), log.partition, start, verdicts)
+            done = end
             clock.reading = start + record.elapsed
-            match record:
-                case Beat():
-                    self._beat(record, log.partition, clock.reading, verdicts)
-                case Statement():
-                    self._state(record, log.partition, clock.reading, verdicts)
-                case Tick():
-                    self._judge(record, log.partition, clock.reading, verdicts)
+            if isinstance(record, Tick):
+                self._judge(record, log.partition, clock.reading, verdicts)
+            else:
+                self._state(record, log.partition, clock.reading, verdicts)
+        if len(log.beats) > done:
+            self._hear(log.beats, slice(done, None), log.partition, start, verdicts)
         clock.reading, clock.at = start + log.elapsed, log.last_at
         return verdicts
 
-    def _beat(self, beat: Beat, partition: int, now: int, verdicts: list[Verdict]) -> None:
-        node = self._index.get(beat.node_id)
-        if node is None or self._incarnations[node] != beat.incarnation:
+    def _hear(
+        self, beats: Beats, run: slice, partition: int, start: int, verdicts: list[Verdict]
+    ) -> None:
+        """Heartbeats with no other record between them; those count that this life of the node
+        has not sent before."""
+        sequence, kinds = beats.sequences[run], len(beats.incarnations)
+        pairs = beats.nodes[run].astype(np.int64) * kinds + beats.lives[run]
+        pairs, position = np.unique(pairs, return_inverse=True)
+        holders = [self._life(beats, *divmod(pair, kinds)) for pair in pairs.tolist()]
+        node = np.array(holders, np.int64)[position]
+        known = (node >= 0) & (sequence > self._sequence[node])
+        known &= self._status[node] != _Status.UNREGISTERED
+        heard = np.flatnonzero(known)
+        if not len(heard):
             return
-        if beat.sequence <= self._sequence[node] or self._status[node] == _Status.UNREGISTERED:
-            return
-        self._touch(node, beat.sequence, partition, now)
-        if self._status[node] != _Status.UP:
-            self._status[node] = _Status.UP
-            verdicts.append(
-                Verdict(
-                    beat.at,
-                    beat.offset,
-                    beat.node_id,
-                    beat.incarnation,
-                    beat.sequence,
-                    Liveness.UP,
-                )
-            )
+        silent = heard[self._status[node[heard]] != _Status.UP]
+        for row in np.sort(silent[np.unique(node[silent], return_index=True)[1]]).tolist():
+            self._status[node[row]] = _Status.UP
+            (beat,) = beats.select(np.array([row + run.start])).rows()
+            life = (beat.node_id, beat.incarnation, beat.sequence)
+            verdicts.append(Verdict(beat.at, beat.offset, *life, Liveness.UP))
+        # Of each node the highest sequence counts, and among equals the first.
+        order = heard[np.lexsort((-heard, sequence[heard], node[heard]))]
+        last = order[np.append(np.diff(node[order]) != 0, True)]
+        self._sequence[node[last]] = sequence[last]
+        self._seen[node[last]] = start + beats.elapsed[run][last]
+        self._partition[node[last]] = partition
+
+    def _life(self, beats: Beats, name: int, life: int) -> int:
+        """The node of this name, if it lives this life; else -1."""
+        node = self._index.get(beats.node_ids[name], -1)
+        return node if node >= 0 and self._incarnations[node] == beats.incarnations[life] else -1
 
     def _state(self, said: Statement, partition: int, now: int, verdicts: list[Verdict]) -> None:
         node = self._index.get(said.node_id)

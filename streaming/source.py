@@ -1,29 +1,28 @@
 """The one subscription, and how each partition's stretch of a micro-batch is packed.
 
-Packing runs on executors, one Kafka partition a task. It reads the envelope of node records, keeps
-of each node's heartbeats only those that a verdict can depend on, and sends one row per topology
-shard to the stateful operator: keyed by node instead, Spark's Python state would cost 0.6 ms per
-touched node. Records of the other topics pass through in order, unread. Nothing here raises for
-any record.
+Packing runs on executors, one Kafka partition a task. It reads the envelope of node records,
+heartbeats by the column and the rest one by one, and sends one row per topology shard to the
+stateful operator: keyed by node instead, Spark's Python state would cost 0.6 ms per touched node.
+Records of the other topics pass through in order, unread. Nothing here raises for any record.
 """
 
 import pickle
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from placement.choice import digest64
-from placement.liveness import Beat, PartitionLog, Statement, Tick, Timers, Told
-from schemas import limits
-from schemas.envelope import Refusal, decode, type_name, validate
+from placement.liveness import Timers
+from placement.node_log import Beat, Beats, PartitionLog, Statement, Tick, Told
+from schemas.envelope import Refusal, decode, validate
 from schemas.inputs import (
-    TICK_KEY,
     NodeHeartbeat,
     NodeLocalityChanged,
     NodeMessage,
@@ -33,6 +32,7 @@ from schemas.inputs import (
 from schemas.inputs import Tick as TickMessage
 from schemas.topics import full_name
 from streaming.codec import body_hash
+from streaming.heartbeats import plain_heartbeats
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,18 +41,11 @@ NODES = "nodes.v1"
 SUBSCRIBED = (NODES, "streams.v1", "acks.v1")
 PACKED_SCHEMA = "topology_shard int, payload binary"
 
-_HEARTBEAT = type_name(NodeHeartbeat.__name__).encode()
-_TICK = type_name(TickMessage.__name__).encode()
-_JSON = b"application/json"
-_TICK_FIELDS = set(TickMessage.model_fields)
 _TOLD = {
     NodeRegistered: Told.REGISTERED,
     NodeLocalityChanged: Told.LOCALITY_CHANGED,
     NodeUnregistered: Told.UNREGISTERED,
 }
-# A heartbeat of ids of full length is below this; a longer value takes the careful way.
-_FAST_BYTES_MAX = 512
-_ID = re.compile(limits.ID_PATTERN)
 
 
 class Raw(NamedTuple):
@@ -162,11 +155,11 @@ def pack(packing: Layout, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Reco
     if not gathered:
         return
     table = pa.Table.from_batches(gathered).combine_chunks()
-    records = _raw_records(table, packing)
-    if records[0].topic == NODES:
-        rows = _pack_nodes(records, packing)
+    if packing.short_names[table["topic"][0].as_py()] == NODES:
+        rows = _pack_nodes(table, packing)
     else:
-        rows = {0: Packed(stretch=_stretch(records), passed=records)}
+        passed = _raw_records(table, packing)
+        rows = {0: Packed(stretch=_stretch(table, packing), passed=passed)}
     payloads = [pickle.dumps(packed, pickle.HIGHEST_PROTOCOL) for packed in rows.values()]
     yield pa.RecordBatch.from_arrays(
         [pa.array(list(rows), pa.int32()), pa.array(payloads, pa.binary())],
@@ -175,7 +168,6 @@ def pack(packing: Layout, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Reco
 
 
 def _raw_records(table: pa.Table, packing: Layout) -> list[Raw]:
-    at = pc.divide(pc.cast(table["timestamp"], pa.int64()), 1000).to_pylist()
     topic = packing.short_names[table["topic"][0].as_py()]
     partition = table["partition"][0].as_py()
     columns = (table[name].to_pylist() for name in ("offset", "key", "value"))
@@ -183,9 +175,15 @@ def _raw_records(table: pa.Table, packing: Layout) -> list[Raw]:
     return [
         Raw(topic, partition, offset, when, key, value, each)
         for when, (offset, key, value), each in zip(
-            at, zip(*columns, strict=True), headers, strict=True
+            _append_times(table).tolist(), zip(*columns, strict=True), headers, strict=True
         )
     ]
+
+
+def _append_times(table: pa.Table) -> NDArray[np.int64]:
+    """Milliseconds since the epoch, by row."""
+    times: NDArray[np.int64] = pc.cast(table["timestamp"], pa.int64()).to_numpy() // 1000
+    return times
 
 
 def _headers(column: pa.Array) -> list[list[tuple[str, bytes | None]]]:
@@ -202,139 +200,50 @@ def _headers(column: pa.Array) -> list[list[tuple[str, bytes | None]]]:
     return lists
 
 
-def _stretch(records: list[Raw]) -> Stretch:
-    first, last = records[0], records[-1]
-    return Stretch(first.topic, first.partition, first.offset, last.offset + 1, last.at)
+def _stretch(table: pa.Table, packing: Layout) -> Stretch:
+    topic, offsets = table["topic"][0].as_py(), table["offset"]
+    return Stretch(
+        packing.short_names[topic],
+        table["partition"][0].as_py(),
+        offsets[0].as_py(),
+        offsets[-1].as_py() + 1,
+        int(_append_times(table)[-1]),
+    )
 
 
-class _Heartbeats:
-    """The heartbeats of one partition that a verdict can depend on.
-
-    Of each life of a node the first and the last are kept, and between them as many that no two
-    kept ones are `suspect_after` apart unless the node was silent in between: so whatever tick
-    falls between two records finds the same silence, or one too short to matter, as if all were
-    there. A statement of the node begins another life, as it is judged by the beats before it.
-    """
-
-    def __init__(self, suspect_after_ms: int) -> None:
-        self._suspect_after_ms = suspect_after_ms
-        self._kept: dict[tuple[str, str, int], list[Beat]] = {}
-        self._last: dict[tuple[str, str, int], Beat] = {}
-        self._statements: dict[str, int] = {}
-
-    def interrupt(self, node_id: str) -> None:
-        """The node's next record is a statement."""
-        self._statements[node_id] = self._statements.get(node_id, 0) + 1
-
-    def add(self, beat: Beat) -> None:
-        """Take the partition's next heartbeat."""
-        life = (beat.node_id, beat.incarnation, self._statements.get(beat.node_id, 0))
-        last = self._last.get(life)
-        if last is None:
-            self._kept[life] = [beat]
-        elif beat.sequence <= last.sequence:
-            return
-        else:
-            kept = self._kept[life]
-            if beat.elapsed - kept[-1].elapsed >= self._suspect_after_ms and kept[-1] is not last:
-                kept.append(last)
-        self._last[life] = beat
-
-    def beats(self) -> Iterator[Beat]:
-        """What was kept, by life."""
-        for life, kept in self._kept.items():
-            yield from kept
-            if self._last[life] is not kept[-1]:
-                yield self._last[life]
-
-
-def _pack_nodes(records: list[Raw], packing: Layout) -> dict[int, Packed]:
-    heartbeats = _Heartbeats(packing.timers.suspect_after_ms)
+def _pack_nodes(table: pa.Table, packing: Layout) -> dict[int, Packed]:
+    at = _append_times(table)
+    gaps = np.clip(np.diff(at, prepend=at[0]), 0, packing.timers.gap_max_ms)
+    elapsed = np.cumsum(gaps, dtype=np.int64)
+    mask, plain = plain_heartbeats(table, at, elapsed)
+    rest = np.flatnonzero(~mask)
+    beats: list[Beat] = []
     statements: list[Statement] = []
     ticks: list[Tick] = []
     shards = packing.topology_shards
     rows = {shard: Packed() for shard in range(shards)}
     whole = rows[0]
-    elapsed, before = 0, records[0].at
-    for raw in records:
-        elapsed += min(max(raw.at - before, 0), packing.timers.gap_max_ms)
-        before = raw.at
-        parsed = _fast(raw, elapsed) or _careful(raw, elapsed)
-        match parsed:
-            case Beat():
-                heartbeats.add(parsed)
-            case Statement():
-                heartbeats.interrupt(parsed.node_id)
-                statements.append(parsed)
-            case Refused():
-                whole.refused.append(parsed)
+    others = _raw_records(table.take(pa.array(rest)), packing) if len(rest) else []
+    for raw, moment in zip(others, elapsed[rest].tolist(), strict=True):
+        match _careful(raw, moment):
+            case Beat() as beat:
+                beats.append(beat)
+            case Statement() as statement:
+                statements.append(statement)
+            case Refused() as refused:
+                whole.refused.append(refused)
             case (tick, writer_epoch, number):
                 ticks.append(tick)
                 whole.tick = max(whole.tick or (0, 0), (writer_epoch, number))
-    beats_by_shard: dict[int, list[Beat]] = {shard: [] for shard in rows}
-    for beat in heartbeats.beats():
-        beats_by_shard[shard_of(beat.node_id, shards)].append(beat)
+    heard = plain.merged(Beats.of(beats))
+    homes = np.array([shard_of(node_id, shards) for node_id in heard.node_ids], np.int64)
+    whole.stretch = _stretch(table, packing)
+    partition, first, last = whole.stretch.partition, int(at[0]), int(at[-1])
     for shard, row in rows.items():
+        mine = heard.select(homes[heard.nodes] == shard) if shards > 1 else heard
         told = [said for said in statements if shard_of(said.node_id, shards) == shard]
-        row.log = PartitionLog(
-            records[0].partition, records[0].at, before, elapsed, beats_by_shard[shard], told, ticks
-        )
-    whole.stretch = _stretch(records)
+        row.log = PartitionLog(partition, first, last, int(elapsed[-1]), mine, told, ticks)
     return rows
-
-
-def _fast(raw: Raw, elapsed: int) -> Beat | tuple[Tick, int, int] | None:
-    """A heartbeat or tick in the plain form in which nodes send them; None for everything else.
-
-    It accepts nothing that the careful way would refuse.
-    """
-    value = raw.value
-    if value is None or len(value) > _FAST_BYTES_MAX or raw.key is None:
-        return None
-    headers = dict(raw.headers)
-    kind = headers.get("ce_type")
-    if kind not in (_HEARTBEAT, _TICK) or not _plain(headers, raw.headers):
-        return None
-    try:
-        body = orjson.loads(value)
-    except orjson.JSONDecodeError:
-        return None
-    if kind == _TICK:
-        return _fast_tick(raw, elapsed, body)
-    if type(body) is not dict or len(body) != 3:
-        return None
-    node_id, incarnation = body.get("node_id"), body.get("incarnation")
-    sequence = body.get("sequence")
-    if type(node_id) is not str or type(incarnation) is not str or type(sequence) is not int:
-        return None
-    if raw.key != node_id.encode() or not 0 <= sequence <= limits.INTEGER_MAX:
-        return None
-    # Ten quotes are those of three names and two ids: no name stands twice.
-    if value.count(b'"') != 10 or not (_ID.fullmatch(node_id) and _ID.fullmatch(incarnation)):
-        return None
-    return Beat(raw.offset, elapsed, raw.at, node_id, incarnation, sequence)
-
-
-def _plain(headers: Mapping[str, bytes | None], given: list[tuple[str, bytes | None]]) -> bool:
-    """Whether binary mode is meant and no header can be at fault: each once, short, ASCII."""
-    contents = headers.values()
-    if len(headers) != len(given) or headers.get("ce_specversion") != b"1.0" or not all(contents):
-        return False
-    whole = b"".join(contents)  # type: ignore[arg-type]  # none is None, all are true
-    kind = headers.get("content-type", _JSON)
-    return kind == _JSON and whole.isascii() and len(whole) <= limits.STRING_BYTES_MAX
-
-
-def _fast_tick(raw: Raw, elapsed: int, body: Any) -> tuple[Tick, int, int] | None:
-    if type(body) is not dict or set(body) != _TICK_FIELDS or raw.key != TICK_KEY.encode():
-        return None
-    numbers = body.values()
-    if not all(type(number) is int and 0 <= number <= limits.COUNT_MAX for number in numbers):
-        return None
-    # Eight quotes are those of four names: none stands twice.
-    if raw.value is None or raw.value.count(b'"') != 2 * len(_TICK_FIELDS):
-        return None
-    return Tick(raw.offset, elapsed, raw.at), body["writer_epoch"], body["number"]
 
 
 def _careful(raw: Raw, elapsed: int) -> Beat | Statement | Refused | tuple[Tick, int, int]:

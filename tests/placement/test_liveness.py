@@ -13,18 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.liveness import (
-    Beat,
-    Clock,
-    LivenessTable,
-    PartitionLog,
-    Statement,
-    Tick,
-    Timers,
-    Told,
-    Verdict,
-)
+from placement.liveness import Clock, LivenessTable, Timers, Verdict
 from placement.model import Liveness
+from placement.node_log import Beat, Beats, PartitionLog, Statement, Tick, Told
 from placement.reasons import Code
 
 TIMERS = Timers(suspect_after_ms=10_000, dead_after_ms=30_000)
@@ -52,7 +43,10 @@ def cut(
             before = at
             records.append(record(offset, elapsed, at, what))
         kinds: dict[str, Any] = {"beats": Beat, "statements": Statement, "ticks": Tick}
-        parts = {n: [r for r in records if isinstance(r, kind)] for n, kind in kinds.items()}
+        parts: dict[str, Any] = {
+            n: [r for r in records if isinstance(r, kind)] for n, kind in kinds.items()
+        }
+        parts["beats"] = Beats.of(parts["beats"])
         stretches.append(PartitionLog(partition, lines[start][0], before, elapsed, **parts))
     return stretches
 

@@ -13,9 +13,9 @@ STATEMENTS = ("NodeRegistered", "NodeLocalityChanged", "NodeUnregistered")
 
 
 @st.composite
-def logs(draw: st.DrawFn, beats_rise: bool) -> list[Raw]:
+def logs(draw: st.DrawFn) -> list[Raw]:
     """A partition's log: nodes that speak and fall silent, repeat themselves and come back as
-    another incarnation, and ticks. `beats_rise`: no heartbeat comes late or twice."""
+    another incarnation, and ticks."""
     records: list[Raw] = []
     said: list[Raw] = []
     sequence = Counter[str]()
@@ -33,8 +33,7 @@ def logs(draw: st.DrawFn, beats_rise: bool) -> list[Raw]:
             continue
         sequence[node_id] += 1
         number = sequence[node_id]
-        if not beats_rise or kind != "beat":
-            number = max(0, number - draw(st.sampled_from([0, 0, 0, 2, 5])))
+        number = max(0, number - draw(st.sampled_from([0, 0, 0, 2, 5])))
         body: dict[str, Any] = {
             "node_id": node_id,
             "incarnation": incarnation,
@@ -44,6 +43,5 @@ def logs(draw: st.DrawFn, beats_rise: bool) -> list[Raw]:
         if message in STATEMENTS[:2]:
             body["location"] = draw(st.sampled_from(["/z1", "/z2"]))
         records.append(raw(message, node_id, body, offset, at))
-        if kind != "beat" or not beats_rise:
-            said.append(records[-1])
+        said.append(records[-1])
     return records

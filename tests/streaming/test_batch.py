@@ -13,7 +13,6 @@ from schemas.codes import RefusalCode
 from schemas.topics import DEAD_LETTERS
 from streaming import batch as batch_module
 from streaming.batch import BatchRefused
-from streaming.dead_letter import HEADER_BYTES_MAX, VALUE_BYTES_MAX, dead_letter
 from streaming.recovery import STATE_TOPICS
 from streaming.source import Raw
 from tests.streaming.batches import (
@@ -343,22 +342,6 @@ def test_a_second_incarnation_is_dead_lettered() -> None:
     (told,) = letters(commits)
     assert (told["stage"], told["reason"]) == ("order", "INCARNATION_CONFLICT")
     assert bodies(commits, "topology.v1") == []
-
-
-def test_a_dead_letter_holds_the_first_kib_only() -> None:
-    value = b"x" * 5_000
-    long = Raw("streams.v1", 0, 0, 0, b"k" * 5_000, value, [("h", b"y" * HEADER_BYTES_MAX)])
-    letter = dead_letter(long, "decode", "NOT_JSON", "d")
-    assert (letter.key, letter.value) == (b"k" * VALUE_BYTES_MAX, value[:VALUE_BYTES_MAX])
-    assert errors(letter)["value.bytes"] == "5000"
-    assert errors(letter)["value.sha256"] == sha256(value).hexdigest()
-    assert "h" not in dict(letter.headers)
-
-
-def test_a_dead_letter_of_nothing() -> None:
-    letter = dead_letter(Raw("streams.v1", 0, 0, 0, None, None, []), "decode", "EMPTY_VALUE", "d")
-    assert (letter.key, letter.value) == (None, None)
-    assert errors(letter)["value.bytes"] == "0"
 
 
 # The journal

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.liveness import Statement, Told, Verdict
+from placement.liveness import Verdict
 from placement.model import (
     AckKind,
     Assignment,
@@ -28,6 +28,7 @@ from placement.model import (
     Violation,
     ViolationClass,
 )
+from placement.node_log import Statement, Told
 from placement.reasons import Code, Reason
 from placement.reconcile import Reconciler
 from placement.state import Configuration

@@ -145,7 +145,7 @@ def verdicts(tester: TwsTester, records: Sequence[Raw], sizes: Sequence[int]) ->
     return [essence(v) for part in cuts(records, sizes) for _, v in batch(tester, part).verdicts]
 
 
-@given(logs(beats_rise=True), st.lists(st.integers(1, 20)))
+@given(logs(), st.lists(st.integers(1, 20)))
 @settings(max_examples=100)
 def test_where_the_log_is_cut_changes_nothing(records: list[Raw], sizes: list[int]) -> None:
     node_lifecycle._TABLES.clear()
@@ -156,7 +156,7 @@ def test_where_the_log_is_cut_changes_nothing(records: list[Raw], sizes: list[in
     assert whole.peekValueState("table", 0) == cut.peekValueState("table", 0)
 
 
-@given(logs(beats_rise=True), st.lists(st.integers(1, 20)))
+@given(logs(), st.lists(st.integers(1, 20)))
 @settings(max_examples=50)
 def test_the_cache_changes_nothing(records: list[Raw], sizes: list[int]) -> None:
     node_lifecycle._TABLES.clear()

@@ -1,0 +1,151 @@
+"""What happened on one partition of the nodes log, in a form the liveness table applies at once.
+
+Heartbeats are columns, as they are nearly all there is; statements and ticks are values. The shell
+packs them from Kafka's records, in any cut.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Told(StrEnum):
+    """What a node said of itself, besides being alive."""
+
+    REGISTERED = "registered"
+    LOCALITY_CHANGED = "locality_changed"
+    UNREGISTERED = "unregistered"
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """A heartbeat. `elapsed`: ms on the partition's clock since the batch's first record."""
+
+    offset: int
+    elapsed: int
+    at: int
+    node_id: str
+    incarnation: str
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A registration, locality change or unregistering; `body` is carried, not looked into."""
+
+    offset: int
+    elapsed: int
+    at: int
+    node_id: str
+    incarnation: str
+    sequence: int
+    told: Told
+    body_hash: str
+    body: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A tick of the application: the only moments at which silence is judged."""
+
+    offset: int
+    elapsed: int
+    at: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Beats:
+    """Heartbeats as columns, in the order of their offsets: one row each, names as positions in
+    the lists of the different ones."""
+
+    offsets: NDArray[np.int64]
+    elapsed: NDArray[np.int64]
+    at: NDArray[np.int64]
+    nodes: NDArray[np.int32]
+    node_ids: Sequence[str]
+    lives: NDArray[np.int32]
+    incarnations: Sequence[str]
+    sequences: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, rows: Iterable[Beat]) -> "Beats":
+        """The columns of these rows, which come in the order of their offsets."""
+        beats = list(rows)
+        node_ids = {beat.node_id: 0 for beat in beats}
+        incarnations = {beat.incarnation: 0 for beat in beats}
+        for names in (node_ids, incarnations):
+            names.update((name, code) for code, name in enumerate(names))
+        return cls(
+            np.array([beat.offset for beat in beats], np.int64),
+            np.array([beat.elapsed for beat in beats], np.int64),
+            np.array([beat.at for beat in beats], np.int64),
+            np.array([node_ids[beat.node_id] for beat in beats], np.int32),
+            tuple(node_ids),
+            np.array([incarnations[beat.incarnation] for beat in beats], np.int32),
+            tuple(incarnations),
+            np.array([beat.sequence for beat in beats], np.int64),
+        )
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Beats) and self.rows() == other.rows()
+
+    __hash__ = None  # type: ignore[assignment]  # columns can be written to
+
+    def rows(self) -> list[Beat]:
+        """One value per heartbeat."""
+        columns = (self.offsets, self.elapsed, self.at, self.nodes, self.lives, self.sequences)
+        return [
+            Beat(offset, elapsed, at, self.node_ids[node], self.incarnations[life], sequence)
+            for offset, elapsed, at, node, life, sequence in zip(
+                *(column.tolist() for column in columns), strict=True
+            )
+        ]
+
+    def select(self, chosen: NDArray[np.generic]) -> "Beats":
+        """The rows of a mask, or of positions."""
+        return Beats(
+            self.offsets[chosen],
+            self.elapsed[chosen],
+            self.at[chosen],
+            self.nodes[chosen],
+            self.node_ids,
+            self.lives[chosen],
+            self.incarnations,
+            self.sequences[chosen],
+        )
+
+    def merged(self, other: "Beats") -> "Beats":
+        """All rows of both, in the order of their offsets."""
+        if not len(other):
+            return self
+        joined = Beats(
+            np.concatenate([self.offsets, other.offsets]),
+            np.concatenate([self.elapsed, other.elapsed]),
+            np.concatenate([self.at, other.at]),
+            np.concatenate([self.nodes, other.nodes + np.int32(len(self.node_ids))]),
+            (*self.node_ids, *other.node_ids),
+            np.concatenate([self.lives, other.lives + np.int32(len(self.incarnations))]),
+            (*self.incarnations, *other.incarnations),
+            np.concatenate([self.sequences, other.sequences]),
+        )
+        return joined.select(np.argsort(joined.offsets, kind="stable"))
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLog:
+    """A stretch of one partition, in any cut: `elapsed` counts from its first record."""
+
+    partition: int
+    first_at: int
+    last_at: int
+    elapsed: int
+    beats: Beats = field(default_factory=lambda: Beats.of(()))
+    statements: Sequence[Statement] = ()
+    ticks: Sequence[Tick] = ()
