@@ -1,19 +1,21 @@
 """Adoption: a stream that already has replicas keeps them; what is missing is placed around them.
 
 Used for streams created with `replicas`, and by the offline tool for files that list a placement.
-Nothing given is moved or dropped; where it breaks a rule, diagnosis says so.
+Nothing given is moved or dropped, also where a list is longer than the replication factor: a
+surplus. Where what is given breaks a rule, diagnosis says so.
 """
 
-from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from placement.assignments import EMPTY
+from placement.judge import judged
 from placement.model import StreamSpec
 from placement.policy import Policy
 from placement.reasons import Code, Reason
-from placement.rules import ColocateSlots, Rule, Standing, Strength
+from placement.rules import STREAM_RULES, ColocateSlots, Rule, Strength
 from placement.strategies import STRATEGIES
-from placement.strategies.base import Need, Placement, View, candidates, unmet
+from placement.strategies.base import Need, Placement, View, candidates, choose, unmet
 from placement.topology import Topology
 
 
@@ -34,48 +36,64 @@ def adopt(
     for nodes in kept:
         for node in nodes:
             view.add(node, leader=node == nodes[0])
-    rules = STRATEGIES[policy.strategy].rules(policy, topology)
-    shards = [list(nodes) for nodes in kept]
-    reasons = _complete(spec, policy, rules, shards, view)
-    broken = _broken(rules, shards, spec, policy, topology)
-    warnings = (*broken, *unmet(rules, shards, spec, policy, topology))
-    empty = [[EMPTY] * (spec.replication_factor - len(nodes)) for nodes in shards]
-    whole = [[*nodes, *rest] for nodes, rest in zip(shards, empty, strict=True)]
-    return Placement(whole, reasons, warnings)
-
-
-def _complete(
-    spec: StreamSpec,
-    policy: Policy,
-    rules: Sequence[Rule],
-    shards: list[list[int]],
-    view: View,
-) -> tuple[Reason, ...]:
-    """Add what is missing to `shards`; one reason for each kind of failure."""
     strategy = STRATEGIES[policy.strategy]
+    rules = strategy.rules(policy, topology)
+    copies = policy.copies(spec.replication_factor)
+    empty = [[EMPTY] * max(copies - len(nodes), 0) for nodes in kept]
+    shards = [[*nodes, *rest] for nodes, rest in zip(kept, empty, strict=True)]
+    resume = getattr(strategy, "resume", None)
+    if resume and not any(isinstance(rule, ColocateSlots) for rule in rules):
+        resume(spec, policy, shards, view)
+    reasons = complete(spec, policy, shards, view)
+    broken = _broken(rules, shards, spec, policy, view)
+    warnings = (*broken, *unmet(rules, shards, spec, policy, topology))
+    return Placement(shards, reasons, warnings)
+
+
+def complete(
+    spec: StreamSpec, policy: Policy, shards: list[list[int]], view: View
+) -> tuple[Reason, ...]:
+    """Fill the EMPTY slots of `shards` where the strategy finds a node for them, or where its own
+    rules may be broken (`degrade`), by the rules alone; one reason for each kind of failure."""
+    strategy, factor = STRATEGIES[policy.strategy], policy.copies(spec.replication_factor)
+    rules = strategy.rules(policy, view.topology)
     colocated = any(isinstance(rule, ColocateSlots) for rule in rules)
+    wide = any(isinstance(rule, STREAM_RULES) for rule in rules)
     reasons: dict[Code, Reason] = {}
+    view.shards = shards
     for shard, nodes in enumerate(shards):
-        for slot in range(len(nodes), spec.replication_factor):
-            others = [node for s, held in enumerate(shards) if s != shard for node in held]
+        fresh = all(node == EMPTY for node in nodes)
+        for slot in (slot for slot, node in enumerate(nodes) if node == EMPTY):
+            kept = [node for node in nodes if node != EMPTY]
             mask = candidates(policy, view)
             node = _same_slot(shards, slot, nodes) if colocated else None
             if node is None or not mask[node]:
-                factor = spec.replication_factor
-                need = Need(spec.stream, shard, slot, factor, nodes, others, policy.nodes)
+                others = _others(shards, shard) if wide else []
+                need = Need(spec.stream, shard, slot, factor, kept, others, policy.nodes)
+                held = [s for s, each in enumerate(nodes) if each != EMPTY]
+                need = replace(
+                    need, token=spec.token(shard), fresh=fresh, slots=held, shards=spec.shards
+                )
                 chosen = strategy.extend(need, policy, mask, view)
+                if isinstance(chosen, Reason) and policy.strength is Strength.PREFERRED:
+                    chosen = choose(rules, mask, need, view)
                 if isinstance(chosen, Reason):
                     reasons.setdefault(chosen.code, chosen)
                     break
                 node = chosen
             view.add(node, leader=slot == 0)
-            nodes.append(node)
+            nodes[slot] = node
     return tuple(reasons.values())
+
+
+def _others(shards: Sequence[Sequence[int]], shard: int) -> list[int]:
+    everyone = (nodes for s, nodes in enumerate(shards) if s != shard)
+    return [node for nodes in everyone for node in nodes if node != EMPTY]
 
 
 def _same_slot(shards: Sequence[Sequence[int]], slot: int, nodes: Sequence[int]) -> int | None:
     """In a colocated stream, the node that another shard has in this slot."""
-    held = (other[slot] for other in shards if len(other) > slot)
+    held = (other[slot] for other in shards if other[slot] != EMPTY)
     return next((node for node in held if node not in nodes), None)
 
 
@@ -86,9 +104,6 @@ def _malformed(
         message = f"replicas lists {len(given)} shards, the stream has {spec.shards}"
         return Reason(Code.SHARDS_OUT_OF_RANGE, message, spec.shards, len(given))
     for shard, nodes in enumerate(given):
-        if len(nodes) > spec.replication_factor:
-            message = f"shard {shard} lists {len(nodes)} replicas of {spec.replication_factor}"
-            return Reason(Code.REPLICAS_OUT_OF_RANGE, message, spec.replication_factor, len(nodes))
         if len(set(nodes)) < len(nodes):
             message = f"shard {shard} lists a node twice: {', '.join(nodes)}"
             return Reason(Code.POLICY_MALFORMED, message)
@@ -104,30 +119,15 @@ def _broken(
     shards: Sequence[Sequence[int]],
     spec: StreamSpec,
     policy: Policy,
-    topology: Topology,
+    view: View,
 ) -> tuple[Reason, ...]:
     """One warning per required rule that the given replicas break."""
     warnings = []
-    held = Counter(node for nodes in shards for node in nodes)
-    for rule in rules:
-        if rule.strength is not Strength.REQUIRED:
-            continue
-        broken = [
-            shard
-            for shard, nodes in enumerate(shards)
-            if rule.violations(
-                Standing(
-                    topology,
-                    spec.replication_factor,
-                    nodes,
-                    [node for node in nodes if held[node] > 1],
-                    policy.nodes,
-                )
-            )
-        ]
-        if broken:
-            listed = ", ".join(map(str, broken[:10]))
-            message = f"the given replicas of shards {listed} break the required rule '{rule}'"
-            met = spec.shards - len(broken)
-            warnings.append(Reason(Code.RULE_NOT_MET, message, spec.shards, met))
+    for rule, broken, _ in judged(
+        rules, Strength.REQUIRED, shards, spec, policy, view.topology, view.load
+    ):
+        listed = ", ".join(map(str, broken[:10]))
+        message = f"the given replicas of shards {listed} break the required rule '{rule}'"
+        met = spec.shards - len(broken)
+        warnings.append(Reason(Code.RULE_NOT_MET, message, spec.shards, met))
     return tuple(warnings)

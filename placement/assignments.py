@@ -8,6 +8,8 @@ take about 200 MB.
 The table holds the *planned* arrangement: while a move is open its target stands in the slot.
 """
 
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
@@ -68,6 +70,26 @@ class AssignmentTable:
         self._slot_shard[base : self._slots] = owners
         return range(first, self._shards)
 
+    def blocks(self, factor: int) -> Iterator[tuple[int, NDArray[np.int32]]]:
+        """Streams of this replication factor by index, each with the planned nodes of its slots,
+        one row per shard."""
+        owners = self._shard_stream[: self._shards]
+        firsts = np.flatnonzero(np.diff(owners, prepend=-1)).tolist()
+        for first, last in pairwise((*firsts, self._shards)):
+            if int(self._shard_factor[first]) == factor:
+                base = int(self._shard_base[first])
+                slots = self._slot_node[base : base + (last - first) * factor]
+                yield int(owners[first]), slots.reshape(-1, factor)
+
+    def streams(self) -> Iterator[tuple[int, NDArray[np.int32]]]:
+        """Every stream by index, with the planned nodes of its shards, one row per shard."""
+        owners = self._shard_stream[: self._shards]
+        firsts = np.flatnonzero(np.diff(owners, prepend=-1)).tolist()
+        for first, last in pairwise((*firsts, self._shards)):
+            base, factor = int(self._shard_base[first]), int(self._shard_factor[first])
+            slots = self._slot_node[base : base + (last - first) * factor]
+            yield int(owners[first]), slots.reshape(-1, factor)
+
     def stream_of(self, shard: int) -> int:
         """Index of the stream that the shard belongs to."""
         return int(self._shard_stream[shard])
@@ -77,7 +99,8 @@ class AssignmentTable:
         return int(self._shard_number[shard])
 
     def factor(self, shard: int) -> int:
-        """The shard's replication factor, as its spec asks."""
+        """How many slots the shard has: its replication factor, or more where a stream that was
+        adopted has more replicas than that."""
         return int(self._shard_factor[shard])
 
     def nodes(self, shard: int) -> list[int]:

@@ -1,16 +1,19 @@
 """The answer to a stream event: checks, compilation, placement, outcome with reasons."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from placement.adopt import adopt
+from placement.adopt import adopt, complete
 from placement.assignments import EMPTY
+from placement.contradictions import contradiction
+from placement.judge import judged
 from placement.model import Decision, Outcome, StreamCreated, StreamSpec
 from placement.policy import OnInfeasible, Policy, parse_placement_policies
 from placement.reasons import Band, Code, Reason
+from placement.rules import StreamRule, Strength
 from placement.state import State, Stream
 from placement.strategies import STRATEGIES
-from placement.strategies.base import View
+from placement.strategies.base import Placement, View, unmet
 
 # One typing error must not fan out into millions of records: Kafka's own controller refuses at
 # 10,000 partitions per request, and no system in the sources keeps more than 64 copies.
@@ -46,6 +49,9 @@ def decide(
     policy = out_of_range(event.shards, event.replication_factor, event.quorum) or state.compile(
         event.placement_policies, event.policy
     )
+    if not isinstance(policy, Reason):
+        rules = STRATEGIES[policy.strategy].rules(policy, state.topology)
+        policy = contradiction(policy, rules, policy.copies(event.replication_factor)) or policy
     spec = _spec(state, event)
     if isinstance(policy, Reason):
         answer, compiled, strategy = Answer(Outcome.REJECTED, reasons=(policy,)), None, ""
@@ -77,31 +83,94 @@ def place(
     policy: Policy,
     given: Sequence[Sequence[str]] | None = None,
 ) -> Answer:
-    """Ask the strategy, or adopt the given replicas, and name the outcome."""
-    strategy = STRATEGIES[policy.strategy]
-    view = View(state.topology, state.table)
+    """Ask the strategy, or adopt the given replicas, and name the outcome: the columns of the
+    table in design section 6.1."""
+    view = View(state.topology, state.table, state.policy_of, state.spec_of)
+    unfit = getattr(STRATEGIES[policy.strategy], "unfit", None)
+    wrong = unfit(spec, policy, state.topology) if unfit else None
+    if wrong:
+        return Answer(Outcome.REJECTED, reasons=(wrong,))
     if given is None:
-        placed = strategy.place(spec, policy, view)
+        placed = _checked(STRATEGIES[policy.strategy].place(spec, policy, view), spec, policy, view)
     else:
         placed = adopt(spec, policy, given, view)
+    if isinstance(placed, Reason) and placed.band is Band.CONFIG:
+        return Answer(Outcome.REJECTED, reasons=(placed,))
+    soft = policy.strength is Strength.PREFERRED
     if isinstance(placed, Reason):
-        waits = (policy.on_infeasible or strategy.on_infeasible) is OnInfeasible.WAIT
-        waits = waits and placed.band is not Band.CONFIG
-        outcome = Outcome.WAITING if waits else Outcome.REJECTED
-        return Answer(outcome, _unplaced(spec) if waits else (), (placed,))
-    holds = sum(node != EMPTY for nodes in placed.shards for node in nodes)
-    missing = spec.shards * spec.replication_factor - holds
-    if not holds:
-        return Answer(Outcome.WAITING, placed.shards, placed.reasons)
-    if missing:
-        outcome = Outcome.PARTIAL
-    else:
+        fills = policy.on_infeasible in (OnInfeasible.PARTIAL, OnInfeasible.DEGRADE)
+        view = View(state.topology, state.table, state.policy_of, state.spec_of)
+        placed = _filled(placed, fills, spec, policy, view)
+    elif given is None and soft and _missing(placed.shards):
+        placed = _filled(placed, True, spec, policy, view)
+    answer = _answer(placed, policy, bool(given and any(given)))
+    advice = getattr(STRATEGIES[policy.strategy], "advice", None)
+    if advice is None or answer.outcome in (Outcome.REJECTED, Outcome.WAITING):
+        return answer
+    return replace(answer, warnings=(*answer.warnings, *advice(spec, policy, state.topology)))
+
+
+def _answer(placed: Placement, policy: Policy, adopted: bool) -> Answer:
+    """The outcome of a placement, which may lack replicas."""
+    missing = _missing(placed.shards)
+    if not missing:
         outcome = Outcome.DEGRADED if placed.warnings else Outcome.PLACED
-    return Answer(outcome, placed.shards, placed.reasons, placed.warnings)
+        return Answer(outcome, placed.shards, placed.reasons, placed.warnings)
+    mode = policy.on_infeasible
+    mode = policy.on_shortage if mode is OnInfeasible.DEGRADE else mode
+    if mode is OnInfeasible.REJECT:
+        return Answer(Outcome.REJECTED, reasons=placed.reasons)
+    if missing == sum(map(len, placed.shards)) or (mode is OnInfeasible.WAIT and not adopted):
+        nothing = [[EMPTY] * len(nodes) for nodes in placed.shards]
+        return Answer(Outcome.WAITING, nothing, placed.reasons)
+    return Answer(Outcome.PARTIAL, placed.shards, placed.reasons, placed.warnings)
 
 
-def _unplaced(spec: StreamSpec) -> list[list[int]]:
-    return [[EMPTY] * spec.replication_factor] * spec.shards
+def _checked(
+    placed: Placement | Reason, spec: StreamSpec, policy: Policy, view: View
+) -> Placement | Reason:
+    """What the strategy answered, unless a whole shard of it breaks a required rule."""
+    if isinstance(placed, Reason):
+        return placed
+    topology, rules = view.topology, STRATEGIES[policy.strategy].rules(policy, view.topology)
+    whole = [nodes for nodes in placed.shards if EMPTY not in nodes]
+    if len(whole) < spec.shards:
+        rules = tuple(rule for rule in rules if not isinstance(rule, StreamRule))
+    for rule, broken, first in judged(
+        rules, Strength.REQUIRED, whole, spec, policy, topology, view.load
+    ):
+        where = f" in {first.domain}" if first.domain else ""
+        message = f"{len(broken)} of {spec.shards} shards cannot keep the required rule '{rule}': "
+        message += f"{first.count} replicas{where}, limit {first.limit}"
+        scope = getattr(rule, "per", None)
+        return Reason(
+            Code.RULE_NOT_MET, message, first.limit, first.count, str(scope) if scope else None
+        )
+    return placed
+
+
+def _filled(
+    placed: Placement | Reason, fills: bool, spec: StreamSpec, policy: Policy, view: View
+) -> Placement:
+    """The placement with its empty slots filled as far as rules that may be broken allow; what
+    kept the strategy from filling them is then a warning."""
+    if isinstance(placed, Reason):
+        factor = policy.copies(spec.replication_factor)
+        placed = Placement([[EMPTY] * factor for _ in range(spec.shards)], (placed,))
+    shards = [list(nodes) for nodes in placed.shards]
+    reasons = complete(spec, policy, shards, view) if fills else ()
+    rules = STRATEGIES[policy.strategy].rules(policy, view.topology)
+    warnings = unmet(rules, shards, spec, policy, view.topology)
+    if _missing(shards):
+        return Placement(shards, placed.reasons or reasons, warnings)
+    known = {reason.message for reason in warnings}
+    told = (*placed.reasons, *placed.warnings)
+    kept = tuple(reason for reason in told if reason.message not in known)
+    return Placement(shards, (), (*kept, *warnings))
+
+
+def _missing(shards: Sequence[Sequence[int]]) -> int:
+    return sum(list(nodes).count(EMPTY) for nodes in shards)
 
 
 def out_of_range(shards: int, factor: int, quorum: str | int | None) -> Reason | None:

@@ -19,13 +19,15 @@ def live_slots(nodes: Sequence[int], topology: Topology) -> list[int]:
 
 
 def needy_slots(
-    nodes: Sequence[int], topology: Topology, unit: Mapping[int, int] | None = None
+    nodes: Sequence[int], topology: Topology, factor: int, unit: Mapping[int, int] | None = None
 ) -> list[int]:
-    """Slots that repair has to fill: on a dead node first, then empty ones, then those that stand
-    apart from the unit of a colocated stream."""
+    """Slots that repair has to fill until `factor` replicas live: on a dead node first, then empty
+    ones, then those that stand apart from the unit of a colocated stream."""
     dead = [s for s, node in enumerate(nodes) if node != EMPTY and topology.is_dead(node)]
     empty = [s for s, node in enumerate(nodes) if node == EMPTY]
-    return dead + empty + ([] if unit is None else stray_slots(nodes, topology, unit))
+    missing = max(factor - len(live_slots(nodes, topology)), 0)
+    strays = [] if unit is None else stray_slots(nodes, topology, unit)
+    return (dead + empty)[:missing] + strays
 
 
 def stray_slots(nodes: Sequence[int], topology: Topology, unit: Mapping[int, int]) -> list[int]:
@@ -68,7 +70,7 @@ def why_needy(nodes: Sequence[int], slot: int, topology: Topology) -> Reason:
 def missing_replicas(
     stream: str,
     shard: int,
-    nodes: Sequence[int],
+    factor: int,
     live: int,
     reason: Reason,
     violation_class: ViolationClass,
@@ -76,7 +78,7 @@ def missing_replicas(
 ) -> Violation:
     """The violation of the replicas rule for a shard with `live` copies."""
     return Violation(
-        stream, shard, REPLICAS_RULE, "required", live, len(nodes), violation_class, reason, since
+        stream, shard, REPLICAS_RULE, "required", live, factor, violation_class, reason, since
     )
 
 

@@ -28,6 +28,8 @@ def of_node(view: NodeView) -> int:
     """Hash of a node record."""
     a = view.attributes
     tags = (f"{key}={value}" for key, value in a.tags)
+    # Only where there is one: the digests of fleets that know none stay what they were.
+    conditions = (each for each in (view.administrative, view.guard) if each != "none")
     return digest64(
         "node",
         view.node_id,
@@ -41,6 +43,8 @@ def of_node(view: NodeView) -> int:
         str(a.capacity),
         str(a.leader),
         *tags,
+        *conditions,
+        *(() if a.tokens is None else ("tokens", *a.tokens)),
     )
 
 

@@ -21,6 +21,27 @@ class Liveness(StrEnum):
     UNREGISTERED = "unregistered"
 
 
+class AdministrativeState(StrEnum):
+    """What the operator has ordered for a node; none of them lets new replicas in.
+
+    A draining node is to be emptied. One in maintenance or cordoned keeps what it has.
+    """
+
+    NONE = "none"
+    CORDONED = "cordoned"
+    MAINTENANCE = "maintenance"
+    DRAINING = "draining"
+
+
+class Guard(StrEnum):
+    """Why a node that lives is not trusted with new replicas: it has flapped (`held_down`), or
+    its location is doubtful (`quarantined`)."""
+
+    NONE = "none"
+    HELD_DOWN = "held_down"
+    QUARANTINED = "quarantined"
+
+
 class Outcome(StrEnum):
     """The answer to a stream event."""
 
@@ -87,7 +108,8 @@ class NodeAttributes:
 @dataclass(frozen=True, slots=True)
 class NodeChanged:
     """A node's condition changed. `attributes` is set by a registration; a locality change sets
-    `location` (and `tags`, if it carries any) instead."""
+    `location` (and `tags`, if it carries any) instead. `administrative` and `guard` stay as they
+    were where they are None."""
 
     at: int
     node_id: str
@@ -98,6 +120,8 @@ class NodeChanged:
     location: str | None = None
     tags: tuple[tuple[str, str], ...] | None = None
     body_hash: str = ""
+    administrative: AdministrativeState | None = None
+    guard: Guard | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +186,11 @@ class StreamSpec:
     shard_tokens: Tokens | None = None
     dimension: str | None = None
     ranges: tuple[str, ...] | None = None
+
+    def token(self, shard: int) -> int | str | None:
+        """The shard's explicit place on a ring, if it has one."""
+        tokens = self.shard_tokens
+        return tokens[shard] if tokens is not None and shard < len(tokens) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +259,33 @@ class NodeView:
     attributes: NodeAttributes
     liveness: Liveness
     since: int
+    administrative: AdministrativeState = AdministrativeState.NONE
+    guard: Guard = Guard.NONE
+
+    @property
+    def status(self) -> str:
+        """The strongest of the three fields in one word."""
+        return status(self.liveness, self.administrative, self.guard)
+
+
+# What says most about a node comes first: whether it is there, whether it is to be emptied, whether
+# it is meant to be away, whether it is trusted.
+_STATUSES = (
+    Liveness.UNREGISTERED,
+    Liveness.DEAD,
+    Guard.QUARANTINED,
+    AdministrativeState.DRAINING,
+    AdministrativeState.MAINTENANCE,
+    Guard.HELD_DOWN,
+    Liveness.SUSPECT,
+    AdministrativeState.CORDONED,
+)
+
+
+def status(liveness: Liveness, administrative: AdministrativeState, guard: Guard) -> str:
+    """The strongest of a node's three conditions in one word."""
+    condition = (liveness, administrative, guard)
+    return next((str(each) for each in _STATUSES if each in condition), str(Liveness.UP))
 
 
 @dataclass(frozen=True, slots=True)

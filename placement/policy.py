@@ -6,24 +6,31 @@ is the structured form of design section 6.1. Nothing is guessed: an unknown key
 level is a reason that names it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
-from placement.location import Location, parse_location
+from placement.policy_rules import compile_rules
 from placement.reasons import Code, Reason
-from placement.rules import (
-    AtLeastDomains,
-    AtMost,
-    Even,
-    ExclusiveNodes,
-    NodeFilter,
-    Rule,
-    Share,
-    Strength,
-)
+from placement.rules import NodeFilter, Rule, Strength
 from placement.topology import Topology
+from placement.written import location_list, name_list, tag_pairs, unknown_value
+
+# Strategies read their parameters with these.
+__all__ = [
+    "Affinity",
+    "Compiles",
+    "NodeFilter",
+    "OnInfeasible",
+    "PlacementPolicies",
+    "Policy",
+    "affinity",
+    "compile_policy",
+    "name_list",
+    "parse_placement_policies",
+    "unknown_value",
+]
 
 
 class Affinity(StrEnum):
@@ -35,7 +42,8 @@ class Affinity(StrEnum):
 
 
 class OnInfeasible(StrEnum):
-    """What becomes of the strategy's own rules when they cannot be met."""
+    """What becomes of a stream that cannot be placed as its policy says: refused for good, kept
+    and retried as a whole, placed as far as it goes, or placed with a broken rule."""
 
     REJECT = "reject"
     WAIT = "wait"
@@ -59,19 +67,39 @@ class PlacementPolicies:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A compiled policy. `rules` are the user's own; a strategy brings its rules besides."""
+    """A compiled policy. `rules` are the user's own; a strategy brings its rules besides.
+
+    `on_infeasible` says what becomes of a stream when the strategy's own rules cannot be met,
+    `on_shortage` when nodes run out, or the user's required rules leave none: the two columns of
+    design section 6.1. What the user gave holds for both, except `degrade`, which softens the
+    strategy's own rules only.
+    """
 
     strategy: str
     parameters: Mapping[str, Any]
     rules: tuple[Rule, ...] = ()
     nodes: NodeFilter = field(default_factory=NodeFilter)
-    on_infeasible: OnInfeasible | None = None
+    on_infeasible: OnInfeasible = OnInfeasible.REJECT
+    on_shortage: OnInfeasible = OnInfeasible.REJECT
+
+    @property
+    def strength(self) -> Strength:
+        """How strong the strategy's own rules are: preferred where they may be broken."""
+        soft = self.on_infeasible is OnInfeasible.DEGRADE
+        return Strength.PREFERRED if soft else Strength.REQUIRED
+
+    @property
+    def beside(self) -> int:
+        """Copies that the strategy keeps beside the replication factor, in a shard's last slots;
+        no quorum counts them."""
+        return int(self.parameters.get("beside", 0))
+
+    def copies(self, replication_factor: int) -> int:
+        """Slots of a shard."""
+        return replication_factor + self.beside
 
 
 _COMMON_KEYS = ("strategy", "rules", "within", "avoid", "nodes", "with_tags", "on_infeasible")
-# Limits of rules stay in the range of the wire's counts, so that sums of them fit 64 bits.
-_LIMIT_MAX = 2**31 - 1
-_RULE_KEYS = ("at_most", "even", "at_least", "domains", "per", "exclusive", "strength")
 
 
 def parse_placement_policies(text: str) -> PlacementPolicies | Reason:
@@ -118,10 +146,21 @@ class Compiles(Protocol):
         """Keys of the policy that are the strategy's own."""
         ...
 
+    @property
+    def on_infeasible(self) -> OnInfeasible:
+        """What becomes of a stream when the strategy's own rules cannot be met."""
+        ...
+
+    @property
+    def on_shortage(self) -> OnInfeasible:
+        """What becomes of it when nodes run out."""
+        ...
+
     def compile(
         self, policy: Mapping[str, Any], topology: Topology, /
     ) -> Mapping[str, Any] | Reason:
-        """The strategy's parameters, checked, with defaults filled in."""
+        """The strategy's parameters, checked, with defaults filled in. A parameter that decides
+        what becomes of the strategy's rules (`strict`) does so by adding `on_infeasible`."""
         ...
 
 
@@ -170,7 +209,7 @@ def _structured(
     parameters = strategy.compile(policy, topology)
     if isinstance(parameters, Reason):
         return parameters
-    rules = _rules(policy.get("rules", ()), topology)
+    rules = compile_rules(policy.get("rules", ()), topology)
     if isinstance(rules, Reason):
         return rules
     nodes = _node_filter(policy)
@@ -179,106 +218,26 @@ def _structured(
     on_infeasible = policy.get("on_infeasible")
     if on_infeasible is not None and on_infeasible not in list(OnInfeasible):
         return unknown_value("policy", "on_infeasible", on_infeasible, OnInfeasible)
-    chosen = None if on_infeasible is None else OnInfeasible(on_infeasible)
-    return Policy(strategy.name, parameters, rules, nodes, chosen)
-
-
-def _rules(rules: Any, topology: Topology) -> tuple[Rule, ...] | Reason:
-    if not isinstance(rules, Sequence) or isinstance(rules, str):
-        return Reason(Code.POLICY_MALFORMED, "policy: 'rules' must be a list")
-    compiled: list[Rule] = []
-    for position, rule in enumerate(rules):
-        if not isinstance(rule, Mapping):
-            message = f"policy: rules[{position}] must be a mapping, found {rule!r}"
-            return Reason(Code.POLICY_MALFORMED, message)
-        made = _rule(rule, f"rules[{position}]", topology)
-        if isinstance(made, Reason):
-            return made
-        compiled.append(made)
-    return tuple(compiled)
-
-
-def _rule(rule: Mapping[str, Any], where: str, topology: Topology) -> Rule | Reason:
-    for key in rule:
-        if key not in _RULE_KEYS:
-            message = f"policy: {where}: unknown key '{key}'; known are {', '.join(_RULE_KEYS)}"
-            return Reason(Code.POLICY_UNKNOWN_KEY, message)
-    written = rule.get("strength", "required")
-    if written not in list(Strength):
-        return unknown_value(where, "strength", written, Strength)
-    strength = Strength(written)
-    if "exclusive" in rule:
-        if rule["exclusive"] != "nodes":
-            return unknown_value(where, "exclusive", rule["exclusive"], ("nodes",))
-        return _beside(rule, where, "exclusive") or ExclusiveNodes(strength)
-    return _counting_rule(rule, where, strength, topology)
-
-
-def _counting_rule(
-    rule: Mapping[str, Any], where: str, strength: Strength, topology: Topology
-) -> Rule | Reason:
-    names = {"at_most": "per", "even": "even", "at_least": "domains"}
-    kinds = [kind for kind in names if kind in rule]
-    if len(kinds) != 1:
-        message = f"policy: {where} must have exactly one of at_most, even, at_least, exclusive"
-        return Reason(Code.POLICY_MALFORMED, message)
-    kind = kinds[0]
-    if names[kind] not in rule:
-        return Reason(Code.POLICY_MALFORMED, f"policy: {where}: {kind} needs '{names[kind]}'")
-    beside = _beside(rule, where, kind, names[kind])
-    if beside:
-        return beside
-    scope = topology.scope(str(rule[names[kind]]))
-    if isinstance(scope, Reason):
-        return scope
-    if kind == "even":
-        return Even(scope, strength)
-    limit = rule[kind]
-    if kind == "at_most" and limit in list(Share):
-        return AtMost(Share(limit), scope, strength)
-    if type(limit) is not int or not 1 <= limit <= _LIMIT_MAX:
-        return unknown_value(where, kind, limit, Share if kind == "at_most" else ())
-    if kind == "at_most":
-        return AtMost(limit, scope, strength)
-    return AtLeastDomains(limit, scope, strength)
-
-
-def _beside(rule: Mapping[str, Any], where: str, *taken: str) -> Reason | None:
-    """Keys that say nothing to this kind of rule are a mistake."""
-    for key in rule:
-        if key not in (*taken, "strength"):
-            message = f"policy: {where}: '{key}' does not go with '{taken[0]}'"
-            return Reason(Code.POLICY_MALFORMED, message)
-    return None
+    own = parameters.get("on_infeasible", strategy.on_infeasible)
+    shortage = strategy.on_shortage
+    if on_infeasible is not None:
+        own = OnInfeasible(on_infeasible)
+        shortage = shortage if own is OnInfeasible.DEGRADE else own
+    return Policy(strategy.name, parameters, rules, nodes, own, shortage)
 
 
 def _node_filter(policy: Mapping[str, Any]) -> NodeFilter | Reason:
-    parts: dict[str, tuple[Location, ...]] = {}
-    for key in ("within", "avoid"):
-        names = name_list(key, policy.get(key, ()))
-        if isinstance(names, Reason):
-            return names
-        locations = [parse_location(name) for name in names]
-        for location in locations:
-            if isinstance(location, Reason):
-                return location
-        parts[key] = tuple(each for each in locations if isinstance(each, Location))
+    within = location_list("within", policy.get("within", ()))
+    if isinstance(within, Reason):
+        return within
+    avoid = location_list("avoid", policy.get("avoid", ()))
+    if isinstance(avoid, Reason):
+        return avoid
     nodes = name_list("nodes", policy.get("nodes", ()))
     if isinstance(nodes, Reason):
         return nodes
-    tags = policy.get("with_tags", {})
-    if not isinstance(tags, Mapping):
-        return Reason(Code.POLICY_MALFORMED, "policy: 'with_tags' must be a mapping")
-    pairs = tuple(sorted((str(key), str(value)) for key, value in tags.items()))
-    return NodeFilter(parts["within"], parts["avoid"], nodes, pairs)
-
-
-def name_list(key: str, value: Any) -> tuple[str, ...] | Reason:
-    """A list of names, or names separated by commas; repeated ones count once."""
-    listed = value.split(",") if isinstance(value, str) else value
-    if not isinstance(listed, Sequence):
-        return Reason(Code.POLICY_MALFORMED, f"policy: '{key}' must be a list of names")
-    return tuple(dict.fromkeys(str(name).strip() for name in listed if str(name).strip()))
+    tags = tag_pairs("policy", policy.get("with_tags", {}))
+    return tags if isinstance(tags, Reason) else NodeFilter(within, avoid, nodes, tags)
 
 
 def affinity(where: str, key: str, value: Any) -> Affinity | Reason:
@@ -286,12 +245,3 @@ def affinity(where: str, key: str, value: Any) -> Affinity | Reason:
     if value not in list(Affinity):
         return unknown_value(where, key, value, Affinity)
     return Affinity(value)
-
-
-def unknown_value(where: str, key: str, value: Any, known: Any) -> Reason:
-    """The refusal of a value, with those that are known."""
-    expected = ", ".join(str(each) for each in known) or "a number of 1 or more"
-    if known is Share:
-        expected += ", or a number of 1 or more"
-    message = f"{where}: unknown value '{value}' for '{key}'; known are {expected}"
-    return Reason(Code.POLICY_UNKNOWN_VALUE, message)

@@ -11,9 +11,11 @@ from placement.assignments import EMPTY
 from placement.decide import decide, place
 from placement.model import (
     AckKind,
+    AdministrativeState,
     Assignment,
     Decision,
     Event,
+    Guard,
     Liveness,
     Move,
     MoveAcked,
@@ -134,7 +136,14 @@ class Reconciler:
         if before is None and event.attributes is None:
             state.count("unknown_node")
             return
-        node = state.topology.put(event.node_id, _attributes(event, before), event.liveness)
+        ordered, guard = event.administrative, event.guard
+        if ordered is None:
+            ordered = before.administrative if before else AdministrativeState.NONE
+        if guard is None:
+            guard = before.guard if before else Guard.NONE
+        node = state.topology.put(
+            event.node_id, _attributes(event, before), event.liveness, ordered, guard
+        )
         changed = before is None or before.liveness is not event.liveness
         state.publish_node(
             NodeView(
@@ -146,6 +155,8 @@ class Reconciler:
                 attributes=state.topology.attributes[node],
                 liveness=event.liveness,
                 since=event.at if changed or before is None else before.since,
+                administrative=ordered,
+                guard=guard,
             )
         )
         self._repair.look_at(state.table.shards_on(node))
@@ -167,7 +178,7 @@ class Reconciler:
         for opened in state.ledger.touching(node):
             self._repair.look_at([opened.shard])
             if opened.added == node and not state.topology.eligible[node]:
-                lost = Reason(Code.TARGET_LOST, f"{name} is {state.topology.liveness[node]}")
+                lost = Reason(Code.TARGET_LOST, f"{name} is {state.topology.status(node)}")
                 self._end(opened, MoveState.CANCELLED, lost)
             elif (
                 opened.removed == node
@@ -222,7 +233,8 @@ class Reconciler:
     def _enter(self, decision: Decision, shards: Sequence[Sequence[int]]) -> None:
         """Put a placement into the table."""
         state = self._state
-        for shard, nodes in zip(state.allot(state.streams[decision.stream]), shards, strict=True):
+        allotted = state.allot(state.streams[decision.stream], shards)
+        for shard, nodes in zip(allotted, shards, strict=True):
             for slot, node in enumerate(nodes):
                 state.table.set(shard, slot, node)
             state.touch(shard)
@@ -265,7 +277,12 @@ class Reconciler:
         for name in sorted(self._partial):
             stream = state.streams[name]
             adding = {o.shard for o in state.ledger.by_shard.values() if o.removed == EMPTY}
-            lacks = [state.table.nodes(s).count(EMPTY) + (s in adding) for s in stream.shards]
+            factor = stream.copies
+            held = [len(state.table.replicas(shard)) for shard in stream.shards]
+            lacks = [
+                max(factor - count, 0) + (shard in adding)
+                for shard, count in zip(stream.shards, held, strict=True)
+            ]
             missing = sum(lacks)
             if missing == stream.decision.replicas_missing:
                 continue

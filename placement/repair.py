@@ -25,6 +25,7 @@ from placement.model import Move, MoveKind, MoveState, Violation, ViolationClass
 from placement.moves import OpenMove
 from placement.reasons import Band, Code, Reason
 from placement.rules import STREAM_RULES, Rule, Standing
+from placement.rules_roles import Elsewhere
 from placement.state import State, Stream
 from placement.strategies import STRATEGIES
 from placement.strategies.base import Need, View, candidates
@@ -92,7 +93,8 @@ class Repair:
     def _needy(self, shard: int) -> list[int]:
         state, stream = self._state, self._state.stream_of(shard)
         unit = self._unit(stream) if state.is_colocated(stream) else None
-        return needy_slots(state.table.nodes(shard), state.topology, unit)
+        factor = stream.copies
+        return needy_slots(state.table.nodes(shard), state.topology, factor, unit)
 
     def _unit(self, stream: Stream) -> dict[int, int]:
         """The nodes of a colocated stream; what this run chooses is added to it."""
@@ -117,7 +119,7 @@ class Repair:
         """Plan each wanted shard in order; returns why those without a move have none."""
         state, found = self._state, {}
         limits = state.configuration.limits
-        view = View(state.topology, state.table)
+        view = View(state.topology, state.table, state.policy_of, state.spec_of)
         hopeless: dict[tuple[int, int], Reason] = {}
         issued = 0
         for shard in sorted(self._wanted, key=self._urgency):
@@ -128,6 +130,10 @@ class Repair:
                 continue
             if len(state.ledger.by_shard) >= limits.max_open or issued >= limits.max_per_batch:
                 found[shard] = Reason(Code.LIMIT_REACHED, "the limit of open moves is reached")
+                continue
+            if not self._needy(shard):
+                # Of a surplus as many live as are asked for; a dead leader was followed.
+                self._wanted.discard(shard)
                 continue
             outcome = self._issue(shard, view, hopeless)
             issued += outcome is None
@@ -185,7 +191,7 @@ class Repair:
         assert stream.policy is not None
         strategy = STRATEGIES[stream.policy.strategy]
         name, number = state.key(shard)
-        factor = state.table.factor(shard)
+        factor = stream.copies
         held = frozenset(node for node in nodes if node != EMPTY)
         mask = candidates(stream.policy, view)
         if not state.is_colocated(stream):
@@ -194,6 +200,9 @@ class Repair:
             need = Need(
                 name, number, slot, factor, kept, others, stream.policy.nodes, nodes[slot], held
             )
+            slots = live_slots(nodes, state.topology)
+            shards = stream.spec.shards
+            need = replace(need, token=stream.spec.token(number), slots=slots, shards=shards)
             return strategy.extend(need, stream.policy, mask, view)
         unit = self._unit(stream)
         missing = [node for node in unit if node not in held]
@@ -205,6 +214,7 @@ class Repair:
             return hopeless[key]
         admitted = stream.policy.nodes
         need = Need(name, 0, slot, factor, list(unit), (), admitted, nodes[slot], held)
+        need = replace(need, token=stream.spec.token(0))
         roomy = mask & view.has_room(len(stream.shards))
         target = strategy.extend(need, stream.policy, roomy, view)
         if isinstance(target, Reason):
@@ -291,7 +301,10 @@ class Repair:
         live = live_slots(nodes, topology)
         if not live or live[0] == 0:
             return None
-        able = [slot for slot in live if topology.can_lead[nodes[slot]]] or live
+        rules = self._state.rules(self._state.stream_of(shard))
+        aside = sum(rule.count for rule in rules if isinstance(rule, Elsewhere))
+        plain = [slot for slot in live if slot < len(nodes) - aside] or live
+        able = [slot for slot in plain if topology.can_lead[nodes[slot]]] or plain
         up = [slot for slot in able if topology.eligible[nodes[slot]]] or able
         return up[0]
 
@@ -335,9 +348,10 @@ class Repair:
         live = live_slots(nodes, topology)
         complete = len(live_slots(state.complete(shard), topology))
         found: list[Violation] = []
-        if complete < len(nodes):
+        factor = stream.copies
+        if complete < factor:
             kind, reason = self._prospect(shard, why)
-            found.append(missing_replicas(name, number, nodes, complete, reason, kind, state.now))
+            found.append(missing_replicas(name, number, factor, complete, reason, kind, state.now))
         if state.is_colocated(stream):
             strays = len(stray_slots(nodes, topology, self._unit(stream)))
             if strays:
@@ -348,7 +362,9 @@ class Repair:
         found.extend(broken_filter(name, number, stream.policy.nodes, held, topology, state.now))
         rules = state.rules(stream)
         others = self._others(rules, shard, stream.shards)
-        standing = Standing(topology, len(nodes), held, others, stream.policy.nodes)
+        spec, admitted = stream.spec, stream.policy.nodes
+        load = state.table.load(topology.size)
+        standing = Standing(topology, factor, held, others, admitted, spec.shards, live, load=load)
         found.extend(broken_rules(name, number, rules, standing, state.now))
         return tuple(found)
 

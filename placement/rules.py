@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import ceil
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ Mask = NDArray[np.bool_]
 Penalties = NDArray[np.int64]
 
 # Larger than any count of replicas (64 per shard, 100,000 per stream), small enough to add up.
-_NEVER = 1 << 20
+NEVER = 1 << 20
 
 
 class Strength(StrEnum):
@@ -61,8 +62,12 @@ class NodeFilter:
     with_tags: tuple[tuple[str, str], ...] = ()
 
     def mask(self, topology: Topology) -> Mask:
-        """True for every node that passes, whatever its liveness."""
-        return np.fromiter((self.passes(topology, n) for n in range(topology.size)), bool)
+        """True for every node that passes, whatever its liveness; not to be changed."""
+        known: Mask | None = topology.derived.get(self)
+        if known is None:
+            known = np.fromiter((self.passes(topology, n) for n in range(topology.size)), bool)
+            topology.derived[self] = known
+        return known
 
     @property
     def everything(self) -> bool:
@@ -88,13 +93,32 @@ _ALL_NODES = NodeFilter()
 @dataclass(frozen=True, slots=True)
 class Standing:
     """What a rule is judged against: one shard's replicas, those of its stream's others, and the
-    nodes that the policy admits."""
+    nodes that the policy admits.
+
+    `shards` of the stream, `slots` of the replicas and the `slot` that is to be filled matter to
+    rules of balance, of leaders and of roles only; `load`, the cluster's replicas by node with
+    those of the stream, to rules on the cluster's balance.
+    """
 
     topology: Topology
     replication_factor: int
     replicas: Sequence[int]
     stream_nodes: Sequence[int] = ()
     nodes: NodeFilter = _ALL_NODES
+    shards: int = 1
+    slots: Sequence[int] = ()
+    slot: int | None = None
+    load: NDArray[np.int64] | None = None
+
+    @property
+    def held_slots(self) -> Sequence[int]:
+        """The slot of each replica; the first is 0 where nothing else is said."""
+        return self.slots or range(len(self.replicas))
+
+    @property
+    def next_slot(self) -> int:
+        """The slot that one more replica would take."""
+        return len(self.replicas) if self.slot is None else self.slot
 
     def live_domains(self, scope: Scope) -> NDArray[np.int32]:
         """Domains with an eligible node that the policy admits: the denominator of rules."""
@@ -134,7 +158,7 @@ class AtMost:
         domains = standing.topology.domain_of(self.per)
         cap = self.cap(standing.replication_factor, len(standing.live_domains(self.per)))
         over = _counts(domains, standing.replicas)[domains] + 1 - cap
-        return np.where(domains == NO_DOMAIN, _NEVER, np.maximum(over, 0))
+        return np.where(domains == NO_DOMAIN, NEVER, np.maximum(over, 0))
 
     def violations(self, standing: Standing) -> list[Finding]:
         """Domains that hold more replicas than the limit."""
@@ -159,8 +183,8 @@ class Even:
         domains = standing.topology.domain_of(self.per)
         counts = _counts(domains, standing.replicas)
         live = standing.live_domains(self.per)
-        least = int(counts[live].min()) if len(live) else 0
-        return np.where(domains == NO_DOMAIN, _NEVER, np.maximum(counts[domains] - least, 0))
+        least = int(counts[live].min()) if len(live) else NEVER
+        return np.where(domains == NO_DOMAIN, NEVER, np.maximum(counts[domains] - least, 0))
 
     def violations(self, standing: Standing) -> list[Finding]:
         """Domains two or more replicas ahead of the emptiest live one."""
@@ -171,6 +195,21 @@ class Even:
             return []
         limit = int(counts[live].min()) + 1
         return _findings(topology, self.per, counts, np.flatnonzero(counts > limit), limit)
+
+    def doubtful(self, shards: NDArray[np.int64], standing: Standing) -> Mask:
+        """Which of many whole shards, a row of nodes each, may break the rule: all others do not,
+        and need no look each."""
+        domains = standing.topology.domain_of(self.per)
+        live = np.zeros(int(domains.max(initial=0)) + 2, bool)
+        live[standing.live_domains(self.per)] = True
+        rows = np.sort(domains[shards], axis=1)
+        fresh = np.diff(rows, axis=1, prepend=NO_DOMAIN - 1) != 0
+        starts = np.where(fresh, np.arange(rows.shape[1]), 0)
+        runs = np.arange(rows.shape[1]) - np.maximum.accumulate(starts, axis=1) + 1
+        seen = (fresh & live[rows]).sum(axis=1)
+        # With every live domain in use the least count is one at least; else it is none.
+        doubtful: Mask = runs.max(axis=1) > np.where(seen == live.sum(), 2, 1)
+        return doubtful
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,11 +257,11 @@ class SameDomain:
         domains = topology.domain_of(self.per)
         counts = _counts(domains, [*standing.stream_nodes, *standing.replicas])
         if not counts.any():
-            return np.where(domains == NO_DOMAIN, _NEVER, 0)
+            return np.where(domains == NO_DOMAIN, NEVER, 0)
         most = np.flatnonzero(counts == counts.max()).tolist()
         home = min(most, key=lambda domain: natural_key(topology.domain_name(self.per, domain)))
         outside = (domains != home).astype(np.int64)
-        return np.where(domains == NO_DOMAIN, _NEVER, outside)
+        return np.where(domains == NO_DOMAIN, NEVER, outside)
 
     def violations(self, standing: Standing) -> list[Finding]:
         """Every domain in use, when there are several."""
@@ -322,19 +361,30 @@ class ColocateSlots:
         return []
 
 
-Rule = (
-    AtMost
-    | Even
-    | AtLeastDomains
-    | SameDomain
-    | ExclusiveNodes
-    | BalanceNodes
-    | PreferNodes
-    | ColocateSlots
-)
+class Rule(Protocol):
+    """What every rule answers; strategies may bring kinds of their own."""
 
-# Rules that look at the stream's other shards too.
-STREAM_RULES = (SameDomain, ExclusiveNodes, BalanceNodes)
+    @property
+    def strength(self) -> Strength:
+        """Whether it may be broken."""
+        ...
+
+    def penalty(self, standing: Standing, /) -> Penalties:
+        """For each node, how far the shard would break the rule with one more replica on it."""
+        ...
+
+    def violations(self, standing: Standing, /) -> list[Finding]:
+        """Where the shard's replicas break the rule."""
+        ...
+
+
+class StreamRule:
+    """A rule that looks at the stream's other shards too."""
+
+    __slots__ = ()
+
+
+STREAM_RULES = (StreamRule, SameDomain, ExclusiveNodes, BalanceNodes)
 
 
 def _counts(domains: NDArray[np.int32], nodes: Sequence[int]) -> NDArray[np.int64]:

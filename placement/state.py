@@ -4,7 +4,7 @@ Everything here can be rebuilt from the records it published (guarantee G5); the
 Within one batch a shard is published once, so that its epoch rises by exactly one.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -60,6 +60,12 @@ class Stream:
         """What is in force."""
         return self.decision.spec
 
+    @property
+    def copies(self) -> int:
+        """Slots of each shard as its spec and policy ask for."""
+        factor = self.spec.replication_factor
+        return factor if self.policy is None else self.policy.copies(factor)
+
 
 class State:
     """Topology, assignments, ledger and streams, with the batch's outgoing records."""
@@ -107,6 +113,14 @@ class State:
     def stream_of(self, shard: int) -> Stream:
         """The stream that a shard belongs to."""
         return self.streams[self.stream_names[self.table.stream_of(shard)]]
+
+    def policy_of(self, index: int) -> Policy | None:
+        """The policy of a stream by its index in the table."""
+        return self.streams[self.stream_names[index]].policy
+
+    def spec_of(self, index: int) -> StreamSpec:
+        """The spec of a stream by its index in the table."""
+        return self.streams[self.stream_names[index]].spec
 
     def rules(self, stream: Stream) -> tuple[Rule, ...]:
         """The rules a placed stream lives under: the user's, then its strategy's."""
@@ -219,10 +233,13 @@ class State:
         self.streams[decision.stream] = stream
         return stream
 
-    def allot(self, stream: Stream) -> range:
-        """Give a stream that is being placed its empty slots."""
+    def allot(self, stream: Stream, shards: Iterable[Sequence[object]] = ()) -> range:
+        """Give a stream that is being placed its empty slots: as many for each shard as it has
+        replicas to, and as many as the longest of `shards`, which an adopted surplus makes longer
+        than that."""
         spec = stream.spec
-        stream.shards = self.table.add_stream(stream.index, spec.shards, spec.replication_factor)
+        slots = max(stream.copies, *map(len, shards), 1)
+        stream.shards = self.table.add_stream(stream.index, spec.shards, slots)
         return stream.shards
 
     def restore(
@@ -241,10 +258,16 @@ class State:
         """
         self.now = now
         for view in nodes:
-            self.topology.put(view.node_id, view.attributes, view.liveness)
+            self.topology.put(
+                view.node_id, view.attributes, view.liveness, view.administrative, view.guard
+            )
             self.publish_node(view)
+        assignments = list(assignments)
+        published: dict[str, list[tuple[str, ...]]] = {}
+        for assignment in assignments:
+            published.setdefault(assignment.stream, []).append(assignment.replicas)
         for decision in decisions:
-            self._restore_stream(decision)
+            self._restore_stream(decision, published.get(decision.stream, []))
         known = {move.move_id: move for move in moves}
         for assignment in assignments:
             self._restore_shard(assignment, known)
@@ -260,7 +283,7 @@ class State:
             self.digest.change(0, digest.of_violations(found))
         self.ready = Ready()
 
-    def _restore_stream(self, decision: Decision) -> None:
+    def _restore_stream(self, decision: Decision, shards: list[tuple[str, ...]]) -> None:
         policy = None
         if decision.outcome is not Outcome.REJECTED:
             text = decision.spec.placement_policies
@@ -270,7 +293,7 @@ class State:
             policy = compiled
         stream = self.publish_decision(decision, policy)
         if decision.outcome not in (Outcome.REJECTED, Outcome.WAITING):
-            self.allot(stream)
+            self.allot(stream, shards)
 
     def _restore_shard(self, assignment: Assignment, moves: Mapping[str, Move]) -> None:
         shard = self.streams[assignment.stream].shards[assignment.shard]

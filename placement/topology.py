@@ -4,15 +4,18 @@ A node keeps its index for the life of the process; nothing decided may depend o
 rebuild numbers nodes anew. Ids are ordered by `natural_key`, which `order` caches as a rank.
 """
 
-from collections.abc import Iterable
+from bisect import insort
+from collections.abc import Hashable, Iterable
+from copy import copy
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placement.choice import digest64
 from placement.location import DEPTH_MAX, UNLOCATED, Location, natural_key, parse_location
-from placement.model import Liveness, NodeAttributes
+from placement.model import AdministrativeState, Guard, Liveness, NodeAttributes, status
 from placement.reasons import Code, Reason
 
 # Columns grow by doubling from here: small enough for the offline tool.
@@ -47,6 +50,8 @@ class Topology:
         self.attributes: list[NodeAttributes] = []
         self.locations: list[Location] = []
         self.liveness: list[Liveness] = []
+        self.administrative: list[AdministrativeState] = []
+        self.guard: list[Guard] = []
         self.domains: list[Location] = []
         self._domain_index: dict[Location, int] = {}
         self._capacity = _CAPACITY_FIRST
@@ -54,12 +59,17 @@ class Topology:
         self._room = np.full(self._capacity, -1, np.int64)
         self._leader = np.zeros(self._capacity, bool)
         self._eligible = np.zeros(self._capacity, bool)
+        self._accounted = np.zeros(self._capacity, bool)
+        self._fenced = np.zeros(self._capacity, bool)
         self._digest = np.zeros(self._capacity, np.uint64)
         self._domain_of = np.zeros((DEPTH_MAX + 1, self._capacity), np.int32)
+        self._by_id: list[tuple[tuple[tuple[int, int, str], ...], int]] = []
         self._order: NDArray[np.int64] | None = None
-        self._deepest: int | None = None
-        self._tag_domains: dict[str, tuple[NDArray[np.int32], list[str]]] = {}
+        self._at_depth = [0] * (DEPTH_MAX + 1)
+        self._tag_domains: dict[str, tuple[NDArray[np.int32], dict[str, int]]] = {}
         self._live: dict[Scope, NDArray[np.int32]] = {}
+        # What strategies derive from the nodes' attributes (rings); empty when one has changed.
+        self.derived: dict[Hashable, Any] = {}
 
     @property
     def size(self) -> int:
@@ -87,6 +97,18 @@ class Topology:
         return self._eligible[: self.size]
 
     @property
+    def accounted(self) -> NDArray[np.bool_]:
+        """Whether a node's domains count when an arrangement is judged: not those of nodes that
+        are dead, gone, draining or quarantined; those of suspect nodes and of nodes in maintenance
+        do, because their replicas are meant to stay."""
+        return self._accounted[: self.size]
+
+    @property
+    def fenced(self) -> NDArray[np.bool_]:
+        """Whether a node is suspect and nothing else speaks against it: Kafka's fenced brokers."""
+        return self._fenced[: self.size]
+
+    @property
     def digests(self) -> NDArray[np.uint64]:
         """Hash of each node's id, for content-seeded ties."""
         return self._digest[: self.size]
@@ -94,21 +116,26 @@ class Topology:
     def order(self) -> NDArray[np.int64]:
         """Rank of each node by the natural order of ids: the only order of nodes there is."""
         if self._order is None or len(self._order) != self.size:
-            by_id = sorted(range(self.size), key=lambda node: natural_key(self.ids[node]))
             self._order = np.empty(self.size, np.int64)
-            self._order[by_id] = np.arange(self.size)
+            self._order[[node for _, node in self._by_id]] = np.arange(self.size)
         return self._order
 
     def domain_of(self, scope: Scope) -> NDArray[np.int32]:
         """Domain index of each node at `scope`; NO_DOMAIN for a node without the tag."""
         if scope.tag is not None:
-            return self._tag_column(scope.tag)[0]
+            return self._tag_column(scope.tag)[0][: self.size]
         return self._domain_of[scope.depth or 0, : self.size]
+
+    def inside(self, location: Location) -> NDArray[np.bool_]:
+        """Which nodes stand in the domain that a path names."""
+        domain = self._domain_index.get(location, NO_DOMAIN)
+        found: NDArray[np.bool_] = self._domain_of[location.depth, : self.size] == domain
+        return found
 
     def domain_name(self, scope: Scope, domain: int) -> str:
         """The domain's full path, or `key=value` for a tag."""
         if scope.tag is not None:
-            return f"{scope.tag}={self._tag_column(scope.tag)[1][domain]}"
+            return f"{scope.tag}={list(self._tag_column(scope.tag)[1])[domain]}"
         return str(self.domains[domain]) or "(unlocated)"
 
     def live_domains(self, scope: Scope) -> NDArray[np.int32]:
@@ -141,43 +168,83 @@ class Topology:
 
     def tiers(self) -> tuple[Scope, ...]:
         """Scopes of all levels that distinguish nodes, top first, the whole path last."""
-        if self._deepest is None:
-            known = self.index.values()
-            self._deepest = max((self.locations[node].depth for node in known), default=0)
+        deepest = max((depth for depth, nodes in enumerate(self._at_depth) if nodes), default=0)
         names = (*self.levels, *map(str, range(len(self.levels) + 1, DEPTH_MAX + 1)))
-        return (*(Scope(depth=d, name=names[d - 1]) for d in range(1, self._deepest)), LEAF)
+        return (*(Scope(depth=d, name=names[d - 1]) for d in range(1, deepest)), LEAF)
 
-    def put(self, node_id: str, attributes: NodeAttributes, liveness: Liveness) -> int:
+    def put(
+        self,
+        node_id: str,
+        attributes: NodeAttributes,
+        liveness: Liveness,
+        administrative: AdministrativeState = AdministrativeState.NONE,
+        guard: Guard = Guard.NONE,
+    ) -> int:
         """Add a node or replace what is known of it; returns its index."""
-        node = self.index.get(node_id)
-        if node is None:
-            node = self._append(node_id, attributes)
-        elif attributes.tags != self.attributes[node].tags:
-            self._tag_domains.clear()
         location = parse_location(attributes.location)
         if isinstance(location, Reason):
             raise ValueError(location.message)
+        node = self.index.get(node_id)
+        if node is None:
+            node = self._append(node_id, attributes)
+        elif attributes != self.attributes[node]:
+            self.derived.clear()
+            self._live.clear()
+            self._at_depth[self.locations[node].depth] -= 1
+        else:
+            self.set_condition(node, liveness, administrative, guard)
+            return node
         self.attributes[node] = attributes
         self.locations[node] = location
-        self._deepest = None
+        self._at_depth[location.depth] += 1
+        for key, (domains, values) in self._tag_domains.items():
+            value = dict(attributes.tags).get(key)
+            domains[node] = NO_DOMAIN if value is None else values.setdefault(value, len(values))
         self._weight[node] = attributes.weight
         self._room[node] = -1 if attributes.capacity is None else attributes.capacity
         self._leader[node] = attributes.leader
         for depth in range(DEPTH_MAX + 1):
             self._domain_of[depth, node] = self._intern(location.prefix(depth) if depth else None)
-        self.set_liveness(node, liveness)
+        self.set_condition(node, liveness, administrative, guard)
         return node
 
     def forget(self, node_id: str) -> None:
         """The name is free again; the index of a node that is gone stays unused."""
-        del self.index[node_id]
-        self._deepest = None
+        node = self.index.pop(node_id)
+        self.derived.clear()
+        self._at_depth[self.locations[node].depth] -= 1
 
-    def set_liveness(self, node: int, liveness: Liveness) -> None:
-        """Record what the failure detector says; only `up` nodes are eligible."""
+    def set_condition(
+        self, node: int, liveness: Liveness, administrative: AdministrativeState, guard: Guard
+    ) -> None:
+        """Record what failure detector, operator and guard say; a node is eligible only where it
+        is `up` and neither of the others objects."""
         self.liveness[node] = liveness
-        self._eligible[node] = liveness is Liveness.UP
-        self._live.clear()
+        self.administrative[node] = administrative
+        self.guard[node] = guard
+        ordered = administrative is not AdministrativeState.NONE
+        trusted = guard is Guard.NONE
+        eligible = liveness is Liveness.UP and trusted and not ordered
+        if eligible != self._eligible[node]:
+            self._live.clear()
+        self._eligible[node] = eligible
+        self._accounted[node] = (
+            liveness in (Liveness.UP, Liveness.SUSPECT)
+            and administrative is not AdministrativeState.DRAINING
+            and guard is not Guard.QUARANTINED
+        )
+        self._fenced[node] = liveness is Liveness.SUSPECT and trusted and not ordered
+
+    def judging(self) -> "Topology":
+        """The same nodes as diagnosis sees them: eligible are those that are accounted for. It
+        shares everything else with this one and is not to be changed."""
+        judging = copy(self)
+        vars(judging).update(_eligible=self._accounted, _live={}, derived={})
+        return judging
+
+    def status(self, node: int) -> str:
+        """The node's condition in one word."""
+        return status(self.liveness[node], self.administrative[node], self.guard[node])
 
     def is_dead(self, node: int) -> bool:
         """Whether replicas on the node have to be replaced."""
@@ -192,8 +259,11 @@ class Topology:
         self.attributes.append(attributes)
         self.locations.append(UNLOCATED)
         self.liveness.append(Liveness.DEAD)
+        self.administrative.append(AdministrativeState.NONE)
+        self.guard.append(Guard.NONE)
         self._digest[node] = digest64("node", node_id)
-        self._tag_domains.clear()
+        insort(self._by_id, (natural_key(node_id), node))
+        self.derived.clear()
         return node
 
     def _grow(self) -> None:
@@ -202,9 +272,14 @@ class Topology:
         self._room = np.concatenate([self._room, np.full(more, -1, np.int64)])
         self._leader = np.concatenate([self._leader, np.zeros(more, bool)])
         self._eligible = np.concatenate([self._eligible, np.zeros(more, bool)])
+        self._accounted = np.concatenate([self._accounted, np.zeros(more, bool)])
+        self._fenced = np.concatenate([self._fenced, np.zeros(more, bool)])
         self._digest = np.concatenate([self._digest, np.zeros(more, np.uint64)])
         added = np.zeros((DEPTH_MAX + 1, more), np.int32)
         self._domain_of = np.concatenate([self._domain_of, added], axis=1)
+        for key, (domains, values) in self._tag_domains.items():
+            none = np.full(more, NO_DOMAIN, np.int32)
+            self._tag_domains[key] = (np.concatenate([domains, none]), values)
         self._capacity += more
 
     def _intern(self, location: Location | None) -> int:
@@ -216,15 +291,17 @@ class Topology:
             self._domain_index[key] = domain
         return domain
 
-    def _tag_column(self, key: str) -> tuple[NDArray[np.int32], list[str]]:
+    def _tag_column(self, key: str) -> tuple[NDArray[np.int32], dict[str, int]]:
+        """Domain of every place in the columns, and the number of every value ever seen; made
+        when a rule first asks for the tag, and kept up to date from then on."""
         column = self._tag_domains.get(key)
         if column is None:
             values: dict[str, int] = {}
-            domains = np.full(self.size, NO_DOMAIN, np.int32)
+            domains = np.full(self._capacity, NO_DOMAIN, np.int32)
             for node, attributes in enumerate(self.attributes):
                 value = dict(attributes.tags).get(key)
                 if value is not None:
                     domains[node] = values.setdefault(value, len(values))
-            column = (domains, list(values))
+            column = (domains, values)
             self._tag_domains[key] = column
         return column

@@ -137,6 +137,15 @@ _EXPECTED = {
 }
 
 
+# Expressions that nobody wants to read, in words.
+_FORMS = {
+    limits.LOCATION_PATTERN: "/eu/az1/rack7: 1 to 8 names of [A-Za-z0-9_.-], each after a '/'",
+    limits.ID_PATTERN: "[A-Za-z0-9_.-], 1 to 128 characters",
+    limits.HOST_PATTERN: "host or host:port, without blanks",
+    limits.TAG_VALUE_PATTERN: "1 to 128 printable ASCII characters",
+}
+
+
 def describe(error: ValidationError, data: Any) -> tuple[str, str]:
     """The field and a sentence for the first thing wrong in `data`; other faults are counted.
 
@@ -162,7 +171,11 @@ def echo(value: object) -> str:
 
 def _expected(fault: ErrorDetails) -> str:
     template = _EXPECTED.get(fault["type"])
-    return template.format(**fault.get("ctx", {})) if template else fault["msg"]
+    if template is None:
+        return fault["msg"]
+    given = fault.get("ctx", {})
+    pattern = str(given.get("pattern"))
+    return template.format(**given | {"pattern": _FORMS.get(pattern, pattern)})
 
 
 def _path(loc: tuple[int | str, ...], data: Any) -> str:

@@ -1,11 +1,12 @@
 """The cluster file of the offline tool (design section 10): nodes and streams in one document.
 
 A fault of the document as a whole (no nodes, a node twice, a malformed location) is one error; a
-fault of a single stream is kept in that stream's place, so that the others can be answered.
+fault of a single stream, its name being taken included, is kept in that stream's place, so that
+the others can be answered.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -15,8 +16,10 @@ from schemas.base import (
     Capacity,
     Host,
     Id,
+    Index,
     Items,
     Location,
+    Ordinal,
     Tags,
     Text,
     Tokens,
@@ -26,6 +29,7 @@ from schemas.base import (
     echo,
 )
 from schemas.inputs import StreamRequest
+from schemas.outputs import MoveKind
 
 LevelName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")]
 
@@ -61,8 +65,50 @@ class ClusterNode(WireModel):
     status: Annotated[ClusterNodeStatus, Field(strict=False)] = ClusterNodeStatus.UP
 
 
+class ReplicaState(WireModel):
+    """How far a node's replicas are: end of its log, and how long it has been behind the leader."""
+
+    offset: Ordinal | None = None
+    lag_ms: Ordinal | None = None
+
+
+ReplicaStates = Annotated[
+    dict[Id, ReplicaState], Field(json_schema_extra={"additionalProperties": False})
+]
+"""By node id."""
+
+
 class ClusterStream(StreamRequest):
-    """A stream of a cluster file: what it asks for and, in `replicas`, what it has."""
+    """A stream of a cluster file: what it asks for and, in `replicas`, what it has.
+
+    `replica_state` outranks the document's, where only one stream's replicas are behind.
+    """
+
+    replica_state: ReplicaStates = Field(default_factory=dict)
+
+
+class ClusterClient(WireModel):
+    """Somebody who reads, for `nearest`. It stands on the node that it names by its `id`, by
+    `host`, or by a location that ends with the node; otherwise at `location`, or where `tags` say.
+    """
+
+    id: Id
+    host: Host | None = None
+    location: Location | None = None
+    tags: Tags = Field(default_factory=dict)
+    replica_state: ReplicaStates = Field(default_factory=dict)
+
+
+class ClusterMove(WireModel):
+    """A move in flight. A `replace` without `add` is a replacement that is wanted, with its target
+    still open; `leader` names the node that is to lead."""
+
+    stream: Id
+    shard: Index
+    kind: Annotated[MoveKind, Field(strict=False)] = MoveKind.REPLACE
+    remove: Id | None = None
+    add: Id | None = None
+    leader: Id | None = None
 
 
 class ClusterFile(WireModel):
@@ -72,6 +118,9 @@ class ClusterFile(WireModel):
     streams: Items[ClusterStream] = ()
     levels: Annotated[Items[LevelName], Field(max_length=8)] = ()
     name: Text | None = None
+    moves: Items[ClusterMove] = ()
+    clients: Items[ClusterClient] = ()
+    replica_state: ReplicaStates = Field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +148,9 @@ class Cluster:
     levels: tuple[str, ...]
     nodes: tuple[ClusterNode, ...]
     streams: tuple[ClusterStream | RefusedStream, ...]
+    clients: tuple[ClusterClient, ...] = ()
+    replica_state: Mapping[str, ReplicaState] = field(default_factory=dict)
+    moves: tuple[ClusterMove, ...] = ()
 
 
 def parse_cluster(document: object) -> Cluster | DocumentError:
@@ -112,15 +164,18 @@ def parse_cluster(document: object) -> Cluster | DocumentError:
     try:
         file = ClusterFile.model_validate(rest)
     except ValidationError as error:
-        field, sentence = describe(error, rest)
-        return DocumentError(sentence, field or None)
-    answered = tuple(_stream(stream, index) for index, stream in enumerate(streams))
+        place, sentence = describe(error, rest)
+        return DocumentError(sentence, place or None)
     twice = (
         _twice([node.id for node in file.nodes], "nodes[{}].id")
         or _twice(file.levels, "levels[{}]")
-        or _twice([stream.stream for stream in answered], "streams[{}].stream")
+        or _twice([client.id for client in file.clients], "clients[{}].id")
     )
-    return twice or Cluster(file.name, file.levels, file.nodes, answered)
+    if twice:
+        return twice
+    read = _distinct([_stream(stream, index) for index, stream in enumerate(streams)])
+    clients, state = file.clients, file.replica_state
+    return Cluster(file.name, file.levels, file.nodes, read, clients, state, file.moves)
 
 
 def _stream(stream: object, index: int) -> ClusterStream | RefusedStream:
@@ -130,8 +185,24 @@ def _stream(stream: object, index: int) -> ClusterStream | RefusedStream:
     try:
         return ClusterStream.model_validate(stream)
     except ValidationError as error:
-        field, sentence = describe(error, stream)
-        return RefusedStream(_name(stream), sentence, f"{place}.{field}")
+        wrong, sentence = describe(error, stream)
+        return RefusedStream(_name(stream), sentence, f"{place}.{wrong}")
+
+
+def _distinct(
+    streams: Sequence[ClusterStream | RefusedStream],
+) -> tuple[ClusterStream | RefusedStream, ...]:
+    """The first of several streams with one name counts, the others are refused."""
+    first: dict[str, int] = {}
+    answered: list[ClusterStream | RefusedStream] = []
+    for index, stream in enumerate(streams):
+        name, place = stream.stream, f"streams[{index}].stream"
+        if name is not None and first.setdefault(name, index) != index:
+            sentence = f"{echo(name)} is given twice, first in 'streams[{first[name]}].stream'"
+            answered.append(RefusedStream(name, f"{sentence}, again in '{place}'", place))
+        else:
+            answered.append(stream)
+    return tuple(answered)
 
 
 def _name(stream: Mapping[Any, Any]) -> str | None:
@@ -143,8 +214,9 @@ def _twice(values: Sequence[str | None], place: str) -> DocumentError | None:
     seen: set[str] = set()
     for index, value in enumerate(values):
         if value in seen:
-            field = place.format(index)
-            return DocumentError(f"{echo(value)} is given twice, again in '{field}'", field)
+            where, first = place.format(index), place.format(values.index(value))
+            message = f"{echo(value)} is given twice, first in '{first}', again in '{where}'"
+            return DocumentError(message, where)
         if value is not None:
             seen.add(value)
     return None

@@ -107,6 +107,10 @@ REASONS: dict[str, ReasonAdvice] = {
                 "A location is not `/`-separated components of `[A-Za-z0-9_.-]`, 8 at most.",
                 "Correct the node's or the policy's location.",
             ),
+            "STREAM_MALFORMED": (
+                "A stream of a cluster file cannot be read, or its name is taken.",
+                "Correct the field that the message names.",
+            ),
             "POLICY_UNKNOWN_KEY": ("The policy has a name nobody knows.", "Correct the spelling."),
             "POLICY_UNKNOWN_VALUE": (
                 "A policy key has a value it does not take.",
@@ -131,6 +135,10 @@ REASONS: dict[str, ReasonAdvice] = {
             "NODE_UNKNOWN": (
                 "The request names a node that never registered.",
                 "Correct the id, or register the node first.",
+            ),
+            "DOMAIN_UNKNOWN": (
+                "The policy names a domain, such as a datacenter, in which no node stands.",
+                "Correct the name, register a node there, or ask for no replica in it.",
             ),
             "REPLICATION_FACTOR_OUT_OF_RANGE": (
                 "The replication factor is not between 1 and 64.",
@@ -194,6 +202,19 @@ REASONS: dict[str, ReasonAdvice] = {
         },
     ),
     **_reasons(
+        Band.OK,
+        {
+            "COPYSETS_USED": (
+                "How many copysets a stream stands on, with scatter width and loss probability.",
+                "Nothing; a larger `scatter_width` recovers faster and loses data more often.",
+            ),
+            "COST_TERMS": (
+                "What the cheapest lawful placement of a stream costs, term by term.",
+                "Nothing; `weights` says what each term counts.",
+            ),
+        },
+    ),
+    **_reasons(
         Band.SOFT,
         {
             "RULE_NOT_MET": (
@@ -206,6 +227,26 @@ REASONS: dict[str, ReasonAdvice] = {
             ),
             "NODE_DEAD": ("A replica's node is dead.", "Nothing; a move follows."),
             "NODE_UNREGISTERED": ("A replica's node has left.", "Nothing; a move follows."),
+            "NODE_DRAINING": (
+                "A replica stands on a node that is being emptied.",
+                "Nothing; a move follows where the policy leaves another node.",
+            ),
+            "REPLICA_SURPLUS": (
+                "A shard has more replicas than its replication factor.",
+                "Nothing; the plan removes the surplus.",
+            ),
+            "REPLICA_TWICE": (
+                "A shard lists one node more than once: these count as one copy.",
+                "Correct the list, or let the plan replace the repeated entry.",
+            ),
+            "LEADER_NOT_ALLOWED": (
+                "The leader stands on a node that may hold copies but not lead.",
+                "Let another replica lead.",
+            ),
+            "CAPACITY_EXCEEDED": (
+                "A node holds more replicas than its capacity.",
+                "Raise the capacity, or move replicas away.",
+            ),
             "REPLICA_MISSING": (
                 "A slot of the assignment is empty.",
                 "Nothing; it is filled as soon as a node fits.",
@@ -230,3 +271,61 @@ REASONS: dict[str, ReasonAdvice] = {
     ),
 }
 """Reasons by code. Consumers must expect codes they do not know, with a band they do."""
+
+HEALTH: dict[str, Advice] = {
+    "healthy": Advice("All copies are there and every rule holds.", "Nothing."),
+    "rebalancing": Advice("All is well, and a move is under way.", "Nothing."),
+    "degraded": Advice(
+        "All copies are there, but a rule is broken.", "Look at the violation's class and reason."
+    ),
+    "under_replicated": Advice(
+        "Fewer living copies than asked for.", "Nothing, if it is fixable; otherwise add nodes."
+    ),
+    "at_risk": Advice("One living copy is left, which the quorum allows.", "Repair it first."),
+    "unavailable": Advice(
+        "Fewer living copies than the quorum needs.", "Bring a node back, or restore the data."
+    ),
+}
+"""Words for a shard's or a stream's health, from best to worst."""
+
+RULES: dict[str, Advice] = {
+    "replicas": Advice(
+        "As many living copies as the replication factor asks for.", "See the reason: who is lost."
+    ),
+    "surplus": Advice("No more replicas than asked for.", "The plan removes what is too much."),
+    "distinct nodes": Advice("No node holds two copies of a shard.", "Correct the list."),
+    "drain": Advice("A draining node holds nothing.", "Where it is unfixable, add nodes first."),
+    "nodes": Advice(
+        "Replicas stand on nodes that `within`, `avoid`, `nodes` and `with_tags` admit.",
+        "Nothing, if it is fixable; a node has moved or the policy was changed.",
+    ),
+    "leader": Advice("The leader's node may lead.", "Let another replica lead."),
+    "capacity": Advice("No node holds more than its capacity.", "Add nodes, or raise it."),
+    "at_most": Advice(
+        "At most so many replicas of a shard per domain (a number, share, minority, half).",
+        "Where it is unfixable the reason says how many domains or nodes are missing.",
+    ),
+    "at_least": Advice(
+        "At least so many domains, or replicas in the named domains.", "See the reason."
+    ),
+    "exactly": Advice(
+        "So many replicas in the named domains, no more, no less.", "See the reason."
+    ),
+    "even": Advice("Replicas of a shard per domain differ by at most one.", "See the reason."),
+    "span": Advice("As many domains as there are, up to a number.", "See the reason."),
+    "balance": Advice(
+        "The stream's replicas per domain stay near its share of the weight.", "See the reason."
+    ),
+    "replication": Advice("So many replicas in each datacenter.", "See the reason."),
+    "aware of": Advice("No value of the attribute holds more than its share.", "See the reason."),
+    "upgrade domains": Advice("Replicas stand in so many upgrade domains.", "See the reason."),
+    "one domain": Advice("All replicas of the stream stand in one domain.", "See the reason."),
+    "exclusive nodes": Advice("A node holds one replica of the stream.", "Add nodes."),
+    "colocate slots": Advice(
+        "Replica r of every shard stands on one node.", "Nothing; the strays follow."
+    ),
+    "with_tags": Advice("Replicas stand on nodes with these tags.", "See the reason."),
+    "leader_in": Advice("The leader stands in one of the listed domains.", "See the reason."),
+    "role": Advice("The copies with a role stand apart from the others.", "See the reason."),
+}
+"""What a violation's rule is called; the rest of its text is the rule as it was written."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from schemas.base import WireModel
 from schemas.cluster import ClusterFile
-from schemas.codes import REASONS, REFUSALS
+from schemas.codes import HEALTH, REASONS, REFUSALS, RULES
 from schemas.envelope import VERSION, type_name
 from schemas.inputs import INPUTS
 from schemas.outputs import OUTPUTS
@@ -83,6 +83,14 @@ def _tables() -> dict[str, str]:
                 f"`{code}` | {advice.band} | {advice.meaning} | {advice.action}"
                 for code, advice in REASONS.items()
             ),
+        ),
+        "health": _table(
+            "word | meaning | what to do",
+            (f"`{word}` | {advice.meaning} | {advice.action}" for word, advice in HEALTH.items()),
+        ),
+        "rules": _table(
+            "rule | what it asks for | what to do",
+            (f"`{rule}` | {advice.meaning} | {advice.action}" for rule, advice in RULES.items()),
         ),
     }
 

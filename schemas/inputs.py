@@ -4,9 +4,10 @@ A model says what a well-formed record is. Whether a request makes sense (a repl
 zero, an unknown strategy) is judged by the core, whose answer its author sees as a decision.
 """
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
-from pydantic import JsonValue
+from pydantic import JsonValue, model_validator
 
 from schemas.base import (
     Capacity,
@@ -27,6 +28,9 @@ from schemas.base import (
 
 # Ticks of all partitions share one key: they are told apart by the partition they are in.
 TICK_KEY = "tick"
+
+# Digits of the largest count there is (limits.COUNT_MAX).
+_DIGITS_MAX = 10
 
 
 class NodeMessage(Message):
@@ -93,12 +97,21 @@ class Tick(Message):
         return TICK_KEY
 
 
+def _whole_number(value: object) -> int:
+    """The number, or the digits of one; the core says what is wrong with anything else."""
+    if isinstance(value, str) and value.isdecimal() and len(value) <= _DIGITS_MAX:
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
 class StreamRequest(WireModel):
     """What a stream asks for, on the topic and in a cluster file alike.
 
     `policy` is free JSON here: the core compiles it and answers unknown names with a rejected
     decision. `replicas` is an existing placement to adopt, leader first, one list per shard.
     `placement_policies` and `policy` exclude each other; with neither the default policy holds.
+    `replication_factor` may be left out where `policy.replication` gives the replicas of each
+    datacenter: it is their sum.
     """
 
     stream: Id
@@ -112,6 +125,16 @@ class StreamRequest(WireModel):
     dimension: Text | None = None
     ranges: Items[Text] | None = None
     repair: Text | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _add_up_replication(cls, data: Any) -> Any:
+        """A policy that counts replicas per datacenter says the replication factor with it."""
+        policy = data.get("policy") if isinstance(data, Mapping) else None
+        counts = policy.get("replication") if isinstance(policy, Mapping) else None
+        if not isinstance(counts, Mapping) or data.get("replication_factor") is not None:
+            return data
+        return {**data, "replication_factor": sum(map(_whole_number, counts.values()))}
 
 
 class StreamCreated(StreamRequest, Message):

@@ -101,6 +101,23 @@ class Liveness(StrEnum):
     UNREGISTERED = "unregistered"
 
 
+class AdministrativeState(StrEnum):
+    """What the operator has ordered for a node."""
+
+    NONE = "none"
+    CORDONED = "cordoned"
+    MAINTENANCE = "maintenance"
+    DRAINING = "draining"
+
+
+class Guard(StrEnum):
+    """Why a node that lives gets no new replicas: it has flapped, or its location is doubtful."""
+
+    NONE = "none"
+    HELD_DOWN = "held_down"
+    QUARANTINED = "quarantined"
+
+
 class NodeStatus(StrEnum):
     """The strongest of liveness, administrative state and guard: one word for people."""
 
@@ -252,6 +269,8 @@ class NodeView(Message):
     liveness: Annotated[Liveness, _lax]
     status: Annotated[NodeStatus, _lax]
     since: TimeMs
+    administrative: Annotated[AdministrativeState, _lax] = AdministrativeState.NONE
+    guard: Annotated[Guard, _lax] = Guard.NONE
     transitions: Items[Transition] | None = None
 
     def record_key(self) -> str:

@@ -8,17 +8,18 @@ retry writes the same bytes (guarantee G2).
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from placement.choice import stable_id
-from placement.liveness import Verdict
 from placement.model import (
     AckKind,
+    AdministrativeState,
     Assignment,
     Decision,
     Event,
+    Guard,
     Liveness,
     Move,
     MoveAcked,
@@ -39,12 +40,26 @@ from schemas.envelope import encode_headers
 from schemas.inputs import InputMessage, MoveAccepted, MoveCompleted, MoveFailed, StreamRequest
 from schemas.inputs import StreamCreated as StreamCreatedMessage
 
-# Every other status neither takes replicas nor loses them.
+if TYPE_CHECKING:
+    from placement.liveness import Verdict
+
+# A node that is only registered has given no sign of life yet: it takes no replicas.
 _CLUSTER_LIVENESS = {
-    ClusterNodeStatus.UP: Liveness.UP,
+    ClusterNodeStatus.REGISTERED: Liveness.SUSPECT,
+    ClusterNodeStatus.SUSPECT: Liveness.SUSPECT,
+    ClusterNodeStatus.FENCED: Liveness.SUSPECT,
     ClusterNodeStatus.DEAD: Liveness.DEAD,
     ClusterNodeStatus.DOWN: Liveness.DEAD,
     ClusterNodeStatus.UNREGISTERED: Liveness.UNREGISTERED,
+}
+_CLUSTER_ADMINISTRATIVE = {
+    ClusterNodeStatus.DRAINING: AdministrativeState.DRAINING,
+    ClusterNodeStatus.MAINTENANCE: AdministrativeState.MAINTENANCE,
+    ClusterNodeStatus.CORDONED: AdministrativeState.CORDONED,
+}
+_CLUSTER_GUARD = {
+    ClusterNodeStatus.HELD_DOWN: Guard.HELD_DOWN,
+    ClusterNodeStatus.QUARANTINED: Guard.QUARANTINED,
 }
 
 # A reason names the domains that were seen, so that a person can tell what is missing; more than
@@ -73,7 +88,7 @@ def body_hash(body: Mapping[str, Any]) -> str:
 # Wire to core
 
 
-def node_changed(verdict: Verdict) -> NodeChanged:
+def node_changed(verdict: "Verdict") -> NodeChanged:
     """A verdict of the liveness table as an event of the core."""
     body = verdict.statement.body.get("fields") if verdict.statement else None
     attributes, location, tags = None, None, None
@@ -119,7 +134,9 @@ def cluster_events(cluster: Cluster) -> tuple[list[Event], list[Event]]:
             node_id=node.id,
             incarnation="file",
             sequence=0,
-            liveness=_CLUSTER_LIVENESS.get(node.status, Liveness.SUSPECT),
+            liveness=_CLUSTER_LIVENESS.get(node.status, Liveness.UP),
+            administrative=_CLUSTER_ADMINISTRATIVE.get(node.status, AdministrativeState.NONE),
+            guard=_CLUSTER_GUARD.get(node.status, Guard.NONE),
             attributes=NodeAttributes(
                 node.location or "",
                 _tags(node.tags),
@@ -196,7 +213,7 @@ def node_record(node_id: str, view: NodeView | None, cell: str, at: int, commit:
         return _record("topology.v1", "NodeView", node_id, None, cell, ("forgotten", commit), at)
     body = _fields(view) | _fields(view.attributes)
     del body["attributes"]
-    body |= {"tags": dict(view.attributes.tags), "status": view.liveness}
+    body |= {"tags": dict(view.attributes.tags), "status": view.status}
     # A node that was forgotten begins with revision 1 again, maybe in the same incarnation.
     version = (view.revision, view.incarnation, view.sequence, view.since)
     return _record("topology.v1", "NodeView", node_id, body, cell, version, at)
@@ -314,6 +331,8 @@ def parse_node(body: Mapping[str, Any]) -> NodeView:
         attributes=_attributes(body),
         liveness=Liveness(body["liveness"]),
         since=body["since"],
+        administrative=AdministrativeState(body.get("administrative", AdministrativeState.NONE)),
+        guard=Guard(body.get("guard", Guard.NONE)),
     )
 
 

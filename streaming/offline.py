@@ -1,19 +1,28 @@
 """The offline tool's reading and answering: cluster files in, one answer per document out.
 
-It needs neither Kafka nor Spark nor Java: the same reconciler that the stream feeds is fed from a
-file. Answers are plain values in the form of design section 10; the command line prints them.
+It needs neither Kafka nor Spark nor Java: what decides for the stream is asked for a file. Answers
+are plain values in the form of design section 10; the command line prints them.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
 
-from placement.model import Assignment, Decision, Outcome
-from placement.reconcile import Reconciler
-from placement.state import Configuration
-from schemas.cluster import Cluster, DocumentError, RefusedStream, parse_cluster
+from placement.decide import decide
+from placement.model import (
+    AdministrativeState,
+    Decision,
+    Guard,
+    NodeChanged,
+    Outcome,
+    StreamCreated,
+)
+from placement.reasons import Code, Reason
+from placement.state import Configuration, State
+from schemas.base import unknown_fields
+from schemas.cluster import Cluster, ClusterFile, DocumentError, RefusedStream, parse_cluster
 from streaming import codec
 
 # The C loader reads ten times faster; the wheels of PyYAML bring it.
@@ -37,19 +46,48 @@ class DocumentFault:
 
 
 @dataclass(frozen=True, slots=True)
+class Document:
+    """A document that was understood. `lines`: where each stream begins; `ignored`: its fields
+    that nobody reads, each with its line."""
+
+    cluster: Cluster
+    lines: tuple[int | None, ...] = ()
+    ignored: tuple[tuple[str, int | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Placed:
     """A cluster and what was decided for its streams, in the document's order."""
 
-    cluster: Cluster
+    document: Document
     decisions: tuple[Decision | RefusedStream, ...]
-    assignments: Mapping[tuple[str, int], Assignment]
+    state: State = field(repr=False)
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster that the document describes."""
+        return self.document.cluster
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether a stream does not have what it asked for."""
+        return any(
+            isinstance(decision, RefusedStream) or decision.outcome in UNANSWERED
+            for decision in self.decisions
+        )
+
+    @property
+    def degraded(self) -> bool:
+        """Whether a stream has what it asked for, but not as it wished."""
+        outcomes = (getattr(decision, "outcome", None) for decision in self.decisions)
+        return Outcome.DEGRADED in outcomes
 
     def replicas(self, decision: Decision) -> list[list[str]]:
         """Node ids by shard, leader first; what was given, where nothing was placed."""
-        spec = decision.spec
-        shards = (self.assignments.get((spec.stream, shard)) for shard in range(spec.shards))
-        found = [list(assignment.replicas) for assignment in shards if assignment]
-        return found or self._given(spec.stream)
+        ids, table = self.state.topology.ids, self.state.table
+        shards = self.state.streams[decision.stream].shards
+        found = [[ids[node] for node in table.replicas(shard)] for shard in shards]
+        return found or self._given(decision.stream)
 
     def body(self) -> dict[str, Any]:
         """The answer of `place`."""
@@ -63,7 +101,7 @@ class Placed:
 
     def _answer(self, decision: Decision | RefusedStream) -> dict[str, Any]:
         if isinstance(decision, RefusedStream):
-            reason = {"code": "STREAM_MALFORMED", "band": "config", "message": decision.message}
+            reason = codec.reason_body(Reason(Code.STREAM_MALFORMED, decision.message))
             return {
                 "stream": decision.stream,
                 "outcome": Outcome.REJECTED,
@@ -106,28 +144,69 @@ def documents(text: str) -> Iterator[tuple[yaml.Node | None, int] | DocumentFaul
 
 def place(text: str) -> Iterator[Placed | DocumentFault]:
     """Place the streams of every document in `text`."""
+    for document in clusters(text):
+        yield document if isinstance(document, DocumentFault) else placed(document)
+
+
+def clusters(text: str) -> Iterator[Document | DocumentFault]:
+    """Every document of a text, understood or not."""
     for document in documents(text):
-        yield document if isinstance(document, DocumentFault) else _place(*document)
+        yield document if isinstance(document, DocumentFault) else _read(*document)
 
 
-def _place(node: yaml.Node | None, offset: int) -> Placed | DocumentFault:
+def placed(document: Document) -> Placed:
+    """What the running reconciler would decide for these streams.
+
+    Nothing is repaired: what the document lists stays as it is.
+    """
+    state = fleet(document.cluster)
+    _, events = codec.cluster_events(document.cluster)
+    created = (event for event in events if isinstance(event, StreamCreated))
+    decisions = {event.stream: decided(state, event) for event in created}
+    answers = tuple(
+        stream if isinstance(stream, RefusedStream) else decisions[stream.stream]
+        for stream in document.cluster.streams
+    )
+    return Placed(document, answers, state)
+
+
+def fleet(cluster: Cluster) -> State:
+    """The state of a reconciler that knows the cluster's nodes."""
+    state = State(Configuration(levels=cluster.levels))
+    nodes, _ = codec.cluster_events(cluster)
+    for node in nodes:
+        assert isinstance(node, NodeChanged)
+        assert node.attributes is not None
+        ordered = node.administrative or AdministrativeState.NONE
+        guard = node.guard or Guard.NONE
+        state.topology.put(node.node_id, node.attributes, node.liveness, ordered, guard)
+    return state
+
+
+def decided(state: State, event: StreamCreated) -> Decision:
+    """Decide one stream and take its replicas into the state."""
+    decision, policy, shards = decide(state, event, None)
+    stream = state.publish_decision(decision, policy)
+    if shards is not None:
+        for shard, nodes in zip(state.allot(stream, shards), shards, strict=True):
+            for slot, node in enumerate(nodes):
+                state.table.set(shard, slot, node)
+    return decision
+
+
+def _read(node: yaml.Node | None, offset: int) -> Document | DocumentFault:
     try:
-        value = None if node is None else _construct(node)
+        value: Any = None if node is None else _construct(node)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + offset + 1 if error.problem_mark else None
         return DocumentFault(f"not YAML: {error.problem}", line, None)
     cluster = parse_cluster(value)
     if isinstance(cluster, DocumentError):
         return DocumentFault(cluster.message, _line(node, cluster.field, offset), cluster.field)
-    reconciler = Reconciler(Configuration(levels=cluster.levels))
-    nodes, streams = codec.cluster_events(cluster)
-    reconciler.apply(nodes, 0)
-    ready = reconciler.apply(streams, 0)
-    decisions = tuple(
-        stream if isinstance(stream, RefusedStream) else ready.decisions[stream.stream]
-        for stream in cluster.streams
-    )
-    return Placed(cluster, decisions, ready.assignments)
+    streams = range(len(cluster.streams))
+    lines = tuple(_line(node, f"streams[{index}]", offset) for index in streams)
+    unread = unknown_fields(ClusterFile, value)
+    return Document(cluster, lines, tuple((name, _line(node, name, offset)) for name in unread))
 
 
 def _construct(node: yaml.Node) -> Any:

@@ -215,6 +215,11 @@ class PolicySettings(Section):
         default={"strategy": "spread"},
         description="Policy of a stream that names none.",
     )
+    plugins: Annotated[list[str], BeforeValidator(_names_of_list)] = Field(
+        default_factory=list,
+        description="Strategies of your own, each package.module:ClassName. Nothing else is "
+        "imported: streams can only name what is listed here.",
+    )
 
     @field_validator("default")
     @classmethod

@@ -138,7 +138,8 @@ class Log:
                 replicas = assignment["replicas"]
                 live = [node for node in replicas if self._alive(node)]
                 waits = decision["outcome"] == "partial" and len(live) == len(replicas)
-                if len(live) != spec["replication_factor"] and not waits:
+                # A stream may be adopted with more than it asks for.
+                if len(live) < spec["replication_factor"] and not waits:
                     found.append(f"{stream}/{number} has live replicas {live} only")
             spoken = {n for n in shards if self._admits(stream, n)}
             replicas = [shards[number]["replicas"] for number in sorted(shards)]
@@ -273,8 +274,8 @@ class Log:
         shards = [a for (name, _), a in self.assignments.items() if name == stream]
         factor = spec["replication_factor"]
         placed = sum(len(a["replicas"]) for a in shards)
-        whole = sum(len(a["replicas"]) == factor for a in shards)
-        missing = spec["shards"] * factor - placed
+        whole = sum(len(a["replicas"]) >= factor for a in shards)
+        missing = spec["shards"] * factor - sum(min(len(a["replicas"]), factor) for a in shards)
         if outcome == "rejected":
             missing = 0
         said = (decision["shards_placed"], decision["replicas_missing"])

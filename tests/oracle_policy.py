@@ -60,8 +60,10 @@ def _broken_affinity(
     everywhere = [node for shard in replicas for node in shard]
     if settings["shard"] == "exclusive" and len(set(everywhere)) < len(everywhere):
         yield None, f"shard=exclusive is broken by {replicas}"
-    # Replicas may be missing, but all that are there stand on the same rf nodes.
-    if settings["shard"] == "colocated" and len(set(everywhere)) > spec["replication_factor"]:
+    # Replicas may be missing, but all that are there stand on the same rf nodes, or on as many as
+    # the longest list has that was adopted.
+    most = max([spec["replication_factor"], *map(len, replicas)])
+    if settings["shard"] == "colocated" and len(set(everywhere)) > most:
         yield None, f"shard=colocated is broken by {replicas}"
 
 

@@ -83,16 +83,16 @@ class AffinityStrategy(ByRules):
         rules: list[Rule] = list(policy.rules)
         match policy.parameters["node"]:
             case Affinity.EXCLUSIVE:
-                rules.append(AtMost(1, scope))
+                rules.append(AtMost(1, scope, policy.strength))
             case Affinity.COLOCATED:
-                rules.append(SameDomain(scope))
+                rules.append(SameDomain(scope, policy.strength))
             case _:
                 rules.append(Even(scope, Strength.PREFERRED))
         match policy.parameters["shard"]:
             case Affinity.EXCLUSIVE:
-                rules.append(ExclusiveNodes())
+                rules.append(ExclusiveNodes(policy.strength))
             case Affinity.COLOCATED:
-                rules.append(ColocateSlots())
+                rules.append(ColocateSlots(policy.strength))
             case _:
                 rules.append(BalanceNodes())
         if policy.parameters["preferred_nodes"]:
@@ -231,7 +231,7 @@ def rotate(
 
 def _by_domain(spec: StreamSpec, policy: Policy, scope: Scope, view: View) -> list[list[int]]:
     """Candidates by location; the less loaded location and node first, then the one that leads
-    less, then natural order."""
+    less (of locations: whose first node does), then natural order."""
     topology = view.topology
     domains, rank = topology.domain_of(scope), topology.order()
     mask = candidates(policy, view) & (domains != NO_DOMAIN)
@@ -249,6 +249,7 @@ def _by_domain(spec: StreamSpec, policy: Policy, scope: Scope, view: View) -> li
         by_domain.values(),
         key=lambda group: (
             pressure[group[0]],
+            leads[group[0]],
             view.leaders[group].sum() / topology.weight[group].sum(),
             natural_key(topology.domain_name(scope, int(domains[group[0]]))),
         ),

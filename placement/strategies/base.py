@@ -4,45 +4,87 @@ A strategy proposes; the rules engine disposes. `choose` is the single ranking o
 whole-stream placement and repair both use.
 """
 
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Protocol
+from collections.abc import Callable, Hashable, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placement.assignments import EMPTY, AssignmentTable
 from placement.choice import digest64, scores
+from placement.judge import judged
 from placement.location import DEPTH_MAX
 from placement.model import StreamSpec
 from placement.policy import Compiles, OnInfeasible, Policy
 from placement.reasons import Code, Reason
 from placement.rules import Mask, NodeFilter, Rule, Standing, Strength
+from placement.rules_roles import LeaderIn
 from placement.topology import LEAF, NO_DOMAIN, Scope, Topology
+
+# Load per weight is compared as if half a replica more were there: Webster's divisor, with which
+# counts stay closest to the shares (with none or a whole one, small or large nodes are favoured).
+_HALF = 0.5
 
 
 class View:
-    """Topology and load as one plan sees them; what the plan places counts at once."""
+    """Topology and load as one plan sees them; what the plan places counts at once.
 
-    def __init__(self, topology: Topology, table: AssignmentTable) -> None:
+    `policy_of` and `spec_of` give the policy and the spec of a stream by its index in `table`,
+    `shards` what the stream under way has so far, `memory` is what strategies remember for the
+    length of the plan.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        table: AssignmentTable,
+        policy_of: Callable[[int], Policy | None] = lambda _: None,
+        spec_of: Callable[[int], StreamSpec | None] = lambda _: None,
+    ) -> None:
         self.topology = topology
+        self.table = table
+        self.policy_of = policy_of
+        self.spec_of = spec_of
+        self.shards: Sequence[Sequence[int]] = ()
+        self.memory: dict[Hashable, Any] = {}
         self.load = table.load(topology.size).copy()
         self.leaders = table.leaders(topology.size).copy()
-        self._domain_load: dict[Scope, NDArray[np.float64]] = {}
-        self._domain_weight: dict[Scope, NDArray[np.float64]] = {}
+        self.domain_loads: dict[Scope, NDArray[np.float64]] = {}
+        self.domain_weights: dict[Scope, NDArray[np.float64]] = {}
+
+    def fork(self) -> "View":
+        """A view of the same moment, in which other things can be tried."""
+        made = copy(self)
+        made.load, made.leaders, made.memory = self.load.copy(), self.leaders.copy(), {}
+        made.domain_loads = {scope: loads.copy() for scope, loads in self.domain_loads.items()}
+        return made
+
+    def take(self, other: "View") -> None:
+        """Count what a fork of this view has counted."""
+        self.load, self.leaders = other.load, other.leaders
+        self.domain_loads, self.domain_weights = other.domain_loads, other.domain_weights
 
     def add(self, node: int, leader: bool = False) -> None:
         """Count one more replica on the node."""
         self.load[node] += 1
         self.leaders[node] += leader
-        for scope, loads in self._domain_load.items():
+        for scope, loads in self.domain_loads.items():
             loads[self.topology.domain_of(scope)[node]] += 1
+
+    def add_all(self, nodes: NDArray[np.int64]) -> None:
+        """Count one more replica for every mention of a node."""
+        more = np.bincount(nodes, minlength=self.topology.size)
+        self.load += more
+        for scope, loads in self.domain_loads.items():
+            domains = self.topology.domain_of(scope)[nodes]
+            np.add.at(loads, domains[domains != NO_DOMAIN], 1)
 
     def remove(self, node: int) -> None:
         """Count one replica less on the node."""
         self.load[node] -= 1
-        for scope, loads in self._domain_load.items():
+        for scope, loads in self.domain_loads.items():
             loads[self.topology.domain_of(scope)[node]] -= self.topology.eligible[node]
 
     def has_room(self, replicas: int = 1) -> Mask:
@@ -50,17 +92,20 @@ class View:
         capacity = self.topology.capacity
         return (capacity < 0) | (self.load + replicas <= capacity)
 
-    def domain_pressure(self, scope: Scope) -> NDArray[np.float64]:
-        """For each node, load per weight of its domain's eligible nodes."""
+    def domain_pressure(self, scope: Scope, more: float = 0.0) -> NDArray[np.float64]:
+        """For each node, load per weight of its domain's eligible nodes, had it `more` load."""
         domains = self.topology.domain_of(scope)
-        if scope not in self._domain_load:
+        if scope not in self.domain_loads:
             size = int(domains.max(initial=0)) + 2  # one spare, so that NO_DOMAIN has an entry
             live = self.topology.eligible & (domains != NO_DOMAIN)
             held = self.load[live].astype(np.float64)
-            self._domain_load[scope] = np.bincount(domains[live], held, size).astype(np.float64)
-            weight = np.bincount(domains[live], self.topology.weight[live], size)
-            self._domain_weight[scope] = np.maximum(weight, np.finfo(float).tiny)
-        return (self._domain_load[scope] / self._domain_weight[scope])[domains]
+            self.domain_loads[scope] = np.bincount(domains[live], held, size).astype(np.float64)
+            # In whole millionths, so that the sum does not depend on the order of nodes.
+            parts = np.rint(self.topology.weight[live] * 1e6)
+            weight = np.bincount(domains[live], parts, size) / 1e6
+            self.domain_weights[scope] = np.maximum(weight, np.finfo(float).tiny)
+        loads = self.domain_loads[scope] + more
+        return (loads / self.domain_weights[scope])[domains]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +119,12 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """One more replica of one shard: what stays, what it replaces, and who asks."""
+    """One more replica of one shard: what stays, what it replaces, and who asks.
+
+    `token` is the shard's explicit place on a ring; `fresh` says that the shard had no replica
+    when the plan began, `kept` is what the plan has placed since. `slots` are those of `kept`,
+    `shards` is how many the stream has.
+    """
 
     stream: str
     shard: int
@@ -85,6 +135,23 @@ class Need:
     nodes: NodeFilter = field(default_factory=NodeFilter)
     replaces: int = EMPTY
     excluded: frozenset[int] = field(default=frozenset())
+    token: int | str | None = None
+    fresh: bool = False
+    slots: Sequence[int] = ()
+    shards: int = 1
+
+    def standing(self, topology: Topology) -> Standing:
+        """What the rules are asked about."""
+        return Standing(
+            topology,
+            self.replication_factor,
+            self.kept,
+            self.stream_nodes,
+            self.nodes,
+            self.shards,
+            self.slots,
+            self.slot,
+        )
 
     @property
     def seed(self) -> int:
@@ -93,16 +160,28 @@ class Need:
 
 
 class Strategy(Compiles, Protocol):
-    """A placement system. `place` answers for a whole stream, `rules` for every later replica."""
+    """A placement system. `place` answers for a whole stream, `rules` for every later replica.
+
+    All four values of `on_infeasible` come from `placement.decide`, for every strategy, if it keeps
+    to this:
+
+    - Rules that are subject to `on_infeasible` carry `policy.strength`: required, unless the mode
+      is `degrade`. What is never more than a wish is `Strength.PREFERRED` in any case.
+    - `place` returns a Reason, or a Placement with EMPTY slots and reasons, where it finds no
+      lawful arrangement. `decide` then rejects, keeps the stream waiting, fills what `extend` can
+      (`partial`), or fills the rest by the preferred rules, with the reason as a warning
+      (`degrade`); what is still missing then is up to `on_shortage`.
+    - A strategy that knows a better fallback takes it in `place` and `extend` while
+      `policy.strength` is preferred, and says so in `warnings`.
+    - `unfit(spec, policy, topology)`, if it has it, names what is wrong with the request as such
+      (an unknown name); such a stream is rejected, also if it brings its replicas.
+    - `decide` judges what was placed: an arrangement that breaks a required rule of `rules()`, the
+      user's or its own, counts as not found.
+    """
 
     @property
     def aliases(self) -> tuple[str, ...]:
         """Other names, those of the systems it follows."""
-        ...
-
-    @property
-    def on_infeasible(self) -> OnInfeasible:
-        """What becomes of a stream when the strategy's own rules cannot be met."""
         ...
 
     def rules(self, policy: Policy, topology: Topology, /) -> tuple[Rule, ...]:
@@ -121,6 +200,8 @@ class Strategy(Compiles, Protocol):
 class ByRules:
     """`extend` of a strategy that says all it asks for in its rules."""
 
+    on_shortage: ClassVar[OnInfeasible] = OnInfeasible.REJECT
+
     def extend(self: Strategy, need: Need, policy: Policy, mask: Mask, view: View) -> int | Reason:
         """The best candidate by the strategy's rules, load and nearness."""
         return choose(self.rules(policy, view.topology), mask, need, view)
@@ -132,14 +213,22 @@ def candidates(policy: Policy, view: View) -> Mask:
     return mask if policy.nodes.everything else mask & policy.nodes.mask(view.topology)
 
 
-def choose(rules: Sequence[Rule], mask: Mask, need: Need, view: View) -> int | Reason:
+# What each step of `choose` left over: a name for people, and the nodes.
+Trace = list[tuple[str, NDArray[np.int64]]]
+
+
+def choose(
+    rules: Sequence[Rule], mask: Mask, need: Need, view: View, trace: Trace | None = None
+) -> int | Reason:
     """The best node for one more replica.
 
     Required rules remove candidates; preferred rules in their order, nearness to the replaced
     replica, load per weight level by level, and a content-seeded hash choose among the rest.
+    `trace`, if given, is filled with what each step left over.
     """
+    steps: Trace = [] if trace is None else trace
     topology = view.topology
-    standing = Standing(topology, need.replication_factor, need.kept, need.stream_nodes, need.nodes)
+    standing = need.standing(topology)
     open_nodes = mask.copy()
     open_nodes[np.asarray([*need.kept, *need.excluded], np.int64)] = False
     found = np.flatnonzero(open_nodes)
@@ -157,17 +246,25 @@ def choose(rules: Sequence[Rule], mask: Mask, need: Need, view: View) -> int | R
             if not len(passing):
                 return _no_candidate(rule, found, need, standing)
             found = passing
-    for rule in rules:
-        if rule.strength is Strength.PREFERRED:
-            found = _least(found, rule.penalty(standing))
+            steps.append((f"the required rule '{rule}'", found))
+    wishes = [(f"the order of '{r}'", r.wish(standing)) for r in rules if isinstance(r, LeaderIn)]
+    soft = (rule for rule in rules if rule.strength is Strength.PREFERRED)
+    wishes += [(f"the preferred rule '{rule}'", rule.penalty(standing)) for rule in soft]
+    for name, wish in wishes:
+        found = _least(found, wish)
+        steps.append((name, found))
     if need.replaces != EMPTY:
-        found = _least(found, _distance(topology, need.replaces))
+        found = _least(found, distance(topology, need.replaces))
+        steps.append(("nearness to the replaced replica", found))
     for scope in topology.tiers():
-        found = _least(found, view.domain_pressure(scope))
-    found = _least(found, (view.load + 1) / topology.weight)
-    if len(found) == 1:
-        return int(found[0])
-    return int(found[np.argmin(scores(need.seed, topology.digests[found]))])
+        found = _least(found, view.domain_pressure(scope, _HALF))
+        steps.append((f"the least loaded domain of level {scope}", found))
+    found = _least(found, (view.load + _HALF) / topology.weight)
+    steps.append(("the least loaded node", found))
+    if len(found) > 1:
+        found = found[[np.argmin(scores(need.seed, topology.digests[found]))]]
+        steps.append(("a hash of shard and node, which breaks ties", found))
+    return int(found[0])
 
 
 def unmet(
@@ -179,27 +276,16 @@ def unmet(
 ) -> tuple[Reason, ...]:
     """One warning for every preferred rule that some shard does not meet."""
     warnings: list[Reason] = []
-    held = Counter(node for nodes in shards for node in nodes)
-    everywhere = Standing(topology, spec.replication_factor, (), nodes=policy.nodes)
-    for rule in rules:
-        if rule.strength is not Strength.PREFERRED:
-            continue
-        broken = 0
-        for nodes in shards:
-            kept = [node for node in nodes if node != EMPTY]
-            shared = [node for node in kept if held[node] > 1]
-            standing = replace(everywhere, replicas=kept, stream_nodes=shared)
-            broken += bool(rule.violations(standing))
-        if broken:
-            scope = getattr(rule, "per", None)
-            seen: tuple[str, ...] = ()
-            if isinstance(scope, Scope):
-                live = everywhere.live_domains(scope)
-                seen = topology.domain_names(scope, map(int, live))
-            message = f"{broken} of {spec.shards} shards do not meet the preferred rule '{rule}'"
-            level = str(scope) if scope else None
-            met = spec.shards - broken
-            warnings.append(Reason(Code.RULE_NOT_MET, message, spec.shards, met, level, seen))
+    everywhere = Standing(topology, policy.copies(spec.replication_factor), (), nodes=policy.nodes)
+    for rule, broken, _ in judged(rules, Strength.PREFERRED, shards, spec, policy, topology):
+        scope = getattr(rule, "per", None)
+        seen: tuple[str, ...] = ()
+        if isinstance(scope, Scope):
+            seen = topology.domain_names(scope, map(int, everywhere.live_domains(scope)))
+        message = f"{len(broken)} of {spec.shards} shards do not meet the preferred rule '{rule}'"
+        level = str(scope) if scope else None
+        met = spec.shards - len(broken)
+        warnings.append(Reason(Code.RULE_NOT_MET, message, spec.shards, met, level, seen))
     return tuple(warnings)
 
 
@@ -211,7 +297,7 @@ def _least(found: NDArray[np.int64], key: NDArray[np.generic]) -> NDArray[np.int
     return least
 
 
-def _distance(topology: Topology, replaced: int) -> NDArray[np.int64]:
+def distance(topology: Topology, replaced: int) -> NDArray[np.int64]:
     """Levels to climb from each node to a domain shared with the replaced one: same leaf domain
     first, then same parent, then any (need N13)."""
     place = topology.locations[replaced]

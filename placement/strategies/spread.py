@@ -1,47 +1,82 @@
 """The default strategy: even at every level, by weight, within the user's rules."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
+
+import numpy as np
 
 from placement.assignments import EMPTY
+from placement.judge import judged
+from placement.location import UNLOCATED
 from placement.model import StreamSpec
 from placement.policy import OnInfeasible, Policy
 from placement.reasons import Code, Reason
-from placement.rules import Even, Rule, Strength
-from placement.strategies.base import ByRules, Need, Placement, View, candidates, choose, unmet
-from placement.topology import Topology
+from placement.rules import (
+    STREAM_RULES,
+    ColocateSlots,
+    Even,
+    Mask,
+    Penalties,
+    Rule,
+    Standing,
+    Strength,
+)
+from placement.rules_places import AtLeastIn, Exactly
+from placement.rules_roles import Elsewhere, LeaderIn
+from placement.strategies.base import Need, Placement, View, candidates, choose, unmet
+from placement.strategies.bulk import BULK_FROM, spread_in_bulk
+from placement.strategies.leaders import elect
+from placement.strategies.search import choose_ahead, whole_stream
+from placement.topology import NO_DOMAIN, Scope, Topology
+
+# Slots of a stream up to which an arrangement of all of them is searched.
+_SEARCHED = 64
+
+_REQUIRED = Strength.REQUIRED
+_PLACES = (Exactly, AtLeastIn, Elsewhere)
+
+_MAY_LEAD = LeaderIn((UNLOCATED,))
 
 
 @dataclass(frozen=True, slots=True)
-class SpreadStrategy(ByRules):
+class SpreadStrategy:
     """Spread replicas over all failure domains, and load over all nodes.
 
     Goals, in this order:
         1. A shard's replicas are even over the domains of every level, top level first.
         2. Load per weight is even over domains, then over nodes.
-        3. Leaders are even over nodes.
+        3. Leaders per weight are even over domains, then over nodes.
 
     Constraints:
         Distinct nodes; the user's required rules and node filters; capacity. They are never
-        broken: a replica that finds no node under them stays unplaced and is retried.
+        broken: a replica that finds no node under them stays unplaced and is retried. Evenness is
+        its own rule: `on_infeasible` says what becomes of a stream that cannot be even. A shard
+        has a replica that may lead.
 
     Algorithm:
         One replica after the other is placed on the node that `choose` ranks first: preferred
-        evenness level by level, then the least loaded domain level by level, then the least
-        loaded node, then a hash of the shard and the node. The member with the fewest leaders
-        per weight leads.
+        rules, evenness level by level, then the least loaded domain level by level, then the least
+        loaded node, then a hash of the shard and the node. Where that ends without a candidate,
+        the shard is placed again looking ahead, the stream again with the scarcest nodes in mind,
+        and a small stream by search, so that a lawful arrangement is found where there is one. Many
+        shards without rules of their own go in one walk over arrays. Of each shard's members one
+        is elected to lead, in the earliest domain of `leader_in`.
 
     Example:
         Three replicas over /eu/az1, /eu/az2 and /us/az1 with two nodes each: one replica in /eu
         and one in /us first, then the third in whichever region carries less load, in an
-        availability zone not used yet.
+        availability zone not used yet. With rules `at_most: 1, per: az` this is Redis' layout: a
+        shard's copies in different zones, the leaders spread over the zones.
     """
 
     name: str = "spread"
     aliases: tuple[str, ...] = ()
     parameters: tuple[str, ...] = ()
     on_infeasible: OnInfeasible = OnInfeasible.DEGRADE
+    on_shortage: ClassVar[OnInfeasible] = OnInfeasible.PARTIAL
+    # `explain` names the step of `choose` that decided, instead of an order of the strategy's own.
+    places_by_choice: ClassVar[bool] = True
 
     def compile(
         self, _policy: Mapping[str, Any], _topology: Topology
@@ -50,50 +85,210 @@ class SpreadStrategy(ByRules):
         return {}
 
     def rules(self, policy: Policy, topology: Topology) -> tuple[Rule, ...]:
-        """Evenness at every level, preferred, after the user's rules."""
-        return (*policy.rules, *(Even(tier, Strength.PREFERRED) for tier in topology.tiers()))
+        """Evenness at every level, after the user's rules; no more than a wish where those say
+        how many replicas stand where."""
+        told = any(isinstance(r, _PLACES) and r.strength is _REQUIRED for r in policy.rules)
+        strength = Strength.PREFERRED if told else policy.strength
+        return (*policy.rules, *(Even(tier, strength) for tier in topology.tiers()))
 
     def place(self, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
         """Place shard by shard; slots that find no node stay empty with a reason."""
         rules = self.rules(policy, view.topology)
+        if not view.topology.can_lead[candidates(policy, view)].all():
+            rules = (*rules, _MAY_LEAD)
+        elif not policy.rules and spec.shards >= BULK_FROM:
+            after = view.fork()
+            whole = spread_in_bulk(spec, policy, after)
+            if whole and not any(judged(rules, _REQUIRED, whole, spec, policy, view.topology)):
+                view.take(after)
+                warnings = unmet(rules, whole, spec, policy, view.topology)
+                return Placement(whole, warnings=warnings)
+        together = [rule.strength for rule in rules if isinstance(rule, ColocateSlots)]
+        unit = bool(together)
+        tried = _Attempts(spec, policy, rules, unit).best(view.fork())
+        if _REQUIRED not in together and unit and tried.placed < spec.replication_factor:
+            unit = False
+            tried = _Attempts(spec, policy, rules, unit).best(view.fork())
+        view.take(tried.view)
+        shards = _led(tried.shards, rules, spec, view)
+        if unit:
+            shards = _repeated(shards[0], spec, view)
+        warnings = unmet(rules, shards, spec, policy, view.topology)
+        return Placement(shards, tried.reasons, warnings)
+
+    def extend(self, need: Need, policy: Policy, mask: Mask, view: View) -> int | Reason:
+        """The best candidate by the rules, load and nearness, looking ahead while more are
+        missing."""
+        return choose_ahead(self.rules(policy, view.topology), mask, need, view)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """One arrangement of the whole stream, short lists where nodes were not found."""
+
+    shards: list[list[int]]
+    reasons: tuple[Reason, ...]
+    view: View
+
+    @property
+    def placed(self) -> int:
+        """Replicas that have a node."""
+        return sum(map(len, self.shards))
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempts:
+    """The ways to arrange a stream, cheap ones first; `unit` = all shards share their nodes."""
+
+    spec: StreamSpec
+    policy: Policy
+    rules: tuple[Rule, ...]
+    unit: bool
+
+    @property
+    def shards(self) -> int:
+        """Shards that are arranged each for itself."""
+        return 1 if self.unit else self.spec.shards
+
+    def best(self, view: View) -> _Tried:
+        """The first attempt that places everything, or the one that places most."""
+        wanted = self.shards * self.spec.replication_factor
+        best = self._in_turn(self.rules, view.fork())
+        if best.placed < wanted:
+            scarce = (_Scarce(self._scopes(), self._open(view)), *self.rules)
+            again = self._in_turn(scarce, view.fork())
+            best = again if again.placed > best.placed else best
+        if best.placed < wanted <= _SEARCHED:
+            best = self._searched(view) or best
+        return best
+
+    def _open(self, view: View) -> Mask:
+        mask = candidates(self.policy, view)
+        return mask & view.has_room(self.spec.shards) if self.unit else mask
+
+    def _need(self, shard: int, kept: list[int], used: list[int]) -> Need:
+        spec = self.spec
+        return Need(
+            spec.stream,
+            shard,
+            len(kept),
+            spec.replication_factor,
+            kept,
+            used,
+            self.policy.nodes,
+            shards=spec.shards,
+        )
+
+    def _in_turn(self, rules: Sequence[Rule], view: View) -> _Tried:
+        """Shard by shard, slot by slot; a shard that runs into a dead end again, looking ahead."""
+        wide = any(isinstance(rule, STREAM_RULES) for rule in rules)
         shards: list[list[int]] = []
         used: list[int] = []
         reasons: dict[Code, Reason] = {}
-        for shard in range(spec.shards):
-            kept: list[int] = []
-            for slot in range(spec.replication_factor):
-                mask = candidates(policy, view)
-                if slot == spec.replication_factor - 1 and not view.topology.can_lead[kept].any():
-                    mask &= view.topology.can_lead
-                need = Need(
-                    spec.stream, shard, slot, spec.replication_factor, kept, used, policy.nodes
-                )
-                node = choose(rules, mask, need, view)
-                if isinstance(node, Reason):
-                    reasons.setdefault(node.code, node)
-                    break
-                view.add(node)
-                kept.append(node)
-            used.extend(kept)
-            ordered = _leader_first(kept, view)
-            shards.append(ordered + [EMPTY] * (spec.replication_factor - len(ordered)))
-        warnings = unmet(rules, shards, spec, policy, view.topology)
-        return Placement(shards, tuple(reasons.values()), warnings)
+        for shard in range(self.shards):
+            kept, reason = self._shard(rules, shard, used, view, choose)
+            if reason:
+                for node in kept:
+                    view.remove(node)
+                kept, reason = self._shard(rules, shard, used, view, choose_ahead)
+            if reason:
+                reasons.setdefault(reason.code, reason)
+            if wide:
+                used.extend(kept)
+            shards.append(kept)
+        return _Tried(shards, tuple(reasons.values()), view)
+
+    def _shard(
+        self, rules: Sequence[Rule], shard: int, used: list[int], view: View, choice: Any
+    ) -> tuple[list[int], Reason | None]:
+        kept: list[int] = []
+        while len(kept) < self.spec.replication_factor:
+            node = choice(rules, self._open(view), self._need(shard, kept, used), view)
+            if isinstance(node, Reason):
+                return kept, node
+            view.add(node)
+            kept.append(node)
+        return kept, None
+
+    def _searched(self, view: View) -> _Tried | None:
+        """An arrangement of all shards by search, if there is one within its bounds."""
+        needs = [self._need(shard, [], []) for shard in range(self.shards)]
+        after = view.fork()
+        found = whole_stream(self.rules, self._open, needs, after)
+        if found is None:
+            return None
+        for nodes in found:
+            for node in nodes:
+                after.add(node)
+        return _Tried(found, (), after)
+
+    def _scopes(self) -> tuple[Scope, ...]:
+        """Levels and tags that required rules count by."""
+        required = [rule for rule in self.rules if rule.strength is Strength.REQUIRED]
+        scopes = (getattr(rule, "per", None) for rule in required)
+        return tuple(dict.fromkeys(scope for scope in scopes if isinstance(scope, Scope)))
 
 
-def _leader_first(kept: list[int], view: View) -> list[int]:
-    """The chosen nodes with the least loaded possible leader in front."""
-    able = [node for node in kept if view.topology.can_lead[node]] or kept
-    if not able:
-        return kept
-    rank = view.topology.order()
-    leader = min(
-        able,
-        key=lambda n: (
-            view.leaders[n] / view.topology.weight[n],
-            kept.index(n) if view.leaders[n] == 0 else 0,
-            int(rank[n]),
-        ),
-    )
-    view.leaders[leader] += 1
-    return [leader, *(node for node in kept if node != leader)]
+@dataclass(frozen=True, slots=True, eq=False)
+class _Scarce:
+    """Take from where most is left, so that no domain is left with nodes that nobody can use: with
+    one cap per domain this is the greedy that finds an arrangement whenever there is one."""
+
+    scopes: tuple[Scope, ...]
+    open: Mask
+    strength: Strength = Strength.PREFERRED
+
+    def __str__(self) -> str:
+        return "scarce nodes last"
+
+    def penalty(self, standing: Standing) -> Penalties:
+        """Fewer free nodes in the node's domains is worse."""
+        topology = standing.topology
+        free = self.open.copy()
+        free[np.asarray(standing.stream_nodes, np.int64)] = False
+        result = np.zeros(topology.size, np.int64)
+        for scope in self.scopes:
+            domains = topology.domain_of(scope)
+            known = free & (domains != NO_DOMAIN)
+            left = np.bincount(domains[known], minlength=int(domains.max(initial=0)) + 2)
+            result -= left[domains]
+        return result
+
+    def violations(self, _standing: Standing) -> list[Any]:
+        """None: it is a way to search, not a rule."""
+        return []
+
+
+def _repeated(nodes: list[int], spec: StreamSpec, view: View) -> list[list[int]]:
+    """Replica r of every shard on the node of the first shard's."""
+    for _ in range(spec.shards - 1):
+        for slot, node in enumerate(nodes):
+            if node != EMPTY:
+                view.add(node, leader=slot == 0)
+    return [list(nodes) for _ in range(spec.shards)]
+
+
+def _led(
+    shards: Sequence[list[int]], rules: Sequence[Rule], spec: StreamSpec, view: View
+) -> list[list[int]]:
+    """Every shard with its elected leader in front, and EMPTY where nodes are missing."""
+    factor, topology = spec.replication_factor, view.topology
+    aside = sum(rule.count for rule in rules if isinstance(rule, Elsewhere))
+    orders = [rule for rule in rules if isinstance(rule, LeaderIn)]
+
+    def able(kept: list[int]) -> list[int]:
+        plain = kept[: max(factor - aside, 1)]
+        found = [node for node in plain if topology.can_lead[node]] or plain
+        for order in orders:
+            rank = order.rank(topology)
+            best = min(int(rank[node]) for node in found)
+            found = [node for node in found if rank[node] == best]
+        return found
+
+    leaders = iter(elect([able(kept) for kept in shards if kept], view))
+    result: list[list[int]] = []
+    for kept in shards:
+        leader = next(leaders) if kept else EMPTY
+        ordered = [leader, *(node for node in kept if node != leader)] if kept else []
+        result.append(ordered + [EMPTY] * (factor - len(ordered)))
+    return result

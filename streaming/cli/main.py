@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from streaming.cli import broker, demo, place, run, send, topics, watch
+from streaming.cli import broker, check, demo, explain, nearest, place, run, send, topics, watch
 from streaming.errors import StreamingError
 
 
@@ -70,6 +70,9 @@ app.add_typer(topics.app)
 app.add_typer(send.app)
 watch.register(app)
 place.register(app)
+check.register(app)
+explain.register(app)
+nearest.register(app)
 demo.register(app)
 
 

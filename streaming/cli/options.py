@@ -17,6 +17,14 @@ class Output(StrEnum):
     JSON = "json"
 
 
+class FailOn(StrEnum):
+    """What makes an offline command end with exit code 1, besides its default."""
+
+    DEGRADED = "degraded"
+    FIXABLE = "fixable"
+    NEVER = "never"
+
+
 Bootstrap = Annotated[
     str | None,
     typer.Option(
@@ -45,6 +53,39 @@ Config = Annotated[
 ]
 OutputOption = Annotated[
     Output, typer.Option("--output", help="text for people, json for programs.")
+]
+FailOnOption = Annotated[
+    FailOn | None,
+    typer.Option(
+        "--fail-on",
+        help="What exit code 1 means: degraded: also a stream that is degraded; fixable: of "
+        "violations only those that can be mended; never: nothing found is a failure.",
+        show_default=False,
+    ),
+]
+
+
+def enable_plugins(paths: list[str] | None) -> list[str] | None:
+    """Make the user's strategies known; what is wrong with one is a usage error."""
+    if paths:
+        from placement.plugins import enable
+
+        for path in paths:
+            wrong = enable(path)
+            if wrong:
+                raise typer.BadParameter(wrong.message)
+    return paths
+
+
+PluginOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--plugin",
+        metavar="MODULE:CLASS",
+        help="A strategy of your own, importable from here; then streams may name it. Repeatable.",
+        callback=enable_plugins,
+        show_default=False,
+    ),
 ]
 
 

@@ -1,27 +1,24 @@
 """`placer place FILE`: place the streams of a cluster file, without Kafka, Spark or Java."""
 
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from streaming.cli.options import Output, OutputOption
+from streaming.cli.answers import File, answer_documents
+from streaming.cli.options import FailOn, FailOnOption, Output, OutputOption, PluginOption
 
 if TYPE_CHECKING:
-    from streaming.offline import DocumentFault, Placed
+    from streaming.offline import Placed
 
-EXIT_UNANSWERED = 1
-EXIT_DOCUMENT = 2
-
-_BAR_WIDTH = 24
-_STYLES = {
+STYLES = {
     "placed": "green",
     "degraded": "yellow",
     "partial": "yellow",
     "waiting": "magenta",
     "rejected": "red",
 }
+# A person looks at the first shards; programs take --output json.
+_SHARDS_SHOWN_MAX = 40
 
 
 def register(app: typer.Typer) -> None:
@@ -33,121 +30,83 @@ def register(app: typer.Typer) -> None:
         "  placer place cluster.yaml --output json | jq '.decisions[].outcome'\n\n"
         "  cat clusters.ndjson | placer place - --output json    "
         "[dim]# one line for each document[/dim]\n\n"
-        "Exit code 1: a stream was rejected, waits or lacks replicas; 2: a document is malformed.",
+        "Exit code 1: a stream was rejected, waits or lacks replicas; 2: a document is malformed. "
+        "deploy/examples has cluster files to start from.",
     )(place)
 
 
 def place(
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help="Cluster file in YAML or JSON; - reads stdin.")
-    ],
+    file: File,
     output: OutputOption = Output.TEXT,
+    fail_on: FailOnOption = None,
+    _plugin: PluginOption = None,
 ) -> None:
     """Place the streams of a cluster file as the running reconciler would."""
     from streaming import offline
 
-    status = 0
-    for answer in offline.place(_read(file)):
-        if isinstance(answer, offline.DocumentFault):
-            status = EXIT_DOCUMENT
-        elif any(_unanswered(decision) for decision in answer.decisions):
-            status = max(status, EXIT_UNANSWERED)
-        if output is Output.JSON:
-            _print_json(answer)
-        else:
-            _print_text(answer, file)
-    raise typer.Exit(status)
+    def found(answer: "Placed") -> bool:
+        if fail_on is FailOn.NEVER:
+            return False
+        return answer.unanswered or (fail_on is FailOn.DEGRADED and answer.degraded)
+
+    answer_documents(file, output, offline.placed, offline.Placed.body, _show, found)
 
 
-def _read(file: str) -> str:
-    try:
-        if file == "-":
-            return sys.stdin.read()
-        return Path(file).read_text(encoding="utf-8")
-    except OSError as error:
-        raise typer.BadParameter(f"{file}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise typer.BadParameter(f"{file}: not UTF-8 at byte {error.start}") from error
+def _show(console: Any, answer: "Placed") -> None:
+    from streaming.cli.topology_text import topology_tree
+
+    cluster = answer.cluster
+    console.print(topology_tree(cluster.nodes, loads(answer), cluster.levels))
+    for decision, line in zip(answer.body()["decisions"], answer.document.lines, strict=True):
+        console.print()
+        _show_decision(console, decision, line)
 
 
-def _unanswered(decision: Any) -> bool:
-    from streaming.offline import UNANSWERED
-
-    return getattr(decision, "outcome", None) in (None, *UNANSWERED)
-
-
-def _print_json(answer: "Placed | DocumentFault") -> None:
-    import orjson
-
-    from streaming.offline import DocumentFault
-
-    fault = isinstance(answer, DocumentFault)
-    body = {"error": answer.body()} if fault else answer.body()
-    typer.echo(orjson.dumps(body))
+def loads(answer: "Placed") -> dict[str, int]:
+    """Replicas on each node."""
+    ids, load = answer.state.topology.ids, answer.state.table.load(answer.state.topology.size)
+    return {node_id: int(load[node]) for node, node_id in enumerate(ids)}
 
 
-def _print_text(answer: "Placed | DocumentFault", file: str) -> None:
-    from rich.console import Console
-
-    from streaming.offline import DocumentFault
-
-    if isinstance(answer, DocumentFault):
-        place = f"{file}:{answer.line}" if answer.line else file
-        Console(stderr=True, highlight=False).print(f"{place}: {answer.message}", markup=False)
-        return
-    console = Console(highlight=False)
-    if answer.cluster.name:
-        console.rule(answer.cluster.name)
-    console.print(_topology(answer))
-    for decision in answer.body()["decisions"]:
-        _print_decision(console, decision)
-
-
-def _topology(answer: "Placed") -> Any:
-    """The location tree with a bar for the replicas of each node."""
+def heading(decision: dict[str, Any], line: int | None) -> Any:
+    """A stream's name and outcome; where it stands in the file, if it was refused."""
     from rich.text import Text
-    from rich.tree import Tree
 
-    loads = dict.fromkeys((node.id for node in answer.cluster.nodes), 0)
-    for assignment in answer.assignments.values():
-        for node_id in assignment.replicas:
-            loads[node_id] += 1
-    most = max([*loads.values(), 1])
-    root = Tree("/", guide_style="dim")
-    branches: dict[str, Tree] = {"": root}
-    for node in answer.cluster.nodes:
-        branch = _branch(branches, node.location or "")
-        bar = "█" * round(_BAR_WIDTH * loads[node.id] / most)
-        status = "" if node.status == "up" else f" {node.status}"
-        branch.add(
-            Text.assemble(f"{node.id} ", (bar, "cyan"), f" {loads[node.id]}", (status, "red"))
-        )
-    return root
+    outcome = decision["outcome"]
+    where = f" (line {line})" if line and outcome == "rejected" else ""
+    name = decision["stream"] or "(a stream without a name)"
+    return Text.assemble((f"{name} ", "bold"), (outcome, STYLES[outcome]), (where, "dim"))
 
 
-def _branch(branches: dict[str, Any], path: str) -> Any:
-    """The tree's branch of a location, made with its parents where it is not there yet."""
-    if path not in branches:
-        parent, _, name = path.rpartition("/")
-        branches[path] = _branch(branches, parent).add(name, style="bold", guide_style="dim")
-    return branches[path]
-
-
-def _print_decision(console: Any, decision: dict[str, Any]) -> None:
+def _show_decision(console: Any, decision: dict[str, Any], line: int | None) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    style = _STYLES[decision["outcome"]]
-    console.print(Text.assemble((f"{decision['stream']} ", "bold"), (decision["outcome"], style)))
+    console.print(heading(decision, line))
     for kind in ("reasons", "warnings"):
         for reason in decision[kind]:
-            line = Text.assemble("  ", (reason["code"], style), " ", reason["message"])
-            console.print(line, soft_wrap=True)
+            code = (reason["code"], STYLES[decision["outcome"]])
+            console.print(Text.assemble("  ", code, " ", reason["message"]))
     if not decision["replicas"]:
         return
     table = Table(box=None, pad_edge=False, padding=(0, 2))
-    table.add_column("  shard", justify="right")
-    table.add_column("replicas, leader first")
-    for shard, nodes in enumerate(decision["replicas"]):
-        table.add_row(str(shard), " ".join(nodes))
+    table.add_column("  shards", justify="right")
+    table.add_column("leader")
+    table.add_column("followers")
+    rows = _rows(decision["replicas"])
+    for shards, nodes in rows[:_SHARDS_SHOWN_MAX]:
+        table.add_row(shards, nodes[0] if nodes else "-", " ".join(nodes[1:]))
     console.print(table)
+    if len(rows) > _SHARDS_SHOWN_MAX:
+        console.print(f"  … and {len(rows) - _SHARDS_SHOWN_MAX} more rows", style="dim")
+
+
+def _rows(replicas: list[list[str]]) -> list[tuple[str, list[str]]]:
+    """Shards with their nodes; neighbours with equal lists share a row."""
+    rows: list[tuple[str, list[str]]] = []
+    begin = 0
+    for shard, nodes in enumerate(replicas):
+        if shard + 1 == len(replicas) or replicas[shard + 1] != nodes:
+            rows.append((str(shard) if shard == begin else f"{begin}-{shard}", nodes))
+            begin = shard + 1
+    return rows

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from streaming.cli.options import Bootstrap, Config, Prefix
+from streaming.cli.options import Bootstrap, Config, Prefix, enable_plugins
 
 if TYPE_CHECKING:
     from streaming.settings import Settings
@@ -110,6 +110,7 @@ def run(
     if print_config:
         typer.echo(settings.render(), nl=False)
         return
+    enable_plugins(settings.policy.plugins)
     if settings.checkpoint is None and not embedded:
         raise typer.BadParameter("name a scratch directory: --checkpoint DIR")
     raise typer.Exit(_run(settings, embedded, data_dir))

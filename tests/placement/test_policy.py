@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from placement.location import parse_location
+from placement.location import Location, parse_location
 from placement.model import Liveness, NodeAttributes
 from placement.policy import (
     Affinity,
@@ -19,7 +19,17 @@ from placement.policy import (
     parse_placement_policies,
 )
 from placement.reasons import Band, Code, Reason
-from placement.rules import AtLeastDomains, AtMost, Even, ExclusiveNodes, Share, Strength
+from placement.rules import (
+    AtLeastDomains,
+    AtMost,
+    ColocateSlots,
+    Even,
+    ExclusiveNodes,
+    Share,
+    Strength,
+)
+from placement.rules_places import AtLeastIn, Balance, Exactly, WithTags
+from placement.rules_roles import Elsewhere, LeaderIn
 from placement.strategies import STRATEGIES
 from placement.topology import LEAF, Scope, Topology
 
@@ -139,6 +149,7 @@ def test_default_policy_holds_where_nothing_is_given(topology: Topology) -> None
     assert other.strategy == "affinity"
 
 
+EU, US = Location(("eu",)), Location(("us",))
 REGION, AZ = Scope(depth=1, name="region"), Scope(depth=2, name="az")
 
 
@@ -157,6 +168,14 @@ REGION, AZ = Scope(depth=1, name="region"), Scope(depth=2, name="az")
             {"exclusive": "nodes", "strength": "preferred"},
             ExclusiveNodes(Strength.PREFERRED),
         ),
+        ({"at_least": {"/eu": 1}}, AtLeastIn(((EU, 1),))),
+        ({"exactly": {"/eu": 3, "/us": 0}}, Exactly(((EU, 3), (US, 0)))),
+        ({"with_tags": {"disk": "ssd", "cpu": 8}}, WithTags((("cpu", "8"), ("disk", "ssd")))),
+        ({"balance": 0.1, "per": "az"}, Balance(0.1, AZ)),
+        ({"role": "cold", "count": 2, "other": "region"}, Elsewhere("cold", 2, REGION)),
+        ({"role": "cold", "other": "region"}, Elsewhere("cold", 1, REGION)),
+        ({"leader_in": ["/us", "/eu"]}, LeaderIn((US, EU))),
+        ({"colocate": "slots"}, ColocateSlots()),
     ],
 )
 def test_rules_are_compiled(topology: Topology, rule: Any, expected: object) -> None:
@@ -186,7 +205,7 @@ def test_filters_are_compiled(topology: Topology) -> None:
 @pytest.mark.parametrize(
     ("policy", "code", "named"),
     [
-        ({"strategy": "magic"}, Code.STRATEGY_UNKNOWN, "affinity, spread, timeplus"),
+        ({"strategy": "magic"}, Code.STRATEGY_UNKNOWN, "spread, striped, timeplus"),
         ({"strategy": None}, Code.STRATEGY_UNKNOWN, "'None'"),
         ({"strategy": ["spread"]}, Code.STRATEGY_UNKNOWN, "spread"),
         ({"node": "exclusive"}, Code.POLICY_UNKNOWN_KEY, "'node'"),
@@ -227,6 +246,34 @@ def test_filters_are_compiled(topology: Topology) -> None:
             "'share'",
         ),
         ({"rules": [{"exclusive": "zones"}]}, Code.POLICY_UNKNOWN_VALUE, "'zones'"),
+        ({"rules": [{"colocate": "nodes"}]}, Code.POLICY_UNKNOWN_VALUE, "'nodes'"),
+        ({"rules": [{"exactly": 3}]}, Code.POLICY_MALFORMED, "'exactly'"),
+        ({"rules": [{"exactly": {}}]}, Code.POLICY_MALFORMED, "names no domain"),
+        ({"rules": [{"exactly": {"/eu": 0}}]}, Code.POLICY_MALFORMED, "names no domain"),
+        ({"rules": [{"exactly": {"/eu": -1}}]}, Code.POLICY_UNKNOWN_VALUE, "'-1'"),
+        ({"rules": [{"exactly": {"/eu": 1.5}}]}, Code.POLICY_UNKNOWN_VALUE, "'1.5'"),
+        ({"rules": [{"exactly": {"eu": 1}}]}, Code.LOCATION_MALFORMED, "'eu'"),
+        ({"rules": [{"exactly": {"": 1}}]}, Code.POLICY_MALFORMED, "empty location"),
+        (
+            {"rules": [{"exactly": {"/eu": 1, "/eu/az1": 1}}]},
+            Code.POLICY_AMBIGUOUS,
+            "'exactly /eu' contains 'exactly /eu/az1'",
+        ),
+        ({"rules": [{"at_least": {"/eu": 0}}]}, Code.POLICY_UNKNOWN_VALUE, "'0'"),
+        ({"rules": [{"at_least": {"/eu": 1}, "domains": "az"}]}, Code.POLICY_MALFORMED, "domains"),
+        ({"rules": [{"balance": 1.5, "per": "az"}]}, Code.POLICY_UNKNOWN_VALUE, "'1.5'"),
+        ({"rules": [{"balance": True, "per": "az"}]}, Code.POLICY_UNKNOWN_VALUE, "'True'"),
+        ({"rules": [{"balance": 0.1}]}, Code.POLICY_MALFORMED, "balance needs 'per'"),
+        (
+            {"rules": [{"role": "cold", "count": 0, "other": "az"}]},
+            Code.POLICY_UNKNOWN_VALUE,
+            "'0'",
+        ),
+        ({"rules": [{"role": "cold"}]}, Code.POLICY_MALFORMED, "role needs 'other'"),
+        ({"rules": [{"role": 3, "other": "az"}]}, Code.POLICY_UNKNOWN_VALUE, "'3'"),
+        ({"rules": [{"leader_in": []}]}, Code.POLICY_MALFORMED, "names no domain"),
+        ({"rules": [{"leader_in": ["dc1"]}]}, Code.LOCATION_MALFORMED, "'dc1'"),
+        ({"rules": [{"with_tags": "ssd"}]}, Code.POLICY_MALFORMED, "'with_tags'"),
         ({"rules": [{"exclusive": "nodes", "per": "az"}]}, Code.POLICY_MALFORMED, "'per'"),
         (
             {"rules": [{"even": "az", "strength": "soft"}]},

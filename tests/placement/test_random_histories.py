@@ -50,6 +50,11 @@ POLICIES: tuple[dict[str, Any], ...] = (
     {"policy": {"strategy": "spread", "rules": [{"even": "tag:disk", "strength": "preferred"}]}},
     {"policy": {"strategy": "spread", "rules": [{"exclusive": "nodes"}]}},
     {"policy": {"strategy": "spread", "avoid": ["/s1"]}},
+    {"policy": {"strategy": "ring"}},
+    {"policy": {"strategy": "ring", "strict": True, "on_infeasible": "wait"}},
+    {"policy": {"strategy": "hdfs", "writer": "n1"}},
+    {"policy": {"strategy": "hdfs", "variant": "rack_fault_tolerant"}},
+    {"policy": {"strategy": "network_topology", "replication": {"s1": 1, "s2": 2}}},
     {"policy": {"strategy": "nonsense"}},
     {},
 )

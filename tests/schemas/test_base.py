@@ -44,8 +44,8 @@ def test_unknown_fields_are_ignored_and_named():
 
 def test_unknown_fields_are_found_in_nested_models():
     node = {"id": "n1", "wieght": 1}
-    assert unknown_fields(ClusterFile, {"nodes": [{"id": "n0"}, node], "moves": []}) == [
-        "moves",
+    assert unknown_fields(ClusterFile, {"nodes": [{"id": "n0"}, node], "mvoes": []}) == [
+        "mvoes",
         "nodes[1].wieght",
     ]
     marker = {"clocks": {"0": {"append_ms": 1, "clock_ms": 1, "skew": 1}}}

@@ -78,12 +78,16 @@ def test_a_document_that_cannot_be_understood(document, field, sentence):
     assert sentence in error.message
 
 
-def test_a_stream_given_twice_is_an_error_of_the_document():
+def test_the_second_stream_of_a_name_is_refused():
     stream = {"stream": "orders", "shards": 1, "replication_factor": 1}
     wrong = {"stream": "clicks"}
-    error = parse_cluster({"nodes": [], "streams": [wrong, stream, stream]})
-    assert error == DocumentError(
-        "'orders' is given twice, again in 'streams[2].stream'", "streams[2].stream"
+    first, orders, again = parse_cluster({"nodes": [], "streams": [wrong, stream, stream]}).streams
+    assert isinstance(first, RefusedStream)
+    assert isinstance(orders, ClusterStream)
+    assert again == RefusedStream(
+        "orders",
+        "'orders' is given twice, first in 'streams[1].stream', again in 'streams[2].stream'",
+        "streams[2].stream",
     )
 
 

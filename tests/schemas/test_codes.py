@@ -2,9 +2,9 @@
 
 import pytest
 
-from placement import model, reasons
+from placement import health, model, reasons
 from schemas import outputs
-from schemas.codes import REASONS, REFUSALS, RefusalCode
+from schemas.codes import HEALTH, REASONS, REFUSALS, RULES, RefusalCode
 
 
 def test_every_refusal_has_advice():
@@ -21,7 +21,13 @@ def test_the_bands_are_those_of_the_core():
     }
 
 
-@pytest.mark.parametrize("advice", [*REFUSALS.values(), *REASONS.values()])
+def test_the_words_for_health_are_those_of_the_core():
+    assert list(HEALTH) == [word.value for word in health.Health]
+
+
+@pytest.mark.parametrize(
+    "advice", [*REFUSALS.values(), *REASONS.values(), *HEALTH.values(), *RULES.values()]
+)
 def test_advice_is_whole_sentences(advice):
     for text in (advice.meaning, advice.action):
         assert text[0].isupper()

@@ -71,7 +71,6 @@ def test_given_replicas_stay_and_short_lists_are_completed():
     [
         ("[[nobody]]", "'nobody', which is not registered"),
         ("[[node-0x1, node-0x1]]", "a node twice"),
-        ("[[node-0x1, node-0x2, node-0x3, node-0x4]]", "4 replicas of 3"),
         ("[[], [], []]", "lists 3 shards"),
     ],
 )
@@ -82,6 +81,18 @@ def test_replicas_that_cannot_be_adopted_are_rejected(replicas, says):
     [decision] = answer["decisions"]
     assert (status, decision["outcome"]) == (1, "rejected")
     assert says in decision["reasons"][0]["message"]
+
+
+def test_a_surplus_is_kept():
+    status, [answer] = place(
+        SITES + "  - {stream: s, shards: 2, replication_factor: 2, policy: {strategy: spread},"
+        " replicas: [[node-0x1, node-0x3, node-0x5], [node-0x4]]}\n"
+    )
+    [decision] = answer["decisions"]
+    assert (status, decision["outcome"]) == (0, "placed")
+    first, second = decision["replicas"]
+    assert first == ["node-0x1", "node-0x3", "node-0x5"]
+    assert (second[0], len(second)) == ("node-0x4", 2)
 
 
 def test_one_wrong_stream_does_not_silence_the_others():

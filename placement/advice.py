@@ -1,0 +1,316 @@
+"""Advice: what to add so that a stream that was refused can be placed.
+
+Nothing is guessed from the text of a reason: hypothetical nodes are added to the topology, the
+stream is placed again by the same code, and only what then works is advised. The shapes that are
+tried are those that people buy: nodes in a location there is, a whole domain more at some level,
+or the nodes that are away coming back.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from placement.decide import Answer, place
+from placement.location import DEPTH_MAX, Location, natural_key
+from placement.model import Liveness, NodeAttributes, Outcome, StreamSpec
+from placement.policy import Policy
+from placement.state import State
+from placement.topology import Scope, Topology
+
+# A person acts on the first few.
+ADVICE_MAX = 4
+# So many nodes are the most that anybody adds for one stream.
+_NODES_MAX = 64
+# Work for one stream's advice: placements tried, fewer the larger fleet and stream are.
+_TRIES_MAX = 200
+_TRIES_MIN = 24
+_WORK_MAX = 4_000_000
+
+Additions = list[tuple[str, NodeAttributes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Something that makes the stream placeable. `nodes` are added or come back, in `domains` new
+    domains of `level` if any are new, or in `location`; none are where the request is changed."""
+
+    message: str
+    nodes: int
+    outcome: Outcome
+    level: str | None = None
+    domains: int = 0
+    location: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """A way of adding: the nodes for a size from 1 on, and the words for them."""
+
+    nodes: Callable[[int], Additions]
+    told: Callable[[int, int], str]
+    level: str | None = None
+    location: str | None = None
+
+
+class _Trial:
+    """Places the stream again in a fleet with additions, and leaves the fleet as it was."""
+
+    def __init__(
+        self,
+        state: State,
+        spec: StreamSpec,
+        policy: Policy,
+        given: tuple[tuple[str, ...], ...] | None,
+    ) -> None:
+        self._state, self._spec, self._policy, self._given = state, spec, policy, given
+        work = max(len(state.topology.index) * spec.shards * spec.replication_factor, 1)
+        self.left = min(max(_WORK_MAX // work, _TRIES_MIN), _TRIES_MAX)
+
+    def added(self, nodes: Additions) -> Answer | None:
+        """The answer with these nodes up besides; None when enough was tried."""
+        if self.left <= 0:
+            return None
+        self.left -= 1
+        topology = self._state.topology
+        for name, attributes in nodes:
+            topology.put(name, attributes, Liveness.UP)
+        answer = self._place()
+        for name, attributes in nodes:
+            topology.put(name, attributes, Liveness.UNREGISTERED)
+            topology.forget(name)
+        return answer
+
+    def returned(self, nodes: Sequence[int]) -> Answer | None:
+        """The answer with these known nodes up."""
+        if self.left <= 0:
+            return None
+        self.left -= 1
+        topology = self._state.topology
+        before = [
+            (n, topology.liveness[n], topology.administrative[n], topology.guard[n]) for n in nodes
+        ]
+        for node in nodes:
+            topology.put(topology.ids[node], topology.attributes[node], Liveness.UP)
+        answer = self._place()
+        for node, liveness, ordered, guard in before:
+            topology.set_condition(node, liveness, ordered, guard)
+        return answer
+
+    def asked(self, spec: StreamSpec) -> Answer | None:
+        """The answer to another request in the fleet as it is."""
+        if self.left <= 0:
+            return None
+        self.left -= 1
+        return place(self._state, spec, self._policy, self._given)
+
+    def _place(self) -> Answer:
+        return place(self._state, self._spec, self._policy, self._given)
+
+
+def advise(
+    state: State,
+    spec: StreamSpec,
+    policy: Policy,
+    given: tuple[tuple[str, ...], ...] | None = None,
+) -> list[Advice]:
+    """What would let the stream be placed whole, the fewest nodes first; nothing where none of
+    the shapes does. The state is the same afterwards."""
+    trial = _Trial(state, spec, policy, given)
+    refused = place(state, spec, policy, given).reasons
+    first = refused[0] if refused else None
+    short = (first.need or 1) - (first.have or 0) if first else 1
+    less = [*_asking_less(trial, spec)]
+    found = [*_returning(trial, state.topology)]
+    for shape in _shapes(state.topology, policy, bool(first and first.level)):
+        size = _least(trial, shape, max(short, 1))
+        if size is not None:
+            number, answer = size
+            nodes = shape.nodes(number)
+            domains = number if shape.level else 0
+            message = shape.told(number, len(nodes))
+            found.append(
+                Advice(message, len(nodes), answer.outcome, shape.level, domains, shape.location)
+            )
+    found.sort(key=lambda a: (a.outcome is not Outcome.PLACED, a.nodes, a.domains > 1))
+    return [*found[:ADVICE_MAX], *less]
+
+
+def _whole(answer: Answer | None) -> bool:
+    return answer is not None and answer.outcome in (Outcome.PLACED, Outcome.DEGRADED)
+
+
+def _least(trial: _Trial, shape: _Shape, short: int) -> tuple[int, Answer] | None:
+    """The least size of the shape that works, beginning with one that gives as many nodes as the
+    reason says are short: doubled until it works, then halved back."""
+    each = max(len(shape.nodes(1)), 1)
+    low, high, best = 0, -(-short // each), None
+    while best is None:
+        nodes = shape.nodes(high)
+        if len(nodes) > max(_NODES_MAX, 2 * short):
+            return None
+        answer = trial.added(nodes)
+        if answer is None:
+            return None
+        if _whole(answer):
+            best = high, answer
+        else:
+            low, high = high, high * 2
+    middle = high - 1
+    while high - low > 1:
+        answer = trial.added(shape.nodes(middle))
+        if answer is None:
+            return best
+        if _whole(answer):
+            high, best = middle, (middle, answer)
+        else:
+            low = middle
+        middle = (low + high) // 2
+    return best
+
+
+def _returning(trial: _Trial, topology: Topology) -> Iterator[Advice]:
+    """One node that is away coming back, or all of them."""
+    rank = topology.order()
+    away = [node for node in topology.index.values() if not topology.eligible[node]]
+    away.sort(key=lambda node: int(rank[node]))
+    for node in away[:8]:
+        answer = trial.returned([node])
+        if answer is not None and _whole(answer):
+            name = topology.ids[node]
+            message = f"{name} ({topology.status(node)}) back in service would be enough"
+            yield Advice(message, 1, answer.outcome, location=str(topology.locations[node]) or None)
+            return
+    if len(away) > 1:
+        answer = trial.returned(away)
+        if answer is not None and _whole(answer):
+            names = ", ".join(topology.ids[node] for node in away[:8])
+            message = f"the {len(away)} nodes that are away ({names}) back in service would do"
+            yield Advice(message, len(away), answer.outcome)
+
+
+def _asking_less(trial: _Trial, spec: StreamSpec) -> Iterator[Advice]:
+    """The most replicas that fit as things are; else the most shards."""
+    for factor in range(spec.replication_factor - 1, 0, -1):
+        answer = trial.asked(replace(spec, replication_factor=factor))
+        if answer is not None and _whole(answer):
+            message = f"or less: replication_factor {factor} fits as things are"
+            yield Advice(message, 0, answer.outcome)
+            return
+    low, high = 0, spec.shards
+    while high - low > 1:
+        middle = (low + high) // 2
+        answer = trial.asked(replace(spec, shards=middle))
+        low, high = (middle, high) if _whole(answer) else (low, middle)
+    if low:
+        counted = "one shard fits" if low == 1 else f"{low} shards fit"
+        yield Advice(f"or less: {counted} as things are", 0, Outcome.PLACED)
+
+
+def _shapes(topology: Topology, policy: Policy, domains_first: bool) -> Iterator[_Shape]:
+    """Nodes in each location there is, and new domains at every level and of every tag in use;
+    what the reason asks for comes first, for where tries are few."""
+    tags = policy.nodes.with_tags
+    leaves = sorted(
+        {topology.locations[node] for node in topology.index.values()},
+        key=lambda location: natural_key(str(location)),
+    )
+    nodes = [_more_nodes(location, tags) for location in _largest(leaves, topology)]
+    everywhere = [_everywhere(leaves, tags)] if len(leaves) > 1 else []
+    if not domains_first:
+        yield from [*everywhere, *nodes]
+    for scope in topology.tiers():
+        yield from _new_domains(scope, leaves, topology, tags)
+    for key in sorted({key for attributes in topology.attributes for key, _ in attributes.tags}):
+        yield _new_values(key, leaves, tags)
+    if domains_first:
+        yield from [*nodes, *everywhere]
+
+
+def _largest(leaves: Sequence[Location], topology: Topology) -> list[Location]:
+    """The locations with most nodes first; beyond eight nobody reads on."""
+    held = [topology.locations[node] for node in topology.index.values()]
+    by_size = sorted(leaves, key=lambda location: -held.count(location))
+    return by_size[:8]
+
+
+def _more_nodes(location: Location, tags: tuple[tuple[str, str], ...]) -> _Shape:
+    place = str(location)
+
+    def nodes(number: int) -> Additions:
+        return [(f"new-{at}", NodeAttributes(place, tags)) for at in range(number)]
+
+    def told(_number: int, nodes: int) -> str:
+        return f"{_count(nodes)} in {place or 'no location'}"
+
+    return _Shape(nodes, told, location=place or None)
+
+
+def _everywhere(leaves: Sequence[Location], tags: tuple[tuple[str, str], ...]) -> _Shape:
+    def nodes(number: int) -> Additions:
+        return [
+            (f"new-{at}-{each}", NodeAttributes(str(location), tags))
+            for at, location in enumerate(leaves)
+            for each in range(number)
+        ]
+
+    def told(number: int, _nodes: int) -> str:
+        return f"{_count(number)} in each of the {len(leaves)} locations"
+
+    return _Shape(nodes, told)
+
+
+def _new_domains(
+    scope: Scope, leaves: Sequence[Location], topology: Topology, tags: tuple[tuple[str, str], ...]
+) -> Iterator[_Shape]:
+    """New domains of a level, with one node each, beside those there are under one parent."""
+    deepest = max((leaf.depth for leaf in leaves), default=0)
+    depth = min(scope.depth or 0, max(deepest, 1))
+    named = topology.levels[depth - 1] if depth <= len(topology.levels) else scope.name
+    level = named if scope.depth != DEPTH_MAX or depth <= len(topology.levels) else "location"
+    parents = sorted({leaf.prefix(depth - 1) for leaf in leaves}, key=lambda p: natural_key(str(p)))
+    for parent in parents[:8]:
+        if parent.depth < depth - 1:
+            continue
+        rest = tuple("new" for _ in range(max(deepest, 1) - depth))
+
+        def nodes(
+            number: int, parent: Location = parent, rest: tuple[str, ...] = rest
+        ) -> Additions:
+            paths = (
+                Location((*parent.components, f"new-{at}", *rest)[:DEPTH_MAX])
+                for at in range(number)
+            )
+            return [(f"new-{at}", NodeAttributes(str(p), tags)) for at, p in enumerate(paths)]
+
+        def told(number: int, nodes: int, parent: Location = parent) -> str:
+            where = f" in {parent}" if parent.depth else ""
+            domains = "one more domain" if number == 1 else f"{number} more domains"
+            each = "a node" if nodes == 1 else "a node in each"
+            return f"{domains} at level {level}{where}, with {each}"
+
+        yield _Shape(nodes, told, level, str(parent) or None)
+
+
+def _new_values(key: str, leaves: Sequence[Location], tags: tuple[tuple[str, str], ...]) -> _Shape:
+    """Nodes with new values of a tag, in the locations in turn."""
+
+    def nodes(number: int) -> Additions:
+        return [
+            (
+                f"new-{at}",
+                NodeAttributes(
+                    str(leaves[at % len(leaves)]),
+                    tuple(sorted({**dict(tags), key: f"new-{at}"}.items())),
+                ),
+            )
+            for at in range(number)
+        ]
+
+    def told(number: int, _nodes: int) -> str:
+        values = "one more value" if number == 1 else f"{number} more values"
+        return f"{values} of tag {key}, with a node each"
+
+    return _Shape(nodes, told, f"tag:{key}")
+
+
+def _count(nodes: int) -> str:
+    return "one more node" if nodes == 1 else f"{nodes} more nodes"

@@ -1,0 +1,304 @@
+"""Copysets: the few sets of nodes on which the shards of one policy may stand.
+
+`placement.strategies.copysets` asks for them; `placement.risk` says what they are worth. They are
+derived from the sets in use and the topology alone, so that a rebuild finds the same ones.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.choice import digest64, scores
+from placement.location import DEPTH_MAX
+from placement.model import AdministrativeState
+from placement.rules import NodeFilter, Rule, Standing, Strength
+from placement.topology import LEAF, Scope, Topology
+
+Copyset = tuple[int, ...]
+# On a small fleet a permutation may repeat pairs or leave nodes over; it is then drawn again. On a
+# large one that costs less than a hundredth of the sets, and a draw takes long.
+_DRAWS_MAX = 16
+_DRAWN_AGAIN_MAX = 100
+
+_Found = NDArray[np.int64]
+_Keys = list[NDArray[np.generic]]
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the sets have to be: `factor` nodes that `nodes` admits and that keep `rules`; every
+    node shall share sets with at least `width` others."""
+
+    topology: Topology
+    factor: int
+    width: int
+    rules: tuple[Rule, ...]
+    nodes: NodeFilter
+
+    def standing(self, members: Sequence[int]) -> Standing:
+        """The members as the replicas of one shard."""
+        return Standing(
+            topology=self.topology,
+            replication_factor=self.factor,
+            replicas=members,
+            nodes=self.nodes,
+        )
+
+    def lawful(self, members: Sequence[int]) -> bool:
+        """Whether a whole set keeps the required rules."""
+        standing = self.standing(members)
+        required = (rule for rule in self.rules if rule.strength is Strength.REQUIRED)
+        return not any(rule.violations(standing) for rule in required)
+
+
+class Copysets:
+    """The sets in use, those that replace them where a member is gone, and as many new ones as the
+    scatter width still asks for.
+
+    Method: Cidon et al. (USENIX ATC 2013) for the first sets: random permutations cut into groups,
+    here with groups that break a rule passed over; Cidon et al., "Tiered Replication" (USENIX ATC
+    2015) for what is missing after that and for nodes that join: while a node shares sets with too
+    few others, a set starts at it and takes the candidates that share with the fewest. A node that
+    leaves is replaced once in each of its sets. `short` lists nodes that no rule excludes and that
+    yet reach too few others, with what they reach.
+    """
+
+    def __init__(self, terms: Terms, known: Iterable[Sequence[int]] = ()) -> None:
+        topology = terms.topology
+        self.terms = terms
+        self.short: list[tuple[int, int]] = []
+        self._order = topology.order()
+        admitted = terms.nodes.mask(topology)
+        self._pool = topology.eligible & admitted
+        self._stays = (
+            np.asarray([_stays(topology, n) for n in range(topology.size)], bool) & admitted
+        )
+        self._partners: defaultdict[int, set[int]] = defaultdict(set)
+        self._reach = np.zeros(topology.size, np.int64)
+        self._memberships = np.zeros(topology.size, np.int64)
+        self._sets: dict[Copyset, None] = {}
+        self._lawful: dict[Copyset, bool] = {}
+        self._of: defaultdict[int, list[Copyset]] = defaultdict(list)
+        self._replace_leavers({self._named(members) for members in known})
+        if terms.factor == 1:
+            self._singles()
+        else:
+            self._permute(max(1, ceil(terms.width / (terms.factor - 1))))
+            self._top_up()
+
+    @property
+    def sets(self) -> list[Copyset]:
+        """All sets, members by the natural order of their ids."""
+        return list(self._sets)
+
+    def reach(self, node: int) -> int:
+        """With how many other nodes the node shares sets."""
+        return int(self._reach[node])
+
+    def usable(self, mask: NDArray[np.bool_], kept: Sequence[int] = ()) -> NDArray[np.int64]:
+        """Lawful sets around `kept` whose other members are all in `mask`, one per row."""
+        sets = self._of[kept[0]] if kept else self.sets
+        found = np.asarray(sets, np.int64).reshape(-1, self.terms.factor)
+        for node in kept[1:]:
+            found = found[(found == node).any(axis=1)]
+        open_nodes = mask.copy()
+        open_nodes[list(kept)] = True
+        found = found[open_nodes[found].all(axis=1)]
+        lawful = [self._is_lawful(members) for members in map(tuple, found.tolist())]
+        usable: NDArray[np.int64] = found[np.asarray(lawful, bool)]
+        return usable
+
+    def complete(
+        self, kept: Sequence[int], mask: NDArray[np.bool_], near: int | None
+    ) -> Copyset | None:
+        """A new set around the members that stay, near the one that is replaced."""
+        rank = scores(self._seed("replace", kept), self.terms.topology.digests)
+        return self._grow(list(kept), mask, rank, near=near)
+
+    def add(self, members: Sequence[int]) -> None:
+        """One more set."""
+        named = self._named(members)
+        if named in self._sets:
+            return
+        self._sets[named] = None
+        for node in named:
+            self._partners[node].update(named)
+            self._partners[node].discard(node)
+            self._reach[node] = len(self._partners[node])
+            self._memberships[node] += 1
+            self._of[node].append(named)
+
+    def _is_lawful(self, members: Copyset) -> bool:
+        if members not in self._lawful:
+            self._lawful[members] = self.terms.lawful(members)
+        return self._lawful[members]
+
+    def _named(self, members: Iterable[int]) -> Copyset:
+        return tuple(sorted(set(members), key=lambda node: int(self._order[node])))
+
+    def _seed(self, what: str, members: Iterable[int]) -> int:
+        ids = (self.terms.topology.ids[node] for node in self._named(members))
+        return digest64("copysets", what, self.terms.factor, *ids)
+
+    def _replace_leavers(self, known: set[Copyset]) -> None:
+        """Take over the sets in use; a set that lost a member goes on with another in its place,
+        or as the set that others of its shards have already moved to."""
+        by_name = sorted(known, key=lambda members: [int(self._order[node]) for node in members])
+        broken = []
+        for members in by_name:
+            if len(members) != self.terms.factor:
+                continue
+            if any(not self._stays[node] for node in members):
+                broken.append(members)
+            else:
+                self.add(members)
+        for members in broken:
+            kept = [node for node in members if self._stays[node]]
+            if not kept or any(set(kept) <= set(each) for each in self._of[kept[0]]):
+                continue
+            gone = next(node for node in members if not self._stays[node])
+            grown = self.complete(kept, self._pool, gone)
+            if grown is not None:
+                self.add(grown)
+
+    def _singles(self) -> None:
+        for node in np.flatnonzero(self._pool).tolist():
+            if self.terms.lawful([node]):
+                self.add([node])
+
+    def _permute(self, rounds: int) -> None:
+        """Groups of nodes that have no set of this round yet, in the order of a permutation."""
+        for number in range(rounds):
+            free = self._pool & (self._memberships <= number)
+            draws = _DRAWS_MAX if int(free.sum()) <= _DRAWN_AGAIN_MAX else 1
+            best, least = [], (free.size + 1, 0)
+            for attempt in range(draws):
+                groups = self._draw(number, attempt, free)
+                left = int(free.sum()) - len(groups) * self.terms.factor
+                repeated = sum(int(self._together(each)[list(each)].sum()) for each in groups)
+                if (left, repeated) < least:
+                    best, least = groups, (left, repeated)
+                if left < self.terms.factor and not repeated:
+                    break
+            for group in best:
+                self.add(group)
+
+    def _draw(self, number: int, attempt: int, free: NDArray[np.bool_]) -> list[Copyset]:
+        """One permutation of the free nodes, cut into groups."""
+        seed = digest64("copysets", number, attempt, self.terms.factor)
+        rank = scores(seed, self.terms.topology.digests)
+        free = free.copy()
+        starts = np.flatnonzero(free)
+        groups = []
+        for node in starts[np.argsort(rank[starts])].tolist():
+            if not free[node]:
+                continue
+            grown = self._grow([node], self._pool, rank, free=free)
+            if grown is not None:
+                groups.append(grown)
+                free[list(grown)] = False
+        return groups
+
+    def _top_up(self) -> None:
+        """Sets for the nodes that share with too few others, the fewest first."""
+        topology = self.terms.topology
+        rank = scores(digest64("copysets", "greedy", self.terms.factor), topology.digests)
+        nodes = np.flatnonzero(self._pool).tolist()
+        for node in sorted(nodes, key=lambda n: (self.reach(n), int(rank[n]))):
+            while self.reach(node) < self.terms.width:
+                before = self.reach(node)
+                grown = self._grow([node], self._pool, rank, start=node)
+                if grown is not None:
+                    self.add(grown)
+                if self.reach(node) == before:
+                    if before:
+                        self.short.append((node, before))
+                    break
+
+    def _grow(
+        self,
+        members: list[int],
+        pool: NDArray[np.bool_],
+        rank: NDArray[np.uint64],
+        free: NDArray[np.bool_] | None = None,
+        start: int | None = None,
+        near: int | None = None,
+    ) -> Copyset | None:
+        """The members and as many more as the set lacks, or None where the rules leave nobody.
+
+        Required rules, then preferred ones, decide who comes in question. Of these come first: the
+        `free` ones, those that `start` has no set with, those `near` a node; then those that no
+        member has a set with, then those that share with the fewest, then the first by rank.
+        """
+        topology = self.terms.topology
+        while len(members) < self.terms.factor:
+            found = self._required(members, pool)
+            if start is not None:
+                found = _least(found, self._together([start]))
+            standing = self.terms.standing(members)
+            for rule in self.terms.rules:
+                if rule.strength is Strength.PREFERRED:
+                    found = _least(found, rule.penalty(standing))
+            if free is not None:
+                found = found[free[found]]
+            if not len(found):
+                return None
+            keys: _Keys = [] if near is None else [_climbs(topology, near)]
+            keys.append(self._together(members))
+            if free is None:
+                keys.append(self._reach)
+            for key in (*keys, rank):
+                found = _least(found, key)
+            members = [*members, int(found[0])]
+        return self._named(members)
+
+    def _required(self, members: Sequence[int], pool: NDArray[np.bool_]) -> _Found:
+        """Candidates for one more member that break no required rule; the last one can lead where
+        no other can."""
+        topology = self.terms.topology
+        open_nodes = pool.copy()
+        open_nodes[list(members)] = False
+        if len(members) == self.terms.factor - 1 and not topology.can_lead[list(members)].any():
+            open_nodes &= topology.can_lead
+        found = np.flatnonzero(open_nodes)
+        standing = self.terms.standing(members)
+        for rule in self.terms.rules:
+            if rule.strength is Strength.REQUIRED and len(found):
+                found = found[rule.penalty(standing)[found] == 0]
+        return found
+
+    def _together(self, members: Iterable[int]) -> NDArray[np.int64]:
+        """For each node, with how many of the members it shares a set."""
+        shared = np.zeros(self.terms.topology.size, np.int64)
+        for member in members:
+            shared[list(self._partners[member])] += 1
+        return shared
+
+
+def _stays(topology: Topology, node: int) -> bool:
+    draining = topology.administrative[node] is AdministrativeState.DRAINING
+    return not draining and not topology.is_dead(node)
+
+
+def _least(found: _Found, key: NDArray[np.generic]) -> _Found:
+    if len(found) < 2:
+        return found
+    values = key[found]
+    least: _Found = found[values == values.min()]
+    return least
+
+
+def _climbs(topology: Topology, node: int) -> NDArray[np.int64]:
+    """Levels that each node's path does not share with the given one's."""
+    place = topology.locations[node]
+    climbs = np.full(topology.size, place.depth + 1, np.int64)
+    for depth in range(1, place.depth + 1):
+        domains = topology.domain_of(Scope(depth=min(depth, DEPTH_MAX)))
+        climbs[domains == domains[node]] = place.depth + 1 - depth
+    leaf = topology.domain_of(LEAF)
+    climbs[leaf == leaf[node]] = 0
+    return climbs

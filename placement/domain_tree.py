@@ -1,0 +1,87 @@
+"""The eligible part of a fleet as a tree of flat arrays: what the kernels walk.
+
+Elements are numbered level by level from the root, 0; the children of an element are contiguous,
+nodes come last. The order of siblings is that of their nodes' ids, not of their indexes.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.topology import Topology
+
+Integers = NDArray[np.int64]
+
+# A copy in a domain outweighs all that a shard can have below it (64 copies at most).
+_COPIES = 65
+_HASH_BITS = np.uint64(33)
+
+
+@dataclass(frozen=True, slots=True)
+class DomainTree:
+    """`elements` has a column each: first child, the one behind the last child, parent, worth of
+    one copy, 31-bit hash. `leaves` are the node indexes of the last elements, `above` the element
+    of each leaf's domain by tier."""
+
+    elements: Integers
+    leaves: Integers
+    above: Integers
+
+    @property
+    def domains(self) -> int:
+        """Number of elements that are no nodes; the first node's number."""
+        return int(self.elements.shape[1]) - len(self.leaves)
+
+    @property
+    def looked_at(self) -> int:
+        """Elements that are looked at for one replica: at most the widest way down."""
+        widest = int((self.elements[1] - self.elements[0]).max(initial=1))
+        return widest * (len(self.above) + 1)
+
+    def sums(self, values: NDArray[np.generic]) -> NDArray[np.float64]:
+        """Values by node index, added up by element."""
+        own = values[self.leaves].astype(np.float64)
+        size = self.elements.shape[1]
+        total = np.zeros(size)
+        total[self.domains :] = own
+        total[0] = own.sum()
+        for elements in self.above:
+            total += np.bincount(elements, own, size)
+        return total
+
+
+def domain_tree(topology: Topology) -> DomainTree:
+    """The tree of the eligible nodes over all tiers."""
+    rank = topology.order()
+    nodes = np.flatnonzero(topology.eligible)
+    nodes = nodes[np.argsort(rank[nodes])]
+    keys = [rank[nodes]]
+    for scope in topology.tiers():
+        domains = topology.domain_of(scope)[nodes]
+        _, earliest, which = np.unique(domains, return_index=True, return_inverse=True)
+        keys.append(earliest[which])
+    columns = [keys[0], *keys[:0:-1]]  # the last key of a lexicographic sort counts first
+    order = np.lexsort(columns) if len(nodes) else np.zeros(0, np.int64)
+    leaves = nodes[order]
+    tiers = [key[order] for key in keys[1:]]
+    above, base = np.zeros((len(tiers), len(leaves)), np.int64), 1
+    for tier, key in enumerate(tiers):
+        above[tier] = base + np.cumsum(np.diff(key, prepend=key[:1]) != 0)
+        base = int(above[tier][-1]) + 1 if len(leaves) else base
+    size = base + len(leaves)
+    rows = [np.zeros(len(leaves), np.int64), *above, np.arange(base, size)]
+    first, end = np.zeros(size, np.int64), np.zeros(size, np.int64)
+    parent, tie = np.zeros(size, np.int64), np.zeros(size, np.int64)
+    hashes = (topology.digests[leaves] >> _HASH_BITS).astype(np.int64)
+    for upper, lower in pairwise(rows):
+        children, begin = np.unique(lower, return_index=True)
+        parent[children], tie[children] = upper[begin], hashes[begin]
+        owners, start, count = np.unique(upper[begin], return_index=True, return_counts=True)
+        first[owners] = children[start]
+        end[owners] = children[start] + count
+    worth = np.zeros(size, np.int64)
+    for tier, elements in enumerate(above):
+        worth[elements] = _COPIES ** (len(tiers) - 1 - tier)
+    return DomainTree(np.stack([first, end, parent, worth, tie]), leaves, above)

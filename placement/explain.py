@@ -1,0 +1,285 @@
+"""Explain: why a replica stands where it does, and why a node does not hold one.
+
+The funnel of design section 6.3: candidates, alive, rules (each), capacity, chosen by. Every step
+asks the functions that placed (`Rule.penalty`, `View.has_room`, `choose`), so that an explanation
+cannot differ from what was done. A strategy that goes by an order of its own has its required
+rules and its wishes explained alike, and its order named.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from placement.assignments import EMPTY
+from placement.model import StreamSpec
+from placement.policy import Policy
+from placement.reasons import Reason
+from placement.rules import STREAM_RULES, Mask, Rule, Standing, Strength
+from placement.strategies import STRATEGIES
+from placement.strategies.base import Need, Trace, View, candidates, choose
+from placement.topology import NO_DOMAIN, Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step of the funnel and how many nodes it left."""
+
+    step: str
+    left: int
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Why a node holds a replica. `chosen_by` is None for a replica that the stream came with."""
+
+    shard: int
+    slot: int
+    node: str
+    funnel: tuple[Step, ...]
+    chosen_by: str | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """Why a node holds no replica of a shard; `step` is where the funnel lost it."""
+
+    shard: int
+    node: str
+    step: str
+    reason: str
+
+
+# What decided where the rules left no choice.
+ONLY_NODE = "no other node was left"
+
+# How the steps that are no rules read after a number of nodes.
+_WORDS = {
+    "alive": "up and open to new replicas",
+    "filters": "admitted by the policy",
+    "distinct nodes": "without another replica of the shard",
+    "capacity": "with room left",
+}
+
+
+class Explainer:
+    """Explains one stream's placement. `view` is the load before the stream was placed; `given`
+    counts the replicas of each shard that it came with."""
+
+    def __init__(
+        self,
+        spec: StreamSpec,
+        policy: Policy,
+        shards: Sequence[Sequence[int]],
+        view: View,
+        given: Sequence[int] = (),
+    ) -> None:
+        self._spec, self._policy, self._view = spec, policy, view
+        self._shards = shards
+        self._given = given
+        self._strategy = STRATEGIES[policy.strategy]
+        self._rules = self._strategy.rules(policy, view.topology)
+        self._counted = 0
+        for nodes, came in zip(shards, given, strict=False):
+            for slot, node in enumerate(nodes[:came]):
+                view.add(node, leader=slot == 0)
+
+    def held(self, shard: int) -> Iterator[Held]:
+        """Why each replica of the shard is where it is. Ask for shards in ascending order."""
+        self._count_before(shard)
+        nodes = self._shards[shard]
+        given = self._came(shard)
+        for slot, node in enumerate(nodes):
+            if node == EMPTY:
+                continue
+            need = self._need(shard, slot, _others(nodes, slot))
+            name = self._view.topology.ids[node]
+            what = f"{name} holds replica {slot} of {self._spec.stream}/{shard}"
+            funnel = tuple(Step(step, int(mask.sum())) for step, mask in self._funnel(need))
+            if slot < given:
+                yield Held(shard, slot, name, funnel, None, f"{what}: the stream came with it")
+                continue
+            by = self._chosen_by(shard, slot, node)
+            decided = by if by == ONLY_NODE else f"chosen by {by}"
+            yield Held(shard, slot, name, funnel, by, f"{what}: {_told(funnel)}; {decided}")
+
+    def absent(self, shard: int, node: int, why: Reason | None = None) -> Absent | None:
+        """Why the node holds nothing of the shard, None if it does; `why` is what kept the whole
+        stream from being placed."""
+        self._count_before(shard)
+        copies = self._policy.copies(self._spec.replication_factor)
+        nodes = self._shards[shard] if self._shards else [EMPTY] * copies
+        if node in nodes:
+            return None
+        lost: tuple[int, str, str] = (-1, "", "")
+        for slot, holder in enumerate(nodes):
+            need = self._need(shard, slot, _others(nodes, slot))
+            steps = self._funnel(need)
+            gone = next((at for at, (_, mask) in enumerate(steps) if not mask[node]), None)
+            if gone is None:
+                return self._passed_over(shard, slot, node, holder, why)
+            if gone > lost[0]:
+                lost = (gone, steps[gone][0], self._why_lost(steps[gone][0], node, need))
+        name = self._view.topology.ids[node]
+        what = f"{name} holds no replica of {self._spec.stream}/{shard}"
+        return Absent(shard, name, lost[1], f"{what}: {lost[2]}")
+
+    def _passed_over(
+        self, shard: int, slot: int, node: int, holder: int, why: Reason | None
+    ) -> Absent:
+        """A node that nothing speaks against: what was preferred to it."""
+        ids = self._view.topology.ids
+        what = f"{ids[node]} could hold replica {slot} of {self._spec.stream}/{shard}"
+        if holder == EMPTY:
+            reason = f", but {why.message}" if why else ", and the slot is still empty"
+            return Absent(shard, ids[node], "the stream as a whole", what + reason)
+        if slot < self._came(shard):
+            reason = f", but the stream came with {ids[holder]} there"
+            return Absent(shard, ids[node], "given", what + reason)
+        by = self._lost_to(shard, slot, node, holder)
+        return Absent(shard, ids[node], by, f"{what}, but {ids[holder]} was chosen by {by}")
+
+    def _funnel(self, need: Need) -> list[tuple[str, Mask]]:
+        """What each step leaves over, as masks."""
+        topology, view = self._view.topology, self._view
+        known = np.zeros(topology.size, bool)
+        known[list(topology.index.values())] = True
+        mask = known & topology.eligible
+        steps = [("candidates", known), ("alive", mask)]
+        if not self._policy.nodes.everything:
+            mask = mask & self._policy.nodes.mask(topology)
+            steps.append(("filters", mask))
+        others = np.ones(topology.size, bool)
+        others[np.asarray(need.kept, np.int64)] = False
+        mask = mask & others
+        steps.append(("distinct nodes", mask))
+        standing = self._standing(need)
+        for rule in self._rules:
+            if rule.strength is Strength.REQUIRED:
+                mask = mask & (rule.penalty(standing) == 0)
+                steps.append((str(rule), mask))
+        mask = mask & view.has_room()
+        return [*steps, ("capacity", mask)]
+
+    def _why_lost(self, step: str, node: int, need: Need) -> str:
+        topology, view = self._view.topology, self._view
+        match step:
+            case "candidates":
+                return "it is not registered"
+            case "alive":
+                return f"it is {topology.status(node)} and receives no replicas"
+            case "filters":
+                return "the policy's within, avoid, nodes or with_tags do not admit it"
+            case "capacity":
+                capacity, load = int(topology.capacity[node]), int(view.load[node])
+                return f"its capacity of {capacity} is used up, it holds {load}"
+        rule = next(rule for rule in self._rules if str(rule) == step)
+        return f"the required rule '{rule}' forbids it{self._detail(rule, node, need)}"
+
+    def _detail(self, rule: Rule, node: int, need: Need) -> str:
+        """What the rule would find if the node took the replica."""
+        topology, scope = self._view.topology, getattr(rule, "per", None)
+        if isinstance(scope, Scope) and topology.domain_of(scope)[node] == NO_DOMAIN:
+            return f": it has no {scope}"
+        standing = self._standing(need)
+        after = replace(standing, replicas=[*standing.replicas, node])
+        for finding in rule.violations(after):
+            where = f" in {finding.domain}" if finding.domain else ""
+            return f": with it there would be {finding.count}{where}, the limit is {finding.limit}"
+        return ""
+
+    def _chosen_by(self, shard: int, slot: int, node: int) -> str:
+        """The last step of `choose` that left anything out, or the strategy's own order."""
+        need = self._need(shard, slot, _others(self._shards[shard], slot))
+        if int(self._funnel(need)[-1][1].sum()) == 1:
+            return ONLY_NODE
+        trace = self._replayed(shard, slot, node)
+        if trace is None:
+            return self._own_order()
+        by = ONLY_NODE
+        for (_, before), (step, left) in pairwise(trace):
+            by = step if len(left) < len(before) else by
+        return by
+
+    def _lost_to(self, shard: int, slot: int, node: int, holder: int) -> str:
+        """The step at which `choose` left the node for the holder."""
+        trace = self._replayed(shard, slot, holder)
+        if trace is not None:
+            for step, left in trace:
+                if node not in left:
+                    return step
+        return self._own_order()
+
+    def _own_order(self) -> str:
+        return f"the order of strategy '{self._strategy.name}'"
+
+    def _replayed(self, shard: int, slot: int, node: int) -> Trace | None:
+        """The trace of `choose` that gives the node, with the replicas before it placed, or with
+        all others placed; None if the strategy goes by an order of its own: agreeing with `choose`
+        would be chance."""
+        if not getattr(self._strategy, "places_by_choice", False):
+            return None
+        nodes = self._shards[shard]
+        placed = [other for other in nodes[:slot] if other != EMPTY]
+        for kept, shards in ((placed, shard), (_others(nodes, slot), len(self._shards))):
+            need = self._need(shard, slot, kept, shards)
+            mask = candidates(self._policy, self._view)
+            mask[np.asarray(kept, np.int64)] = False
+            for other in kept:
+                self._view.add(other)
+            trace: Trace = [("what may hold it at all", np.flatnonzero(mask))]
+            found = choose(self._rules, mask, need, self._view, trace)
+            for other in kept:
+                self._view.remove(other)
+            if found == node:
+                return trace
+        return None
+
+    def _need(self, shard: int, slot: int, kept: Sequence[int], shards: int | None = None) -> Need:
+        """The need for this replica beside the kept ones and the stream's first `shards` shards."""
+        spec, others = self._spec, []
+        if any(isinstance(rule, STREAM_RULES) for rule in self._rules):
+            rest = (nodes for s, nodes in enumerate(self._shards[:shards]) if s != shard)
+            others = [node for nodes in rest for node in nodes if node != EMPTY]
+        factor, nodes = self._policy.copies(spec.replication_factor), self._policy.nodes
+        return Need(spec.stream, shard, slot, factor, kept, others, nodes)
+
+    def _standing(self, need: Need) -> Standing:
+        return Standing(
+            self._view.topology,
+            need.replication_factor,
+            need.kept,
+            need.stream_nodes,
+            need.nodes,
+        )
+
+    def _came(self, shard: int) -> int:
+        """How many replicas the shard came with."""
+        return self._given[shard] if shard < len(self._given) else 0
+
+    def _count_before(self, shard: int) -> None:
+        """Count the replicas of the shards before this one as load."""
+        while self._counted < min(shard, len(self._shards)):
+            came = self._came(self._counted)
+            for slot, node in enumerate(self._shards[self._counted]):
+                if node != EMPTY and slot >= came:
+                    self._view.add(node, leader=slot == 0)
+            self._counted += 1
+
+
+def _others(nodes: Sequence[int], slot: int) -> list[int]:
+    return [node for at, node in enumerate(nodes) if at != slot and node != EMPTY]
+
+
+def _told(funnel: Sequence[Step]) -> str:
+    """The funnel in one clause; steps that left nothing out are not worth a word."""
+    words = [f"of {funnel[0].left} nodes"]
+    before = funnel[0].left
+    for step in funnel[1:]:
+        if step.left < before:
+            kept = _WORDS.get(step.step, f"that keep '{step.step}'")
+            words.append(f"{step.left} {kept}")
+        before = step.left
+    return ", ".join(words) if len(words) > 1 else f"all {before} nodes were possible"

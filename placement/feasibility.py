@@ -1,0 +1,271 @@
+"""Whether a violation can be mended: is there an arrangement that obeys the rule and every
+required one?
+
+A rule counts replicas by domain, so that nodes in the same domains are interchangeable: the search
+runs over classes of nodes, not over nodes, and passes over states that differ only in the names of
+domains. It is exact up to a bound on the states looked at.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.policy import Policy
+from placement.reasons import Code, Reason
+from placement.rules import (
+    AtLeastDomains,
+    AtMost,
+    Even,
+    ExclusiveNodes,
+    Mask,
+    Rule,
+    SameDomain,
+    Standing,
+)
+from placement.rules_even import EvenAsFits
+from placement.rules_places import AtLeastIn, Exactly, WithTags
+from placement.rules_span import SpanDomains
+from placement.topology import NO_DOMAIN, Scope, Topology
+
+# Small fleets and single-level rules need fewer than a hundred states; a fleet on which more than
+# this are needed has so many domains that an arrangement is found at once or does not exist.
+_STATES_MAX = 2000
+# Orders of one arrangement that are tried for rules that ask who leads: all of them up to rf 4.
+_ORDERS_MAX = 24
+
+# Rules that see nothing of a node but its domains at `per` (and `inside`).
+_BY_SCOPE = (AtMost, Even, AtLeastDomains, SameDomain, SpanDomains, EvenAsFits)
+# Rules that do not care about the order of replicas.
+_UNORDERED = (*_BY_SCOPE, AtLeastIn, Exactly, WithTags, ExclusiveNodes)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Can `rule` and all of `required` hold for one shard of `factor` replicas on `allowed` nodes?
+
+    `topology` is the judging one, so that the answer is the one diagnosis would find.
+    """
+
+    topology: Topology
+    factor: int
+    policy: Policy
+    required: tuple[Rule, ...]
+    allowed: Mask
+
+    def standing(self, replicas: Sequence[int]) -> Standing:
+        """An arrangement to be judged."""
+        return Standing(self.topology, self.factor, replicas, (), self.policy.nodes)
+
+
+def why_not(question: Question, rule: Rule | None = None) -> Reason | None:
+    """Why no arrangement exists, or None where one does."""
+    have = int(question.allowed.sum())
+    if have < question.factor:
+        message = f"{question.factor} usable nodes are needed, {have} are there"
+        return Reason(Code.NODES_TOO_FEW, message, question.factor, have)
+    rules = [each for each in question.required if each != rule]
+    if _admits(question, [*rules, rule] if rule else rules):
+        return None
+    return _explain(question, rule, rules)
+
+
+def _admits(question: Question, rules: Sequence[Rule]) -> bool:
+    """Whether some arrangement breaks none of the rules."""
+    classes = _classes(question, rules)
+    ordered = not all(isinstance(rule, _UNORDERED) for rule in rules)
+    seen: set[tuple[int, ...]] = set()
+    pending: list[tuple[int, ...]] = [(0,) * len(classes)]
+    while pending and len(seen) < _STATES_MAX:
+        used = pending.pop()
+        replicas = _replicas(used, classes)
+        if len(replicas) == question.factor:
+            if any(_obeys(question, rules, each) for each in _orders(replicas, ordered)):
+                return True
+            continue
+        if not _may_grow(question, rules, replicas):
+            continue
+        colours = _colours(question, rules, classes, used)
+        steps: dict[int, tuple[int, ...]] = {}
+        for position, members in enumerate(classes):
+            if used[position] < len(members):
+                more = (*used[:position], used[position] + 1, *used[position + 1 :])
+                steps.setdefault(colours[position], more)
+        ranked = sorted(steps.values(), key=lambda state: _promise(question, rules, classes, state))
+        for state in reversed(ranked):
+            key = tuple(sorted(_colours(question, rules, classes, state)))
+            if key not in seen:
+                seen.add(key)
+                pending.append(state)
+    return False
+
+
+def _classes(question: Question, rules: Sequence[Rule]) -> list[list[int]]:
+    """Allowed nodes that the rules cannot tell apart, in the natural order of their ids."""
+    topology = question.topology
+    scopes = _scopes(rules)
+    columns = [topology.domain_of(scope) for scope in scopes]
+    coarse = all(isinstance(rule, _BY_SCOPE) for rule in rules)
+    rank = topology.order()
+    found: dict[object, list[int]] = {}
+    for node in sorted(np.flatnonzero(question.allowed).tolist(), key=lambda n: int(rank[n])):
+        key: object = tuple(int(column[node]) for column in columns)
+        if not coarse:
+            attributes = topology.attributes[node]
+            key = key, attributes.location, attributes.tags, attributes.leader
+        members = found.setdefault(key, [])
+        if len(members) < question.factor or coarse:
+            members.append(node)
+    return list(found.values())
+
+
+def _scopes(rules: Sequence[Rule]) -> list[Scope]:
+    named = (getattr(rule, name, None) for rule in rules for name in ("per", "inside"))
+    return list(dict.fromkeys(scope for scope in named if isinstance(scope, Scope)))
+
+
+def _replicas(used: Sequence[int], classes: Sequence[Sequence[int]]) -> list[int]:
+    return [node for count, members in zip(used, classes, strict=True) for node in members[:count]]
+
+
+def _orders(replicas: list[int], ordered: bool) -> Iterator[Sequence[int]]:
+    if not ordered:
+        yield replicas
+        return
+    # Whoever leads first, then as many other orders as the bound allows.
+    for leader in range(len(replicas)):
+        yield [replicas[leader], *replicas[:leader], *replicas[leader + 1 :]]
+    for number, order in enumerate(permutations(replicas)):
+        if number == _ORDERS_MAX:
+            return
+        yield order
+
+
+def _obeys(question: Question, rules: Sequence[Rule], replicas: Sequence[int]) -> bool:
+    standing = question.standing(replicas)
+    return not any(rule.violations(standing) for rule in rules)
+
+
+def _may_grow(question: Question, rules: Sequence[Rule], replicas: list[int]) -> bool:
+    """False once a limit is passed that more replicas cannot undo."""
+    standing = question.standing(replicas)
+    return not any(isinstance(rule, AtMost) and rule.violations(standing) for rule in rules)
+
+
+def _promise(
+    question: Question,
+    rules: Sequence[Rule],
+    classes: Sequence[Sequence[int]],
+    state: Sequence[int],
+) -> tuple[int, ...]:
+    """The fewer replicas share a domain, the sooner a state is looked at."""
+    replicas = np.asarray(_replicas(state, classes), np.int64)
+    shared = []
+    for scope in _scopes(rules):
+        counts = np.unique(question.topology.domain_of(scope)[replicas], return_counts=True)[1]
+        shared.append(int((counts**2).sum()))
+    return tuple(shared)
+
+
+def _colours(
+    question: Question,
+    rules: Sequence[Rule],
+    classes: Sequence[Sequence[int]],
+    used: Sequence[int],
+) -> list[int]:
+    """Classes of one colour are alike: as large, as much used, in domains made up alike.
+
+    Colour refinement over classes and their domains; on nested domains it tells apart exactly what
+    is different. Rules that see more than domains have every class in a colour of its own.
+    """
+    if not all(isinstance(rule, _BY_SCOPE) for rule in rules):
+        return [hash((position, count)) for position, count in enumerate(used)]
+    columns = [question.topology.domain_of(scope) for scope in _scopes(rules)]
+    where = [[int(column[members[0]]) for column in columns] for members in classes]
+    colours = [hash((len(m), u)) for m, u in zip(classes, used, strict=True)]
+    for _ in range(2 * len(columns)):
+        inside: dict[tuple[int, int], list[int]] = {}
+        for colour, domains in zip(colours, where, strict=True):
+            for depth, domain in enumerate(domains):
+                inside.setdefault((depth, domain), []).append(colour)
+        made = {
+            place: hash((place[1] == NO_DOMAIN, tuple(sorted(colours_in))))
+            for place, colours_in in inside.items()
+        }
+        colours = [
+            hash((colour, *(made[depth, domain] for depth, domain in enumerate(domains))))
+            for colour, domains in zip(colours, where, strict=True)
+        ]
+    return colours
+
+
+def _explain(question: Question, rule: Rule | None, required: Sequence[Rule]) -> Reason:
+    """What is missing, for the first rule that alone is impossible."""
+    for each in (rule, *required) if rule else required:
+        if each is not None and not _admits(question, [each]):
+            return _lacking(question, each)
+    names = ", ".join(f"'{each}'" for each in required)
+    what = f"rule '{rule}'" if rule else "the replicas"
+    message = f"no arrangement of the {int(question.allowed.sum())} usable nodes keeps {what}"
+    return Reason(Code.NO_CANDIDATE, f"{message} together with {names}", 1, 0)
+
+
+def _lacking(question: Question, rule: Rule) -> Reason:
+    """Why one rule cannot be kept by itself."""
+    topology, factor = question.topology, question.factor
+    scope = getattr(rule, "per", None)
+    if not isinstance(scope, Scope):
+        message = f"rule '{rule}': no arrangement of the usable nodes keeps it"
+        return Reason(Code.NO_CANDIDATE, message, 1, 0)
+    domains = topology.domain_of(scope)[question.allowed]
+    names, sizes = np.unique(domains[domains != NO_DOMAIN], return_counts=True)
+    seen, level = seen_names(topology, scope, names), level_name(scope)
+    have = len(names)
+    if isinstance(rule, AtLeastDomains):
+        cap, need = factor, rule.count
+    else:
+        cap = _cap(rule, question, scope)
+        need = ceil(factor / cap) if cap else factor
+    if need > have or not cap:
+        message = f"rule '{rule}': {factor} replicas need {need} domains, {have} are usable"
+        if not cap:
+            message = f"rule '{rule}': no domain may hold any of {factor} replicas"
+        return Reason(Code.DOMAINS_TOO_FEW, message, need, have, level, seen)
+    share = factor // max(have, 1)
+    small = names[sizes < min(cap, max(share, 1))] if isinstance(rule, Even) else names[sizes < cap]
+    listed = ", ".join(topology.domain_names(scope, small.tolist()))
+    message = f"rule '{rule}': {listed or 'the domains'} have too few usable nodes for their share"
+    return Reason(
+        Code.DOMAIN_TOO_SMALL, message, factor, int(np.minimum(sizes, cap).sum()), level, seen
+    )
+
+
+def _cap(rule: Rule, question: Question, scope: Scope) -> int:
+    """Most replicas that the rule lets one domain hold: found by asking it."""
+    if isinstance(rule, Even):
+        live = question.standing(()).live_domains(rule.per)
+        return ceil(question.factor / max(len(live), 1))
+    domains = question.topology.domain_of(scope)
+    usable = np.flatnonzero(question.allowed & (domains != NO_DOMAIN))
+    if not len(usable):
+        return question.factor
+    fullest = int(np.bincount(domains[usable]).argmax())
+    members = usable[domains[usable] == fullest].tolist()[: question.factor]
+    held = range(len(members), 0, -1)
+    return next((n for n in held if not rule.violations(question.standing(members[:n]))), 0)
+
+
+def level_name(scope: Scope) -> str:
+    """What a violation calls its level: a tag by its key."""
+    return scope.tag if scope.tag is not None else str(scope)
+
+
+def seen_names(topology: Topology, scope: Scope, domains: NDArray[np.int32]) -> tuple[str, ...]:
+    """The domains' paths, or the values of the tag, in natural order."""
+    names = topology.domain_names(scope, domains.tolist())
+    if scope.tag is None:
+        return names
+    return tuple(name.removeprefix(f"{scope.tag}=") for name in names)

@@ -1,0 +1,70 @@
+"""Evenness as far as nodes suffice: the rule that Kafka's placers keep at a rack or at a level.
+
+`Even` of `placement.rules` calls a domain that is too small for its share a violation. Kafka fills
+a small rack and gives the rest to the others; what breaks this rule is only a replica that could
+stand in an emptier domain beside its own.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.location import natural_key
+from placement.rules import Finding, Penalties, Standing, Strength
+from placement.topology import Scope
+
+# No domain holds as many replicas of one shard.
+_FULL = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class EvenAsFits:
+    """Among the domains of `per` inside one domain of `inside` (anywhere, if it is None) none is
+    two replicas ahead of one that still has a free node. With `fenced`, suspect nodes are free."""
+
+    per: Scope
+    inside: Scope | None = None
+    strength: Strength = Strength.REQUIRED
+    fenced: bool = False
+
+    def __str__(self) -> str:
+        within = "" if self.inside is None else f" in each {self.inside}"
+        return f"even per {self.per}{within} as far as nodes suffice"
+
+    def penalty(self, standing: Standing) -> Penalties:
+        """How many replicas the node's domain is ahead of the emptiest that has a free node."""
+        counts, domains, least, parents = self._levels(standing)
+        ahead: Penalties = np.maximum(counts[domains] - least[parents], 0)
+        return ahead
+
+    def violations(self, standing: Standing) -> list[Finding]:
+        """Domains two or more replicas ahead of such a one."""
+        counts, domains, least, parents = self._levels(standing)
+        ahead = [n for n in standing.replicas if counts[domains[n]] > least[parents[n]] + 1]
+        topology, found = standing.topology, {int(domains[n]): int(parents[n]) for n in ahead}
+        findings = [
+            Finding(topology.domain_name(self.per, d), int(counts[d]), int(least[parent]) + 1)
+            for d, parent in found.items()
+        ]
+        return sorted(findings, key=lambda finding: natural_key(finding.domain or ""))
+
+    def _levels(
+        self, standing: Standing
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64], NDArray[np.int32]]:
+        """Replicas by domain, each node's domain, the fewest replicas of a domain with a free node
+        by domain of `inside`, and each node's domain there."""
+        topology, held = standing.topology, np.asarray(standing.replicas, np.int64)
+        domains = topology.domain_of(self.per)
+        nowhere = np.zeros(topology.size, np.int32)
+        parents = nowhere if self.inside is None else topology.domain_of(self.inside)
+        counts = np.bincount(domains[held], minlength=int(domains.max(initial=0)) + 1)
+        free = topology.eligible.copy()
+        if self.fenced:
+            free |= topology.fenced
+        if not standing.nodes.everything:
+            free &= standing.nodes.mask(topology)
+        free[held] = False
+        least = np.full(int(parents.max(initial=0)) + 1, _FULL)
+        np.minimum.at(least, parents[free], counts[domains[free]])
+        return counts, domains, least, parents

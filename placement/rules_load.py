@@ -1,0 +1,153 @@
+"""Rules of the `cost` strategy that others do not have: balance of the cluster, zones of voters.
+
+Balance counts what the cluster holds, not what the stream does; the protocol is that of
+`placement.rules`. The last `beside` slots of a shard hold copies that do not vote.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.location import natural_key
+from placement.rules import NEVER, Finding, Penalties, Standing, StreamRule, Strength
+from placement.topology import NO_DOMAIN, Scope, Topology
+
+Counts = NDArray[np.int64]
+
+# Weights and fractions are floats; a bound that is a whole number must not be missed by the last
+# bit, and ten thousand nodes add up errors of less than this.
+_ROUNDING = 1e-9
+
+
+def bounds(weights: Counts, total: int, fraction: float, slack: int = 1) -> tuple[Counts, Counts]:
+    """Most and fewest of `total` replicas for domains of these weights: the weighted share, give
+    or take `fraction` of it, or `slack` replicas where that is more."""
+    share = weights * (total / max(int(weights.sum()), 1))
+    room = np.maximum(fraction * share, slack)
+    most = np.floor(share + room + _ROUNDING).astype(np.int64)
+    least: Counts = np.maximum(np.ceil(share - room - _ROUNDING), 0).astype(np.int64)
+    return most, least
+
+
+def domain_weights(topology: Topology, scope: Scope, usable: NDArray[np.bool_]) -> Counts:
+    """Weight of the usable nodes of each domain, in whole millionths, so that the sum does not
+    depend on the order of nodes."""
+    domains = topology.domain_of(scope)
+    live = usable & (domains != NO_DOMAIN)
+    parts = np.rint(topology.weight[live] * 1e6)
+    size = int(domains.max(initial=0)) + 1
+    weights: Counts = np.bincount(domains[live], parts, size).astype(np.int64)
+    return weights
+
+
+def domain_loads(
+    topology: Topology, scope: Scope, usable: NDArray[np.bool_], load: Counts
+) -> Counts:
+    """What the usable nodes of each domain hold."""
+    domains = topology.domain_of(scope)
+    live = usable & (domains != NO_DOMAIN)
+    size = int(domains.max(initial=0)) + 1
+    loads: Counts = np.bincount(domains[live], load[live], size).astype(np.int64)
+    return loads
+
+
+@dataclass(frozen=True, slots=True)
+class LoadBalance(StreamRule):
+    """Every live domain of `per` holds its weighted share of the cluster's replicas, give or take
+    a fraction of it or one replica.
+
+    A stream is answerable for its part only: an overfull domain holds none of its replicas, and a
+    domain that lacks some holds the stream's own share at least. Where nothing but the stream
+    stands on the cluster that is the bound itself.
+    """
+
+    fraction: float
+    per: Scope
+    strength: Strength = Strength.REQUIRED
+
+    def __str__(self) -> str:
+        return f"load balance {self.fraction:g} per {self.per}"
+
+    def penalty(self, standing: Standing) -> Penalties:
+        """How far the node's domain would exceed its bound with one more replica."""
+        own, load, weights = self._counts(standing)
+        left = standing.shards * standing.replication_factor - int(own.sum())
+        most, _ = bounds(weights, int(load.sum()) + max(left, 1), self.fraction)
+        domains = standing.topology.domain_of(self.per)
+        over = np.where(weights > 0, np.maximum(load + 1 - most, 0), NEVER)
+        return np.where(domains == NO_DOMAIN, NEVER, over[domains])
+
+    def violations(self, standing: Standing) -> list[Finding]:
+        """Overfull domains in which the stream stands, and empty ones that it passes over."""
+        own, load, weights = self._counts(standing)
+        most, least = bounds(weights, int(load.sum()), self.fraction)
+        _, due = bounds(weights, int(own.sum()), self.fraction)
+        high = (load > most) & (own > 0) & (weights > 0)
+        low = (load < least) & (own < due)
+        topology = standing.topology
+        found = [
+            Finding(
+                topology.domain_name(self.per, domain),
+                int(load[domain]),
+                int(most[domain] if high[domain] else least[domain]),
+            )
+            for domain in np.flatnonzero(high | low).tolist()
+        ]
+        return sorted(found, key=lambda finding: natural_key(finding.domain or ""))
+
+    def _counts(self, standing: Standing) -> tuple[Counts, Counts, Counts]:
+        """By domain: replicas of the stream, of the cluster, and weight."""
+        topology = standing.topology
+        usable = topology.eligible
+        if not standing.nodes.everything:
+            usable = usable & standing.nodes.mask(topology)
+        held = np.asarray([*standing.stream_nodes, *standing.replicas], np.int64)
+        mine = np.bincount(held, minlength=topology.size)
+        load = mine if standing.load is None else standing.load
+        return (
+            domain_loads(topology, self.per, usable, mine),
+            domain_loads(topology, self.per, usable, load),
+            domain_weights(topology, self.per, usable),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class VotersAcross:
+    """The replicas of a shard that vote stand in at least `count` distinct domains of `per`, or
+    each in its own where they are fewer."""
+
+    count: int
+    per: Scope
+    beside: int
+    strength: Strength = Strength.REQUIRED
+
+    def __str__(self) -> str:
+        return f"voters in at_least {self.count} domains of {self.per}"
+
+    def penalty(self, standing: Standing) -> Penalties:
+        """Domains that would still be missing once the other voters are placed freshly."""
+        domains, voters = standing.topology.domain_of(self.per), self._voters(standing)
+        if standing.next_slot >= standing.replication_factor - self.beside:
+            return np.zeros(standing.topology.size, np.int64)
+        used = sorted({int(domains[node]) for node in voters})
+        fresh = ~np.isin(domains, used) & (domains != NO_DOMAIN)
+        left = standing.replication_factor - self.beside - len(voters) - 1
+        short = self._need(standing) - len(used) - fresh.astype(np.int64) - max(left, 0)
+        penalties: Penalties = np.maximum(short, 0)
+        return penalties
+
+    def violations(self, standing: Standing) -> list[Finding]:
+        """One finding without a domain when too few domains are used."""
+        domains = standing.topology.domain_of(self.per)
+        have = len({int(domains[node]) for node in self._voters(standing)})
+        need = self._need(standing)
+        return [Finding(None, have, need)] if have < need else []
+
+    def _need(self, standing: Standing) -> int:
+        return min(self.count, standing.replication_factor - self.beside)
+
+    def _voters(self, standing: Standing) -> list[int]:
+        last = standing.replication_factor - self.beside
+        pairs = zip(standing.replicas, standing.held_slots, strict=True)
+        return [node for node, slot in pairs if slot < last]

@@ -1,0 +1,108 @@
+"""Rules about what a replica is for: which one leads, and which one is kept aside.
+
+Slot 0 of a shard leads; the last slots hold the role. The protocol is that of `placement.rules`.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.location import Location, natural_key
+from placement.rules import NEVER, Finding, Penalties, Standing, Strength
+from placement.topology import NO_DOMAIN, Scope, Topology
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderIn:
+    """The leader stands in one of the listed domains, in the earliest that holds a replica
+    (CockroachDB's lease preferences)."""
+
+    domains: tuple[Location, ...]
+    strength: Strength = Strength.REQUIRED
+
+    def __str__(self) -> str:
+        return f"leader_in {', '.join(str(domain) or '/' for domain in self.domains)}"
+
+    def rank(self, topology: Topology) -> NDArray[np.int64]:
+        """For each node the position of its domain in the list; behind the last where it is in
+        none, or may not lead."""
+        known: NDArray[np.int64] | None = topology.derived.get(self)
+        if known is None:
+            known = np.full(topology.size, len(self.domains), np.int64)
+            for position in reversed(range(len(self.domains))):
+                inside = topology.inside(self.domains[position]) & topology.can_lead
+                known[inside] = position
+            topology.derived[self] = known
+        return known
+
+    def wish(self, standing: Standing) -> Penalties:
+        """How much later in the list the shard's leader would stand than it could."""
+        rank, held = self.rank(standing.topology), np.asarray(standing.replicas, np.int64)
+        wish: Penalties = np.minimum(rank, rank[held].min(initial=len(self.domains)))
+        return wish
+
+    def penalty(self, standing: Standing) -> Penalties:
+        """One where the last replica to place would leave the shard without a possible leader."""
+        rank, none = self.rank(standing.topology), len(self.domains)
+        left = standing.replication_factor - len(standing.replicas) - 1
+        if left > 0 or (rank[np.asarray(standing.replicas, np.int64)] < none).any():
+            return np.zeros(standing.topology.size, np.int64)
+        return np.where(rank < none, 0, 1)
+
+    def violations(self, standing: Standing) -> list[Finding]:
+        """The domain of a leader that is not in the list, or, while the rule is preferred, later
+        in it than another replica."""
+        if not standing.replicas or standing.held_slots[0] != 0:
+            return []
+        rank, leader = self.rank(standing.topology), standing.replicas[0]
+        best = int(rank[np.asarray(standing.replicas, np.int64)].min())
+        limit = best if self.strength is Strength.PREFERRED else len(self.domains) - 1
+        if rank[leader] < len(self.domains) and rank[leader] <= limit:
+            return []
+        return [Finding(str(standing.topology.locations[leader]) or "(unlocated)", 1, 0)]
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """The last `count` replicas of a shard hold a role and share no domain of `per` with those
+    that do not: a cold copy in another region."""
+
+    role: str
+    count: int
+    per: Scope
+    strength: Strength = Strength.REQUIRED
+
+    def __str__(self) -> str:
+        return f"role {self.role}: {self.count} in another {self.per}"
+
+    def penalty(self, standing: Standing) -> Penalties:
+        """One for every domain of the other kind, and for the last domain that the role could
+        still have; never without a domain."""
+        domains = standing.topology.domain_of(self.per)
+        plain, kept = self._domains(standing)
+        mine, theirs = (kept, plain) if self._holds(standing, standing.next_slot) else (plain, kept)
+        result = np.isin(domains, sorted(theirs)).astype(np.int64)
+        if mine is plain and not kept:
+            free = set(standing.live_domains(self.per).tolist()) - plain
+            if len(free) == 1:
+                result[np.isin(domains, sorted(free))] = 1
+        return np.where(domains == NO_DOMAIN, NEVER, result)
+
+    def violations(self, standing: Standing) -> list[Finding]:
+        """Domains that hold replicas of both kinds."""
+        plain, kept = self._domains(standing)
+        names = (standing.topology.domain_name(self.per, domain) for domain in plain & kept)
+        return [Finding(name, 1, 0) for name in sorted(names, key=natural_key)]
+
+    def _holds(self, standing: Standing, slot: int) -> bool:
+        return slot >= standing.replication_factor - self.count
+
+    def _domains(self, standing: Standing) -> tuple[set[int], set[int]]:
+        """Domains of the replicas without and with the role."""
+        domains = standing.topology.domain_of(self.per)
+        plain: set[int] = set()
+        kept: set[int] = set()
+        for node, slot in zip(standing.replicas, standing.held_slots, strict=True):
+            (kept if self._holds(standing, slot) else plain).add(int(domains[node]))
+        return plain - {NO_DOMAIN}, kept - {NO_DOMAIN}

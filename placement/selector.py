@@ -1,0 +1,175 @@
+"""Selector: which replica a client should read from. Pure, and apart from placing.
+
+Two rules. `nearest` compares whole components of locations, as Kudu's design intends and its
+client does not, and as the vendor's multi-level selector of Kafka does not (it compares characters,
+so that `/DC1` is near `/DC10`, and breaks ties by chance). `exact_rack` is KIP-392's
+`RackAwareReplicaSelector`: only an equal location counts, and the leader serves everybody else.
+
+Both read from live nodes only. A suspect node (Kafka: fenced, so not in sync) serves only where
+the shard has no other: it may be gone, but nothing better is left to try.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf
+
+from placement.location import UNLOCATED, Location, natural_key
+from placement.model import Liveness
+from placement.topology import Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Freshness:
+    """How far a replica is: the end of its log, and how many ms it has been behind the leader."""
+
+    offset: int | None = None
+    lag_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Somebody who reads. It stands on the node that `client` or `host` names, or that its
+    location ends with; else at `location`, else where `tags` say."""
+
+    client: str
+    location: Location = UNLOCATED
+    tags: tuple[tuple[str, str], ...] = ()
+    host: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The node to read from, None where no replica lives, and why."""
+
+    node: int | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Shard:
+    """The replicas that may be chosen, with what is needed to compare them."""
+
+    usable: Sequence[int]
+    leader: int
+    topology: Topology
+    fresh: Mapping[int, Freshness] = field(default_factory=dict)
+
+    def rank(self, node: int) -> tuple[object, ...]:
+        """KIP-392's order, greatest first: end of the log, the smaller lag, the leader, the higher
+        id. A leader that says nothing of itself is taken as complete, others as not."""
+        told = self.fresh.get(node, Freshness())
+        leads = node == self.leader
+        offset = told.offset if told.offset is not None else inf if leads else -1
+        lag = told.lag_ms if told.lag_ms is not None else 0 if leads else inf
+        return offset, -lag, leads, natural_key(self.topology.ids[node])
+
+
+def nearest(
+    client: Client, replicas: Sequence[int], topology: Topology, fresh: Mapping[int, Freshness]
+) -> Choice:
+    """The replica on the client's node, else that with the longest common prefix, else with most
+    common tags; among equals the freshest, then the leader, then the highest id."""
+    shard = _shard(replicas, topology, fresh)
+    if isinstance(shard, Choice):
+        return shard
+    own = [node for node in shard.usable if _stands_on(client, node, topology)]
+    if own:
+        return Choice(own[0], f"{topology.ids[own[0]]} is the client's own node{_caveat(shard)}")
+
+    def shared(node: int) -> tuple[int, int]:
+        common = len(set(client.tags) & set(topology.attributes[node].tags))
+        return topology.locations[node].common_depth(client.location), common
+
+    depth, tags = max(map(shared, shard.usable))
+    equals = [node for node in shard.usable if shared(node) == (depth, tags)]
+    chosen = max(equals, key=shard.rank)
+    name = topology.ids[chosen]
+    decided, beside = _decided(chosen, equals, shard), _beside(chosen, equals, topology)
+    if depth:
+        levels = f"{depth} of {client.location.depth} levels"
+        why = f"{name} is in {client.location.prefix(depth)} with the client ({levels}){beside}"
+    elif tags:
+        why = f"{name} shares {tags} of the client's {len(client.tags)} tags{beside}"
+    else:
+        why = f"no replica shares a location or tag with the client, so {name} serves it"
+    return Choice(chosen, f"{why}{decided}{_caveat(shard)}")
+
+
+def exact_rack(
+    client: Client, replicas: Sequence[int], topology: Topology, fresh: Mapping[int, Freshness]
+) -> Choice:
+    """KIP-392: the leader if its location is the client's, else the most caught-up replica at that
+    location, else the leader."""
+    shard = _shard(replicas, topology, fresh)
+    if isinstance(shard, Choice):
+        return shard
+    leader = topology.ids[shard.leader]
+    if client.location == UNLOCATED:
+        why = f"the client has no location, so the leader {leader} serves it"
+        return Choice(shard.leader, f"{why}{_caveat(shard)}")
+    same = [node for node in shard.usable if topology.locations[node] == client.location]
+    if not same:
+        why = f"no replica is at {client.location}, so the leader {leader} serves it"
+        return Choice(shard.leader, f"{why}{_caveat(shard)}")
+    if shard.leader in same:
+        why = f"the leader {leader} is at {client.location} as the client is"
+        return Choice(shard.leader, f"{why}{_caveat(shard)}")
+    chosen = max(same, key=shard.rank)
+    why = f"{topology.ids[chosen]} is at {client.location} as the client is"
+    why += _beside(chosen, same, topology) + _decided(chosen, same, shard)
+    return Choice(chosen, f"{why}{_caveat(shard)}")
+
+
+def _shard(
+    replicas: Sequence[int], topology: Topology, fresh: Mapping[int, Freshness]
+) -> _Shard | Choice:
+    """What may be chosen from, or why nothing may."""
+    live = [node for node in replicas if not topology.is_dead(node)]
+    if not live:
+        states = ", ".join(f"{topology.ids[n]} is {topology.status(n)}" for n in replicas)
+        return Choice(None, f"no replica lives: {states}" if states else "no replica is placed")
+    usable = [node for node in live if topology.liveness[node] is Liveness.UP] or live
+    able = [node for node in usable if topology.can_lead[node]] or usable
+    return _Shard(usable, able[0], topology, fresh)
+
+
+def _stands_on(client: Client, node: int, topology: Topology) -> bool:
+    name, host = topology.ids[node], topology.attributes[node].host
+    if client.client == name or (host is not None and _machine(host) == _machine(client.host)):
+        return True
+    return client.location.components == (*topology.locations[node].components, name)
+
+
+def _machine(host: str | None) -> str | None:
+    """A host's name without the port behind it."""
+    name, colon, port = (host or "").rpartition(":")
+    return name if colon and port.isdecimal() else host
+
+
+def _beside(chosen: int, equals: Sequence[int], topology: Topology) -> str:
+    """The replicas that are as near."""
+    others = [topology.ids[node] for node in equals if node != chosen]
+    if not others:
+        return ""
+    return f", as {' and '.join(others)} {'is' if len(others) == 1 else 'are'}"
+
+
+def _decided(chosen: int, equals: Sequence[int], shard: _Shard) -> str:
+    """What decided between replicas that are equally near."""
+    if len(equals) < 2:
+        return ""
+    if chosen == shard.leader and chosen not in shard.fresh:
+        return "; it is the leader"
+    offset, lag = shard.rank(chosen)[:2]
+    ranks = [shard.rank(node) for node in equals if node != chosen]
+    if all(rank[0] != offset for rank in ranks):
+        return "; its log is the longest"
+    if all(rank[:2] != (offset, lag) for rank in ranks):
+        return "; it lags least"
+    return "; it is the leader" if chosen == shard.leader else "; the highest id breaks the tie"
+
+
+def _caveat(shard: _Shard) -> str:
+    if shard.topology.liveness[shard.usable[0]] is Liveness.UP:
+        return ""
+    return "; it is suspect, but no replica of the shard is up"

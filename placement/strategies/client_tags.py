@@ -1,0 +1,213 @@
+"""Kafka Streams' rack-aware standby tasks (KIP-708): no client tag value shared by two holders."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.assignments import EMPTY
+from placement.location import natural_key
+from placement.model import StreamSpec
+from placement.policy import OnInfeasible, Policy, name_list
+from placement.reasons import Code, Reason
+from placement.rules import AtMost, Mask, Rule, Strength
+from placement.strategies.base import Need, Placement, View, candidates, choose
+from placement.strategies.evening import even_out
+from placement.strategies.node_sets import Column, best_set
+from placement.strategies.set_strategy import SetStrategy, leader_in_front, placing_costs
+from placement.strategies.slots import nodes_too_few, without_taken
+from placement.topology import NO_DOMAIN, Scope, Topology
+
+# StreamsConfig: MAX_RACK_AWARE_ASSIGNMENT_TAG_LIST_SIZE, ..._TAG_KEY_LENGTH, ..._TAG_VALUE_LENGTH.
+_KEYS_MAX = 5
+_KEY_LENGTH_MAX = 20
+_VALUE_LENGTH_MAX = 30
+# Above every other cost: a node of which nothing is known comes after those that carry the tags.
+_UNTAGGED = 1 << 120
+
+
+@dataclass(frozen=True, slots=True)
+class ClientTagsStrategy(SetStrategy):
+    """Standby placement of Kafka Streams (KIP-708, `ClientTagAwareStandbyTaskAssignor`).
+
+    Goals, in this order:
+        1. Ideal: no two holders of a shard, the active one included, share a value of any key of
+           `rack_aware_tags`.
+        2. Where there is no ideal set: the most keys kept so; of equally many those named first;
+           then the evenest spread over the values of the other keys, in their order.
+        3. The load by weight (a client's threads), replicas of all streams counted, is even.
+
+    Constraints:
+        The given first replica is the active one and stays; a stream that brings none gets the
+        member of the best set that leads least. Distinct nodes, the user's required rules, node
+        filters and capacity are never broken. At most five keys of 20 characters with values of
+        30; a key that no live node carries is refused. A node without a key shares no value of
+        it, and is used after those that have one.
+
+    Algorithm:
+        For every subset of the keys, the largest and first-named first, the best set of nodes
+        (see `node_sets`) that keeps those keys and is as even as can be in the others. Kafka takes
+        one client after the other and may so miss an ideal set, stacks 3/1/1 copies where 2/2/1
+        exists, forgets all keys where it cannot keep all, and balances load in some orders of the
+        tasks only. Here a shard's answer depends on the loads alone, which whole sets are chosen
+        to even out.
+
+    Example:
+        Clusters 1 to 3 with zones a to c, nodes 1 = 1a, 2 = 1b … 9 = 3c, two standbys: for an
+        active on 1 they stand on 5 (2b) and 9 (3c), or on 6 (2c) and 8 (3b).
+    """
+
+    name: str = "client_tags"
+    aliases: tuple[str, ...] = ("kafka_streams",)
+    parameters: tuple[str, ...] = ("rack_aware_tags",)
+    on_infeasible: OnInfeasible = OnInfeasible.DEGRADE
+    on_shortage: ClassVar[OnInfeasible] = OnInfeasible.PARTIAL
+
+    def compile(self, policy: Mapping[str, Any], _topology: Topology) -> Mapping[str, Any] | Reason:
+        """`rack_aware_tags`: the keys in order of priority; none as in Kafka: only load counts."""
+        listed = name_list("rack_aware_tags", policy.get("rack_aware_tags", ()))
+        if isinstance(listed, Reason):
+            return listed
+        keys = tuple(dict.fromkeys(key.removeprefix("tag:") for key in listed))
+        if len(keys) > _KEYS_MAX:
+            message = f"policy: rack_aware_tags lists {len(keys)} keys, at most {_KEYS_MAX}"
+            return Reason(Code.POLICY_MALFORMED, f"{message} are allowed", _KEYS_MAX, len(keys))
+        for key in keys:
+            if len(key) > _KEY_LENGTH_MAX:
+                message = f"policy: rack_aware_tags: key '{key}' has {len(key)} characters, "
+                message += f"at most {_KEY_LENGTH_MAX} are allowed"
+                return Reason(Code.POLICY_MALFORMED, message, _KEY_LENGTH_MAX, len(key))
+        return {"rack_aware_tags": keys}
+
+    def unfit(self, _spec: StreamSpec, policy: Policy, topology: Topology) -> Reason | None:
+        """A key that no live node carries, or a value that is too long."""
+        nodes = (node for node in topology.index.values() if not topology.is_dead(node))
+        alive = [topology.attributes[node].tags for node in nodes]
+        known = {key for tags in alive for key, _ in tags}
+        for key in policy.parameters["rack_aware_tags"]:
+            if key not in known:
+                seen = tuple(sorted(known, key=natural_key))
+                message = f"rack_aware_tags: no live node has the tag '{key}'; "
+                message += f"tags are {', '.join(seen) or 'unknown'}"
+                return Reason(Code.LEVEL_UNKNOWN, message, level=key, seen=seen)
+            values = sorted({dict(tags).get(key, "") for tags in alive}, key=natural_key)
+            for value in values:
+                if len(value) > _VALUE_LENGTH_MAX:
+                    message = f"tag {key}={value} has {len(value)} characters, at most "
+                    message += f"{_VALUE_LENGTH_MAX} are allowed in rack_aware_tags"
+                    return Reason(
+                        Code.POLICY_MALFORMED, message, _VALUE_LENGTH_MAX, len(value), key
+                    )
+        return None
+
+    def rules(self, policy: Policy, _topology: Topology) -> tuple[Rule, ...]:
+        """At most one holder per value of every key, after the user's rules."""
+        return (*policy.rules, *_ideal(policy))
+
+    def plan(self, need: Need, policy: Policy, mask: Mask, view: View) -> list[int] | Reason:
+        """The nodes that complete the shard best, or why there is none."""
+        topology = view.topology
+        keys = [topology.domain_of(rule.per) for rule in _ideal(policy)]
+        untagged = np.zeros(topology.size, np.int64)
+        for domains in keys:
+            untagged += domains == NO_DOMAIN
+        costs = [
+            cost + _UNTAGGED * missing
+            for cost, missing in zip(placing_costs(need, view), untagged.tolist(), strict=True)
+        ]
+        ranks = topology.order().tolist()
+
+        def search(kept: Sequence[int], open_nodes: Mask) -> list[int]:
+            columns = [Column(d, 1 if i in kept else None) for i, d in enumerate(keys)]
+            return best_set(need, columns, open_nodes, view, policy.rules, costs, ranks)
+
+        every = range(len(keys))
+        if policy.strength is Strength.REQUIRED:
+            found = search(every, mask & (untagged == 0))
+        else:
+            found = _most_keys(search, [i for i in every if _distinct(keys[i], need)], mask)
+        return found or self._why(need, policy, mask, view)
+
+    def place(self, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
+        """Plan shard by shard, then even out the standbys."""
+        placed = super(ClientTagsStrategy, self).place(spec, policy, view)
+        if isinstance(placed, Placement):
+            shards = [list(nodes) for nodes in placed.shards]
+            self._even_out(shards, [1] * len(shards), policy, view)
+            placed = replace(placed, shards=shards)
+        return placed
+
+    def resume(self, spec: StreamSpec, policy: Policy, shards: list[list[int]], view: View) -> None:
+        """Complete the shards around what they were given, then even out what was added."""
+        if policy.rules:
+            return
+        given = [sum(node != EMPTY for node in nodes) for nodes in shards]
+        for shard, nodes in enumerate(shards):
+            kept, slot = nodes[: given[shard]], given[shard]
+            need = Need(spec.stream, shard, slot, len(nodes), kept, nodes=policy.nodes)
+            found = self.plan(need, policy, candidates(policy, view), view)
+            if isinstance(found, Reason):
+                continue
+            added = found if kept else leader_in_front(found, view)
+            nodes[slot : slot + len(added)] = added
+            for node in added:
+                view.add(node, leader=node == nodes[0])
+        self._even_out(shards, [max(count, 1) for count in given], policy, view)
+
+    def _even_out(
+        self, shards: list[list[int]], fixed: Sequence[int], policy: Policy, view: View
+    ) -> None:
+        """Move the replicas behind the first `fixed` of each shard where every key of tags sees
+        no difference. Rules of the user may see one: then everything stays."""
+        if policy.rules:
+            return
+        keys = [view.topology.domain_of(rule.per) for rule in _ideal(policy)]
+
+        def alternatives(shard: int, slot: int) -> list[int]:
+            node = shards[shard][slot]
+            others = [n for s, n in enumerate(shards[shard]) if s != slot and n != EMPTY]
+            same = candidates(policy, view)
+            same[shards[shard]] = False
+            for domains in keys:
+                counts = np.bincount(domains[others] + 1, minlength=int(domains.max(initial=0)) + 2)
+                counts[NO_DOMAIN + 1] = -1  # no tag is no worth like any other
+                shared = counts[domains + 1]
+                same &= shared == shared[node]
+            alike: list[int] = np.flatnonzero(same).tolist()
+            return alike
+
+        slots = [range(first, len(nodes)) for first, nodes in zip(fixed, shards, strict=True)]
+        even_out(shards, slots, alternatives, view)
+
+    def _why(self, need: Need, policy: Policy, mask: Mask, view: View) -> list[int] | Reason:
+        if not without_taken(mask, need).any():
+            return nodes_too_few(need, mask)
+        found = choose(self.rules(policy, view.topology), mask, need, view)
+        return found if isinstance(found, Reason) else [found]
+
+
+def _ideal(policy: Policy) -> list[AtMost]:
+    keys = policy.parameters["rack_aware_tags"]
+    return [AtMost(1, Scope(tag=key), policy.strength) for key in keys]
+
+
+def _distinct(domains: NDArray[np.int32], need: Need) -> bool:
+    """Whether those that hold the shard already share no value of the key."""
+    held = [domain for domain in domains[list(need.kept)].tolist() if domain != NO_DOMAIN]
+    return len(set(held)) == len(held)
+
+
+def _most_keys(
+    search: Callable[[Sequence[int], Mask], list[int]], keys: Sequence[int], mask: Mask
+) -> list[int]:
+    """The set for the largest and first-named part of the keys that costs no replica."""
+    most = search((), mask)
+    for size in range(len(keys), 0, -1):
+        for kept in combinations(keys, size):
+            found = search(kept, mask)
+            if len(found) == len(most):
+                return found
+    return most

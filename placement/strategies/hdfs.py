@@ -1,0 +1,280 @@
+"""HDFS' block placement policies: default, rack fault tolerant, and with upgrade domains."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from math import ceil
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.location import Location, parse_location
+from placement.model import StreamSpec
+from placement.policy import OnInfeasible, Policy, unknown_value
+from placement.reasons import Code, Reason
+from placement.rules import AtMost, Finding, Mask, Penalties, Rule, Standing, Strength
+from placement.rules_span import SpanDomains
+from placement.strategies.base import Need, Placement, View, candidates, choose, unmet
+from placement.strategies.slots import admitted, fill, nodes_too_few, without_taken
+from placement.topology import LEAF, NO_DOMAIN, Scope, Topology
+
+# dfs.namenode.upgrade.domain.factor: the default replication factor.
+_FACTOR = 3
+# The label's key: as our tags are written, and as HDFS' hosts file spells it.
+_UPGRADE_DOMAIN_TAGS = ("upgrade_domain", "upgrade-domain", "upgradeDomain")
+
+
+class Variant(StrEnum):
+    """Which of HDFS' policies."""
+
+    DEFAULT = "default"
+    RACK_FAULT_TOLERANT = "rack_fault_tolerant"
+    UPGRADE_DOMAIN = "upgrade_domain"
+
+
+@dataclass(frozen=True, slots=True)
+class HdfsStrategy:
+    """Writer's node, another rack, that rack again: HDFS' block placement.
+
+    Goals, in this order:
+        1. A shard survives the loss of a rack: it spans two racks (`rack_fault_tolerant`: as many
+           as there are, evenly).
+        2. Copies travel little between racks: the first replica is near the writer, the third in
+           the rack of the second.
+        3. Where HDFS draws at random the less loaded rack and node come first.
+
+    Constraints:
+        Distinct nodes; the user's required rules and node filters; capacity. No rack, which is the
+        whole path, holds more than (R - 1) / racks + 2 of R replicas, one fewer if that is all of
+        them; `rack_fault_tolerant`: one if R < racks, else ceil(R / racks). `upgrade_domain` adds
+        that the first `factor` (3) replicas stand in different upgrade domains, the values of
+        `tag`; a node without it is its own. What cannot be kept is given up, upgrade domains
+        before rack caps, and the decision is `degraded`: HDFS leaves the replica out instead,
+        which is the greater danger (HDDS-9019). Where nodes run out the stream is `partial`.
+
+    Algorithm:
+        `BlockPlacementPolicyDefault.java` and its two subclasses. First: the writer's node, else a
+        node of its rack, else any. Second: another rack than the first's. Third: another rack if
+        the first two share one; else, for a new shard, the rack of the second, for a lost replica
+        the rack of the first that is left. Further ones anywhere under the cap.
+        `rack_fault_tolerant`: always a rack that holds fewest, the writer's own first (its
+        "cap - 1, then one more", without the retries of HDFS-17052). `writer` is a node, or the
+        location of a client.
+
+    Example:
+        Racks /a with a1, a2 and /b with b1, b2; writer a1, three replicas: a1, b1, b2.
+    """
+
+    name: str = "hdfs"
+    aliases: tuple[str, ...] = ()
+    parameters: tuple[str, ...] = ("variant", "writer", "factor", "tag")
+    on_infeasible: OnInfeasible = OnInfeasible.DEGRADE
+    on_shortage: ClassVar[OnInfeasible] = OnInfeasible.PARTIAL
+
+    def compile(self, policy: Mapping[str, Any], _topology: Topology) -> Mapping[str, Any] | Reason:
+        """`variant` (default), `writer`, and for upgrade domains `factor` (3) and `tag`."""
+        written = policy.get("variant", Variant.DEFAULT)
+        variant = written.replace("-", "_") if isinstance(written, str) else written
+        if variant not in list(Variant):
+            return unknown_value("policy", "variant", written, Variant)
+        writer = policy.get("writer")
+        if writer is not None and not (isinstance(writer, str) and writer):
+            return unknown_value("policy", "writer", writer, ("a node id", "a location"))
+        location = parse_location(writer) if writer and writer.startswith("/") else None
+        if isinstance(location, Reason):
+            return location
+        factor = policy.get("factor", _FACTOR)
+        if type(factor) is not int or factor < 1:
+            return unknown_value("policy", "factor", factor, ())
+        tag = policy.get("tag")
+        if tag is not None and not (isinstance(tag, str) and tag):
+            return unknown_value("policy", "tag", tag, ("the key of a tag",))
+        return {
+            "variant": Variant(variant),
+            "writer": location or writer,
+            "factor": factor,
+            "tag": tag,
+        }
+
+    def rules(self, policy: Policy, topology: Topology) -> tuple[Rule, ...]:
+        """Racks to span (HDFS' "placement policy satisfied"), and upgrade domains."""
+        variant: Variant = policy.parameters["variant"]
+        racks = None if variant is Variant.RACK_FAULT_TOLERANT else 2
+        rules: list[Rule] = [*policy.rules, SpanDomains(LEAF, racks, policy.strength)]
+        if variant is Variant.UPGRADE_DOMAIN:
+            rules.append(_upgrade_domains(policy, topology))
+        return tuple(rules)
+
+    def unfit(self, _spec: StreamSpec, policy: Policy, topology: Topology) -> Reason | None:
+        """A writer that is no node."""
+        writer = policy.parameters["writer"]
+        if isinstance(writer, str) and writer not in topology.index:
+            return Reason(Code.NODE_UNKNOWN, f"policy: writer '{writer}' is not registered")
+        return None
+
+    def place(self, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
+        """Slot by slot; slots that find no node stay empty with the reason."""
+        topology, factor = view.topology, spec.replication_factor
+        cap = AtMost(
+            _cap(policy, factor, candidates(policy, view), topology), LEAF, Strength.PREFERRED
+        )
+
+        def pick(need: Need, mask: Mask) -> int | Reason:
+            return self.extend(need, policy, mask, view)
+
+        shards, reasons = fill(spec, policy, view, pick)
+        rules = (*self.rules(policy, topology), cap)
+        return Placement(shards, reasons, unmet(rules, shards, spec, policy, topology))
+
+    def extend(self, need: Need, policy: Policy, mask: Mask, view: View) -> int | Reason:
+        """The node that HDFS' order gives, given the replicas that stay."""
+        left = without_taken(mask, need)
+        if not left.any():
+            return nodes_too_few(need, mask)
+        refused: Reason | None = None
+        for allowed in _allowed(need, policy, mask, view.topology):
+            if not (left & allowed).any():
+                continue
+            lawful = admitted(policy, left & allowed, need, view)
+            if isinstance(lawful, Reason):
+                refused = lawful
+                continue
+            stage = next(s for s in _stages(need, policy, lawful, view.topology) if s.any())
+            drawn = stage if need.kept else _leading_least(stage, view)
+            return choose((), drawn, need, view)
+        return refused or _crowded(need, left, view.topology)
+
+
+def rack_cap(variant: Variant, replicas: int, racks: int) -> int:
+    """Replicas of a shard that one rack may hold (`getMaxNodesPerRack`)."""
+    if racks <= 1 or replicas <= 1:
+        return replicas
+    if variant is Variant.RACK_FAULT_TOLERANT:
+        return ceil(replicas / racks)
+    cap = (replicas - 1) // racks + 2
+    return cap - 1 if cap == replicas else cap
+
+
+def _cap(policy: Policy, factor: int, usable: Mask, topology: Topology) -> int:
+    """The cap over the nodes that may hold a replica; a fleet that is too small holds fewer."""
+    racks = len(np.unique(topology.domain_of(LEAF)[usable]))
+    return rack_cap(policy.parameters["variant"], min(factor, int(usable.sum())), racks)
+
+
+def _allowed(need: Need, policy: Policy, mask: Mask, topology: Topology) -> Iterator[Mask]:
+    """Nodes that cap and upgrade domains admit, then those that they do not, unless these rules
+    are required."""
+    usable = mask.copy()
+    usable[_indexes(need.kept)] = True
+    racks = topology.domain_of(LEAF)
+    held = np.bincount(racks[_indexes(need.kept)], minlength=int(racks.max()) + 1)
+    under = held[racks] < _cap(policy, need.replication_factor, usable, topology)
+    fresh = np.ones(topology.size, bool)
+    if policy.parameters["variant"] is Variant.UPGRADE_DOMAIN:
+        rule = _upgrade_domains(policy, topology)
+        fresh = rule.fresh(topology, need.kept)
+    yield under & fresh
+    if policy.strength is Strength.PREFERRED:
+        yield under
+        yield np.ones(topology.size, bool)
+
+
+def _stages(need: Need, policy: Policy, mask: Mask, topology: Topology) -> Iterator[Mask]:
+    """The sets of nodes that HDFS tries one after the other, each within `mask`."""
+    if not mask.any():
+        return
+    racks = topology.domain_of(LEAF)
+    kept = [int(racks[node]) for node in need.kept]
+    if policy.parameters["variant"] is Variant.RACK_FAULT_TOLERANT:
+        held = np.bincount(np.asarray(kept, np.int64), minlength=int(racks.max()) + 1)
+        mask = mask & (held[racks] == held[racks[mask]].min())
+        yield from (mask & near for near in _near_writer(policy, topology))
+        if kept:
+            yield mask & (racks == kept[0])
+    elif not kept:
+        yield from (mask & near for near in _near_writer(policy, topology))
+    elif len(kept) == 1 or (len(kept) == 2 and kept[0] == kept[1]):
+        yield mask & (racks != kept[0])
+    elif len(kept) == 2:
+        for rack in reversed(kept) if need.fresh else kept:
+            yield mask & (racks == rack)
+    yield mask
+
+
+def _leading_least(mask: Mask, view: View) -> Mask:
+    """The nodes that lead least for their weight: load alone, which goes round in step with the
+    replicas of a shard, would let one rack lead them all."""
+    led = (view.leaders + 1) / view.topology.weight
+    least: Mask = mask & (led == led[mask].min())
+    return least
+
+
+def _near_writer(policy: Policy, topology: Topology) -> Iterator[Mask]:
+    """The writer's node, then the nodes of its rack."""
+    writer: str | Location | None = policy.parameters["writer"]
+    if isinstance(writer, Location):
+        yield np.asarray([place == writer for place in topology.locations], bool)
+    elif writer in topology.index:
+        node, racks = topology.index[writer], topology.domain_of(LEAF)
+        yield np.arange(topology.size) == node
+        yield racks == racks[node]
+
+
+def _crowded(need: Need, left: Mask, topology: Topology) -> Reason:
+    racks = topology.domain_of(LEAF)
+    seen = topology.domain_names(LEAF, np.unique(racks[left]).tolist())
+    message = (
+        f"no node for replica {need.slot} of {need.stream}/{need.shard}: the racks of all "
+        f"{int(left.sum())} candidates are full or their upgrade domains used"
+    )
+    return Reason(Code.NO_CANDIDATE, message, 1, 0, str(LEAF), seen)
+
+
+def _upgrade_domains(policy: Policy, topology: Topology) -> "UpgradeDomains":
+    tag: str | None = policy.parameters["tag"]
+    if tag is None:
+        carried = {key for n in topology.index.values() for key, _ in topology.attributes[n].tags}
+        spelled = (key for key in _UPGRADE_DOMAIN_TAGS if key in carried)
+        tag = next(spelled, _UPGRADE_DOMAIN_TAGS[0])
+    return UpgradeDomains(Scope(tag=tag), policy.parameters["factor"], policy.strength)
+
+
+def _indexes(nodes: Sequence[int]) -> NDArray[np.int64]:
+    return np.asarray(nodes, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradeDomains:
+    """The first `factor` replicas of a shard stand in different upgrade domains."""
+
+    per: Scope
+    factor: int = _FACTOR
+    strength: Strength = Strength.PREFERRED
+
+    def __str__(self) -> str:
+        return f"{self.factor} upgrade domains of {self.per}"
+
+    def fresh(self, topology: Topology, replicas: Sequence[int]) -> Mask:
+        """Nodes of a domain not used yet, or all where enough replicas are there already."""
+        if not 0 < len(replicas) < self.factor:
+            return np.ones(topology.size, bool)
+        domains = self._domains(topology)
+        return ~np.isin(domains, domains[_indexes(replicas)])
+
+    def penalty(self, standing: Standing) -> Penalties:
+        """One for a used domain while the replicas are fewer than the factor."""
+        return (~self.fresh(standing.topology, standing.replicas)).astype(np.int64)
+
+    def violations(self, standing: Standing) -> list[Finding]:
+        """One finding without a domain when too few are used."""
+        domains = self._domains(standing.topology)
+        have = len(np.unique(domains[_indexes(standing.replicas)]))
+        need = min(self.factor, len(standing.replicas))
+        return [Finding(None, have, need)] if have < need else []
+
+    def _domains(self, topology: Topology) -> NDArray[np.int64]:
+        """Upgrade domain of each node; one of its own where it has no label."""
+        domains = topology.domain_of(self.per).astype(np.int64)
+        alone = -1 - np.arange(topology.size)
+        return np.where(domains == NO_DOMAIN, alone, domains)

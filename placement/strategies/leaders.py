@@ -1,0 +1,137 @@
+"""Who leads: leaders even over the domains of every level, then over nodes, by weight.
+
+The choice of one member of each shard is a semi-matching; it is best when no chain of shards can
+hand leadership from a node that leads more to one that leads less (Harvey, Ladner, Lovász and
+Tamir, 2006). Chains are looked for after a greedy start that leaves few.
+"""
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.strategies.base import View
+from placement.topology import NO_DOMAIN, Scope
+
+# Members looked at while chains are sought; beyond, the greedy start is what it is.
+_STEPS = 200_000
+
+
+def elect(members: Sequence[Sequence[int]], view: View) -> list[int]:
+    """The leader of each shard out of its possible ones, which are in order of preference among
+    equals; `view.leaders` has the leaders of other streams and gets these."""
+    counts = _Leaders(view)
+    chosen: list[int] = []
+    for able in members:
+        leader = min(able, key=lambda node: (counts.after(node), able.index(node)))
+        counts.add(leader, 1)
+        chosen.append(leader)
+    _improve(chosen, members, counts)
+    for leader in chosen:
+        view.leaders[leader] += 1
+    return chosen
+
+
+class _Leaders:
+    """Leaders per domain of every tier and per node, beside the weights there."""
+
+    def __init__(self, view: View) -> None:
+        topology = view.topology
+        eligible = topology.eligible & topology.can_lead
+        parts = np.rint(topology.weight * 1e6).astype(np.int64)
+        self._domains: list[NDArray[np.int64]] = []
+        self._counts: list[list[int]] = []
+        self._weights: list[list[int]] = []
+        scopes: list[Scope | None] = [*topology.tiers(), None]
+        for scope in scopes:
+            every = np.arange(topology.size)
+            domains = every if scope is None else topology.domain_of(scope).astype(np.int64)
+            size = int(domains.max(initial=0)) + 1
+            known = domains != NO_DOMAIN
+            counts = np.bincount(domains[known], view.leaders[known], size)
+            usable = known & eligible
+            weights = np.bincount(domains[usable], parts[usable], size)
+            self._domains.append(domains)
+            self._counts.append([int(each) for each in counts])
+            self._weights.append([max(int(each), 1) for each in weights])
+
+    def add(self, node: int, more: int) -> None:
+        """Count `more` leaders on the node."""
+        for domains, counts in zip(self._domains, self._counts, strict=True):
+            counts[int(domains[node])] += more
+
+    def after(self, node: int) -> tuple[Fraction, ...]:
+        """Leaders per weight with half a leader more, top level first, the node last."""
+        return tuple(
+            Fraction(2 * counts[int(domains[node])] + 1, weights[int(domains[node])])
+            for domains, counts, weights in self._levels()
+        )
+
+    def gain(self, source: int, target: int) -> bool:
+        """Whether a leader less on one node and one more on the other is more even: on the first
+        level where they differ, by the sum of squares per weight."""
+        for domains, counts, weights in self._levels():
+            one, other = int(domains[source]), int(domains[target])
+            if one != other:
+                now = Fraction(2 * counts[one] - 1, weights[one])
+                then = Fraction(2 * counts[other] + 1, weights[other])
+                if now != then:
+                    return then < now
+        return False
+
+    def _levels(self) -> list[tuple[NDArray[np.int64], list[int], list[int]]]:
+        return list(zip(self._domains, self._counts, self._weights, strict=True))
+
+
+def _improve(chosen: list[int], members: Sequence[Sequence[int]], counts: _Leaders) -> None:
+    """Hand leadership along chains of shards until none makes it more even."""
+    led: dict[int, list[int]] = {}
+    for shard, leader in enumerate(chosen):
+        led.setdefault(leader, []).append(shard)
+    steps = _STEPS
+    sources = list(dict.fromkeys(chosen))
+    while sources and steps > 0:
+        source = sources.pop()
+        chain, looked = _chain(source, led, members, counts)
+        steps -= looked
+        if not chain:
+            continue
+        for shard, target in chain:
+            led[chosen[shard]].remove(shard)
+            led.setdefault(target, []).append(shard)
+            chosen[shard] = target
+        counts.add(source, -1)
+        counts.add(chain[-1][1], 1)
+        # What changed may open a way for any other.
+        sources = list(dict.fromkeys(chosen))
+
+
+def _chain(
+    source: int, led: dict[int, list[int]], members: Sequence[Sequence[int]], counts: _Leaders
+) -> tuple[list[tuple[int, int]], int]:
+    """Shards and their new leaders, from `source` to the nearest node that should lead more."""
+    came: dict[int, tuple[int, int]] = {}
+    queue, looked = [source], 0
+    for node in queue:
+        for shard in led.get(node, ()):
+            for member in members[shard]:
+                looked += 1
+                if member == source or member in came:
+                    continue
+                came[member] = (shard, node)
+                if counts.gain(source, member):
+                    return _path(member, source, came), looked
+                queue.append(member)
+    return [], looked
+
+
+def _path(target: int, source: int, came: dict[int, tuple[int, int]]) -> list[tuple[int, int]]:
+    """The chain's steps from its end to its start, each freeing the node that the next takes."""
+    path: list[tuple[int, int]] = []
+    node = target
+    while node != source:
+        shard, before = came[node]
+        path.append((shard, node))
+        node = before
+    return path[::-1]

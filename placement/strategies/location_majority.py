@@ -1,0 +1,289 @@
+"""Kudu's placement policy: no location holds a majority of a tablet's replicas."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.assignments import EMPTY
+from placement.choice import digest64, scores
+from placement.model import StreamSpec
+from placement.policy import OnInfeasible, Policy
+from placement.reasons import Code, Reason
+from placement.rules import AtMost, Finding, Mask, Penalties, Rule, Share, Standing, Strength
+from placement.strategies.base import ByRules, Need, Placement, View, choose
+from placement.strategies.walk import Draft, Key, Nodes, lead_least, least, place_by, shortage
+from placement.topology import LEAF, Scope, Topology
+
+# Groups of the location step: below its limit, at its limit, and the location that a replica is to
+# leave although its node is well (Kudu's REPLACE mark).
+_MAIN, _OVERFLOW, _LEFT = range(3)
+
+
+@dataclass(frozen=True, slots=True)
+class NoMajority:
+    """No location holds a majority of a shard's replicas; half of an even number counts as one.
+    One replica, or one live location, leaves nothing to spread."""
+
+    per: Scope = LEAF
+    strength: Strength = Strength.PREFERRED
+
+    def __str__(self) -> str:
+        return f"at_most {Share.MINORITY} per {self.per}"
+
+    def penalty(self, standing: Standing) -> Penalties:
+        """Replicas above the limit after adding one on each node."""
+        return self._limit(standing).penalty(standing)
+
+    def violations(self, standing: Standing) -> list[Finding]:
+        """Locations that hold more than the limit."""
+        return self._limit(standing).violations(standing)
+
+    def _limit(self, standing: Standing) -> AtMost:
+        factor = standing.replication_factor
+        spread = factor > 1 and len(standing.live_domains(self.per)) > 1
+        return AtMost(Share.MINORITY if spread else factor, self.per, self.strength)
+
+
+@dataclass(frozen=True, slots=True)
+class LocationMajorityStrategy(ByRules):
+    """Two steps, a location and then a server in it, as Kudu's master places tablets.
+
+    Goals, in this order:
+        1. With more than two locations none holds a majority of a tablet's replicas; with two, the
+           larger part is as small as it can be.
+        2. Locations carry equal loads (replicas per server), then servers do.
+
+    Constraints:
+        Distinct servers. A location is the whole path, compared as one name. The location rule is
+        kept as well as the servers allow: where it cannot be, the stream is `degraded`, or what
+        `on_infeasible` says. Fewer live servers than replicas reject the stream. As many as
+        replicas is a warning: a failure could not be repaired.
+
+    Algorithm:
+        Location step, replica by replica: a location whose servers all hold one is skipped. It is
+        put aside when one more would make it hold over half (two locations), or half or more (more
+        than two); a location without any is never put aside. Of the others, or of those put aside
+        if there are no others, the least loaded is taken. Server step: the less loaded of two
+        servers; with `range_aware` the one with fewest replicas of the shard's range, then of the
+        stream (of the `dimension`, if it has one), then of all. Where Kudu draws lots a hash of
+        the replica decides. A `dimension` limits the count of the server step to its streams.
+        Kudu's location loads do not see the tablets of the same batch, so that many tablets go to
+        one location; here each counts at once. A replica to be replaced does not count for its
+        location, and its location comes last while its server is well: Kudu may put the new one
+        beside another.
+
+    Example:
+        /a and /b with two servers, /c with one, all empty: three replicas stand 1 + 1 + 1, five
+        2 + 2 + 1, and six are rejected. Without /c three stand 2 + 1 and are `degraded`.
+    """
+
+    name: str = "location_majority"
+    aliases: tuple[str, ...] = ("kudu",)
+    parameters: tuple[str, ...] = ("range_aware",)
+    on_infeasible: OnInfeasible = OnInfeasible.DEGRADE
+
+    def compile(self, policy: Mapping[str, Any], _topology: Topology) -> Mapping[str, Any] | Reason:
+        """`range_aware`: true or false."""
+        aware = policy.get("range_aware", False)
+        if type(aware) is not bool:
+            message = f"policy: unknown value '{aware}' for 'range_aware'; known are true, false"
+            return Reason(Code.POLICY_UNKNOWN_VALUE, message)
+        return {"range_aware": aware}
+
+    def rules(self, policy: Policy, _topology: Topology) -> tuple[Rule, ...]:
+        """The user's, then the majority rule."""
+        return (*policy.rules, NoMajority(LEAF, policy.strength))
+
+    def unfit(self, spec: StreamSpec, policy: Policy, _topology: Topology) -> Reason | None:
+        """Labels of ranges that do not go with the shards."""
+        ranges = spec.ranges
+        if not policy.parameters["range_aware"] or ranges is None or len(ranges) == spec.shards:
+            return None
+        message = f"ranges lists {len(ranges)} labels, the stream has {spec.shards} shards"
+        return Reason(Code.SHARDS_OUT_OF_RANGE, message, spec.shards, len(ranges))
+
+    def advice(self, spec: StreamSpec, policy: Policy, topology: Topology) -> tuple[Reason, ...]:
+        """A warning when no live server is left to repair with."""
+        live = int((topology.eligible & policy.nodes.mask(topology)).sum())
+        if live != spec.replication_factor:
+            return ()
+        message = f"{live} live nodes for {live} replicas: none is left to replace a lost one"
+        return (Reason(Code.NO_SPARE_NODE, message, live + 1, live),)
+
+    def place(self, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
+        """Place tablet by tablet, or say how many servers are missing."""
+        mask = view.topology.eligible & policy.nodes.mask(view.topology) & view.has_room()
+        return shortage(spec, policy, mask) or place_by(self, spec, policy, view)
+
+    def resume(
+        self, spec: StreamSpec, policy: Policy, shards: list[list[int]], view: View
+    ) -> tuple[Reason, ...]:
+        """Add the replicas that are missing."""
+        draft = Draft(spec, policy, shards, view)
+        steps = _Steps(policy, view)
+        elsewhere = _Held(view, spec).dimension if spec.dimension is not None else None
+
+        def order(shard: int, kept: Sequence[int]) -> list[Key]:
+            need = Need(spec.stream, shard, len(kept), spec.replication_factor, kept)
+            own = draft.counts if elsewhere is None else elsewhere + draft.counts
+            scoped = view.load if elsewhere is None else own
+            loads = (draft.range_counts(shard), own, view.load)
+            return steps.keys(need, draft.wishes(shard, kept), scoped, loads)
+
+        return tuple(draft.fill(order, lead_least(draft)))
+
+    def extend(self, need: Need, policy: Policy, mask: Mask, view: View) -> int | Reason:
+        """The two steps for one more replica."""
+        topology = view.topology
+        rules = self.rules(policy, topology)
+        standing = Standing(
+            topology,
+            need.replication_factor,
+            need.kept,
+            need.stream_nodes,
+            need.nodes,
+            slot=need.slot,
+        )
+        left = mask.copy()
+        left[np.asarray([*need.kept, *need.excluded], np.int64)] = False
+        wishes: list[Key] = []
+        for rule in rules:
+            if rule.strength is Strength.REQUIRED:
+                left &= rule.penalty(standing) == 0
+            elif not isinstance(rule, NoMajority):
+                wishes.append(rule.penalty(standing).__getitem__)
+        if not left.any():
+            return choose(rules, mask, need, view)
+        held = _remembered(view, need)
+        scoped = view.load if held.spec.dimension is None else held.dimension
+        own = held.stream if held.spec.dimension is None else held.dimension
+        loads = (held.range_of(need.shard), own, view.load)
+        keys = _Steps(policy, view).keys(need, wishes, scoped, loads)
+        node = int(least(np.flatnonzero(left), keys)[0])
+        held.add(need.shard, node)
+        return node
+
+
+class _Steps:
+    """The location step and the server step as keys."""
+
+    def __init__(self, policy: Policy, view: View) -> None:
+        topology = view.topology
+        self._view = view
+        self._aware = bool(policy.parameters["range_aware"])
+        self._usable = topology.eligible & policy.nodes.mask(topology)
+        self._locations = topology.domain_of(LEAF)
+        self._size = int(self._locations.max(initial=0)) + 1
+        here = self._locations[self._usable]
+        weight = np.bincount(here, topology.weight[self._usable], self._size)
+        self._weight = np.maximum(weight, np.finfo(float).tiny)
+        self._live = len(np.unique(here))
+        names = {int(of): topology.domain_name(LEAF, int(of)) for of in np.unique(here)}
+        self._digests = np.zeros(self._size, np.uint64)
+        for location, name in names.items():
+            self._digests[location] = digest64("location", name)
+
+    def keys(
+        self,
+        need: Need,
+        wishes: list[Key],
+        scoped: NDArray[np.int64],
+        loads: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]],
+    ) -> list[Key]:
+        """How the next replica ranks its candidates: group, the user's wishes and load of the
+        location, then the server by `scoped` load or, range-aware, by all `loads` in turn."""
+        view, of = self._view, self._locations
+        alive = [n for n in need.kept if n != need.replaces and not view.topology.is_dead(n)]
+        held = np.bincount(of[np.asarray(alive, np.int64)], minlength=self._size)
+        live = np.bincount(of[self._usable], view.load[self._usable], self._size)
+        load = (live + held) / self._weight
+        group = self._groups(need, held)
+        place = scores(need.seed, self._digests)
+        seed, digests = digest64("server", need.seed), view.topology.digests
+        weight = view.topology.weight
+
+        def chance(found: Nodes) -> NDArray[np.generic]:
+            return scores(seed, digests[found])
+
+        def beaten(found: Nodes) -> NDArray[np.generic]:
+            """All but two drawn by lot, and of these the more loaded."""
+            if len(found) < 3:
+                return (scoped / weight)[found]
+            lots = scores(seed, digests[found])
+            drawn = lots <= np.partition(lots, 1)[1]
+            return np.where(drawn, (scoped / weight)[found], np.inf)
+
+        server: list[Key] = [beaten]
+        if self._aware:
+            server = [(counts / weight).__getitem__ for counts in loads]
+        location: list[Key] = [
+            lambda found: group[of[found]],
+            *wishes,
+            lambda found: load[of[found]],
+            lambda found: place[of[found]],
+        ]
+        return [*location, *server, chance]
+
+    def _groups(self, need: Need, held: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The group of each location."""
+        factor = need.replication_factor
+        if self._live == 2:
+            over = held + 1 > factor // 2
+        else:
+            over = (held + 1 >= (factor + 1) // 2) & (self._live > 2)
+        groups = np.where((held > 0) & over, _OVERFLOW, _MAIN)
+        if need.replaces != EMPTY and self._view.topology.eligible[need.replaces]:
+            groups[self._locations[need.replaces]] = _LEFT
+        return groups
+
+
+class _Held:
+    """Replicas by node: of the stream, of each of its ranges, and of all streams that share its
+    dimension."""
+
+    def __init__(self, view: View, spec: StreamSpec) -> None:
+        size = view.topology.size
+        self.spec = spec
+        self.stream = np.zeros(size, np.int64)
+        self.dimension = np.zeros(size, np.int64)
+        self._ranges: dict[str, NDArray[np.int64]] = {}
+        for index, nodes in view.table.streams():
+            other = view.spec_of(index)
+            if other is None:
+                continue
+            if spec.dimension is not None and other.dimension == spec.dimension:
+                self.dimension += _counted(nodes, size)
+            if other.stream == spec.stream:
+                self.stream += _counted(nodes, size)
+                for shard, row in enumerate(nodes):
+                    self.range_of(shard)[:] += _counted(row, size)
+
+    def range_of(self, shard: int) -> NDArray[np.int64]:
+        """Replicas of the shards that have this one's range label."""
+        labels = self.spec.ranges or ()
+        label = labels[shard] if shard < len(labels) else ""
+        return self._ranges.setdefault(label, np.zeros(len(self.stream), np.int64))
+
+    def add(self, shard: int, node: int) -> None:
+        """Count one more replica of the stream."""
+        for counts in (self.stream, self.dimension, self.range_of(shard)):
+            counts[node] += 1
+
+
+def _counted(nodes: NDArray[np.int32], size: int) -> NDArray[np.int64]:
+    return np.bincount(nodes[nodes != EMPTY], minlength=size)
+
+
+def _remembered(view: View, need: Need) -> _Held:
+    """What the stream holds, looked up once for each plan."""
+    key = (_Held, need.stream)
+    if key not in view.memory:
+        specs = (view.spec_of(index) for index, _ in view.table.streams())
+        blank = StreamSpec(need.stream, 0, need.replication_factor, {})
+        spec = next((s for s in specs if s is not None and s.stream == need.stream), blank)
+        view.memory[key] = _Held(view, spec)
+    held: _Held = view.memory[key]
+    return held

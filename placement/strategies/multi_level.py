@@ -1,0 +1,203 @@
+"""KIP-879's multi-level rack awareness: a ring in every node of the location tree."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.assignments import EMPTY
+from placement.location import natural_key
+from placement.model import StreamSpec
+from placement.policy import OnInfeasible, Policy
+from placement.reasons import Reason
+from placement.rules import Rule
+from placement.rules_even import EvenAsFits
+from placement.strategies.base import ByRules, Placement, View
+from placement.strategies.simple import SimpleStrategy
+from placement.strategies.walk import (
+    Draft,
+    Key,
+    Nodes,
+    lead_least,
+    place_by,
+    shortage,
+    spread_leads,
+    start_of,
+)
+from placement.topology import Topology
+
+_SIMPLE = SimpleStrategy()
+
+
+@dataclass(frozen=True, slots=True)
+class MultiLevelStrategy(ByRules):
+    """Round robin at every level of `/dc/rack/…`, as proposed in KIP-879.
+
+    Goals, in this order:
+        1. A shard's replicas are even over the children of every node of the tree, as far as a
+           child has nodes: first over data centers, then within each over its racks, and so on.
+        2. The stream's replicas are even over the same children.
+        3. Leaders are even over nodes.
+        4. On a cluster that holds other streams, the less loaded child comes first among equals.
+
+    Constraints:
+        Distinct nodes. Every location starts with `/`; paths may differ in depth, and a node that
+        stands higher than others is, with its neighbours, a child like any other. Nodes without a
+        location are one child of the root; if no node has any, the stream is left to `simple`,
+        as KIP-879's placer defers by returning null. What cannot be met rejects the stream.
+
+    Algorithm:
+        Each node of the tree has a ring over its children, each leaf one over its nodes. A replica
+        goes down from the root to the child whose turn it is, which is the one that has fewest of
+        the shard, then fewest of the stream, then comes next on the ring. Rings start where they
+        would after `start` replicas: 0 on an empty cluster, else by the stream's name. For replicas
+        that are there already a ring stands behind the child of the last one, so that a raised
+        replication factor and new shards go on where the last replica was taken. Of the nodes
+        picked the one that leads least leads.
+        The vendor's implementation skips nodes that are used already, which makes uneven trees
+        uneven at the top, and forgets where it ended; counting at every level does neither.
+
+    Example:
+        Three data centers of two racks with one node each, three replicas: the first shard stands
+        in the first rack of each, the second in the second rack of each.
+    """
+
+    name: str = "multi_level"
+    aliases: tuple[str, ...] = ("kip879",)
+    parameters: tuple[str, ...] = ("start",)
+    on_infeasible: OnInfeasible = OnInfeasible.REJECT
+
+    def compile(self, policy: Mapping[str, Any], _topology: Topology) -> Mapping[str, Any] | Reason:
+        """`start`: replicas that the rings have dealt out before, a number from 0 on."""
+        start = start_of(policy.get("start"))
+        return start if isinstance(start, Reason) else {"start": start}
+
+    def rules(self, policy: Policy, topology: Topology) -> tuple[Rule, ...]:
+        """The user's, then evenness at every level inside each domain of the level above."""
+        if _deferred(policy, topology):
+            return _SIMPLE.rules(policy, topology)
+        return (*policy.rules, *_levels(policy, topology))
+
+    def place(self, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
+        """Deal the replicas out, or say how many nodes are missing."""
+        mask = view.topology.eligible & policy.nodes.mask(view.topology) & view.has_room()
+        return shortage(spec, policy, mask) or place_by(self, spec, policy, view)
+
+    def resume(
+        self, spec: StreamSpec, policy: Policy, shards: list[list[int]], view: View
+    ) -> tuple[Reason, ...]:
+        """Deal on from the last replica there is."""
+        if _deferred(policy, view.topology):
+            return _SIMPLE.resume(spec, policy, shards, view)
+        draft = Draft(spec, policy, shards, view)
+        fresh = [shard for shard, nodes in enumerate(shards) if nodes[0] == EMPTY]
+        reasons = draft.fill(_Rings(draft).order, lead_least(draft))
+        spread_leads(draft, [shard for shard in fresh if shards[shard][0] != EMPTY])
+        return tuple(reasons)
+
+
+def _levels(policy: Policy, topology: Topology) -> list[EvenAsFits]:
+    tiers = topology.tiers()
+    levels = zip(tiers, (None, *tiers), strict=False)
+    return [EvenAsFits(tier, above, policy.strength) for tier, above in levels]
+
+
+def _deferred(policy: Policy, topology: Topology) -> bool:
+    """Whether none of the nodes that the policy admits has a location."""
+    key = (MultiLevelStrategy, policy.nodes)
+    if key not in topology.derived:
+        admitted = policy.nodes.mask(topology)
+        located = (topology.locations[n].depth for n in topology.index.values() if admitted[n])
+        topology.derived[key] = not any(located)
+    return bool(topology.derived[key])
+
+
+class _Rings:
+    """For every tier the children's places on the rings of their parents and whose turn is next,
+    with the nodes of a leaf as the last tier."""
+
+    def __init__(self, draft: Draft) -> None:
+        topology = draft.view.topology
+        self._draft = draft
+        self._scopes = topology.tiers()
+        tiers = [topology.domain_of(tier) for tier in self._scopes]
+        self._tiers = [*tiers, np.arange(topology.size, dtype=np.int32)]
+        self._parents = [np.zeros(topology.size, np.int32), *tiers]
+        sizes = [int(of.max(initial=0)) + 1 for of in self._tiers]
+        self._place = [np.full(size, -1) for size in sizes]
+        self._next = [np.zeros(size, np.int64) for size in (1, *sizes)]
+        self._siblings = [np.ones(size, np.int64) for size in sizes]
+        nodes = np.flatnonzero(draft.usable)
+        self._set(0, 0, nodes.tolist(), draft.start)
+        self._passed = 0
+        self._pressure = []
+        for of, size in zip(self._tiers, sizes, strict=True):
+            load = np.bincount(of[nodes], draft.foreign[nodes], size)
+            weight = np.bincount(of[nodes], topology.weight[nodes], size)
+            self._pressure.append(load / np.maximum(weight, np.finfo(float).tiny))
+
+    def order(self, shard: int, kept: Sequence[int]) -> list[Key]:
+        """Tier by tier: of the shard, of the stream, of other streams, then in turn."""
+        draft, held = self._draft, np.asarray(kept, np.int64)
+        self._pass(self._next, draft.taken[self._passed :])
+        self._passed = len(draft.taken)
+        turns = [turn.copy() for turn in self._next]
+        self._pass(turns, [node for node in kept if node not in draft.shards[shard]])
+        keys = draft.wishes(shard, kept)
+        if keys:
+            standing = draft.standing(shard, kept)
+            rules = _levels(draft.policy, draft.view.topology)
+            keys = [*(rule.penalty(standing).__getitem__ for rule in rules), *keys]
+        for depth, of in enumerate(self._tiers):
+            size = len(self._place[depth])
+            mine = np.bincount(of[held], minlength=size)
+            whole = np.bincount(of, draft.counts, size).astype(np.float64)
+            if depth == len(self._tiers) - 1:
+                whole = (whole + 1) / draft.view.topology.weight
+            keys += [partial(_at, values, of) for values in (mine, whole, self._pressure[depth])]
+            keys.append(partial(self._turn, turns[depth], depth))
+        return keys
+
+    def _turn(self, turns: NDArray[np.int64], depth: int, found: Nodes) -> NDArray[np.int64]:
+        """How many other children of its parent come before each candidate's."""
+        of = self._tiers[depth][found]
+        ahead: NDArray[np.int64] = self._place[depth][of] - turns[self._parents[depth][found]]
+        return ahead % self._siblings[depth][of]
+
+    def _pass(self, turns: list[NDArray[np.int64]], nodes: Sequence[int]) -> None:
+        """A replica went down to each of these nodes: next is the child behind it."""
+        for node in nodes:
+            for depth, of in enumerate(self._tiers):
+                place = int(self._place[depth][of[node]])
+                if place >= 0:
+                    turns[depth][self._parents[depth][node]] = place + 1
+
+    def _set(self, depth: int, parent: int, nodes: list[int], before: int) -> None:
+        """Set up the ring of one tree node: `nodes` stand below it, and `before` replicas went
+        through it."""
+        topology = self._draft.view.topology
+        members: dict[int, list[int]] = {}
+        for node in nodes:
+            members.setdefault(int(self._tiers[depth][node]), []).append(node)
+        if depth == len(self._scopes):
+            order = sorted(members, key=lambda node: natural_key(topology.ids[node]))
+        else:
+            scope = self._scopes[depth]
+            order = sorted(members, key=lambda d: natural_key(topology.domain_name(scope, d)))
+        size = max(len(order), 1)
+        self._next[depth][parent] = before
+        for place, child in enumerate(order):
+            self._place[depth][child] = place
+            self._siblings[depth][child] = size
+            if depth < len(self._scopes):
+                passed = before // size + (place < before % size)
+                self._set(depth + 1, child, members[child], passed)
+
+
+def _at(
+    values: NDArray[np.generic], domains: NDArray[np.int32], found: Nodes
+) -> NDArray[np.generic]:
+    return values[domains[found]]

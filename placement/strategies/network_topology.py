@@ -1,0 +1,291 @@
+"""Cassandra's NetworkTopologyStrategy: replicas per datacenter, one walk over the ring."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.location import Location, natural_key
+from placement.model import StreamSpec
+from placement.policy import OnInfeasible, Policy, unknown_value
+from placement.reasons import Code, Reason
+from placement.rules import Finding, Mask, Penalties, Rule, Standing, Strength
+from placement.strategies.base import Need, Placement, View, unmet
+from placement.strategies.slots import admitted, fill, nodes_too_few
+from placement.strategies.token_ring import (
+    VNODES,
+    VNODES_MAX,
+    OnRing,
+    TokenRing,
+    token_ring,
+    unfit_tokens,
+)
+from placement.topology import LEAF, Scope, Topology
+
+# Far above the sum that any stream may have.
+_COUNT_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkTopologyStrategy:
+    """Per-datacenter counts, racks of a datacenter in turn, as Cassandra and ScyllaDB (vnodes).
+
+    Goals, in this order:
+        1. Each datacenter holds its count of replicas.
+        2. Within a datacenter every rack holds one before any holds two.
+
+    Constraints:
+        Distinct nodes; the user's required rules and node filters; capacity. A datacenter is the
+        first level of the path, a rack the whole path. A datacenter with fewer nodes than its
+        count holds one replica on each; the stream is then `partial` (Cassandra says nothing).
+        A datacenter in which no node stands is refused unless its count is 0.
+
+    Algorithm:
+        `NetworkTopologyStrategy.java`: one walk from the first token at or after the shard's own.
+        A node is skipped if it is taken or its datacenter is full or not asked for. The first node
+        of a rack is taken; another node of a rack is taken only while the datacenter has repeats
+        left, of which it has its count minus the number of its racks. The order of acceptance is
+        the order of the list. Only nodes that may receive replicas count, so that a dead rack
+        leaves its place to repeats in the others. `extend` goes on with the walk, given the
+        replicas that stay.
+
+        Repeats go to whichever racks the walk meets first: more replicas than racks are not spread
+        evenly, and the answers of existing rings are worth more than that. Where hashing decides,
+        `weight` gives a node more tokens.
+
+    Example:
+        Tokens A1=0, A2=10, B1=20 in racks A and B of dc1, replication {dc1: 3}: a shard at 0
+        takes A1, then A2 by the one repeat, then B1.
+    """
+
+    name: str = "network_topology"
+    aliases: tuple[str, ...] = ("cassandra",)
+    parameters: tuple[str, ...] = ("replication", "vnodes")
+    on_infeasible: OnInfeasible = OnInfeasible.PARTIAL
+    on_shortage: ClassVar[OnInfeasible] = OnInfeasible.PARTIAL
+
+    def compile(self, policy: Mapping[str, Any], _topology: Topology) -> Mapping[str, Any] | Reason:
+        """`replication`: replicas per datacenter, by its name with or without a slash; `vnodes`
+        (16)."""
+        given = policy.get("replication")
+        if not isinstance(given, Mapping) or not given:
+            message = "policy: 'replication' must give each datacenter its replicas: {dc1: 3}"
+            return Reason(Code.POLICY_MALFORMED, message)
+        replication: dict[str, int] = {}
+        for written, count in given.items():
+            name = str(written).removeprefix("/")
+            if name in replication:
+                message = f"policy: 'replication' names datacenter '{name}' twice"
+                return Reason(Code.POLICY_MALFORMED, message)
+            number = int(count) if isinstance(count, str) and count.isdecimal() else count
+            if type(number) is not int or not 0 <= number <= _COUNT_MAX:
+                known = ("a number of 0 or more",)
+                return unknown_value("policy", f"replication.{written}", count, known)
+            replication[name] = number
+        vnodes = policy.get("vnodes", VNODES)
+        if type(vnodes) is not int or not 1 <= vnodes <= VNODES_MAX:
+            return unknown_value("policy", "vnodes", vnodes, (f"a number from 1 to {VNODES_MAX}",))
+        return {"replication": replication, "vnodes": vnodes}
+
+    def rules(self, policy: Policy, topology: Topology) -> tuple[Rule, ...]:
+        """The counts per datacenter, and as many racks in each as it has, after the user's."""
+        counts = tuple(policy.parameters["replication"].items())
+        vnodes = policy.parameters["vnodes"]
+        on_ring = (OnRing(vnodes),) if token_ring(topology, vnodes).explicit else ()
+        own = (DatacenterCounts(counts, policy.strength), DatacenterRacks(counts))
+        return (*policy.rules, *on_ring, *own)
+
+    def unfit(self, spec: StreamSpec, policy: Policy, topology: Topology) -> Reason | None:
+        """A datacenter without nodes, counts that are not the replication factor, or tokens that
+        are no ring."""
+        replication: Mapping[str, int] = policy.parameters["replication"]
+        known = {str(topology.locations[n].prefix(1)) for n in topology.index.values()} - {""}
+        seen = tuple(sorted(known, key=natural_key))
+        for name, count in replication.items():
+            if count and f"/{name}" not in known:
+                message = (
+                    f"policy: replication names datacenter '{name}', in which no node stands; "
+                    f"known are {', '.join(seen) or 'none'}"
+                )
+                return Reason(Code.DOMAIN_UNKNOWN, message, count, 0, seen=seen)
+        total = sum(replication.values())
+        if total != spec.replication_factor:
+            message = f"replication_factor is {spec.replication_factor}, replication adds up to"
+            code = Code.REPLICATION_FACTOR_OUT_OF_RANGE
+            return Reason(code, f"{message} {total}", total, spec.replication_factor)
+        return unfit_tokens(spec, topology)
+
+    def place(self, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
+        """The walk's list for each shard; slots that find no node stay empty with the reason."""
+        shards, reasons = fill(spec, policy, view, _Walk(policy, view).pick)
+        rules = self.rules(policy, view.topology)
+        return Placement(shards, reasons, unmet(rules, shards, spec, policy, view.topology))
+
+    def extend(self, need: Need, policy: Policy, mask: Mask, view: View) -> int | Reason:
+        """The node that the walk accepts next, given those that stay."""
+        return _Walk(policy, view).pick(need, mask)
+
+
+@dataclass(slots=True)
+class _Walk:
+    """One plan's walks over the ring."""
+
+    policy: Policy
+    view: View
+    ring: TokenRing = field(init=False)
+    datacenters: NDArray[np.int32] = field(init=False)
+    racks: NDArray[np.int32] = field(init=False)
+    counts: dict[int, int] = field(init=False)
+    known: Mask | None = None
+    open: Mask = field(init=False)
+    offered: dict[int, set[int]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        topology = self.view.topology
+        self.ring = token_ring(topology, self.policy.parameters["vnodes"])
+        self.datacenters = topology.domain_of(Scope(depth=1))
+        self.racks = topology.domain_of(LEAF)
+        self.counts = _counts(self.policy.parameters["replication"], topology)
+
+    def pick(self, need: Need, mask: Mask) -> int | Reason:
+        """The first node of the walk that its datacenter takes."""
+        left = admitted(self.policy, mask, need, self.view)
+        if isinstance(left, Reason):
+            return left
+        self._look_at(left)
+        held: dict[int, list[int]] = {datacenter: [] for datacenter in self.counts}
+        for node in need.kept:
+            held.setdefault(int(self.datacenters[node]), []).append(int(self.racks[node]))
+        used = {datacenter: set(racks) for datacenter, racks in held.items()}
+        wanting = {d for d, count in self.counts.items() if len(held[d]) < count}
+        repeating = {d for d in wanting if self._repeats(d, held[d]) > 0}
+        taken = {*need.kept, *need.excluded}
+        for node in self.ring.clockwise(self.ring.start(need)):
+            datacenter = int(self.datacenters[node])
+            if datacenter not in wanting or not self.open[node] or node in taken:
+                continue
+            if datacenter in repeating or int(self.racks[node]) not in used[datacenter]:
+                return node
+        return self._too_few(need, held)
+
+    def _repeats(self, datacenter: int, held: list[int]) -> int:
+        """How many replicas more may stand in racks that have one already."""
+        racks = set(held)
+        there = len(racks | self.offered.get(datacenter, set()))
+        return self.counts[datacenter] - there - (len(held) - len(racks))
+
+    def _look_at(self, mask: Mask) -> None:
+        """Which nodes may be taken, and the racks that they offer in each datacenter."""
+        if self.known is mask:
+            return
+        self.known = mask
+        self.open = mask & self.ring.members(self.view.topology) if self.ring.explicit else mask
+        self.offered = {}
+        racks, first = np.unique(self.racks[self.open], return_index=True)
+        datacenters = self.datacenters[self.open][first]
+        for rack, datacenter in zip(racks.tolist(), datacenters.tolist(), strict=True):
+            self.offered.setdefault(datacenter, set()).add(rack)
+
+    def _too_few(self, need: Need, held: Mapping[int, list[int]]) -> Reason:
+        topology = self.view.topology
+        have = {str(topology.domains[d]): len(racks) for d, racks in held.items()}
+        wanted = {f"/{name}": n for name, n in self.policy.parameters["replication"].items()}
+        short = [name for name, count in wanted.items() if have.get(name, 0) < count]
+        if not short:
+            return nodes_too_few(need, self.open)
+        short.sort(key=natural_key)
+        told = (f"{d} has nodes for {have.get(d, 0)} of {wanted[d]} replicas" for d in short)
+        message = f"replica {need.slot} of {need.stream}/{need.shard} finds no node: "
+        message += ", ".join(told)
+        total, there = sum(wanted[d] for d in short), sum(have.get(d, 0) for d in short)
+        return Reason(Code.NODES_TOO_FEW, message, total, there, seen=tuple(short))
+
+
+def _counts(replication: Mapping[str, int], topology: Topology) -> dict[int, int]:
+    """Replicas by the index of the datacenter, of those in which a node is registered."""
+    registered = np.fromiter(topology.index.values(), np.int64)
+    column = topology.domain_of(Scope(depth=1))[registered]
+    known = {topology.domains[d]: d for d in np.unique(column).tolist()}
+    named = {Location((name,)): count for name, count in replication.items()}
+    return {known[place]: count for place, count in named.items() if place in known}
+
+
+@dataclass(frozen=True, slots=True)
+class DatacenterCounts:
+    """Each datacenter holds the replicas that it is to hold, and no other holds any."""
+
+    counts: tuple[tuple[str, int], ...]
+    strength: Strength = Strength.REQUIRED
+    per: Scope = field(default=Scope(depth=1, name="1"))
+
+    def __str__(self) -> str:
+        return "replication " + ", ".join(f"/{name}: {count}" for name, count in self.counts)
+
+    def penalty(self, standing: Standing) -> Penalties:
+        """Replicas above the count after adding one on each node."""
+        limits, held = self._tally(standing)
+        domains = standing.topology.domain_of(self.per)
+        over = np.asarray([held.get(d, 0) + 1 - limits.get(d, 0) for d in domains.tolist()])
+        return np.maximum(over.astype(np.int64), 0)
+
+    def violations(self, standing: Standing) -> list[Finding]:
+        """Datacenters that hold more, or fewer while the shard has all its replicas."""
+        limits, held = self._tally(standing)
+        whole = len(standing.replicas) >= standing.replication_factor
+        name = standing.topology.domains
+        found = [
+            Finding(str(name[d]) or "(unlocated)", held.get(d, 0), limits.get(d, 0))
+            for d in {*limits, *held}
+            if held.get(d, 0) > limits.get(d, 0) or (whole and held.get(d, 0) < limits.get(d, 0))
+        ]
+        return sorted(found, key=lambda finding: natural_key(finding.domain or ""))
+
+    def _tally(self, standing: Standing) -> tuple[dict[int, int], dict[int, int]]:
+        topology = standing.topology
+        column = topology.domain_of(self.per)
+        held: dict[int, int] = {}
+        for node in standing.replicas:
+            held[int(column[node])] = held.get(int(column[node]), 0) + 1
+        return _counts(dict(self.counts), topology), held
+
+
+@dataclass(frozen=True, slots=True)
+class DatacenterRacks:
+    """A shard's replicas of a datacenter stand in as many of its racks as there are."""
+
+    counts: tuple[tuple[str, int], ...]
+    strength: Strength = Strength.PREFERRED
+    per: Scope = field(default=LEAF)
+
+    def __str__(self) -> str:
+        return "racks of a datacenter in turn"
+
+    def penalty(self, standing: Standing) -> Penalties:
+        """One for every node in a used rack, where its datacenter has no repeat left."""
+        topology = standing.topology
+        racks, datacenters = topology.domain_of(LEAF), topology.domain_of(Scope(depth=1))
+        penalties = np.zeros(topology.size, np.int64)
+        live = set(standing.live_domains(LEAF).tolist())
+        for datacenter, count in _counts(dict(self.counts), topology).items():
+            there = datacenters == datacenter
+            held = [int(racks[n]) for n in standing.replicas if there[n]]
+            offered = live & set(racks[there].tolist())
+            if count - len(offered | set(held)) - (len(held) - len(set(held))) <= 0:
+                penalties[there & np.isin(racks, held)] = 1
+        return penalties
+
+    def violations(self, standing: Standing) -> list[Finding]:
+        """Datacenters whose replicas could span more racks."""
+        topology = standing.topology
+        racks, datacenters = topology.domain_of(LEAF), topology.domain_of(Scope(depth=1))
+        live = set(standing.live_domains(LEAF).tolist())
+        found = []
+        for datacenter in _counts(dict(self.counts), topology):
+            there = datacenters == datacenter
+            held = [int(racks[n]) for n in standing.replicas if there[n]]
+            need = min(len(held), len(live & set(racks[there].tolist()) | set(held)))
+            if len(set(held)) < need:
+                found.append(Finding(str(topology.domains[datacenter]), len(set(held)), need))
+        return sorted(found, key=lambda finding: natural_key(finding.domain or ""))

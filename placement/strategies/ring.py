@@ -1,0 +1,221 @@
+"""Consistent hashing with failure domains: the walk of Dynamo's preference lists."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.judge import judged
+from placement.model import StreamSpec
+from placement.policy import OnInfeasible, Policy, name_list, unknown_value
+from placement.reasons import Code, Reason
+from placement.rules import AtMost, Mask, Rule, Standing, Strength
+from placement.rules_span import SpanDomains
+from placement.strategies.base import Need, Placement, View, unmet
+from placement.strategies.slots import admitted, fill, nodes_too_few
+from placement.strategies.token_ring import (
+    VNODES,
+    VNODES_MAX,
+    OnRing,
+    TokenRing,
+    token_ring,
+    unfit_tokens,
+)
+from placement.topology import NO_DOMAIN, Scope, Topology
+
+
+@dataclass(frozen=True, slots=True)
+class RingStrategy:
+    """Walk a ring of tokens clockwise from the shard's own, taking fresh failure domains first.
+
+    Goals, in this order:
+        1. Each replica stands in a domain not used yet, of the highest level that still has one:
+           a fresh region before a fresh zone before a fresh rack.
+        2. Among those, the first node of the walk: shards keep their nodes when others join.
+
+    Constraints:
+        Distinct nodes; the user's required rules and node filters; capacity. A replica for which
+        no level has a fresh domain left is taken all the same, in the order of the walk, and the
+        decision is `degraded` with the domains seen; with `strict` it is refused.
+
+    Algorithm:
+        Each node has `vnodes` tokens per unit of weight, hashed from its id, or its explicit ones;
+        a shard starts at the first token at or after its own. For every replica the walk goes
+        round once: the first node in a fresh domain of the first of `levels` (all the tiers,
+        unless given) that has a fresh one is taken. The tutorial's `preference_list_full` prefers,
+        as printed, the *lowest* level with a fresh domain, and its `RackAwareRing` the first node
+        that is fresh at any; both miss regions and zones. The stated intent is implemented.
+
+        Load is not looked at: that is the price of a ring. A node that joins or leaves changes no
+        list that does not hold it. `extend` takes the node at which the walk arrives next.
+
+    Example:
+        Tokens A1=10, A2=20, B1=30, C1=40, racks A, B and C, and a shard at 15: the walk is A2,
+        B1, C1, A1, and three replicas stand on A2, B1, C1; from 5 they stand on A1, B1, C1.
+    """
+
+    name: str = "ring"
+    aliases: tuple[str, ...] = ()
+    parameters: tuple[str, ...] = ("levels", "vnodes", "strict")
+    on_infeasible: OnInfeasible = OnInfeasible.DEGRADE
+    on_shortage: ClassVar[OnInfeasible] = OnInfeasible.REJECT
+
+    def compile(self, policy: Mapping[str, Any], topology: Topology) -> Mapping[str, Any] | Reason:
+        """`levels` from the top (every tier if not given; none: failure domains are not looked
+        at), `vnodes` (16), `strict` (false)."""
+        levels = _levels(policy.get("levels"), topology)
+        if isinstance(levels, Reason):
+            return levels
+        vnodes = policy.get("vnodes", VNODES)
+        if type(vnodes) is not int or not 1 <= vnodes <= VNODES_MAX:
+            return unknown_value("policy", "vnodes", vnodes, (f"a number from 1 to {VNODES_MAX}",))
+        strict = policy.get("strict", False)
+        if not isinstance(strict, bool):
+            return unknown_value("policy", "strict", strict, ("true", "false"))
+        compiled: dict[str, Any] = {"levels": levels, "vnodes": vnodes, "strict": strict}
+        return compiled | ({"on_infeasible": OnInfeasible.REJECT} if strict else {})
+
+    def rules(self, policy: Policy, topology: Topology) -> tuple[Rule, ...]:
+        """One replica per domain of the lowest level, and as many domains of the others as there
+        are, after the user's rules."""
+        scopes, vnodes = _scopes(policy, topology), policy.parameters["vnodes"]
+        rules: list[Rule] = list(policy.rules)
+        if token_ring(topology, vnodes).explicit:
+            rules.append(OnRing(vnodes))
+        if scopes:
+            rules.append(AtMost(1, scopes[-1], policy.strength))
+        return (*rules, *(SpanDomains(scope) for scope in scopes[:-1]))
+
+    def unfit(self, spec: StreamSpec, _policy: Policy, topology: Topology) -> Reason | None:
+        """Explicit tokens that are no ring."""
+        return unfit_tokens(spec, topology)
+
+    def place(self, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
+        """The walk's list for each shard; a slot that finds no node stays empty with the reason."""
+        topology = view.topology
+        shards, reasons = fill(spec, policy, view, _Walk(policy, view).pick)
+        scopes = _scopes(policy, topology)
+        told = _fallback(shards, scopes[-1], spec, policy, view) if scopes else ()
+        own = AtMost(1, scopes[-1], policy.strength) if scopes else None
+        rules = [rule for rule in self.rules(policy, topology) if rule != own]
+        return Placement(shards, reasons, (*told, *unmet(rules, shards, spec, policy, topology)))
+
+    def extend(self, need: Need, policy: Policy, mask: Mask, view: View) -> int | Reason:
+        """The node at which the walk arrives next, given those that stay."""
+        return _Walk(policy, view).pick(need, mask)
+
+
+def _levels(given: Any, topology: Topology) -> tuple[Scope, ...] | Reason | None:
+    if given is None:
+        return None
+    names = name_list("levels", given)
+    if isinstance(names, Reason):
+        return names
+    scopes: list[Scope] = []
+    for name in names:
+        scope = topology.scope(name)
+        if isinstance(scope, Reason):
+            return scope
+        scopes.append(scope)
+    return tuple(scopes)
+
+
+def _scopes(policy: Policy, topology: Topology) -> tuple[Scope, ...]:
+    levels: tuple[Scope, ...] | None = policy.parameters["levels"]
+    if levels is not None:
+        return levels
+    tiers = topology.tiers()
+    depth = len(tiers)
+    if depth > len(topology.levels):
+        return tiers
+    # The whole path by the name that its tier has.
+    return (*tiers[:-1], Scope(depth=depth, name=topology.levels[depth - 1]))
+
+
+def _fallback(
+    shards: Sequence[Sequence[int]], scope: Scope, spec: StreamSpec, policy: Policy, view: View
+) -> tuple[Reason, ...]:
+    """A warning with the domains seen, where there were too few for the replicas of a shard."""
+    topology, factor = view.topology, spec.replication_factor
+    rules = (AtMost(1, scope, Strength.PREFERRED),)
+    broken = [
+        found for _, found, _ in judged(rules, rules[0].strength, shards, spec, policy, topology)
+    ]
+    live = Standing(topology, factor, (), nodes=policy.nodes).live_domains(scope)
+    if not broken or len(live) >= factor:
+        return unmet(rules, shards, spec, policy, topology)
+    seen = topology.domain_names(scope, live.tolist())
+    message = (
+        f"{len(broken[0])} of {spec.shards} shards use a {scope} more than once: "
+        f"{factor} replicas, {len(seen)} domains seen: {', '.join(seen)}"
+    )
+    return (Reason(Code.DOMAINS_TOO_FEW, message, factor, len(seen), str(scope), seen),)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reach:
+    """The nodes that may be taken, those of them on the ring, and the domains these offer."""
+
+    mask: Mask
+    open: Mask
+    offered: Sequence[set[int]]
+
+
+@dataclass(slots=True)
+class _Walk:
+    """One plan's walks over the ring."""
+
+    policy: Policy
+    view: View
+    ring: TokenRing = field(init=False)
+    scopes: tuple[Scope, ...] = field(init=False)
+    domains: list[NDArray[np.int32]] = field(init=False)
+    reach: _Reach | None = None
+
+    def __post_init__(self) -> None:
+        topology = self.view.topology
+        self.ring = token_ring(topology, self.policy.parameters["vnodes"])
+        self.scopes = _scopes(self.policy, topology)
+        self.domains = [topology.domain_of(scope) for scope in self.scopes]
+
+    def pick(self, need: Need, mask: Mask) -> int | Reason:
+        """The first node of the walk in a fresh domain of the highest level that has one."""
+        left = admitted(self.policy, mask, need, self.view)
+        if isinstance(left, Reason):
+            return left
+        reach = self._reach(left)
+        start = self.ring.start(need)
+        taken = {*need.kept, *need.excluded}
+        for domains, offered in zip(self.domains, reach.offered, strict=True):
+            fresh = offered.difference(int(domains[node]) for node in need.kept)
+            if fresh:
+                for node in self.ring.clockwise(start):
+                    if reach.open[node] and node not in taken and int(domains[node]) in fresh:
+                        return node
+        walk = self.ring.clockwise(start)
+        first = next((n for n in walk if reach.open[n] and n not in taken), None)
+        if first is None:
+            return nodes_too_few(need, reach.open)
+        if self.policy.strength is Strength.REQUIRED and self.scopes:
+            return self._domains_too_few(need, reach)
+        return first
+
+    def _reach(self, mask: Mask) -> _Reach:
+        if self.reach is None or self.reach.mask is not mask:
+            on_ring = mask & self.ring.members(self.view.topology) if self.ring.explicit else mask
+            offered = [set(np.unique(of[on_ring]).tolist()) - {NO_DOMAIN} for of in self.domains]
+            self.reach = _Reach(mask, on_ring, offered)
+        return self.reach
+
+    def _domains_too_few(self, need: Need, reach: _Reach) -> Reason:
+        topology, scope = self.view.topology, self.scopes[-1]
+        held = {int(self.domains[-1][node]) for node in need.kept} - {NO_DOMAIN}
+        seen = topology.domain_names(scope, held | reach.offered[-1])
+        message = (
+            f"replica {need.slot} of {need.stream}/{need.shard} finds no fresh {scope}: "
+            f"{need.replication_factor} replicas, {len(seen)} domains seen"
+        )
+        factor = need.replication_factor
+        return Reason(Code.DOMAINS_TOO_FEW, message, factor, len(seen), str(scope), seen)

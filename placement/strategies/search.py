@@ -1,0 +1,150 @@
+"""Looking ahead: lawful arrangements where choosing one node after the other runs into a dead end.
+
+Rules that each leave a candidate may leave none together later on. The search tries one node of
+every kind (location, tags, may lead) and gives up after a bounded number of steps, so that no
+policy can hold up a plan.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.reasons import Reason
+from placement.rules import AtMost, Even, Mask, Rule, Share, Strength
+from placement.rules_roles import Elsewhere
+from placement.strategies.base import Need, View, choose
+from placement.topology import LEAF, Topology
+
+# Steps of one plan; a step costs about 0.1 ms, so that a plan spends two seconds at most.
+_STEPS = 20_000
+
+_SPENT = "steps of the search"
+
+
+def choose_ahead(rules: Sequence[Rule], mask: Mask, need: Need, view: View) -> int | Reason:
+    """As `choose`, but a node after which the shard's other missing replicas find no lawful place
+    comes only if all are like that."""
+    first = choose(rules, mask, need, view)
+    left = need.replication_factor - len(need.kept) - 1
+    node, kinds, open_nodes = first, node_kinds(view.topology), mask.copy()
+    while left > 0 and not isinstance(node, Reason):
+        after = replace(
+            need,
+            kept=[*need.kept, node],
+            slots=[*(need.slots or range(len(need.kept))), need.slot],
+            slot=need.slot + 1,
+            replaces=-1,
+        )
+        if next(arrangements(rules, mask, after, view), None) is not None:
+            return node
+        open_nodes &= kinds != kinds[node]
+        node = choose(rules, open_nodes, need, view)
+    return first if isinstance(node, Reason) else node
+
+
+def arrangements(rules: Sequence[Rule], mask: Mask, need: Need, view: View) -> Iterator[list[int]]:
+    """Nodes for all replicas that the shard lacks, such that no required rule is broken; of equal
+    nodes only the least loaded. Ends early when the plan's steps are used up."""
+    required = [rule for rule in rules if rule.strength is Strength.REQUIRED]
+    held = frozenset((*need.kept, *need.excluded))
+    # Sets are tried once, in the order of kinds, unless a rule tells one slot from another.
+    ordered = any(isinstance(rule, Elsewhere) for rule in required)
+    yield from _extended(
+        required, _prunes(required), mask, held, need, view, None if ordered else 0
+    )
+
+
+def _extended(
+    required: Sequence[Rule],
+    prunes: Sequence[Rule],
+    mask: Mask,
+    held: frozenset[int],
+    need: Need,
+    view: View,
+    least: int | None,
+) -> Iterator[list[int]]:
+    standing = need.standing(view.topology)
+    if len(need.kept) >= need.replication_factor:
+        if not any(rule.violations(standing) for rule in required):
+            yield []
+        return
+    spent = view.memory.get(_SPENT, 0)
+    if spent >= _STEPS:
+        return
+    view.memory[_SPENT] = spent + 1
+    free = mask.copy()
+    free[np.asarray(list(held), np.int64)] = False
+    for rule in prunes:
+        free &= rule.penalty(standing) == 0
+    kinds = node_kinds(view.topology)
+    if least is not None:
+        free &= kinds >= least
+    for node in _one_of_each(np.flatnonzero(free), view):
+        more = replace(
+            need,
+            kept=[*need.kept, node],
+            slots=[*(need.slots or range(len(need.kept))), need.slot],
+            slot=need.slot + 1,
+        )
+        kind = None if least is None else int(kinds[node])
+        for rest in _extended(required, prunes, mask, held | {node}, more, view, kind):
+            yield [node, *rest]
+
+
+def _prunes(required: Sequence[Rule]) -> list[Rule]:
+    """Rules whose penalty can only grow. A shard that is even in the end need not be on the way,
+    but no domain may ever hold more than a share."""
+    return [AtMost(Share.SHARE, rule.per) if isinstance(rule, Even) else rule for rule in required]
+
+
+def _one_of_each(found: NDArray[np.int64], view: View) -> list[int]:
+    """The first node of every kind in order of load, of freedom, and of ids."""
+    topology = view.topology
+    kinds = node_kinds(topology)
+    if not len(found):
+        return []
+    room = np.where(topology.capacity < 0, 1 << 40, topology.capacity - view.load)
+    load = view.load / topology.weight
+    order = np.lexsort((topology.order()[found], load[found], -room[found]))
+    ranked = found[order]
+    _, first = np.unique(kinds[ranked], return_index=True)
+    chosen: list[int] = ranked[np.sort(first)].tolist()
+    return chosen
+
+
+def node_kinds(topology: Topology) -> NDArray[np.int64]:
+    """A number for each node; nodes of one number are the same to every rule about domains."""
+    key = "kinds of nodes"
+    known: NDArray[np.int64] | None = topology.derived.get(key)
+    if known is None:
+        leaf = topology.domain_of(LEAF)
+        numbers: dict[object, int] = {}
+        found = [
+            numbers.setdefault((int(leaf[node]), a.tags, a.leader), len(numbers))
+            for node, a in enumerate(topology.attributes)
+        ]
+        known = np.asarray(found, np.int64)
+        topology.derived[key] = known
+    return known
+
+
+def whole_stream(
+    rules: Sequence[Rule], mask: Callable[[View], Mask], needs: Sequence[Need], view: View
+) -> list[list[int]] | None:
+    """Lawful nodes for every shard at once, where one shard takes what another needs: exclusive
+    nodes, capacity, balance. For small shapes; None where the steps do not suffice."""
+    if not needs:
+        return []
+    need, rest = needs[0], needs[1:]
+    for nodes in arrangements(rules, mask(view), need, view):
+        after = view.fork()
+        after.memory = view.memory
+        for node in nodes:
+            after.add(node)
+        others = [replace(each, stream_nodes=[*each.stream_nodes, *nodes]) for each in rest]
+        found = whole_stream(rules, mask, others, after)
+        if found is not None:
+            return [nodes, *found]
+    return None

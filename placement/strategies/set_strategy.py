@@ -1,0 +1,76 @@
+"""Strategies that choose a shard's nodes as a set: what is left to do once they can plan one."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from placement.assignments import EMPTY
+from placement.model import StreamSpec
+from placement.policy import Policy
+from placement.reasons import Reason
+from placement.rules import Mask, Rule
+from placement.rules_roles import Elsewhere
+from placement.strategies.base import Need, Placement, View, distance, unmet
+from placement.strategies.node_sets import load_costs
+from placement.strategies.slots import fill
+from placement.topology import Topology
+
+# Costs that outrank load are counted in units above any sum of it.
+_NEARNESS_UNIT = 1 << 90
+
+
+class Plans(Protocol):
+    """What such a strategy brings."""
+
+    def rules(self, policy: Policy, topology: Topology, /) -> tuple[Rule, ...]:
+        """The rules it is held to."""
+        ...
+
+    def plan(self, need: Need, policy: Policy, mask: Mask, view: View, /) -> list[int] | Reason:
+        """All the nodes that complete the shard, best first: at least one, or why there is none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SetStrategy:
+    """`place` and `extend` of a strategy that plans whole sets."""
+
+    def place(self: Plans, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
+        """Plan shard by shard; slots beyond the planned set stay empty with the reason."""
+        planned: list[int] = []
+        by_slot = any(isinstance(rule, Elsewhere) for rule in policy.rules)
+
+        def pick(need: Need, mask: Mask) -> int | Reason:
+            if not (need.kept and planned and mask[planned[0]]):
+                found = self.plan(need, policy, mask, view)
+                if isinstance(found, Reason):
+                    return found
+                planned[:] = found if need.kept or by_slot else leader_in_front(found, view)
+            return planned.pop(0)
+
+        shards, reasons = fill(spec, policy, view, pick)
+        rules = self.rules(policy, view.topology)
+        return Placement(shards, reasons, unmet(rules, shards, spec, policy, view.topology))
+
+    def extend(self: Plans, need: Need, policy: Policy, mask: Mask, view: View) -> int | Reason:
+        """The first node of the set that completes the shard best."""
+        found = self.plan(need, policy, mask, view)
+        return found if isinstance(found, Reason) else found[0]
+
+
+def placing_costs(need: Need, view: View) -> list[int]:
+    """By node, the cost of one more replica: nearness to the one it replaces, then load."""
+    costs = load_costs(view)
+    if need.replaces == EMPTY:
+        return costs
+    climbs = distance(view.topology, need.replaces).tolist()
+    return [climb * _NEARNESS_UNIT + cost for climb, cost in zip(climbs, costs, strict=True)]
+
+
+def leader_in_front(nodes: list[int], view: View) -> list[int]:
+    """The nodes with the one in front that leads least for its weight and may lead."""
+    able = [node for node in nodes if view.topology.can_lead[node]]
+    if not able:
+        return nodes
+    leads, weight = view.leaders, view.topology.weight
+    leader = min(able, key=lambda node: (leads[node] / weight[node], nodes.index(node)))
+    return [leader, *(node for node in nodes if node != leader)]

@@ -1,0 +1,138 @@
+"""Placing slot by slot: what strategies share that say only which node a shard takes next.
+
+The strategy picks; this module walks over shards and slots, keeps the view and the open nodes up
+to date, and holds the user's rules and the nodes that may not lead.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from placement.assignments import EMPTY
+from placement.model import StreamSpec
+from placement.policy import Policy
+from placement.reasons import Code, Reason
+from placement.rules import STREAM_RULES, ColocateSlots, Mask, Strength
+from placement.rules_roles import Elsewhere, LeaderIn
+from placement.strategies.base import Need, View, candidates, choose
+from placement.topology import Topology
+
+Pick = Callable[[Need, Mask], int | Reason]
+"""The node for a need, out of those in the mask. The mask is a new array whenever it differs."""
+
+
+def fill(
+    spec: StreamSpec, policy: Policy, view: View, pick: Pick
+) -> tuple[list[list[int]], tuple[Reason, ...]]:
+    """Pick every slot of every shard, leader first; slots that find no node stay EMPTY, with one
+    reason for each kind of failure."""
+    topology = view.topology
+    colocated = any(isinstance(rule, ColocateSlots) for rule in policy.rules)
+    wide = any(isinstance(rule, STREAM_RULES) for rule in policy.rules)
+    copies = spec.shards if colocated else 1
+    mask = candidates(policy, view) & view.has_room(copies)
+    shards: list[list[int]] = []
+    used: list[int] = []
+    reasons: dict[Code, Reason] = {}
+    for shard in range(0, spec.shards, copies):
+        kept: list[int] = []
+        for slot in range(spec.replication_factor):
+            need = Need(
+                stream=spec.stream,
+                shard=shard,
+                slot=slot,
+                replication_factor=spec.replication_factor,
+                kept=kept,
+                stream_nodes=used if wide else (),
+                nodes=policy.nodes,
+                token=spec.token(shard),
+                fresh=True,
+                shards=spec.shards,
+            )
+            node = _pick(pick, need, mask, topology)
+            if isinstance(node, Reason):
+                reasons.setdefault(node.code, node)
+                break
+            kept.append(node)
+            for _ in range(copies):
+                view.add(node)
+            if not _has_room(view, node):
+                mask = mask.copy()
+                mask[node] = False
+        used.extend(kept)
+        nodes = leader_first(kept, policy, spec.replication_factor, topology)
+        if nodes:
+            view.leaders[nodes[0]] += copies
+        whole = nodes + [EMPTY] * (spec.replication_factor - len(nodes))
+        shards.extend(list(whole) for _ in range(copies))
+    return shards, tuple(reasons.values())
+
+
+def admitted(policy: Policy, mask: Mask, need: Need, view: View) -> Mask | Reason:
+    """The nodes of `mask` that are left for the need and that the user's rules leave: those that
+    break no required one, and of them those that keep the preferred ones best."""
+    if not policy.rules:
+        return mask
+    standing = need.standing(view.topology)
+    left = without_taken(mask, need)
+    for rule in policy.rules:
+        if rule.strength is Strength.REQUIRED:
+            left &= rule.penalty(standing) == 0
+    if not left.any():
+        found = choose(policy.rules, mask, need, view)
+        assert isinstance(found, Reason)
+        return found
+    for rule in policy.rules:
+        if rule.strength is Strength.PREFERRED:
+            penalty = rule.penalty(standing)
+            left &= penalty == penalty[left].min()
+    return left
+
+
+def without_taken(mask: Mask, need: Need) -> Mask:
+    """The mask without the nodes that hold a replica of the shard already."""
+    left = mask.copy()
+    left[np.asarray([*need.kept, *need.excluded], np.int64)] = False
+    return left
+
+
+def nodes_too_few(need: Need, mask: Mask) -> Reason:
+    """Every node that may hold a replica of the shard holds one."""
+    have = int(mask.sum())
+    message = (
+        f"no node is left for replica {need.slot} of {need.stream}/{need.shard}: "
+        f"{have} may hold one, {len(need.kept)} of {need.replication_factor} are placed"
+    )
+    return Reason(Code.NODES_TOO_FEW, message, need.replication_factor, have)
+
+
+def leader_first(nodes: list[int], policy: Policy, factor: int, topology: Topology) -> list[int]:
+    """The nodes in their order, in front the first that may lead, where the user's rules want the
+    leader; the last slots, where a role is kept, stay as they are."""
+    roles = sum(rule.count for rule in policy.rules if isinstance(rule, Elsewhere))
+    wishes = [rule.rank(topology) for rule in policy.rules if isinstance(rule, LeaderIn)]
+
+    def rank(node: int) -> tuple[int, ...]:
+        return (not topology.can_lead[node], *(int(wish[node]) for wish in wishes))
+
+    leader = min(nodes[: factor - roles], key=rank, default=None)
+    if leader is None:
+        return list(nodes)
+    return [leader, *(node for node in nodes if node != leader)]
+
+
+def _pick(pick: Pick, need: Need, mask: Mask, topology: Topology) -> int | Reason:
+    """The last slot goes to a node that may lead if no other has one and there is any."""
+    last = need.slot == need.replication_factor - 1
+    if last and not topology.can_lead[np.asarray(need.kept, np.int64)].any():
+        if topology.can_lead[mask].all():
+            return pick(need, mask)
+        node = pick(need, mask & topology.can_lead)
+        if not isinstance(node, Reason):
+            return node
+    return pick(need, mask)
+
+
+def _has_room(view: View, node: int) -> bool:
+    capacity = int(view.topology.capacity[node])
+    return capacity < 0 or int(view.load[node]) + 1 <= capacity

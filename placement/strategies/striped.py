@@ -1,0 +1,166 @@
+"""Kafka's rack striping: `StripedReplicaPlacer` of KRaft."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.assignments import EMPTY
+from placement.choice import digest64, scores
+from placement.location import natural_key
+from placement.model import StreamSpec
+from placement.policy import OnInfeasible, Policy
+from placement.reasons import Code, Reason
+from placement.rules import Mask, Rule
+from placement.rules_even import EvenAsFits
+from placement.strategies.base import ByRules, Need, Placement, View, choose
+from placement.strategies.walk import Draft, Key, Nodes, place_by, shortage, start_of
+from placement.topology import LEAF, Topology
+
+
+@dataclass(frozen=True, slots=True)
+class StripedStrategy(ByRules):
+    """Stripes over racks, as Kafka's controller places new partitions.
+
+    Goals, in this order:
+        1. A shard's replicas are even over racks, as far as a rack has nodes.
+        2. Leaders are even over nodes, then replicas are.
+        3. No replica stands on a fenced (suspect) node.
+        4. On a cluster that holds other streams, less loaded nodes come first among equals.
+
+    Constraints:
+        Distinct nodes; a leader that is neither fenced nor barred from leading. A rack is a whole
+        location, compared as one name; nodes without a location are one unnamed rack. A follower
+        stands on a fenced node where its rack has no other and the first goal needs that rack, or
+        where no other node is left at all. Otherwise the stream is rejected.
+
+    Algorithm:
+        Shard by shard: the leader is, of the nodes that lead least of this stream, the next one in
+        the rack after the last leader's. Followers go rack by rack from there, each into the rack
+        that has fewest of the shard, to the node that holds least of the stream. The first round
+        follows the order of names, from `start` on if it is given; later rounds are shuffled by a
+        hash, as Kafka shuffles, so that nodes do not always meet the same partners.
+        Kafka's leaders are even per rack (of racks with 10, 10 and 1 nodes the lone node leads a
+        third), it forgets what exists when shards are added, and now and then it takes a fenced
+        node while another is free; here leaders are even per node, existing shards count, and a
+        fenced node is the last resort.
+
+    Example:
+        Racks A, B and C of three nodes, three replicas: A0 B0 C0 · B1 C1 A1 · C2 A2 B2.
+    """
+
+    name: str = "striped"
+    aliases: tuple[str, ...] = ("kafka",)
+    parameters: tuple[str, ...] = ("start",)
+    on_infeasible: OnInfeasible = OnInfeasible.REJECT
+
+    def compile(self, policy: Mapping[str, Any], _topology: Topology) -> Mapping[str, Any] | Reason:
+        """`start`: where Kafka starts at random, a number from 0 on."""
+        start = start_of(policy.get("start"))
+        return start if isinstance(start, Reason) else {"start": start}
+
+    def rules(self, policy: Policy, _topology: Topology) -> tuple[Rule, ...]:
+        """The user's, then even racks."""
+        return (*policy.rules, EvenAsFits(LEAF, None, policy.strength, fenced=True))
+
+    def place(self, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
+        """Place in stripes, or say what is missing."""
+        topology = view.topology
+        mask = policy.nodes.mask(topology) & view.has_room()
+        too_few = shortage(spec, policy, mask & (topology.eligible | topology.fenced))
+        if too_few is None and not (mask & topology.eligible & topology.can_lead).any():
+            message = "no node may lead: all that may hold a replica are fenced or barred from it"
+            too_few = Reason(Code.NODES_TOO_FEW, message, 1, 0)
+        return too_few or place_by(self, spec, policy, view)
+
+    def resume(
+        self, spec: StreamSpec, policy: Policy, shards: list[list[int]], view: View
+    ) -> tuple[Reason, ...]:
+        """Go on striping behind the shards that have replicas."""
+        stripes = _Stripes(Draft(spec, policy, shards, view, fenced=True))
+        return tuple(stripes.draft.fill(stripes.order))
+
+    def extend(self, need: Need, policy: Policy, mask: Mask, view: View) -> int | Reason:
+        """The best candidate by the rules; for a follower a fenced node where none else serves."""
+        rules, topology = self.rules(policy, view.topology), view.topology
+        found = choose(rules, mask, need, view)
+        if need.slot == 0 or not isinstance(found, Reason):
+            return found
+        more = topology.fenced & policy.nodes.mask(topology) & view.has_room()
+        fallback = choose(rules, mask | more, need, view)
+        return found if isinstance(fallback, Reason) else fallback
+
+
+class _Stripes:
+    """Racks in the order of their names, their nodes in that of ids, and where both start."""
+
+    def __init__(self, draft: Draft) -> None:
+        topology, rank = draft.view.topology, draft.view.topology.order()
+        self.draft = draft
+        self._racks = topology.domain_of(LEAF)
+        nodes = np.flatnonzero(draft.usable | draft.fenced).tolist()
+        nodes.sort(key=lambda node: int(rank[node]))
+        members: dict[int, list[int]] = {}
+        for node in nodes:
+            members.setdefault(int(self._racks[node]), []).append(node)
+        order = sorted(members, key=lambda rack: natural_key(topology.domain_name(LEAF, rack)))
+        self._count = max(len(order), 1)
+        self._rack_at = np.zeros(int(self._racks.max(initial=0)) + 1, np.int64)
+        self._rack_at[order] = np.arange(len(order))
+        self._place = np.zeros(topology.size, np.int64)
+        for held in members.values():
+            self._place[held] = (np.arange(len(held)) - draft.start) % len(held)
+
+    def order(self, shard: int, kept: Sequence[int]) -> list[Key]:
+        """The keys of the shard's next replica: see the class's goals and algorithm."""
+        draft = self.draft
+        if not kept:
+            return self._leader_order(shard)
+        weight = draft.view.topology.weight
+        held = np.bincount(self._racks[list(kept)], minlength=len(self._rack_at))
+        turn = (self._rack_at - self._rack_at[self._racks[kept[0]]]) % self._count
+        return [
+            lambda found: held[self._racks[found]],
+            draft.fenced.__getitem__,
+            *draft.wishes(shard, kept),
+            ((draft.counts + 1) / weight).__getitem__,
+            lambda found: -draft.leads[found] / weight[found],
+            (draft.foreign / weight).__getitem__,
+            lambda found: turn[self._racks[found]],
+            self._next_node(shard, len(kept)),
+        ]
+
+    def _leader_order(self, shard: int) -> list[Key]:
+        draft, topology = self.draft, self.draft.view.topology
+        barred = ~(draft.usable & topology.can_lead)
+        turn = (self._rack_at - self._rack_after(shard)) % self._count
+        return [
+            barred.__getitem__,
+            *draft.wishes(shard, ()),
+            ((draft.leads + 1) / topology.weight).__getitem__,
+            (draft.foreign_leads / topology.weight).__getitem__,
+            lambda found: turn[self._racks[found]],
+            ((draft.counts + 1) / topology.weight).__getitem__,
+            (draft.foreign / topology.weight).__getitem__,
+            self._next_node(shard, 0),
+        ]
+
+    def _rack_after(self, shard: int) -> int:
+        """Position of the rack behind that of the nearest shard before this one."""
+        for nodes in reversed(self.draft.shards[:shard]):
+            if nodes[0] != EMPTY:
+                return int(self._rack_at[self._racks[nodes[0]]]) + 1
+        return self.draft.start
+
+    def _next_node(self, shard: int, slot: int) -> Key:
+        """The rack's next node in the first round; later by a hash of the replica."""
+        draft, digests = self.draft, self.draft.view.topology.digests
+        seed = digest64(draft.spec.stream, shard, slot)
+
+        def key(found: Nodes) -> NDArray[np.generic]:
+            fresh = not draft.counts[found].any()
+            return self._place[found] if fresh else scores(seed, digests[found])
+
+        return key

@@ -1,0 +1,158 @@
+"""Token rings: where nodes and shards stand, for the strategies that walk clockwise.
+
+Explicit tokens (`nodes[].tokens`, `streams[].shard_tokens`) reproduce a ring that exists. Without
+them each node gets tokens by hashing its id, so that they are the same in every process and no
+node's tokens depend on another node: a node that joins or leaves changes only the ranges next to
+its own tokens.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.choice import digest64, scores
+from placement.location import natural_key
+from placement.model import StreamSpec
+from placement.reasons import Code, Reason
+from placement.rules import Finding, Mask, Penalties, Standing, Strength
+from placement.strategies.base import Need
+from placement.topology import Topology
+
+# Cassandra's `num_tokens` since 4.0, and the number in the tutorial's smoke test.
+VNODES = 16
+# Tokens of one node, however heavy: 64 times the usual number.
+VNODES_MAX = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRing:
+    """Tokens in their order, all integers or all strings, and the node that owns each; equal
+    tokens stand in the natural order of their nodes' ids."""
+
+    tokens: list[Any]
+    nodes: list[int]
+    explicit: bool
+    _lots: list[NDArray[np.uint64]] = field(default_factory=list)
+
+    def start(self, need: Need) -> int:
+        """Position of the first token at or after the shard's own; past the last it wraps.
+
+        On a ring of hashed tokens the shard's token is a key and is hashed like the shard's name.
+        A shard without a token on a ring of explicit ones draws a token by lot: every token is as
+        likely, and a new token draws only shards to itself.
+        """
+        if not self.tokens:
+            return 0
+        named: tuple[str | int, ...] = (need.stream, need.shard)
+        if not self.explicit:
+            key = digest64("shard", *(named if need.token is None else (need.token,)))
+        elif isinstance(need.token, type(self.tokens[0])):
+            key = need.token
+        else:
+            return self._drawn(digest64("shard", *named))
+        return bisect_left(self.tokens, key) % len(self.tokens)
+
+    def clockwise(self, start: int) -> Iterator[int]:
+        """Every node once, by the first of its tokens from `start` on."""
+        seen: set[int] = set()
+        for position in range(start - len(self.nodes), start):
+            node = self.nodes[position]
+            if node not in seen:
+                seen.add(node)
+                yield node
+
+    def members(self, topology: Topology) -> Mask:
+        """Nodes that own a token."""
+        owns = np.zeros(topology.size, bool)
+        owns[np.asarray(self.nodes, np.int64)] = True
+        return owns
+
+    def _drawn(self, seed: int) -> int:
+        if not self._lots:
+            lots = [digest64("token", token) for token in self.tokens]
+            self._lots.append(np.asarray(lots, np.uint64))
+        return int(np.argmin(scores(seed, self._lots[0])))
+
+
+def token_ring(topology: Topology, vnodes: int = VNODES) -> TokenRing:
+    """The ring of all registered nodes, whatever their condition; who may be taken is up to the
+    walk. With explicit tokens on any node, nodes without any stand on no ring and get nothing."""
+    ring: TokenRing | None = topology.derived.get((TokenRing, vnodes))
+    if ring is None:
+        explicit = any(topology.attributes[n].tokens is not None for n in topology.index.values())
+        ring = _explicit(topology) if explicit else _hashed(topology, vnodes)
+        topology.derived[TokenRing, vnodes] = ring
+    return ring
+
+
+@dataclass(frozen=True, slots=True)
+class OnRing:
+    """A node without a token stands on no ring of explicit tokens and holds nothing."""
+
+    vnodes: int = VNODES
+    strength: Strength = Strength.REQUIRED
+
+    def __str__(self) -> str:
+        return "nodes with tokens"
+
+    def penalty(self, standing: Standing) -> Penalties:
+        """One for every node without a token."""
+        ring = token_ring(standing.topology, self.vnodes)
+        return (~ring.members(standing.topology)).astype(np.int64)
+
+    def violations(self, standing: Standing) -> list[Finding]:
+        """Nodes without a token that hold a replica."""
+        off = np.flatnonzero(self.penalty(standing))
+        names = [standing.topology.ids[node] for node in standing.replicas if node in off]
+        return [Finding(name, 1, 0) for name in sorted(names, key=natural_key)]
+
+
+def unfit_tokens(spec: StreamSpec, topology: Topology) -> Reason | None:
+    """Why the explicit tokens of nodes and shards are no ring, if they are not."""
+    kinds: dict[type, str] = {}
+    for node_id in sorted(topology.index, key=natural_key):
+        for token in (topology.attributes[topology.index[node_id]].tokens or ())[:1]:
+            kinds.setdefault(type(token), f"node '{node_id}'")
+    if spec.shard_tokens is not None:
+        if len(spec.shard_tokens) != spec.shards:
+            have = len(spec.shard_tokens)
+            message = f"shard_tokens lists {have} tokens, the stream has {spec.shards} shards"
+            return Reason(Code.SHARDS_OUT_OF_RANGE, message, spec.shards, have)
+        if kinds:
+            kinds.setdefault(type(spec.shard_tokens[0]), "shard_tokens")
+    if len(kinds) > 1:
+        integers, strings = kinds[int], kinds[str]
+        message = f"tokens are all integers or all strings: {integers} has integers, {strings} has"
+        return Reason(Code.POLICY_MALFORMED, f"{message} strings")
+    return None
+
+
+def _explicit(topology: Topology) -> TokenRing:
+    rank = topology.order()
+    owners: list[tuple[Any, int, int]] = [
+        (token, int(rank[node]), node)
+        for node in topology.index.values()
+        for token in topology.attributes[node].tokens or ()
+    ]
+    # Nothing is placed while nodes disagree on the kind; what stands is repaired by the integers.
+    kind = int if any(isinstance(owner[0], int) for owner in owners) else str
+    owners = sorted(owner for owner in owners if isinstance(owner[0], kind))
+    return TokenRing([owner[0] for owner in owners], [owner[2] for owner in owners], True)
+
+
+def _hashed(topology: Topology, vnodes: int) -> TokenRing:
+    """Weight 1 stands for `vnodes` tokens; a heavier node has more of the same sequence."""
+    nodes = np.fromiter(topology.index.values(), np.int64)
+    counts = np.clip(np.rint(topology.weight[nodes] * vnodes), 1, max(VNODES_MAX, vnodes))
+    tokens, owners = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
+    for number in range(int(counts.max(initial=0))):
+        having = nodes[counts > number]
+        tokens.append(scores(digest64("vnode", number), topology.digests[having]))
+        owners.append(having)
+    all_tokens, all_owners = np.concatenate(tokens), np.concatenate(owners)
+    order = np.lexsort((topology.order()[all_owners], all_tokens))
+    return TokenRing(all_tokens[order].tolist(), all_owners[order].tolist(), False)

@@ -1,0 +1,328 @@
+"""What strategies share that place shard by shard in an order of their own: Kafka's and Kudu's.
+
+A `Draft` knows what the stream under placement and all others hold, which nodes the user's rules
+leave open, and searches the strategy's order for a shard's replicas. The first of the order is
+taken; others are tried only where the user's rules lead into a dead end.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.assignments import EMPTY
+from placement.choice import digest64
+from placement.model import StreamSpec
+from placement.policy import OnInfeasible, Policy
+from placement.reasons import Code, Reason
+from placement.rules import STREAM_RULES, ColocateSlots, Mask, Standing, Strength
+from placement.rules_roles import Elsewhere, LeaderIn
+from placement.strategies.base import Need, Placement, Strategy, View, choose, unmet
+
+Nodes = NDArray[np.int64]
+# Ranks the candidates it is given; the least is best, the next key decides among equals.
+Key = Callable[[Nodes], NDArray[np.generic]]
+# The keys for the next replica of a shard beside those it has.
+Order = Callable[[int, Sequence[int]], list[Key]]
+
+# Dead ends tried per shard. The user's rules are few and count domains: what is not found among so
+# many arrangements, best first, has in practice no solution.
+_TRIES_MAX = 500
+
+
+class Resumes(Strategy, Protocol):
+    """A strategy that goes on where a stream's given replicas end."""
+
+    def resume(
+        self, spec: StreamSpec, policy: Policy, shards: list[list[int]], view: View
+    ) -> tuple[Reason, ...]:
+        """Fill the EMPTY slots of `shards`; those that find no node stay EMPTY, with reasons."""
+        ...
+
+
+class Draft:
+    """A stream being placed. `counts` and `leads` are its own replicas and leaders by node,
+    `foreign` and `foreign_leads` those of all other streams; `usable` are the nodes that may hold
+    a replica, `fenced` those that may hold a follower where nothing else does."""
+
+    def __init__(
+        self,
+        spec: StreamSpec,
+        policy: Policy,
+        shards: list[list[int]],
+        view: View,
+        fenced: bool = False,
+    ) -> None:
+        topology = view.topology
+        self.spec, self.policy, self.shards, self.view = spec, policy, shards, view
+        self.counts = np.zeros(topology.size, np.int64)
+        self.leads = np.zeros(topology.size, np.int64)
+        self._by_range: dict[str, NDArray[np.int64]] = {}
+        for shard, nodes in enumerate(shards):
+            held = np.asarray([node for node in nodes if node != EMPTY], np.int64)
+            for counts in (self.counts, self.range_counts(shard)):
+                np.add.at(counts, held, 1)
+            self.leads[held[:1]] += 1
+        self.foreign = view.load - self.counts
+        self.foreign_leads = view.leaders - self.leads
+        admitted = policy.nodes.mask(topology)
+        self.usable: Mask = topology.eligible & admitted
+        self.fenced: Mask = topology.fenced & admitted & fenced
+        self._required = [rule for rule in policy.rules if rule.strength is Strength.REQUIRED]
+        self._preferred = [rule for rule in policy.rules if rule.strength is Strength.PREFERRED]
+        self._wide = any(isinstance(rule, STREAM_RULES) for rule in policy.rules)
+        # Replicas in the order in which they were taken; a shard's leader need not be the first.
+        self.taken = [node for nodes in shards for node in nodes if node != EMPTY]
+        # In a colocated stream a node takes a replica of every shard at once.
+        self.unit = spec.shards if is_colocated(policy) else 1
+
+    @property
+    def start(self) -> int:
+        """Where Kafka starts at random: as the policy says; else at 0, like its documents, on an
+        empty cluster, and wherever the stream's name falls on one that holds anything."""
+        given = self.policy.parameters.get("start")
+        if given is not None:
+            return int(given)
+        return digest64("start", self.spec.stream) % 2**31 if self.foreign.any() else 0
+
+    def range_counts(self, shard: int) -> NDArray[np.int64]:
+        """Replicas by node of the stream's shards that have the same range label as this one."""
+        labels = self.spec.ranges or ()
+        label = labels[shard] if shard < len(labels) else ""
+        return self._by_range.setdefault(label, np.zeros(self.view.topology.size, np.int64))
+
+    def open_nodes(self, shard: int, kept: Sequence[int]) -> Nodes:
+        """Nodes that may take the shard's next replica."""
+        mask = (self.usable | self.fenced) & self.view.has_room(self.unit)
+        mask[np.asarray(kept, np.int64)] = False
+        left = self.spec.replication_factor - len(kept)
+        able = self.usable & self.view.topology.can_lead
+        if left == 1 and not able[np.asarray(kept, np.int64)].any():
+            mask &= able
+        if self._required:
+            standing = self.standing(shard, kept)
+            for rule in self._required:
+                mask &= rule.penalty(standing) == 0
+        return np.flatnonzero(mask)
+
+    def standing(self, shard: int, kept: Sequence[int]) -> Standing:
+        """The shard as rules see it."""
+        others: list[int] = []
+        if self._wide:
+            rest = (nodes for s, nodes in enumerate(self.shards) if s != shard)
+            others = [node for nodes in rest for node in nodes if node != EMPTY]
+        factor = self.spec.replication_factor
+        topology, shards = self.view.topology, self.spec.shards
+        return Standing(topology, factor, kept, others, self.policy.nodes, shards)
+
+    def wishes(self, shard: int, kept: Sequence[int]) -> list[Key]:
+        """What the user prefers: where the leader stands, then the preferred rules as written."""
+        keys: list[Key] = []
+        if not kept:
+            topology = self.view.topology
+            leads = (rule for rule in self.policy.rules if isinstance(rule, LeaderIn))
+            keys += [rule.rank(topology).__getitem__ for rule in leads]
+        if self._preferred:
+            standing = self.standing(shard, kept)
+            keys += [rule.penalty(standing).__getitem__ for rule in self._preferred]
+        return keys
+
+    def fill(self, order: Order, leader: Callable[[list[int]], int] | None = None) -> list[Reason]:
+        """Fill the EMPTY slots of every shard, or of `partial` streams what can be filled; `leader`
+        names the node that is to lead a shard
+        that had no replica, the first one placed otherwise."""
+        reasons: dict[Code, Reason] = {}
+        for shard, nodes in enumerate(self.shards):
+            kept = [node for node in nodes if node != EMPTY]
+            if len(kept) == len(nodes):
+                continue
+            whole = self._search(shard, kept, order, [_TRIES_MAX])
+            if whole is None:
+                reason, whole = self._stuck(shard, kept, order)
+                reasons.setdefault(reason.code, reason)
+                if self.policy.on_shortage is not OnInfeasible.PARTIAL or not whole:
+                    continue
+            self.taken += whole[len(kept) :]
+            if not kept and leader:
+                first = leader(whole)
+                whole = [first, *(node for node in whole if node != first)]
+            self.put(shard, kept, whole)
+        return list(reasons.values())
+
+    def put(self, shard: int, kept: Sequence[int], whole: list[int]) -> None:
+        """Enter the replicas of a shard that are not among `kept`."""
+        missing = self.spec.replication_factor - len(whole)
+        self.shards[shard][:] = whole + [EMPTY] * missing
+        for slot, node in enumerate(whole):
+            if node not in kept:
+                self.counts[node] += 1
+                self.range_counts(shard)[node] += 1
+                self.leads[node] += slot == 0
+                for copy in range(self.unit):
+                    self.view.add(node, leader=slot == 0 and copy == 0)
+
+    def _search(
+        self, shard: int, kept: list[int], order: Order, tries: list[int]
+    ) -> list[int] | None:
+        """The best of the shard's arrangements: the first without a dead end."""
+        if len(kept) == self.spec.replication_factor:
+            return kept
+        for node in _ranked(self.open_nodes(shard, kept), order(shard, kept)):
+            whole = self._search(shard, [*kept, node], order, tries)
+            tries[0] -= 1
+            if whole is not None or tries[0] <= 0 or not (self._required or self.fenced.any()):
+                return whole
+        return None
+
+    def _stuck(self, shard: int, kept: list[int], order: Order) -> tuple[Reason, list[int]]:
+        """Why the shard finds no node, as the first dead end of the order says, and what it has
+        got until there."""
+        reached = list(kept)
+        while len(found := self.open_nodes(shard, reached)):
+            reached.append(next(_ranked(found, order(shard, reached))))
+            if len(reached) == self.spec.replication_factor:
+                break
+        name, factor, slot = self.spec.stream, self.spec.replication_factor, len(reached)
+        others = self.standing(shard, reached).stream_nodes
+        need = Need(name, shard, slot, factor, reached, others, self.policy.nodes)
+        mask = (self.usable | self.fenced) & self.view.has_room(self.unit)
+        said = choose(self.policy.rules, mask, need, self.view)
+        if isinstance(said, Reason):
+            return said, reached
+        message = f"no arrangement of {name}/{shard} has a node that may lead and keeps the rules"
+        return Reason(Code.NO_CANDIDATE, message, 1, 0), reached[: factor - 1]
+
+
+def place_by(strategy: Resumes, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
+    """Place a whole stream by a strategy's `resume`: nothing is there to go on from."""
+    shards = [[EMPTY] * spec.replication_factor for _ in range(spec.shards)]
+    rules = strategy.rules(policy, view.topology)
+    if is_colocated(policy):
+        reasons = strategy.resume(spec, policy, shards[:1], view)
+        shards = [list(shards[0]) for _ in shards]
+    else:
+        reasons = strategy.resume(spec, policy, shards, view)
+    return Placement(shards, reasons, unmet(rules, shards, spec, policy, view.topology))
+
+
+def is_colocated(policy: Policy) -> bool:
+    """Whether the user wants replica r of all shards on one node."""
+    return any(isinstance(rule, ColocateSlots) for rule in policy.rules)
+
+
+def shortage(spec: StreamSpec, policy: Policy, mask: Mask) -> Reason | None:
+    """Why there cannot be enough nodes, by counting alone, unless some will do."""
+    factor, have = spec.replication_factor, int(mask.sum())
+    if have >= factor or (have and policy.on_shortage is OnInfeasible.PARTIAL):
+        return None
+    message = f"replication factor {factor} needs {factor} nodes, {have} may hold a replica"
+    return Reason(Code.NODES_TOO_FEW, message, factor, have)
+
+
+def start_of(policy_start: object) -> int | Reason | None:
+    """The parameter `start`: a number of 0 or more, or nothing."""
+    if policy_start is None:
+        return None
+    if type(policy_start) is not int or not 0 <= policy_start < 2**31:
+        message = f"policy: unknown value '{policy_start}' for 'start'; expected a number from 0 on"
+        return Reason(Code.POLICY_UNKNOWN_VALUE, message)
+    return policy_start
+
+
+def least(found: Nodes, keys: Sequence[Key]) -> Nodes:
+    """The candidates that are best by every key in turn."""
+    for key in keys:
+        if len(found) == 1:
+            break
+        values = key(found)
+        found = found[values == values.min()]
+    return found
+
+
+def _ranked(found: Nodes, keys: Sequence[Key]) -> Iterator[int]:
+    """Candidates, best first; all but the first are ordered only when they are asked for."""
+    if not len(found):
+        return
+    best = int(least(found, keys)[0])
+    yield best
+    rest = found[found != best]
+    if len(rest):
+        columns = [key(rest) for key in reversed(keys)]
+        yield from rest[np.lexsort(columns)].tolist()
+
+
+def lead_least(draft: Draft) -> Callable[[list[int]], int]:
+    """Names the node of a shard that leads least by weight, the first one among equals, of those
+    that the user's rules let lead."""
+    topology, rules = draft.view.topology, draft.policy.rules
+    able = draft.usable & topology.can_lead
+    aside = max((rule.count for rule in rules if isinstance(rule, Elsewhere)), default=0)
+    ranks = [rule.rank(topology) for rule in rules if isinstance(rule, LeaderIn)]
+
+    def leader(nodes: list[int]) -> int:
+        may = [node for node in nodes[: len(nodes) - aside] if able[node]] or nodes
+        for rank in ranks:
+            best = min(rank[node] for node in may)
+            may = [node for node in may if rank[node] == best]
+        return min(may, key=lambda n: (draft.leads[n] + 1) / topology.weight[n])
+
+    return leader
+
+
+def spread_leads(draft: Draft, shards: Sequence[int]) -> None:
+    """Even out the leaders of these shards: along a chain of shards that share nodes the lead
+    passes from a node that leads two more than another to that one. Nodes of different weight are
+    left as `lead_least` chose them, and so are leaders that the user has rules for."""
+    topology = draft.view.topology
+    able = draft.usable & topology.can_lead & (draft.counts > 0)
+    ruled = any(isinstance(rule, Elsewhere | LeaderIn) for rule in draft.policy.rules)
+    if ruled or not able.any() or np.ptp(topology.weight[able]) > 0:
+        return
+    led: dict[int, list[int]] = {}
+    for shard in shards:
+        led.setdefault(draft.shards[shard][0], []).append(shard)
+    rank = topology.order()
+    for _ in range(len(shards)):
+        most = int(draft.leads[able].min()) + 2
+        sources = [node for node in led if draft.leads[node] >= most and led[node]]
+        sources.sort(key=lambda n: (-draft.leads[n], int(rank[n])))
+        chains = (_chain(draft, led, able, node) for node in sources)
+        chain = next((chain for chain in chains if chain), None)
+        if chain is None:
+            return
+        for shard, node in chain:
+            nodes = draft.shards[shard]
+            led[nodes[0]].remove(shard)
+            led.setdefault(node, []).append(shard)
+            draft.leads[[nodes[0], node]] += (-1, 1)
+            draft.view.leaders[[nodes[0], node]] += (-1, 1)
+            nodes[:] = [node, *(other for other in nodes if other != node)]
+
+
+def _chain(
+    draft: Draft, led: dict[int, list[int]], able: Mask, source: int
+) -> list[tuple[int, int]] | None:
+    """Shards and their new leaders along the shortest way from `source` to a node that leads at
+    least two fewer."""
+    before: dict[int, tuple[int, int]] = {source: (EMPTY, EMPTY)}
+    queue = [source]
+    for node in queue:
+        for shard in led.get(node, ()):
+            for other in draft.shards[shard][1:]:
+                if other in before or not able[other]:
+                    continue
+                before[other] = (node, shard)
+                if draft.leads[other] <= draft.leads[source] - 2:
+                    return _way(before, source, other)
+                queue.append(other)
+    return None
+
+
+def _way(before: dict[int, tuple[int, int]], source: int, target: int) -> list[tuple[int, int]]:
+    way: list[tuple[int, int]] = []
+    while target != source:
+        leader, shard = before[target]
+        way.append((shard, target))
+        target = leader
+    return way

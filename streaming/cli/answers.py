@@ -1,0 +1,121 @@
+"""What the offline commands share: a file in, an answer per document out, and the exit status."""
+
+import sys
+from collections.abc import Callable
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from streaming.cli.options import Output
+
+if TYPE_CHECKING:
+    from streaming.offline import Document, DocumentFault
+
+EXIT_FINDINGS = 1
+EXIT_DOCUMENT = 2
+# Of a long list of unknown fields the first say what is wrong.
+_IGNORED_SHOWN_MAX = 10
+
+_Answer = TypeVar("_Answer")
+
+File = Annotated[
+    str, typer.Argument(metavar="FILE", help="Cluster file in YAML or JSON; - reads stdin.")
+]
+
+
+def answer_documents(
+    file: str,
+    output: Output,
+    solve: Callable[["Document"], _Answer],
+    body: Callable[[_Answer], dict[str, Any]],
+    show: Callable[[Any, _Answer], None],
+    found: Callable[[_Answer], bool],
+) -> None:
+    """Answer every document of a file, one JSON line each or as text, and end the command.
+
+    `body` makes the line, `show` prints to a console, `found` says whether the answer calls for
+    exit status 1. A document that cannot be understood is answered with its error and status 2.
+    """
+    from streaming.offline import DocumentFault, clusters
+
+    console: Any = None
+    status = 0
+    for document in clusters(read(file)):
+        if isinstance(document, DocumentFault):
+            status = EXIT_DOCUMENT
+            _tell_fault(document, file, output)
+            continue
+        _tell_ignored(document, file)
+        answer = solve(document)
+        status = max(status, EXIT_FINDINGS if found(answer) else 0)
+        if output is Output.JSON:
+            _print_line(body(answer))
+            continue
+        console = console or _console()
+        if document.cluster.name:
+            console.rule(document.cluster.name, style="dim")
+        show(console, answer)
+        console.print()
+    raise typer.Exit(status)
+
+
+def _console() -> Any:
+    """Made only where text is wanted: importing rich takes a tenth of the time to answer."""
+    from rich.console import Console
+
+    return Console(highlight=False, soft_wrap=True)
+
+
+def read(file: str) -> str:
+    """The text of a file, or of standard input."""
+    try:
+        raw = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        return raw.decode("utf-8-sig")
+    except OSError as error:
+        raise typer.BadParameter(f"{file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise typer.BadParameter(f"{file}: not UTF-8 at byte {error.start}") from error
+
+
+def _print_line(body: dict[str, Any]) -> None:
+    import orjson
+
+    typer.echo(orjson.dumps(body))
+
+
+def _tell_fault(fault: "DocumentFault", file: str, output: Output) -> None:
+    if output is Output.JSON:
+        _print_line({"error": fault.body()})
+        return
+    typer.secho(f"{_place(file, fault.line)}: {fault.message}", fg=typer.colors.RED, err=True)
+
+
+def _tell_ignored(document: "Document", file: str) -> None:
+    """Fields that nobody reads: a typing error must not look like an answer."""
+    for name, line in document.ignored[:_IGNORED_SHOWN_MAX]:
+        close = get_close_matches(name.rpartition(".")[2], _known_fields(name), 1)
+        hint = f"; did you mean '{close[0]}'?" if close else ""
+        typer.echo(f"{_place(file, line)}: field '{name}' is not known, ignored{hint}", err=True)
+    left = len(document.ignored) - _IGNORED_SHOWN_MAX
+    if left > 0:
+        typer.echo(f"{file}: {left} more unknown fields are ignored", err=True)
+
+
+def _known_fields(name: str) -> list[str]:
+    """The fields that there are where the unknown one stands."""
+    from schemas.cluster import ClusterClient, ClusterFile, ClusterNode, ClusterStream
+
+    inside = {
+        "nodes": ClusterNode.model_fields,
+        "streams": ClusterStream.model_fields,
+        "clients": ClusterClient.model_fields,
+    }
+    fields = inside.get(name.partition("[")[0]) if "." in name else None
+    return list(fields or ClusterFile.model_fields)
+
+
+def _place(file: str, line: int | None) -> str:
+    name = "standard input" if file == "-" else file
+    return f"{name}:{line}" if line else name

@@ -1,0 +1,127 @@
+"""`placer explain FILE [STREAM[/SHARD]]`: why a replica is there, why a node is not used, and what
+would let a refused stream be placed."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streaming.cli.answers import EXIT_DOCUMENT, File, answer_documents
+from streaming.cli.options import FailOn, FailOnOption, Output, OutputOption
+
+if TYPE_CHECKING:
+    from streaming.offline_explain import Explained, Explanation, Wanted
+
+# Whole sentences for the first replicas; programs take --output json.
+_LINES_SHOWN_MAX = 60
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        "explain",
+        epilog="[bold]Examples[/bold]\n\n"
+        "  placer explain cluster.yaml    [dim]# every stream; for refusals, what to add[/dim]\n\n"
+        "  placer explain cluster.yaml orders/0\n\n"
+        "  placer explain cluster.yaml orders --node n5    [dim]# why not n5?[/dim]\n\n"
+        "What is advised has been tried: the nodes were added and the stream placed again. "
+        "Exit code 1: a stream was rejected, waits or lacks replicas; 2: a document is malformed, "
+        "or has no such stream or node.",
+    )(explain)
+
+
+def explain(
+    file: File,
+    stream: Annotated[
+        str | None,
+        typer.Argument(metavar="[STREAM[/SHARD]]", help="Only this stream, or this shard of it."),
+    ] = None,
+    node: Annotated[
+        str | None, typer.Option("--node", metavar="NODE", help="Why this node is used, or not.")
+    ] = None,
+    output: OutputOption = Output.TEXT,
+    fail_on: FailOnOption = None,
+) -> None:
+    """Explain the placement of a cluster file: the funnel from candidates to the chosen node."""
+    from streaming.offline_explain import Explanation, explained
+
+    wanted = _wanted(stream, node)
+    lost: list[str] = []
+
+    def solve(document: Any) -> "Explanation":
+        explanation = explained(document, wanted)
+        if explanation.missing is not None:
+            lost.append(explanation.missing)
+        return explanation
+
+    def found(answer: "Explanation") -> bool:
+        if fail_on is FailOn.NEVER:
+            return False
+        degraded = fail_on is FailOn.DEGRADED and any(
+            getattr(each.decision, "outcome", None) == "degraded" for each in answer.streams
+        )
+        return answer.unanswered or degraded
+
+    try:
+        answer_documents(file, output, solve, Explanation.body, _show, found)
+    except typer.Exit:
+        if lost:
+            raise typer.Exit(EXIT_DOCUMENT) from None
+        raise
+
+
+def _wanted(stream: str | None, node: str | None) -> "Wanted":
+    from streaming.offline_explain import Wanted
+
+    name, slash, shard = (stream or "").partition("/")
+    if slash and not shard.isdecimal():
+        raise typer.BadParameter(f"expected STREAM or STREAM/SHARD, got {stream!r}")
+    return Wanted(name or None, int(shard) if slash else None, node)
+
+
+def _show(console: Any, answer: "Explanation") -> None:
+    if answer.missing is not None:
+        console.print(answer.missing, style="red")
+        return
+    decisions = {body["stream"]: body for body in answer.placed.body()["decisions"]}
+    names = [stream.stream for stream in answer.placed.cluster.streams]
+    for position, each in enumerate(answer.streams):
+        if position:
+            console.print()
+        name = each.decision.stream
+        _show_stream(
+            console, each, decisions[name], answer.placed.document.lines[names.index(name)]
+        )
+
+
+def _show_stream(
+    console: Any, each: "Explained", decision: dict[str, Any], line: int | None
+) -> None:
+    from streaming.cli.place import heading
+
+    console.print(heading(decision, line))
+    for kind in ("reasons", "warnings"):
+        for reason in decision[kind]:
+            console.print(f"  {_sentence(reason['message'])}", markup=False)
+    if each.advice:
+        console.print("  What would let it be placed (each has been tried):")
+        for advice in each.advice:
+            console.print(f"    - {advice.message}", markup=False)
+    lines = _lines(each)
+    for text in lines[:_LINES_SHOWN_MAX]:
+        console.print(f"  {text}", markup=False)
+    if len(lines) > _LINES_SHOWN_MAX:
+        left = len(lines) - _LINES_SHOWN_MAX
+        console.print(f"  … and {left} more; ask for {each.decision.stream}/SHARD", style="dim")
+
+
+def _lines(each: "Explained") -> list[str]:
+    """The sentences of all replicas, by shard."""
+    held = [(row.shard, 0, row.reason) for row in each.held]
+    absent = [(row.shard, 1, row.reason) for row in each.absent]
+    return [reason for _, _, reason in sorted([*held, *absent], key=lambda row: row[:2])]
+
+
+def _sentence(text: str) -> str:
+    word = text.partition(" ")[0]
+    begun = text[:1].upper() + text[1:] if word.isalpha() else text
+    return begun + ("" if text.endswith(".") else ".")

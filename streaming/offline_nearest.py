@@ -1,0 +1,87 @@
+"""`nearest` offline: which replica every client of a cluster file should read from."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from placement.assignments import EMPTY
+from placement.location import UNLOCATED, Location, parse_location
+from placement.selector import Choice, Client, Freshness, exact_rack, nearest
+from schemas.cluster import ClusterClient, ClusterStream, RefusedStream, ReplicaState
+from streaming import offline
+from streaming.offline import Document, Placed
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A cluster and, for every client, stream and shard, the replica to read from."""
+
+    placed: Placed
+    choices: tuple[dict[str, Any], ...]
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether a client finds no replica of something."""
+        return any(choice["replica"] is None for choice in self.choices)
+
+    def body(self) -> dict[str, Any]:
+        """The answer of `nearest`."""
+        name = self.placed.cluster.name
+        return ({} if name is None else {"name": name}) | {"nearest": self.choices}
+
+
+def served(document: Document, exact: bool) -> Served:
+    """Choose for every client of the document; what the document does not place is placed first."""
+    placed = offline.placed(document)
+    rows = (
+        row
+        for client in document.cluster.clients
+        for stream in document.cluster.streams
+        for row in _choices(placed, client, stream, exact)
+    )
+    return Served(placed, tuple(rows))
+
+
+def _choices(
+    placed: Placed, client: ClusterClient, stream: ClusterStream | RefusedStream, exact: bool
+) -> Iterator[dict[str, Any]]:
+    known = placed.state.streams.get(stream.stream or "")
+    if isinstance(stream, RefusedStream) or known is None or not known.shards:
+        yield _row(client, stream.stream, None, None, f"{stream.stream} is not placed")
+        return
+    topology, table = placed.state.topology, placed.state.table
+    located = UNLOCATED if client.location is None else parse_location(client.location)
+    assert isinstance(located, Location)
+    tags = tuple(sorted(client.tags.items()))
+    who = Client(client.id, located, tags, client.host)
+    said = {**placed.cluster.replica_state, **stream.replica_state, **client.replica_state}
+    fresh = _freshness(said, topology.index)
+    for shard in known.shards:
+        replicas = [node for node in table.nodes(shard) if node != EMPTY]
+        rule = exact_rack if exact else nearest
+        choice: Choice = rule(who, replicas, topology, fresh)
+        node = None if choice.node is None else topology.ids[choice.node]
+        yield _row(client, stream.stream, table.number_of(shard), node, choice.reason)
+
+
+def _row(
+    client: ClusterClient, stream: str | None, shard: int | None, replica: str | None, reason: str
+) -> dict[str, Any]:
+    return {
+        "client": client.id,
+        "stream": stream,
+        "shard": shard,
+        "replica": replica,
+        "reason": reason,
+    }
+
+
+def _freshness(
+    states: Mapping[str, ReplicaState], index: Mapping[str, int]
+) -> dict[int, Freshness]:
+    """By node index; states of nodes that the file does not have say nothing."""
+    return {
+        index[node_id]: Freshness(state.offset, state.lag_ms)
+        for node_id, state in states.items()
+        if node_id in index
+    }

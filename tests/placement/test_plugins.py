@@ -1,0 +1,98 @@
+"""Strategies that users bring: enabled by path, named by streams, refused where they are none."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from placement import strategies
+from placement.model import Liveness, NodeAttributes, NodeChanged, Outcome, StreamCreated
+from placement.plugins import enable
+from placement.reasons import Code, Reason
+from placement.reconcile import Reconciler
+from placement.state import Configuration
+
+EXAMPLE = "tests.placement.strategies.one_site:OneSite"
+
+
+@pytest.fixture
+def enabled() -> Iterator[None]:
+    known = dict(strategies.STRATEGIES)
+    yield
+    for name in strategies.STRATEGIES.keys() - known.keys():
+        del strategies._BY_NAME[name]
+
+
+def create(reconciler: Reconciler, name: str, policy: dict[str, object], factor: int) -> Outcome:
+    spec = StreamCreated(0, name, 1, 2, factor, policy=policy)
+    return reconciler.apply([spec], 0).decisions[name].outcome
+
+
+def fleet() -> Reconciler:
+    reconciler = Reconciler(Configuration(levels=("site",)))
+    nodes = {"a": "/x", "b": "/x", "c": "/y", "d": "/y", "e": "/y"}
+    reconciler.apply(
+        [
+            NodeChanged(0, name, "i", 1, Liveness.UP, attributes=NodeAttributes(location=place))
+            for name, place in nodes.items()
+        ],
+        0,
+    )
+    return reconciler
+
+
+def test_the_example_of_the_readme(enabled: None) -> None:
+    assert enable(EXAMPLE) is None
+    assert enable(EXAMPLE) is None, "again is no change"
+    reconciler = fleet()
+    assert create(reconciler, "s", {"strategy": "one_site"}, 3) is Outcome.PLACED
+    ready = reconciler.apply([StreamCreated(0, "t", 1, 2, 3, policy={"strategy": "one_site"})], 0)
+    replicas = [set(each.replicas) for each in ready.assignments.values()]
+    assert replicas == [{"c", "d", "e"}] * 2
+    assert create(reconciler, "u", {"strategy": "acme.one_site"}, 1) is Outcome.PLACED
+    for mode, outcome in [
+        (None, Outcome.REJECTED),
+        ("wait", Outcome.WAITING),
+        ("partial", Outcome.PARTIAL),
+        ("degrade", Outcome.DEGRADED),
+    ]:
+        asked = {"strategy": "one_site"} | ({"on_infeasible": mode} if mode else {})
+        assert create(reconciler, f"four-{mode}", asked, 4) is outcome
+    wrong = {"strategy": "one_site", "limit": "many"}
+    assert create(reconciler, "wrong", wrong, 1) is Outcome.REJECTED
+
+
+def test_a_stream_cannot_import(enabled: None) -> None:
+    assert create(fleet(), "s", {"strategy": EXAMPLE}, 1) is Outcome.REJECTED
+    assert create(fleet(), "s", {"strategy": "one_site"}, 1) is Outcome.REJECTED
+
+
+class NotAStrategy:
+    name = "nothing"
+
+
+class Thief:
+    name, aliases, parameters = "mine", ("spread",), ()
+    on_infeasible = on_shortage = None
+
+    compile = rules = place = extend = None
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("", "package.module:ClassName"),
+        ("tests.placement.strategies.one_site", "package.module:ClassName"),
+        ("..one_site:OneSite", "package.module:ClassName"),
+        ("tests.nowhere:OneSite", "No module named"),
+        ("tests.placement.strategies.one_site:Nothing", "has no class Nothing"),
+        ("tests.placement.strategies.one_site:SITE", "has no class SITE"),
+        (f"{__name__}:NotAStrategy", "has no aliases, parameters"),
+        (f"{__name__}:Thief", "'spread' of Thief is known already"),
+    ],
+)
+def test_what_is_not_a_strategy_is_refused(enabled: None, path: str, said: str) -> None:
+    wrong = enable(path)
+    assert isinstance(wrong, Reason)
+    assert wrong.code is Code.STRATEGY_UNKNOWN
+    assert said in wrong.message
+    assert "mine" not in strategies.STRATEGIES

@@ -1,0 +1,134 @@
+"""The fleet as columns: who may receive replicas, and whose domains count."""
+
+import random
+
+import pytest
+
+from placement.location import Location, natural_key
+from placement.model import AdministrativeState, Guard, Liveness, NodeAttributes, NodeChanged
+from placement.model import status as word
+from placement.reconcile import Reconciler
+from placement.state import Configuration
+from placement.topology import LEAF, NO_DOMAIN, Scope, Topology
+from tests.placement.records import Records
+
+UP, NONE, TRUSTED = Liveness.UP, AdministrativeState.NONE, Guard.NONE
+
+
+@pytest.mark.parametrize(
+    ("liveness", "ordered", "guard", "status", "eligible", "accounted", "dead"),
+    [
+        (UP, NONE, TRUSTED, "up", True, True, False),
+        (Liveness.SUSPECT, NONE, TRUSTED, "suspect", False, True, False),
+        (Liveness.DEAD, NONE, TRUSTED, "dead", False, False, True),
+        (Liveness.UNREGISTERED, NONE, TRUSTED, "unregistered", False, False, True),
+        (UP, AdministrativeState.DRAINING, TRUSTED, "draining", False, False, False),
+        (UP, AdministrativeState.MAINTENANCE, TRUSTED, "maintenance", False, True, False),
+        (UP, AdministrativeState.CORDONED, TRUSTED, "cordoned", False, True, False),
+        (UP, NONE, Guard.HELD_DOWN, "held_down", False, True, False),
+        (UP, NONE, Guard.QUARANTINED, "quarantined", False, False, False),
+        # The strongest of several is shown, and each has its effect.
+        (
+            Liveness.SUSPECT,
+            AdministrativeState.DRAINING,
+            Guard.HELD_DOWN,
+            "draining",
+            False,
+            False,
+            False,
+        ),
+        (Liveness.SUSPECT, AdministrativeState.CORDONED, TRUSTED, "suspect", False, True, False),
+        (Liveness.DEAD, AdministrativeState.MAINTENANCE, TRUSTED, "dead", False, False, True),
+    ],
+)
+def test_three_conditions_decide_together(
+    liveness, ordered, guard, status, eligible, accounted, dead
+):
+    topology = Topology(["site"])
+    node = topology.put("n1", NodeAttributes("/a/r1"), liveness, ordered, guard)
+    assert topology.status(node) == word(liveness, ordered, guard) == status
+    seen = (topology.eligible[node], topology.accounted[node], topology.is_dead(node))
+    assert tuple(map(bool, seen)) == (eligible, accounted, dead)
+    assert len(topology.live_domains(LEAF)) == eligible
+
+
+def test_a_relabel_touches_the_domains_of_one_node():
+    """Goal: a node that moves is counted where it stands now, the others are left alone."""
+    topology = Topology(["site", "rack"])
+    for number in range(100):  # more than the columns hold at first
+        topology.put(f"n{number}", NodeAttributes(f"/s{number % 3}/r{number % 7}"), UP)
+    before = topology.domain_of(Scope(depth=1)).copy()
+    topology.put("n5", NodeAttributes("/s9/r1/c2"), UP)
+    changed = before != topology.domain_of(Scope(depth=1))
+    assert changed.nonzero()[0].tolist() == [5]
+    assert topology.locations[5] == Location(("s9", "r1", "c2"))
+    assert "/s9" in topology.domain_names(Scope(depth=1), topology.live_domains(Scope(depth=1)))
+    topology.put("n5", NodeAttributes("/s9"), Liveness.DEAD)
+    assert "/s9" not in topology.domain_names(LEAF, topology.live_domains(LEAF))
+
+
+def test_orders_and_guards_stay_until_they_are_lifted_and_survive_a_rebuild():
+    records = Records()
+    core = Reconciler(Configuration())
+    told = NodeAttributes("/a")
+    steps = [
+        (
+            NodeChanged(1, "n1", "i", 1, UP, told, administrative=AdministrativeState.CORDONED),
+            "cordoned",
+        ),
+        (NodeChanged(2, "n1", "i", 2, UP, guard=Guard.QUARANTINED), "quarantined"),
+        (NodeChanged(3, "n1", "i", 3, Liveness.SUSPECT), "quarantined"),
+        (NodeChanged(4, "n1", "i", 4, UP, guard=Guard.NONE), "cordoned"),
+        (NodeChanged(5, "n1", "i", 5, UP, administrative=AdministrativeState.NONE), "up"),
+    ]
+    for event, status in steps:
+        ready = core.apply([event], event.at)
+        records.commit(ready)
+        assert ready.topology["n1"].status == status
+        assert records.rebuild(Configuration(), event.at).digest == core.digest
+
+
+def test_what_is_kept_up_to_date_is_what_a_fresh_topology_says():
+    """Goal: joins, relabels, tags, conditions and departures change what is cached just as building
+    anew would. Method: random histories, compared by names because indexes may differ."""
+    rng = random.Random(5)
+    places = ["", "/a", "/a/r1", "/a/r2", "/b/r1/x", "/c"]
+    for _ in range(20):
+        kept, known = Topology(["site"]), {}
+        for _ in range(60):
+            name = f"n{rng.randrange(90)}"
+            attributes = NodeAttributes(
+                rng.choice(places), rng.choice([(), (("disk", "ssd"),), (("disk", "hdd"),)])
+            )
+            if rng.random() < 0.3 and name in known:
+                attributes = known[name][0]  # only the condition changes
+            if rng.random() < 0.1 and name in known:
+                kept.set_condition(kept.index[name], Liveness.UNREGISTERED, NONE, TRUSTED)
+                kept.forget(name)
+                del known[name]
+                continue
+            condition = rng.choice([UP, UP, Liveness.DEAD])
+            known[name] = (attributes, condition)
+            kept.put(name, *known[name])
+            if rng.random() < 0.5:
+                compare(kept, known)
+        compare(kept, known)
+
+
+def compare(kept, known):
+    fresh = Topology(["site"])
+    for name, condition in known.items():
+        fresh.put(name, *condition)
+    assert kept.tiers() == fresh.tiers()
+    order = kept.order()
+    assert sorted(known, key=lambda n: order[kept.index[n]]) == sorted(known, key=natural_key)
+    for scope in (*fresh.tiers(), Scope(tag="disk")):
+        for name in known:
+            domains = [each.domain_of(scope)[each.index[name]] for each in (kept, fresh)]
+            named = [
+                None if domain == NO_DOMAIN else each.domain_name(scope, domain)
+                for each, domain in zip((kept, fresh), domains, strict=True)
+            ]
+            assert named[0] == named[1]
+        live = [each.domain_names(scope, each.live_domains(scope)) for each in (kept, fresh)]
+        assert live[0] == live[1]

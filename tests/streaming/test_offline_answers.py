@@ -1,0 +1,242 @@
+"""`explain` and `nearest`, bad input in every form, exit codes, and that the README is true."""
+
+import re
+import shlex
+from pathlib import Path
+
+import orjson
+import pytest
+from typer.testing import CliRunner
+
+from streaming.cli.main import app
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+EXAMPLES = ROOT / "deploy" / "examples"
+NODES = "nodes: [{id: n1, location: /a}, {id: n2, location: /b}, {id: n3, location: /c}]\n"
+GOOD = "  - {stream: good, shards: 1, replication_factor: 2}\n"
+
+
+def run(command, text=None):
+    """Run a `placer` command; returns exit status, standard output and error."""
+    result = CliRunner().invoke(app, shlex.split(command), input=text)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, result.stdout, result.stderr
+
+
+def answers(command, text):
+    status, out, _ = run(f"{command} --output json", text)
+    return status, [orjson.loads(line) for line in out.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code", "says"),
+    [
+        (
+            "policy: {strategy: magic}, shards: 1, replication_factor: 1",
+            "STRATEGY_UNKNOWN",
+            "unknown strategy 'magic'; known are affinity",
+        ),
+        ("shards: 1, replication_factor: 0", "REPLICATION_FACTOR_OUT_OF_RANGE", "1 to 64"),
+        ("shards: 1000000, replication_factor: 1", "SHARDS_OUT_OF_RANGE", "1 to 10000"),
+        ("shards: 9999999999, replication_factor: 1", "STREAM_MALFORMED", "at most 2147483647"),
+        ("shards: 9000, replication_factor: 64", "REPLICAS_OUT_OF_RANGE", "at most 100000"),
+        ("shards: 0, replication_factor: 1", "SHARDS_OUT_OF_RANGE", "shards is 0"),
+        ("shards: -1, replication_factor: 1", "SHARDS_OUT_OF_RANGE", "shards is -1"),
+        ("shards: one, replication_factor: 1", "STREAM_MALFORMED", "'shards' must be an integer"),
+        ("replication_factor: 1", "STREAM_MALFORMED", "'shards' is missing"),
+        (
+            "shards: 1, replication_factor: 1, policy: {within: [eu]}",
+            "LOCATION_MALFORMED",
+            "must start with '/'",
+        ),
+    ],
+)
+@pytest.mark.parametrize("command", ["place -", "explain -"])
+def test_one_clear_error_and_the_other_streams_are_answered(command, wrong, code, says):
+    text = f"{NODES}streams:\n  - {{stream: bad, {wrong}}}\n{GOOD}"
+    status, [answer] = answers(command, text)
+    bad, good = answer["decisions" if "place" in command else "explain"]
+    assert (status, bad["outcome"], good["outcome"]) == (1, "rejected", "placed")
+    [reason] = bad["reasons"]
+    assert (reason["code"], reason["band"], says in reason["message"]) == (code, "config", True)
+
+
+@pytest.mark.parametrize("command", ["place -", "explain -", "nearest -"])
+@pytest.mark.parametrize(
+    ("document", "line", "field", "says"),
+    [
+        ("nodes: [{id: a}, {id: a, location: /x}]", 1, "nodes[1].id", "first in 'nodes[0].id'"),
+        ("nodes:\n- {id: a,\n   location: eu}", 3, "nodes[0].location", "of the form /eu/az1"),
+        ("nodes:\n- {id: a, status: gone}", 2, "nodes[0].status", "'up', 'suspect'"),
+        ("streams: []", 1, "nodes", "'nodes' is missing"),
+        ("nodes: [", 1, None, "not YAML"),
+        ("nodes: []\nclients: [{id: c, location: eu}]", 2, "clients[0].location", "of the form"),
+    ],
+)
+def test_a_document_with_a_mistake_gets_its_line_and_field(command, document, line, field, says):
+    status, found = answers(command, f"{document}\n---\nnodes: []\n" if field else document)
+    error = found[0]["error"]
+    assert (status, error["line"], error["field"]) == (2, line, field)
+    assert says in error["message"]
+    # The next document is answered.
+    assert len(found) == (2 if field else 1)
+    _, out, told = run(command, document)
+    assert (out, told.startswith(f"standard input:{line}: ")) == ("", True)
+
+
+def test_the_second_stream_of_a_name_is_refused_and_the_first_answered():
+    status, [answer] = answers("place -", f"{NODES}streams:\n{GOOD}{GOOD}")
+    assert [each["outcome"] for each in answer["decisions"]] == ["placed", "rejected"]
+    [reason] = answer["decisions"][1]["reasons"]
+    assert (status, reason["field"]) == (1, "streams[1].stream")
+
+
+def test_unknown_fields_are_told_but_do_no_harm():
+    text = "nodes:\n  - {id: a, locaton: /x}\nstrems: []\n"
+    status, out, told = run("place - --output json", text)
+    assert (status, orjson.loads(out)) == (0, {"decisions": []})
+    unknown = "is not known, ignored; did you mean"
+    assert told.splitlines() == [
+        f"standard input:2: field 'nodes[0].locaton' {unknown} 'location'?",
+        f"standard input:3: field 'strems' {unknown} 'streams'?",
+    ]
+
+
+@pytest.mark.parametrize("status", ["suspect", "fenced", "draining", "maintenance", "cordoned"])
+@pytest.mark.parametrize("gone", ["dead", "down", "unregistered", "held_down", "quarantined"])
+def test_only_nodes_that_are_up_receive_replicas(status, gone):
+    text = (
+        f"nodes: [{{id: n1}}, {{id: n2, status: {status}}}, {{id: n3, status: {gone}}},"
+        "{id: n4, status: registered}, {id: n5, status: up}]\n"
+        "streams: [{stream: s, shards: 9, replication_factor: 2},"
+        "{stream: t, shards: 1, replication_factor: 3, replicas: [[n3, n2, n1]]}]"
+    )
+    exit_status, [answer] = answers("place -", text)
+    first, given = answer["decisions"]
+    assert (exit_status, {n for nodes in first["replicas"] for n in nodes}) == (0, {"n1", "n5"})
+    # What is given stays as it is, the leader too: mending is the plan's business.
+    assert given["replicas"] == [["n3", "n2", "n1"]]
+
+
+@pytest.mark.parametrize(
+    ("stream", "fail_on", "status"),
+    [
+        ("replication_factor: 1", "", 0),
+        ("replication_factor: 9", "", 1),
+        ("replication_factor: 9", "--fail-on never", 0),
+        ("replication_factor: 2, policy: {rules: [{even: tag:x, strength: preferred}]}", "", 0),
+        ("replication_factor: 3, replicas: [[n1, n2]]", "--fail-on degraded", 0),
+    ],
+)
+@pytest.mark.parametrize("command", ["place -", "explain -", "nearest -"])
+def test_exit_codes(command, stream, fail_on, status):
+    text = f"{NODES}streams: [{{stream: s, shards: 1, {stream}}}]\n"
+    assert run(f"{command} {fail_on}", text)[0] == (0 if command == "nearest -" else status)
+
+
+def test_a_degraded_stream_fails_only_where_asked():
+    text = (
+        "nodes: [{id: n1, location: /a}, {id: n2, location: /a}, {id: n3, location: /b}]\n"
+        "streams: [{stream: s, shards: 1, replication_factor: 2, replicas: [[n1, n2]]}]\n"
+    )
+    for command in ("place -", "explain -"):
+        assert run(command, text)[0] == 0
+        assert run(f"{command} --fail-on degraded", text)[0] == 1
+
+
+def test_nearest_answers_for_every_client_and_shard():
+    status, [answer] = answers("nearest -", (EXAMPLES / "cluster.yaml").read_text("utf-8"))
+    rows = {(r["client"], r["stream"], r["shard"]): r["replica"] for r in answer["nearest"]}
+    assert rows["web", "legacy", 0] == "n1"
+    assert rows["web", "ledger", None] is None
+    assert all(
+        set(r) == {"client", "stream", "shard", "replica", "reason"} for r in answer["nearest"]
+    )
+    assert status == 1
+
+
+def test_replica_state_of_stream_and_client_outranks_the_documents():
+    text = (
+        "nodes: [{id: n1, location: /a}, {id: n2, location: /a}, {id: n3, location: /b}]\n"
+        "streams:\n"
+        "- {stream: s, shards: 1, replication_factor: 3, replicas: [[n3, n1, n2]]}\n"
+        "- {stream: t, shards: 1, replication_factor: 3, replicas: [[n3, n1, n2]],\n"
+        "   replica_state: {n2: {offset: 9}}}\n"
+        "clients:\n- {id: c1, location: /a}\n"
+        "- {id: c2, location: /a, replica_state: {n2: {offset: 1}}}\n"
+        "replica_state: {n1: {offset: 5}, n2: {offset: 4}}\n"
+    )
+    _, [answer] = answers("nearest -", text)
+    assert [row["replica"] for row in answer["nearest"]] == ["n1", "n2", "n1", "n1"]
+    _, [flat] = answers("nearest - --exact-rack", text)
+    assert [row["replica"] for row in flat["nearest"]] == ["n1", "n2", "n1", "n1"]
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("explain - nobody", "the file has no stream 'nobody'"),
+        ("explain - s/7", "stream 's' has 2 shards, counted from 0"),
+        ("explain - s --node n9", "the file has no node 'n9'"),
+    ],
+)
+def test_asking_for_what_is_not_there_is_wrong_usage(command, says):
+    text = f"{NODES}streams: [{{stream: s, shards: 2, replication_factor: 1}}]\n"
+    status, out, _ = run(command, text)
+    assert (status, out.strip()) == (2, says)
+    status, [answer] = answers(command, text)
+    assert (status, answer["error"]["message"]) == (2, says)
+
+
+def test_explain_takes_a_shard_and_a_node():
+    text = f"{NODES}streams: [{{stream: s, shards: 2, replication_factor: 2}}]\n"
+    _, [answer] = answers("explain - s/1", text)
+    [stream] = answer["explain"]
+    assert {(row["shard"], row["slot"]) for row in stream["replicas"]} == {(1, 0), (1, 1)}
+    assert stream["replicas"][0]["funnel"][0] == {"step": "candidates", "left": 3}
+    held = {row["node"] for row in stream["replicas"]}
+    [other] = {"n1", "n2", "n3"} - held
+    _, [answer] = answers(f"explain - s/1 --node {other}", text)
+    [stream] = answer["explain"]
+    assert (stream["replicas"], [row["node"] for row in stream["absent"]]) == ([], [other])
+    assert run("explain - s/x", text)[0] == 2
+
+
+def test_a_long_list_is_cut_for_people():
+    nodes = ", ".join(f"{{id: n{n}, location: /r{n % 9}}}" for n in range(100))
+    text = f"nodes: [{nodes}]\nstreams: [{{stream: s, shards: 90, replication_factor: 1}}]\n"
+    _, out, _ = run("place -", text)
+    assert "more rows" in out
+    assert "r3" in out
+    assert "n77 █" not in out
+    _, out, _ = run("explain -", text)
+    assert "more; ask for s/SHARD" in out
+
+
+@pytest.mark.parametrize("file", sorted(EXAMPLES.iterdir()), ids=lambda path: path.name)
+def test_examples_are_understood_completely(file):
+    status, out, told = run(f"place {file} --output json")
+    assert (status in (0, 1), told) == (True, "")
+    assert all("decisions" in orjson.loads(line) for line in out.splitlines())
+
+
+def shown():
+    """The commands of the README of placement, each with the output that it shows."""
+    text = (ROOT / "placement" / "README.md").read_text("utf-8")
+    blocks = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
+    steps = [step for block in blocks for step in re.split(r"^\$ ", block, flags=re.MULTILINE)]
+    return [step.split("\n", 1) for step in steps if step.strip()]
+
+
+def test_the_readme_shows_commands():
+    assert len(shown()) >= 3
+
+
+@pytest.mark.parametrize(("command", "output"), shown())
+def test_the_readme_shows_what_is_answered(command, output, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("COLUMNS", "100")
+    _, out, _ = run(command.removeprefix("placer "))
+    assert [line.rstrip() for line in out.strip().splitlines()] == [
+        line.rstrip() for line in output.strip().splitlines()
+    ]

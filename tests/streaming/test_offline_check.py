@@ -1,0 +1,313 @@
+"""`placer check`: violations with their class, health, what-if, risk and report."""
+
+import orjson
+import pytest
+from typer.testing import CliRunner
+
+from schemas.codes import HEALTH, RULES
+from streaming.cli.main import app
+
+ZONES = {"a": "/eu/a", "b": "/eu/b", "c": "/us/c", "d": "/us/d"}
+
+
+def cluster(nodes, *streams, **more):
+    """`nodes`: words like a1, or a1:dead; the letter is the zone."""
+    listed = []
+    for word in nodes.split():
+        name, _, status = word.partition(":")
+        node = {"id": name, "location": ZONES[name[0]], "tags": {"power": str(len(listed) % 2)}}
+        listed.append(node | ({"status": status} if status else {}))
+    return {"levels": ["region", "zone"], "nodes": listed, "streams": list(streams), **more}
+
+
+def stream(name, *shards, factor=3, rules=({"at_most": 1, "per": "zone"},), policy=None, **more):
+    """`shards`: words of node ids."""
+    replicas = [words.split() for words in shards]
+    policy = {"strategy": "spread", "rules": list(rules)} if policy is None else policy
+    asked = {"stream": name, "shards": len(shards), "replication_factor": factor}
+    return asked | {"replicas": replicas, "policy": policy} | more
+
+
+def check(document, *arguments):
+    text = orjson.dumps(document).decode()
+    command = ["check", "-", "--output", "json", *arguments]
+    result = CliRunner().invoke(app, command, input=text)
+    assert result.exit_code in (0, 1, 2), result.output
+    return result.exit_code, orjson.loads(result.stdout.splitlines()[0]) if result.stdout else None
+
+
+def found(answer, *names):
+    """The violations as tuples of these fields, required ones only."""
+    names = names or ("stream", "shard", "rule", "domain", "count", "limit", "class")
+    listed = (v for v in answer["violations"] if v["strength"] == "required")
+    return [tuple(violation[name] for name in names) for violation in listed]
+
+
+def test_a_healthy_cluster():
+    status, answer = check(cluster("a1 b1 c1 d1", stream("s", "a1 b1 c1")))
+    assert status == 0
+    assert answer["violations"] == []
+    health = answer["health"]
+    assert (health["worst"], health["streams"]) == ("healthy", {"s": "healthy"})
+    assert health["shards"] == {"s": ["healthy"]}
+    # Two of three copies are in /eu: its loss leaves one.
+    assert health["critical"] == [
+        {"level": "region", "domain": "/eu", "shards": 1, "streams": ["s"]}
+    ]
+    assert health["under_diversified"] == []
+
+
+def test_every_field_of_a_violation():
+    _, answer = check(cluster("a1 a2 b1 c1", stream("s", "a1 a2 b1")))
+    [violation] = [v for v in answer["violations"] if v["strength"] == "required"]
+    assert list(violation) == [
+        *("stream", "shard", "rule", "strength", "level"),
+        *("domain", "count", "limit", "class", "reason"),
+    ]
+    assert found(answer) == [("s", 0, "at_most 1 per zone", "/eu/a", 2, 1, "fixable")]
+    assert (violation["level"], violation["reason"]["seen"]) == (
+        "zone",
+        ["/eu/a", "/eu/b", "/us/c"],
+    )
+    assert answer["health"]["worst"] == "degraded"
+
+
+def test_a_tag_rule_names_key_and_values():
+    rules = [{"at_most": 1, "per": "tag:power"}]
+    _, answer = check(cluster("a1 b1 c1 d1", stream("s", "a1 c1", factor=2, rules=rules)))
+    [violation] = [v for v in answer["violations"] if v["strength"] == "required"]
+    assert (violation["level"], violation["domain"]) == ("power", "power=0")
+    assert violation["reason"]["seen"] == ["0", "1"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "replicas", "factor", "expected"),
+    [
+        ("a1 a2 b1 c1", "a1 a2 b1", 3, ["fixable"]),
+        ("a1 a2 b1 b2", "a1 a2 b1", 3, ["unfixable"]),
+        ("a1 a2 a3 b1", "a1 a2 a3", 3, ["unfixable"]),
+        # Two copies have no minority: Kudu reports every arrangement, one entry per location here.
+        ("a1 b1 c1", "a1 b1", 2, ["unfixable", "unfixable"]),
+        ("a1 a2 b1 c1", "a1 a2 b1 c1", 4, ["unfixable"]),
+        ("a1 a2 b1 c1 d1", "a1 a2 b1 c1", 4, ["fixable"]),
+        # A dead zone leaves nowhere to go; a suspect one is not a target either.
+        ("a1 a2 b1 c1:dead", "a1 a2 b1", 3, ["unfixable"]),
+        ("a1 a2 b1 c1:suspect", "a1 a2 b1", 3, ["unfixable"]),
+        # What stands on a suspect node may stay there.
+        ("a1 a2 b1:suspect c1", "a1 a2 b1", 3, ["fixable"]),
+    ],
+)
+def test_kudu_majorities(nodes, replicas, factor, expected):
+    """Kudu's placement_policy_util: a majority in one location, and when it cannot be helped."""
+    rules = [{"at_most": "minority", "per": "location"}]
+    _, answer = check(cluster(nodes, stream("s", replicas, factor=factor, rules=rules)))
+    assert [kind for rule, kind in found(answer, "rule", "class") if "minority" in rule] == expected
+
+
+def test_which_domains_count():
+    """Draining and dead zones leave the denominator, suspect ones and maintenance stay in it."""
+    share = [{"at_most": "share", "per": "zone"}]
+    for status, count in (("dead", 0), ("draining", 0), ("suspect", 1), ("maintenance", 1)):
+        nodes = f"a1 a2 b1 c1:{status}"
+        _, answer = check(cluster(nodes, stream("s", "a1 a2 b1", rules=share)))
+        broken = [rule for (rule,) in found(answer, "rule") if "share" in rule]
+        assert len(broken) == count, status
+
+
+def test_copies_that_are_lost_leaving_twice_or_too_many():
+    document = cluster(
+        "a1 a2 b1:dead b2 c1:draining d1",
+        stream("s", "a1 b1 d1", "a1 gone d1", "a1 b2", "a1 a1 d1", "a1 c1 b2", "a1 b2 d1 a2"),
+    )
+    status, answer = check(document)
+    assert status == 1
+    assert found(answer) == [
+        ("s", 0, "replicas", None, 2, 3, "fixable"),
+        ("s", 1, "replicas", None, 2, 3, "fixable"),
+        ("s", 2, "replicas", None, 2, 3, "fixable"),
+        ("s", 3, "replicas", None, 2, 3, "fixable"),
+        ("s", 3, "distinct nodes", "a1", 2, 1, "fixable"),
+        ("s", 4, "drain", "c1", 1, 0, "fixable"),
+        ("s", 5, "surplus", None, 4, 3, "fixable"),
+        ("s", 5, "at_most 1 per zone", "/eu/a", 2, 1, "fixable"),
+    ]
+    codes = [v["reason"]["code"] for v in answer["violations"] if v["rule"] == "replicas"]
+    assert codes == ["NODE_DEAD", "NODE_UNREGISTERED", "REPLICA_MISSING", "REPLICA_TWICE"]
+    words = answer["health"]["shards"]["s"]
+    assert words == ["under_replicated"] * 4 + ["degraded"] * 2
+
+
+def test_a_drain_that_a_rule_blocks_is_unfixable():
+    _, answer = check(cluster("a1 a2 b1 c1:draining", stream("s", "a1 b1 c1")))
+    [(rule, kind, reason)] = found(answer, "rule", "class", "reason")
+    assert (rule, kind, reason["code"]) == ("drain", "unfixable", "DOMAINS_TOO_FEW")
+    assert (reason["need"], reason["have"]) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("dead", "factor", "quorum", "word"),
+    [
+        ("", 3, None, "healthy"),
+        ("a", 3, None, "under_replicated"),
+        ("ab", 3, None, "unavailable"),
+        ("ab", 3, "one", "at_risk"),
+        ("abc", 3, "one", "unavailable"),
+        ("a", 3, 3, "unavailable"),
+        ("a", 2, None, "unavailable"),
+        ("a", 2, 1, "at_risk"),
+        ("", 1, None, "healthy"),
+    ],
+)
+def test_the_ladder(dead, factor, quorum, word):
+    nodes = " ".join(f"{z}1:dead" if z in dead else f"{z}1" for z in "abcd")
+    replicas = " ".join(f"{z}1" for z in "abc"[:factor])
+    _, answer = check(cluster(nodes, stream("s", replicas, factor=factor, quorum=quorum, rules=())))
+    assert answer["health"]["streams"] == {"s": word}
+
+
+def test_moves_count_as_done_for_rules_and_not_for_copies():
+    asked = stream("s", "a1 a2 b1", rules=[{"at_most": 1, "per": "zone"}])
+    move = {"stream": "s", "shard": 0, "kind": "replace", "remove": "a2", "add": "c1"}
+    status, answer = check(cluster("a1 a2 b1 c1 d1", asked, moves=[move]))
+    assert (status, found(answer)) == (0, [])
+    assert answer["health"]["worst"] == "rebalancing"
+    dead = cluster("a1 a2:dead b1 c1 d1", asked, moves=[move])
+    assert check(dead)[1]["health"]["worst"] == "under_replicated"
+
+
+def test_rules_on_the_whole_stream_have_no_shard():
+    together = {"strategy": "affinity", "node": "colocated", "shard": "balanced"}
+    alone = {"strategy": "affinity", "shard": "exclusive"}
+    units = {"strategy": "affinity", "shard": "colocated"}
+    document = cluster(
+        "a1 a2 b1 b2 c1",
+        stream("one", "a1 a2", "b1 b2", factor=2, policy=together),
+        stream("two", "a1 b1", "a1 b2", factor=2, policy=alone),
+        stream("three", "a1 b1", "a1 b2", factor=2, policy=units),
+    )
+    _, answer = check(document)
+    wide = [v for v in answer["violations"] if v["shard"] is None]
+    assert [(v["stream"], v["domain"], v["count"], v["limit"], v["class"]) for v in wide] == [
+        ("one", None, 2, 1, "fixable"),
+        ("two", "a1", 2, 1, "fixable"),
+        ("three", None, 1, 0, "fixable"),
+    ]
+    assert [v["level"] for v in wide] == ["location", "node", None]
+
+
+def test_exclusive_nodes_that_do_not_suffice_are_unfixable():
+    alone = {"strategy": "affinity", "shard": "exclusive"}
+    asked = stream("s", "a1 b1", "a1 b1", factor=2, policy=alone)
+    _, answer = check(cluster("a1 b1 c1", asked))
+    assert set(found(answer, "class")) == {("unfixable",)}
+
+
+def test_lose_tells_what_would_be_below_quorum():
+    document = cluster("a1 a2 b1 c1", stream("s", "a1 b1 c1", "a1 a2 b1"))
+    status, answer = check(document, "--lose", "/eu/a")
+    assert status == 1
+    assert answer["lost"] == {
+        "domains": ["/eu/a"],
+        "nodes": ["a1", "a2"],
+        "below_quorum": [{"stream": "s", "shard": 1, "live": 1, "quorum": 2}],
+    }
+    assert answer["health"]["shards"]["s"] == ["under_replicated", "unavailable"]
+    _, more = check(document, "--lose", "/eu/a", "--lose", "power=0")
+    assert more["lost"]["nodes"] == ["a1", "a2", "b1"]
+    assert len(more["lost"]["below_quorum"]) == 2
+
+
+@pytest.mark.parametrize("arguments", [("--lose", "/eu/x"), ("--lose", "/e"), ("--fail", "many")])
+def test_what_stands_for_nothing_is_a_usage_error(arguments):
+    assert check(cluster("a1 b1", stream("s", "a1 b1", factor=2)), *arguments)[0] == 2
+
+
+def test_risk_and_report():
+    document = cluster(
+        "a1 a2 b1 b2 c1 c2 d1 d2:dead",
+        stream("s", "a1 b1 c1", "c1 a1 b1", "a2 b2 d1", ranges=["x", "x", "y"]),
+    )
+    _, answer = check(document, "--fail", "50%", "--report")
+    risk = answer["risk"]
+    assert (risk["failed"], risk["copysets"]) == (3, 2)
+    assert risk["scatter_width"] == {"min": 2, "mean": 2.0, "max": 2}
+    assert risk["loss_probability"] == pytest.approx(1 - (1 - 1 / 35) ** 2)
+    report = answer["report"]
+    assert report["nodes"] == {
+        "a1": 2, "a2": 1, "b1": 2, "b2": 1, "c1": 2, "c2": 0, "d1": 1, "d2": 0,
+    }  # fmt: skip
+    assert report["streams"] == [
+        {"stream": "s", "range": "x", "skew": 2, "replicas": 6},
+        {"stream": "s", "range": "y", "skew": 1, "replicas": 3},
+    ]
+    assert report["locations"][2] == {
+        "location": "/us/c", "load": 1.0, "min": 0, "max": 2, "average": 1.0, "violations": 0,
+    }  # fmt: skip
+
+
+def test_exit_codes():
+    broken = cluster("a1 a2 b1 b2", stream("s", "a1 a2 b1"))
+    mendable = cluster("a1 a2 b1 c1", stream("s", "a1 a2 b1"))
+    refused = cluster("a1", {"stream": "s", "shards": 1, "replication_factor": 0})
+    assert check(broken)[0] == check(mendable)[0] == check(refused)[0] == 1
+    assert check(mendable, "--fail-on", "fixable")[0] == 1
+    assert check(mendable, "--fail-on", "degraded")[0] == 1
+    for document in (broken, mendable, refused):
+        assert check(document, "--fail-on", "never")[0] == 0
+    only = {"strategy": "affinity", "node": "exclusive"}
+    unfixable = cluster("a1 a2", stream("s", "a1 a2", factor=2, policy=only))
+    assert check(unfixable, "--fail-on", "fixable")[0] == 0
+
+
+def test_refused_streams_are_named_and_the_others_judged():
+    _, answer = check(
+        cluster(
+            "a1 b1 c1",
+            stream("bad", "a1", factor=1, policy={"strategy": "nope"}),
+            stream("good", "a1 b1 c1"),
+        )
+    )
+    [decision] = answer["decisions"]
+    assert (decision["stream"], decision["outcome"]) == ("bad", "rejected")
+    assert decision["reasons"][0]["code"] == "STRATEGY_UNKNOWN"
+    assert answer["health"]["streams"] == {"good": "healthy"}
+
+
+def test_capacity_and_leaders():
+    document = cluster("a1 b1 c1 d1", stream("s", "a1 b1 c1", "a1 b1 c1"))
+    document["nodes"][0] |= {"capacity": 1, "leader": False}
+    _, answer = check(document)
+    assert found(answer) == [
+        ("s", 0, "leader", "a1", 1, 0, "fixable"),
+        ("s", 1, "leader", "a1", 1, 0, "fixable"),
+        (None, None, "capacity", "a1", 2, 1, "fixable"),
+    ]
+
+
+def test_under_diversified_shards():
+    rules = [{"at_most": 2, "per": "zone"}]
+    _, answer = check(cluster("a1 a2 b1 c1", stream("s", "a1 a2 b1", "a1 b1 c1", rules=rules)))
+    levels = [(u["level"], u["shards"], u["domains"], u["possible"])
+              for u in answer["health"]["under_diversified"]]  # fmt: skip
+    assert levels == [("region", [0], 1, 2), ("location", [0], 2, 3)]
+
+
+def test_every_word_is_enumerated():
+    documents = (
+        cluster("a1 a2 b1:dead c1:draining", stream("s", "a1 b1 c1", "a1 a1", "a1 a2 b1 c1")),
+    )
+    for document in documents:
+        _, answer = check(document)
+        assert set(answer["health"]["shards"]["s"]) <= set(HEALTH)
+        for violation in answer["violations"]:
+            assert any(kind in violation["rule"] for kind in RULES), violation["rule"]
+
+
+def test_text_names_what_is_wrong():
+    text = orjson.dumps(cluster("a1 a2 b1 c1", stream("s", "a1 a2 b1"))).decode()
+    result = CliRunner().invoke(app, ["check", "-", "--fail", "2", "--report"], input=text)
+    assert result.exit_code == 1
+    assert "s degraded" in result.stdout
+    assert "at_most 1 per zone" in result.stdout
+    assert "Must not be lost" in result.stdout
+    assert "probability" in result.stdout
