@@ -29,10 +29,11 @@ $(PACKAGES): requirements.lock pyproject.toml
 	  || $(PYTHON) -m venv --clear $(VENV)
 	@sed -n '/^uv==/,/[^\\]$$/p' requirements.lock > $(VENV)/uv.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(VENV)/uv.lock
-	@$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes \
+	@$(BIN)/uv pip sync --quiet --compile-bytecode --python $(BIN)/python --require-hashes \
 	  --build-constraints requirements.lock requirements.lock
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps \
 	  --build-constraints requirements.lock --editable .
+	@$(BIN)/python -m compileall -q placement schemas streaming
 	@touch $@
 
 $(JARS): streaming/jars.lock $(PACKAGES)
