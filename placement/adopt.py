@@ -9,13 +9,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from placement.assignments import EMPTY
+from placement.diagnose import colocated_unit, stray_slots
 from placement.judge import judged
 from placement.model import StreamSpec
 from placement.policy import Policy
 from placement.reasons import Code, Reason
-from placement.rules import STREAM_RULES, ColocateSlots, Rule, Strength
+from placement.rules import STREAM_RULES, ColocateSlots, Rule, Standing, Strength
 from placement.strategies import STRATEGIES
 from placement.strategies.base import Need, Placement, View, candidates, choose, unmet
+from placement.strategies.slots import leader_first
 from placement.topology import Topology
 
 
@@ -45,8 +47,9 @@ def adopt(
     if resume and not any(isinstance(rule, ColocateSlots) for rule in rules):
         resume(spec, policy, shards, view)
     reasons = complete(spec, policy, shards, view)
-    broken = _broken(rules, shards, spec, policy, view)
-    warnings = (*broken, *unmet(rules, shards, spec, policy, topology))
+    live = [[EMPTY if _is_lost(node, topology) else node for node in nodes] for nodes in shards]
+    broken = _broken(rules, live, spec, policy, view)
+    warnings = (*broken, *unmet(rules, live, spec, policy, topology))
     return Placement(shards, reasons, warnings)
 
 
@@ -83,7 +86,23 @@ def complete(
                 node = chosen
             view.add(node, leader=slot == 0)
             nodes[slot] = node
+        if fresh and not (colocated and shard):
+            _elect(nodes, policy, spec.replication_factor, view)
     return tuple(reasons.values())
+
+
+def _elect(nodes: list[int], policy: Policy, factor: int, view: View) -> None:
+    """Put in front who may lead a shard that had no replica and so no leader."""
+    placed = [node for node in nodes if node != EMPTY]
+    ordered = leader_first(placed, policy, factor, view.topology)
+    if ordered[:1] != placed[:1]:
+        view.leaders[[placed[0], ordered[0]]] += (-1, 1)
+        nodes[: len(ordered)] = ordered
+
+
+def _is_lost(node: int, topology: Topology) -> bool:
+    """Whether a slot's node is dead: no rule counts it, here as in diagnosis."""
+    return node != EMPTY and topology.is_dead(node)
 
 
 def _others(shards: Sequence[Sequence[int]], shard: int) -> list[int]:
@@ -123,11 +142,22 @@ def _broken(
 ) -> tuple[Reason, ...]:
     """One warning per required rule that the given replicas break."""
     warnings = []
+    factor = policy.copies(spec.replication_factor)
+    everywhere = Standing(view.topology, factor, (), nodes=policy.nodes)
     for rule, broken, _ in judged(
         rules, Strength.REQUIRED, shards, spec, policy, view.topology, view.load
     ):
         listed = ", ".join(map(str, broken[:10]))
         message = f"the given replicas of shards {listed} break the required rule '{rule}'"
         met = spec.shards - len(broken)
-        warnings.append(Reason(Code.RULE_NOT_MET, message, spec.shards, met))
+        level, seen = everywhere.seen(rule)
+        warnings.append(Reason(Code.RULE_NOT_MET, message, spec.shards, met, level, seen))
+    if any(isinstance(rule, ColocateSlots) for rule in rules):
+        unit = colocated_unit(shards, view.topology)
+        strays = [s for s, nodes in enumerate(shards) if stray_slots(nodes, view.topology, unit)]
+        if strays:
+            listed = ", ".join(map(str, strays[:10]))
+            message = f"the given replicas of shards {listed} break the rule '{ColocateSlots()}'"
+            met = spec.shards - len(strays)
+            warnings.append(Reason(Code.RULE_NOT_MET, message, spec.shards, met))
     return tuple(warnings)

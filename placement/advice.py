@@ -8,12 +8,17 @@ or the nodes that are away coming back.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from placement.decide import Answer, place
 from placement.location import DEPTH_MAX, Location, natural_key
 from placement.model import Liveness, NodeAttributes, Outcome, StreamSpec
 from placement.policy import Policy
+from placement.rules import Rule, Strength
+from placement.rules_places import AtLeastIn, Exactly, WithTags
+from placement.rules_roles import LeaderIn
 from placement.state import State
+from placement.strategies import STRATEGIES
 from placement.topology import Scope, Topology
 
 # A person acts on the first few.
@@ -126,7 +131,8 @@ def advise(
             number, answer = size
             nodes = shape.nodes(number)
             domains = number if shape.level else 0
-            message = shape.told(number, len(nodes))
+            tagged = ", ".join(f"{key}={value}" for key, value in _needed_tags(policy))
+            message = shape.told(number, len(nodes)) + (f", tagged {tagged}" if tagged else "")
             found.append(
                 Advice(message, len(nodes), answer.outcome, shape.level, domains, shape.location)
             )
@@ -208,21 +214,66 @@ def _asking_less(trial: _Trial, spec: StreamSpec) -> Iterator[Advice]:
 def _shapes(topology: Topology, policy: Policy, domains_first: bool) -> Iterator[_Shape]:
     """Nodes in each location there is, and new domains at every level and of every tag in use;
     what the reason asks for comes first, for where tries are few."""
-    tags = policy.nodes.with_tags
+    rules = STRATEGIES[policy.strategy].rules(policy, topology)
+    tags = _needed_tags(policy)
     leaves = sorted(
         {topology.locations[node] for node in topology.index.values()},
         key=lambda location: natural_key(str(location)),
     )
     nodes = [_more_nodes(location, tags) for location in _largest(leaves, topology)]
     everywhere = [_everywhere(leaves, tags)] if len(leaves) > 1 else []
+    deepest = max((leaf.depth for leaf in leaves), default=1)
+    for named in _named(policy, rules)[:8]:
+        if not any(leaf.within(named) for leaf in leaves):
+            yield _within(named, deepest, tags)
     if not domains_first:
         yield from [*everywhere, *nodes]
     for scope in topology.tiers():
         yield from _new_domains(scope, leaves, topology, tags)
-    for key in sorted({key for attributes in topology.attributes for key, _ in attributes.tags}):
+    carried = {key for node in topology.index.values() for key, _ in topology.attributes[node].tags}
+    scopes = (getattr(rule, "per", None) for rule in rules)
+    counted = {scope.tag for scope in scopes if isinstance(scope, Scope) and scope.tag}
+    for key in sorted(carried | counted) if leaves else ():
         yield _new_values(key, leaves, tags)
     if domains_first:
         yield from [*nodes, *everywhere]
+
+
+def _needed_tags(policy: Policy) -> tuple[tuple[str, str], ...]:
+    """The tags that a node must carry to be of use."""
+    rules = (rule for rule in policy.rules if isinstance(rule, WithTags))
+    needed = (rule.tags for rule in rules if rule.strength is Strength.REQUIRED)
+    return tuple(sorted(dict(chain(policy.nodes.with_tags, *needed)).items()))
+
+
+def _named(policy: Policy, rules: Sequence[Rule]) -> list[Location]:
+    """The places that the policy names; where nodes stand in them the usual shapes do."""
+    places = list(policy.nodes.within)
+    for rule in rules:
+        known = getattr(rule, "exactly", rule)
+        match known:
+            case Exactly() | AtLeastIn():
+                places += [domain for domain, count in known.counts if count]
+            case LeaderIn():
+                places += known.domains
+    return list(dict.fromkeys(place for place in places if place.depth))
+
+
+def _within(place: Location, deepest: int, tags: tuple[tuple[str, str], ...]) -> _Shape:
+    """Nodes in a place that the policy names, each in a domain of its own as far as paths go."""
+    below = max(deepest - place.depth, 0)
+
+    def nodes(number: int) -> Additions:
+        paths = (
+            Location((*place.components, *(f"new-{at}" for _ in range(below))))
+            for at in range(number)
+        )
+        return [(f"new-{at}", NodeAttributes(str(p), tags)) for at, p in enumerate(paths)]
+
+    def told(_number: int, nodes: int) -> str:
+        return f"{_count(nodes)} in {place}"
+
+    return _Shape(nodes, told, location=str(place))
 
 
 def _largest(leaves: Sequence[Location], topology: Topology) -> list[Location]:

@@ -5,6 +5,7 @@ Python's `hash` (salted per process) nor a generator is used. One keyed BLAKE2b 
 seeds a vectorised splitmix64 over the per-node digests; both are the same on every machine.
 """
 
+from collections.abc import Iterable
 from hashlib import blake2b
 
 import numpy as np
@@ -15,6 +16,10 @@ _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 
+# A multiplier found by search for good mixing of 32 bits (Mueller, "hash32", 2012).
+_MIX_31 = 73244475
+_BITS_31 = 0x7FFFFFFF
+
 
 def digest64(*parts: str | int) -> int:
     """A 64-bit hash of the parts; equal parts give equal hashes on every machine."""
@@ -22,10 +27,28 @@ def digest64(*parts: str | int) -> int:
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
+def digests64(parts: tuple[str | int, ...], last: Iterable[str | int]) -> NDArray[np.uint64]:
+    """`digest64` of the parts and each of the last ones."""
+    begun = "".join(f"{part}\x1f" for part in parts)
+    made = (blake2b(f"{begun}{part}".encode(), digest_size=8).digest() for part in last)
+    return np.frombuffer(b"".join(made), ">u8").astype(np.uint64)
+
+
 def stable_id(*parts: str | int) -> str:
     """A 128-bit identifier of the parts as 32 hexadecimal characters."""
     text = "\x1f".join(map(str, parts))
     return blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def mixed(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """31 bits of each number, mixed as the kernels do it in arithmetic below 63 bits."""
+    once = (values * _MIX_31) & _BITS_31
+    return ((once ^ (once >> 15)) * _MIX_31) & _BITS_31
+
+
+def scores31(seed: int, digests: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """`scores` in the 31 bits that the kernels take."""
+    return (scores(seed, digests) >> np.uint64(33)).astype(np.int64)
 
 
 def scores(seed: int, node_digests: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -7,8 +7,10 @@ is refused with a reason its author can act on and never waits for nodes.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 
 from placement.location import Location
+from placement.node_filter import NodeFilter
 from placement.policy import Policy
 from placement.reasons import Code, Reason
 from placement.rules import (
@@ -17,7 +19,6 @@ from placement.rules import (
     ColocateSlots,
     Even,
     ExclusiveNodes,
-    NodeFilter,
     Rule,
     SameDomain,
     Share,
@@ -55,6 +56,11 @@ def _pairs(policy: Policy, required: Sequence[Rule], factor: int) -> Iterator[Pa
         for other in (*users[position + 1 :], *others):
             yield from _against(rule, other, factor)
             yield from _against(other, rule, factor)
+            # A strategy's own kind that says as much as 'exactly' does.
+            numbers = getattr(other, "exactly", None)
+            if isinstance(numbers, Exactly):
+                for _, _, why in _against(rule, numbers, factor):
+                    yield str(rule), str(other), why
 
 
 def _filter(nodes: NodeFilter) -> Iterator[Pair]:
@@ -129,7 +135,9 @@ def _against(rule: Rule, other: Rule, factor: int) -> Iterator[Pair]:
 def _domains_against(rule: Rule, other: Rule, factor: int) -> Iterator[Pair]:
     """Rules that count domains against those that fix them."""
     match rule, other:
-        case SameDomain(), _ if getattr(other, "per", None) == rule.per:
+        case SameDomain(), Exactly() | AtLeastIn() if _apart(rule.per, other.counts):
+            yield str(rule), str(other), "its places share none"
+        case SameDomain(), _ if _implied(rule.per, getattr(other, "per", None)):
             yield from _with_domains(other, 1, str(rule), factor)
         case AtMost(), Exactly() | AtLeastIn():
             yield from _too_many(rule, other, factor)
@@ -167,6 +175,21 @@ def _tags_against(rule: WithTags, other: Rule, factor: int) -> Iterator[Pair]:
     scope: Scope | None = getattr(other, "per", None)
     if scope and scope.tag in tags:
         yield from _with_domains(other, 1, str(rule), factor)
+
+
+def _implied(narrow: Scope, wide: Scope | None) -> bool:
+    """Whether nodes that share the one domain share the other as well."""
+    if wide is None or narrow.depth is None or wide.depth is None:
+        return narrow == wide
+    return wide.depth <= narrow.depth
+
+
+def _apart(scope: Scope, counts: Sequence[tuple[Location, int]]) -> bool:
+    """Whether two of the places that are to hold replicas surely lie in different domains."""
+    if scope.depth is None:
+        return False
+    cut = [domain.prefix(min(domain.depth, scope.depth)) for domain, count in counts if count]
+    return any(not one.within(two) and not two.within(one) for one, two in combinations(cut, 2))
 
 
 def _too_many(rule: AtMost, other: Exactly | AtLeastIn, factor: int) -> Iterator[Pair]:

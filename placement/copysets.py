@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from placement.choice import digest64, scores
 from placement.location import DEPTH_MAX
 from placement.model import AdministrativeState
-from placement.rules import NodeFilter, Rule, Standing, Strength
+from placement.node_filter import NodeFilter
+from placement.rules import Rule, Standing, Strength
+from placement.rules_roles import LeaderIn
 from placement.topology import LEAF, Scope, Topology
 
 Copyset = tuple[int, ...]
@@ -31,7 +33,7 @@ _Keys = list[NDArray[np.generic]]
 @dataclass(frozen=True, slots=True)
 class Terms:
     """What the sets have to be: `factor` nodes that `nodes` admits and that keep `rules`; every
-    node shall share sets with at least `width` others."""
+    node shall share sets with at least `width` others. Any member may lead that the rules let."""
 
     topology: Topology
     factor: int
@@ -51,8 +53,19 @@ class Terms:
     def lawful(self, members: Sequence[int]) -> bool:
         """Whether a whole set keeps the required rules."""
         standing = self.standing(members)
-        required = (rule for rule in self.rules if rule.strength is Strength.REQUIRED)
-        return not any(rule.violations(standing) for rule in required)
+        required = [rule for rule in self.rules if rule.strength is Strength.REQUIRED]
+        orders = [rule for rule in required if isinstance(rule, LeaderIn)]
+        return all(
+            rule.rank(self.topology)[list(members)].min() < len(rule.domains) for rule in orders
+        ) and not any(rule.violations(standing) for rule in required if rule not in orders)
+
+    def alone(self) -> NDArray[np.bool_]:
+        """Nodes that break no required rule as the first member of a set."""
+        standing, allowed = self.standing(()), np.ones(self.topology.size, bool)
+        for rule in self.rules:
+            if rule.strength is Strength.REQUIRED:
+                allowed &= rule.penalty(standing) == 0
+        return allowed
 
 
 class Copysets:
@@ -73,7 +86,7 @@ class Copysets:
         self.short: list[tuple[int, int]] = []
         self._order = topology.order()
         admitted = terms.nodes.mask(topology)
-        self._pool = topology.eligible & admitted
+        self._pool = topology.eligible & admitted & terms.alone()
         self._stays = (
             np.asarray([_stays(topology, n) for n in range(topology.size)], bool) & admitted
         )

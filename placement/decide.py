@@ -6,14 +6,16 @@ from dataclasses import dataclass, replace
 from placement.adopt import adopt, complete
 from placement.assignments import EMPTY
 from placement.contradictions import contradiction
+from placement.feasibility import Question, why_not
 from placement.judge import judged
-from placement.model import Decision, Outcome, StreamCreated, StreamSpec
+from placement.model import Decision, Outcome, RepairMode, StreamCreated, StreamSpec
 from placement.policy import OnInfeasible, Policy, parse_placement_policies
 from placement.reasons import Band, Code, Reason
-from placement.rules import StreamRule, Strength
+from placement.rules import Rule, Standing, StreamRule, Strength
 from placement.state import State, Stream
 from placement.strategies import STRATEGIES
 from placement.strategies.base import Placement, View, unmet
+from placement.topology import Topology
 
 # One typing error must not fan out into millions of records: Kafka's own controller refuses at
 # 10,000 partitions per request, and no system in the sources keeps more than 64 copies.
@@ -46,8 +48,11 @@ def decide(
     state: State, event: StreamCreated, known: Stream | None
 ) -> tuple[Decision, Policy | None, Sequence[Sequence[int]] | None]:
     """Decide a stream creation: the record, the compiled policy, and the placement if any."""
-    policy = out_of_range(event.shards, event.replication_factor, event.quorum) or state.compile(
-        event.placement_policies, event.policy
+    policy = (
+        out_of_range(event.shards, event.replication_factor, event.quorum)
+        or _mislabelled(event)
+        or unknown_repair(event.repair)
+        or state.compile(event.placement_policies, event.policy)
     )
     if not isinstance(policy, Reason):
         rules = STRATEGIES[policy.strategy].rules(policy, state.topology)
@@ -103,11 +108,30 @@ def place(
         placed = _filled(placed, fills, spec, policy, view)
     elif given is None and soft and _missing(placed.shards):
         placed = _filled(placed, True, spec, policy, view)
-    answer = _answer(placed, policy, bool(given and any(given)))
+    answer = _answer(_led(placed, state.topology), policy, bool(given and any(given)))
     advice = getattr(STRATEGIES[policy.strategy], "advice", None)
     if advice is None or answer.outcome in (Outcome.REJECTED, Outcome.WAITING):
         return answer
     return replace(answer, warnings=(*answer.warnings, *advice(spec, policy, state.topology)))
+
+
+def _led(placed: Placement, topology: Topology) -> Placement:
+    """The placement, with a warning where a shard stands on nodes alone that may not lead."""
+    if topology.can_lead.all():
+        return placed
+    barred = [
+        shard
+        for shard, nodes in enumerate(placed.shards)
+        if nodes and nodes[0] != EMPTY and not topology.can_lead[nodes[0]]
+    ]
+    if not barred:
+        return placed
+    named = ", ".join(map(str, barred[:10])) + (", …" if len(barred) > 10 else "")
+    message = f"the first replica may not lead in {len(barred)} shards: {named}"
+    told = Reason(
+        Code.LEADER_NOT_ALLOWED, message, len(placed.shards), len(placed.shards) - len(barred)
+    )
+    return replace(placed, warnings=(*placed.warnings, told))
 
 
 def _answer(placed: Placement, policy: Policy, adopted: bool) -> Answer:
@@ -142,11 +166,26 @@ def _checked(
         where = f" in {first.domain}" if first.domain else ""
         message = f"{len(broken)} of {spec.shards} shards cannot keep the required rule '{rule}': "
         message += f"{first.count} replicas{where}, limit {first.limit}"
-        scope = getattr(rule, "per", None)
-        return Reason(
-            Code.RULE_NOT_MET, message, first.limit, first.count, str(scope) if scope else None
-        )
+        factor = policy.copies(spec.replication_factor)
+        level, seen = Standing(topology, factor, (), nodes=policy.nodes).seen(rule)
+        reason = Reason(Code.NO_CANDIDATE, message, first.limit, first.count, level, seen)
+        return _lacking(rule, rules, factor, policy, topology) or reason
     return placed
+
+
+def _lacking(
+    rule: Rule, rules: Sequence[Rule], factor: int, policy: Policy, topology: Topology
+) -> Reason | None:
+    """What a shard lacks to keep the rule, however its replicas stand; None if it lacks nothing."""
+    required = tuple(
+        each
+        for each in rules
+        if each.strength is Strength.REQUIRED and not isinstance(each, StreamRule)
+    )
+    if rule not in required:
+        return None
+    allowed = topology.eligible & policy.nodes.mask(topology)
+    return why_not(Question(topology, factor, policy, required, allowed), rule)
 
 
 def _filled(
@@ -192,6 +231,24 @@ def out_of_range(shards: int, factor: int, quorum: str | int | None) -> Reason |
     return None
 
 
+def _mislabelled(event: StreamCreated) -> Reason | None:
+    """Range labels that are not one for each shard."""
+    if event.ranges is None or len(event.ranges) == event.shards:
+        return None
+    have = len(event.ranges)
+    message = f"ranges lists {have} labels, the stream has {event.shards} shards"
+    return Reason(Code.SHARDS_OUT_OF_RANGE, message, event.shards, have)
+
+
+def unknown_repair(mode: str | None) -> Reason | None:
+    """A word for `repair` that nobody knows."""
+    if mode is None or mode in tuple(RepairMode):
+        return None
+    known = ", ".join(RepairMode)
+    message = f"repair: unknown value '{mode}'; known are {known}"
+    return Reason(Code.POLICY_UNKNOWN_VALUE, message)
+
+
 def _spec(state: State, event: StreamCreated) -> StreamSpec:
     """The request with defaults filled in; the Timeplus string is echoed compacted."""
     policies = event.placement_policies
@@ -211,4 +268,5 @@ def _spec(state: State, event: StreamCreated) -> StreamSpec:
         shard_tokens=event.shard_tokens,
         dimension=event.dimension,
         ranges=event.ranges,
+        repair=event.repair,
     )

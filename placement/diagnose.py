@@ -5,8 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from placement.assignments import EMPTY
 from placement.model import Liveness, Violation, ViolationClass
+from placement.node_filter import NodeFilter
 from placement.reasons import Code, Reason
-from placement.rules import ColocateSlots, NodeFilter, Rule, Standing
+from placement.rules import ColocateSlots, Rule, Standing, scope_of
 from placement.topology import Topology
 
 # The rule every stream has: as many live copies as its replication factor asks for.
@@ -41,17 +42,25 @@ def colocated_unit(shards: Iterable[Sequence[int]], topology: Topology) -> dict[
     While a repair is under way the shards differ: of the living nodes those belong to the unit
     that most shards hold, so that the fewest replicas follow.
     """
+    lists = [*shards]
+    factor = len(lists[-1]) if lists else 0
+    return dict([*shared_nodes(lists, topology).items()][:factor])
+
+
+def shared_nodes(shards: Iterable[Sequence[int]], topology: Topology) -> dict[int, int]:
+    """The living nodes of a stream, each with the slot that it mostly has; those that most shards
+    hold come first."""
     held: Counter[int] = Counter()
     standing: Counter[tuple[int, int]] = Counter()
-    factor = 0
+    slots = 0
     for nodes in shards:
         live = live_slots(nodes, topology)
         held.update(nodes[slot] for slot in live)
         standing.update((nodes[slot], slot) for slot in live)
-        factor = len(nodes)
+        slots = max(slots, len(nodes))
     rank = topology.order()
-    unit = sorted(held, key=lambda node: (-held[node], int(rank[node])))[:factor]
-    return {n: max(range(factor), key=lambda slot: standing[n, slot]) for n in unit}
+    ranked = sorted(held, key=lambda node: (-held[node], int(rank[node])))
+    return {n: max(range(slots), key=lambda slot: standing[n, slot]) for n in ranked}
 
 
 def why_needy(nodes: Sequence[int], slot: int, topology: Topology) -> Reason:
@@ -126,10 +135,11 @@ def broken_rules(
     """Placement rules that the shard's replicas break, one violation per domain."""
     violations = []
     for rule in rules:
+        scope = scope_of(rule)
         for finding in rule.violations(standing):
             where = f" in {finding.domain}" if finding.domain else ""
             message = f"rule '{rule}': {finding.count} replicas{where}, limit {finding.limit}"
-            scope = getattr(rule, "per", None)
+            level = scope.level if scope else None
             violations.append(
                 Violation(
                     stream,
@@ -139,9 +149,9 @@ def broken_rules(
                     finding.count,
                     finding.limit,
                     ViolationClass.DEFERRED,
-                    Reason(Code.RULE_NOT_MET, message, finding.limit, finding.count),
+                    Reason(Code.RULE_NOT_MET, message, finding.limit, finding.count, level),
                     since,
-                    str(scope) if scope else None,
+                    level,
                     finding.domain,
                 )
             )

@@ -74,6 +74,7 @@ def of_assignment(assignment: Assignment) -> int:
         ",".join(a.adding),
         ",".join(a.removing),
         a.move_id or "",
+        *(a.roles or ()),
     )
 
 

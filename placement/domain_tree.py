@@ -1,7 +1,7 @@
-"""The eligible part of a fleet as a tree of flat arrays: what the kernels walk.
+"""The usable part of a fleet as a tree of flat arrays: what the kernels walk.
 
 Elements are numbered level by level from the root, 0; the children of an element are contiguous,
-nodes come last. The order of siblings is that of their nodes' ids, not of their indexes.
+nodes come last. Siblings stand in the natural order of their names.
 """
 
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from placement.location import natural_key
 from placement.topology import Topology
 
 Integers = NDArray[np.int64]
@@ -40,6 +41,11 @@ class DomainTree:
         widest = int((self.elements[1] - self.elements[0]).max(initial=1))
         return widest * (len(self.above) + 1)
 
+    @property
+    def levels(self) -> list[Integers]:
+        """The element of each leaf's domain by tier, at last that of the leaf."""
+        return [*self.above, np.arange(self.domains, self.elements.shape[1])]
+
     def sums(self, values: NDArray[np.generic]) -> NDArray[np.float64]:
         """Values by node index, added up by element."""
         own = values[self.leaves].astype(np.float64)
@@ -52,16 +58,12 @@ class DomainTree:
         return total
 
 
-def domain_tree(topology: Topology) -> DomainTree:
-    """The tree of the eligible nodes over all tiers."""
-    rank = topology.order()
-    nodes = np.flatnonzero(topology.eligible)
-    nodes = nodes[np.argsort(rank[nodes])]
-    keys = [rank[nodes]]
-    for scope in topology.tiers():
-        domains = topology.domain_of(scope)[nodes]
-        _, earliest, which = np.unique(domains, return_index=True, return_inverse=True)
-        keys.append(earliest[which])
+def domain_tree(topology: Topology, usable: NDArray[np.bool_] | None = None) -> DomainTree:
+    """The tree of the usable nodes, all eligible ones if nothing is said, over all tiers."""
+    nodes = np.flatnonzero(topology.eligible if usable is None else usable)
+    rank = _domain_ranks(topology)
+    keys = [topology.order()[nodes]]
+    keys += [rank[topology.domain_of(scope)[nodes]] for scope in topology.tiers()]
     columns = [keys[0], *keys[:0:-1]]  # the last key of a lexicographic sort counts first
     order = np.lexsort(columns) if len(nodes) else np.zeros(0, np.int64)
     leaves = nodes[order]
@@ -85,3 +87,15 @@ def domain_tree(topology: Topology) -> DomainTree:
     for tier, elements in enumerate(above):
         worth[elements] = _COPIES ** (len(tiers) - 1 - tier)
     return DomainTree(np.stack([first, end, parent, worth, tie]), leaves, above)
+
+
+def _domain_ranks(topology: Topology) -> Integers:
+    """Place of every domain in the natural order of names."""
+    key = "ranks of domains"
+    known: Integers | None = topology.derived.get(key)
+    if known is None:
+        names = [natural_key(str(domain)) for domain in topology.domains]
+        known = np.empty(len(names), np.int64)
+        known[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
+        topology.derived[key] = known
+    return known

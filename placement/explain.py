@@ -85,6 +85,10 @@ class Explainer:
         for nodes, came in zip(shards, given, strict=False):
             for slot, node in enumerate(nodes[:came]):
                 view.add(node, leader=slot == 0)
+        self._load = view.load.copy()
+        for shard, nodes in enumerate(shards):
+            placed = [node for node in nodes[self._came(shard) :] if node != EMPTY]
+            np.add.at(self._load, np.asarray(placed, np.int64), 1)
 
     def held(self, shard: int) -> Iterator[Held]:
         """Why each replica of the shard is where it is. Ask for shards in ascending order."""
@@ -184,7 +188,11 @@ class Explainer:
         if isinstance(scope, Scope) and topology.domain_of(scope)[node] == NO_DOMAIN:
             return f": it has no {scope}"
         standing = self._standing(need)
-        after = replace(standing, replicas=[*standing.replicas, node])
+        after = replace(
+            standing,
+            replicas=[*standing.replicas, node],
+            slots=[*standing.held_slots, standing.next_slot],
+        )
         for finding in rule.violations(after):
             where = f" in {finding.domain}" if finding.domain else ""
             return f": with it there would be {finding.count}{where}, the limit is {finding.limit}"
@@ -244,16 +252,17 @@ class Explainer:
             rest = (nodes for s, nodes in enumerate(self._shards[:shards]) if s != shard)
             others = [node for nodes in rest for node in nodes if node != EMPTY]
         factor, nodes = self._policy.copies(spec.replication_factor), self._policy.nodes
-        return Need(spec.stream, shard, slot, factor, kept, others, nodes)
+        slots = [list(self._shards[shard]).index(node) for node in kept]
+        need = Need(spec.stream, shard, slot, factor, kept, others, nodes, slots=slots)
+        return replace(need, shards=spec.shards)
 
     def _standing(self, need: Need) -> Standing:
-        return Standing(
-            self._view.topology,
-            need.replication_factor,
-            need.kept,
-            need.stream_nodes,
-            need.nodes,
-        )
+        """What the rules are asked about; the load is the finished stream's without its replica."""
+        load = self._load.copy()
+        holder = self._shards[need.shard][need.slot] if self._shards else EMPTY
+        if holder != EMPTY:
+            load[holder] -= 1
+        return replace(need.standing(self._view.topology), load=load)
 
     def _came(self, shard: int) -> int:
         """How many replicas the shard came with."""

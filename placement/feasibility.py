@@ -12,13 +12,13 @@ from itertools import permutations
 from math import ceil
 
 import numpy as np
-from numpy.typing import NDArray
 
 from placement.policy import Policy
 from placement.reasons import Code, Reason
 from placement.rules import (
     AtLeastDomains,
     AtMost,
+    CountsDomains,
     Even,
     ExclusiveNodes,
     Mask,
@@ -28,7 +28,6 @@ from placement.rules import (
 )
 from placement.rules_even import EvenAsFits
 from placement.rules_places import AtLeastIn, Exactly, WithTags
-from placement.rules_span import SpanDomains
 from placement.topology import NO_DOMAIN, Scope, Topology
 
 # Small fleets and single-level rules need fewer than a hundred states; a fleet on which more than
@@ -38,7 +37,7 @@ _STATES_MAX = 2000
 _ORDERS_MAX = 24
 
 # Rules that see nothing of a node but its domains at `per` (and `inside`).
-_BY_SCOPE = (AtMost, Even, AtLeastDomains, SameDomain, SpanDomains, EvenAsFits)
+_BY_SCOPE = (CountsDomains, SameDomain, EvenAsFits)
 # Rules that do not care about the order of replicas.
 _UNORDERED = (*_BY_SCOPE, AtLeastIn, Exactly, WithTags, ExclusiveNodes)
 
@@ -79,7 +78,10 @@ def _admits(question: Question, rules: Sequence[Rule]) -> bool:
     ordered = not all(isinstance(rule, _UNORDERED) for rule in rules)
     seen: set[tuple[int, ...]] = set()
     pending: list[tuple[int, ...]] = [(0,) * len(classes)]
-    while pending and len(seen) < _STATES_MAX:
+    looked_at = 0
+    # One dive to a whole arrangement is always made, however many states lie beside its path.
+    while pending and (len(seen) < _STATES_MAX or looked_at <= question.factor):
+        looked_at += 1
         used = pending.pop()
         replicas = _replicas(used, classes)
         if len(replicas) == question.factor:
@@ -222,7 +224,7 @@ def _lacking(question: Question, rule: Rule) -> Reason:
         return Reason(Code.NO_CANDIDATE, message, 1, 0)
     domains = topology.domain_of(scope)[question.allowed]
     names, sizes = np.unique(domains[domains != NO_DOMAIN], return_counts=True)
-    seen, level = seen_names(topology, scope, names), level_name(scope)
+    seen, level = topology.seen(scope, names.tolist()), scope.level
     have = len(names)
     if isinstance(rule, AtLeastDomains):
         cap, need = factor, rule.count
@@ -256,16 +258,3 @@ def _cap(rule: Rule, question: Question, scope: Scope) -> int:
     members = usable[domains[usable] == fullest].tolist()[: question.factor]
     held = range(len(members), 0, -1)
     return next((n for n in held if not rule.violations(question.standing(members[:n]))), 0)
-
-
-def level_name(scope: Scope) -> str:
-    """What a violation calls its level: a tag by its key."""
-    return scope.tag if scope.tag is not None else str(scope)
-
-
-def seen_names(topology: Topology, scope: Scope, domains: NDArray[np.int32]) -> tuple[str, ...]:
-    """The domains' paths, or the values of the tag, in natural order."""
-    names = topology.domain_names(scope, domains.tolist())
-    if scope.tag is None:
-        return names
-    return tuple(name.removeprefix(f"{scope.tag}=") for name in names)

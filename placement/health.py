@@ -5,11 +5,18 @@ are complete, on nodes that are not dead.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.assignments import EMPTY
 from placement.location import natural_key
+from placement.shard_rows import distinct
+from placement.sift import first_mentions, fullest
 from placement.topology import NO_DOMAIN, Scope, Topology
 
 
@@ -29,7 +36,7 @@ _LADDER = {health: step for step, health in enumerate(Health)}
 
 def worst(found: Iterable[Health]) -> Health:
     """The worst of several, `healthy` where there is none."""
-    return max(found, key=lambda each: _LADDER[each], default=Health.HEALTHY)
+    return max(set(found), key=lambda each: _LADDER[each], default=Health.HEALTHY)
 
 
 def quorum_size(quorum: str | int, replication_factor: int) -> int:
@@ -41,16 +48,28 @@ def quorum_size(quorum: str | int, replication_factor: int) -> int:
     return int(quorum)
 
 
-def shard_health(live: int, factor: int, quorum: int, broken: bool, moving: bool) -> Health:
-    """The word for a shard with `live` copies; `broken`: it breaks a rule, `moving`: a move is
-    under way."""
-    if live < quorum:
-        return Health.UNAVAILABLE
-    if live < factor:
-        return Health.AT_RISK if live == 1 else Health.UNDER_REPLICATED
-    if broken:
-        return Health.DEGRADED
-    return Health.REBALANCING if moving else Health.HEALTHY
+def shard_health(
+    live: NDArray[np.int64],
+    factor: int,
+    quorum: int,
+    broken: NDArray[np.bool_],
+    moving: NDArray[np.bool_],
+) -> tuple[Health, ...]:
+    """The word for each of many shards with `live` copies; `broken`: it breaks a rule, `moving`: a
+    move is under way."""
+    short = live < factor
+    steps = np.select(
+        [live < quorum, short & (live == 1), short, broken, moving],
+        [
+            _LADDER[Health.UNAVAILABLE],
+            _LADDER[Health.AT_RISK],
+            _LADDER[Health.UNDER_REPLICATED],
+            _LADDER[Health.DEGRADED],
+            _LADDER[Health.REBALANCING],
+        ],
+        _LADDER[Health.HEALTHY],
+    )
+    return tuple(map(list(Health).__getitem__, steps.tolist()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,55 +83,95 @@ class CriticalDomain:
     streams: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Copies:
-    """Nodes that hold a shard's complete, living copies, and how many of them it needs."""
+    """Where the complete, living copies of a stream's shards are: a row of nodes for each, EMPTY
+    where a copy is lost; how many live, and how many of them a shard needs."""
 
     stream: str
-    shard: int
-    nodes: Sequence[int]
+    nodes: NDArray[np.int64]
+    live: NDArray[np.int64]
     quorum: int
+
+    @property
+    def below_quorum(self) -> list[int]:
+        """The shards that are not available."""
+        shards: list[int] = np.flatnonzero(self.live < self.quorum).tolist()
+        return shards
+
+    def listed(self) -> list[list[int]]:
+        """The nodes of each shard."""
+        return [[node for node in row if node != EMPTY] for row in self.nodes.tolist()]
 
 
 def critical_domains(
-    shards: Iterable[Copies], topology: Topology, scopes: Sequence[Scope]
+    streams: Sequence[Copies], topology: Topology, scopes: Sequence[Scope]
 ) -> tuple[CriticalDomain, ...]:
     """For each level, then for nodes: what must not be lost. Levels top first, domains by name."""
-    listed = list(shards)
+    tables = _tables(streams)
     found: list[CriticalDomain] = []
     for scope in scopes:
         domains = topology.domain_of(scope)
-        hit = _critical(listed, {n: int(d) for n, d in enumerate(domains) if d != NO_DOMAIN})
-        level = scope.tag if scope.tag is not None else str(scope)
-        found.extend(_named(hit, level, {d: topology.domain_name(scope, d) for d in hit}))
-    hit = _critical(listed, {node: node for node in range(topology.size)})
-    found.extend(_named(hit, "node", {node: topology.ids[node] for node in hit}))
-    return tuple(found)
+        found.extend(_critical(tables, domains, scope.level, partial(topology.domain_name, scope)))
+    nodes = np.arange(topology.size)
+    return (*found, *_critical(tables, nodes, "node", topology.ids.__getitem__))
 
 
-def _critical(shards: Iterable[Copies], domain_of: Mapping[int, int]) -> dict[int, list[Copies]]:
-    hit: defaultdict[int, list[Copies]] = defaultdict(list)
-    for copies in shards:
-        if len(copies.nodes) < copies.quorum:
-            continue
-        held = [domain_of[node] for node in copies.nodes if node in domain_of]
-        for domain in set(held):
-            if len(copies.nodes) - held.count(domain) < copies.quorum:
-                hit[domain].append(copies)
-    return hit
+@dataclass(frozen=True, slots=True, eq=False)
+class _Table:
+    """Available shards of equal width and quorum, each with the number of its stream's name."""
+
+    nodes: NDArray[np.int64]
+    live: NDArray[np.int64]
+    quorum: int
+    streams: NDArray[np.int64]
+    names: Sequence[str]
 
 
-def _named(
-    hit: Mapping[int, Sequence[Copies]], level: str, names: Mapping[int, str]
+def _tables(streams: Sequence[Copies]) -> list[_Table]:
+    alike: defaultdict[tuple[int, int], list[Copies]] = defaultdict(list)
+    for each in streams:
+        alike[each.nodes.shape[1], each.quorum].append(each)
+    tables = []
+    for (_, quorum), listed in alike.items():
+        live = np.concatenate([each.live for each in listed])
+        nodes = np.concatenate([each.nodes for each in listed])
+        numbers = np.repeat(np.arange(len(listed)), [len(each.live) for each in listed])
+        names = [each.stream for each in listed]
+        there = live >= quorum
+        tables.append(_Table(nodes[there], live[there], quorum, numbers[there], names))
+    return tables
+
+
+def _critical(
+    tables: Sequence[_Table],
+    domain_of: NDArray[np.integer],
+    level: str,
+    name: Callable[[int], str],
 ) -> list[CriticalDomain]:
+    shards = np.zeros(int(domain_of.max(initial=0)) + 1, np.int64)
+    streams: defaultdict[int, set[str]] = defaultdict(set)
+    for table in tables:
+        rows = np.where(table.nodes == EMPTY, NO_DOMAIN, domain_of[table.nodes])
+        # Only rows with enough copies in one domain are looked at domain by domain.
+        tight = np.flatnonzero(table.live - fullest(rows) < table.quorum)
+        rows, left = rows[tight], table.live[tight] - table.quorum
+        fresh = first_mentions(rows) & (rows != NO_DOMAIN)
+        for column in np.flatnonzero(fresh.any(axis=0)).tolist():
+            lost = (rows == rows[:, [column]]).sum(axis=1)
+            hit = np.flatnonzero(fresh[:, column] & (lost > left))
+            shards += np.bincount(rows[hit, column], minlength=len(shards))
+            pairs = np.stack([rows[hit, column], table.streams[tight[hit]]], axis=1)
+            for domain, stream in pairs[distinct(pairs)[0]].tolist():
+                streams[domain].add(table.names[stream])
     made = [
         CriticalDomain(
             level,
-            names[domain],
-            len(shards),
-            tuple(sorted({copies.stream for copies in shards}, key=natural_key)),
+            name(domain),
+            int(shards[domain]),
+            tuple(sorted(streams[domain], key=natural_key)),
         )
-        for domain, shards in hit.items()
+        for domain in np.flatnonzero(shards).tolist()
     ]
     return sorted(made, key=lambda each: natural_key(each.domain))
 
@@ -129,23 +188,22 @@ class UnderDiversified:
 
 
 def under_diversified(
-    stream: str,
-    shards: Iterable[Copies],
+    copies: Copies,
     factor: int,
     topology: Topology,
-    scopes: Sequence[Scope],
     live: Mapping[Scope, int],
 ) -> tuple[UnderDiversified, ...]:
     """Right count, wrong spread. `live`: the domains that the policy leaves, by level; `domains` is
     the fewest that one of the shards uses."""
-    whole = [copies for copies in shards if len(copies.nodes) >= factor]
+    whole = np.flatnonzero(copies.live >= factor)
+    nodes = copies.nodes[whole]
     found = []
-    for scope in scopes:
-        possible = min(factor, live[scope])
-        domains = topology.domain_of(scope)
-        used = {c.shard: len({int(domains[n]) for n in c.nodes} - {NO_DOMAIN}) for c in whole}
-        narrow = {shard: count for shard, count in used.items() if count < possible}
-        if narrow:
-            level, fewest = str(scope), min(narrow.values())
-            found.append(UnderDiversified(stream, level, tuple(sorted(narrow)), fewest, possible))
+    for scope, offered in live.items():
+        possible = min(factor, offered)
+        rows = np.where(nodes == EMPTY, NO_DOMAIN, topology.domain_of(scope)[nodes])
+        used = (first_mentions(rows) & (rows != NO_DOMAIN)).sum(axis=1)
+        narrow = used < possible
+        if narrow.any():
+            shards, fewest = tuple(whole[narrow].tolist()), int(used[narrow].min())
+            found.append(UnderDiversified(copies.stream, scope.level, shards, fewest, possible))
     return tuple(found)

@@ -3,7 +3,8 @@
 Placement is checked with it before it is answered, adoption after; diagnosis asks shard by shard.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,17 @@ from numpy.typing import NDArray
 from placement.assignments import EMPTY
 from placement.model import StreamSpec
 from placement.policy import Policy
-from placement.rules import STREAM_RULES, Finding, Rule, Standing, Strength
+from placement.rules import (
+    STREAM_RULES,
+    BalanceNodes,
+    ExclusiveNodes,
+    Finding,
+    Rule,
+    SameDomain,
+    Standing,
+    Strength,
+)
+from placement.rules_places import Balance
 from placement.topology import Topology
 
 # Shards from which a look at all of them as arrays costs less than one at each.
@@ -32,49 +43,78 @@ def judged(
     A rule of the stream is judged against the stream's other replicas; a rule of a shard once for
     every distinct list of nodes, because the shards of a colocated stream share one.
     """
-    held = [[node for node in nodes if node != EMPTY] for nodes in shards]
+    rows = _whole(shards)
     for rule in rules:
         if rule.strength is not strength:
             continue
-        wide = isinstance(rule, STREAM_RULES)
-        everything = [node for nodes in held for node in nodes] if wide else []
-        known: dict[tuple[int, ...], list[Finding]] = {}
-        broken: list[int] = []
-        first: Finding | None = None
-        begin = 0
-        doubtful = _doubtful(
-            rule, shards, Standing(topology, spec.replication_factor, (), nodes=policy.nodes)
-        )
-        for shard, nodes in enumerate(held):
-            if not doubtful[shard]:
-                continue
-            key, end = tuple(nodes), begin + len(nodes)
-            if wide or key not in known:
-                others = everything[:begin] + everything[end:]
-                standing = Standing(
+        found = _broken(rule, shards, rows, spec, policy, topology, load)
+        if found:
+            yield rule, list(found), next(iter(found.values()))
+
+
+def _broken(
+    rule: Rule,
+    shards: Sequence[Sequence[int]],
+    rows: NDArray[np.int64] | None,
+    spec: StreamSpec,
+    policy: Policy,
+    topology: Topology,
+    load: NDArray[np.int64] | None,
+) -> dict[int, Finding]:
+    """The shards that break one rule, with the first finding of each."""
+    factor = policy.copies(spec.replication_factor)
+    wide = isinstance(rule, STREAM_RULES)
+    everything = [node for nodes in shards for node in nodes if node != EMPTY] if wide else []
+    if wide and _sound(rule, Standing(topology, factor, everything, nodes=policy.nodes)):
+        return {}
+    suspects: Iterable[int] = range(len(shards))
+    sift = getattr(rule, "doubtful", None)
+    if sift is not None and rows is not None and not wide:
+        standing = Standing(topology, factor, (), nodes=policy.nodes)
+        suspects = np.flatnonzero(sift(rows, standing)).tolist()
+    known: dict[tuple[int, ...], list[Finding]] = {}
+    broken: dict[int, Finding] = {}
+    begin = 0
+    for shard in suspects:
+        held = [node for node in shards[shard] if node != EMPTY]
+        key, end = tuple(held), begin + len(held)
+        if wide or key not in known:
+            known[key] = rule.violations(
+                Standing(
                     topology,
-                    policy.copies(spec.replication_factor),
-                    nodes,
-                    others,
+                    factor,
+                    held,
+                    everything[:begin] + everything[end:],
                     policy.nodes,
                     spec.shards,
                     [slot for slot, node in enumerate(shards[shard]) if node != EMPTY],
                     load=load,
                 )
-                known[key] = rule.violations(standing)
-            if known[key]:
-                broken.append(shard)
-                first = first or known[key][0]
-            begin = end
-        if first:
-            yield rule, broken, first
+            )
+        if known[key]:
+            broken[shard] = known[key][0]
+        begin = end
+    return broken
 
 
-def _doubtful(rule: Rule, shards: Sequence[Sequence[int]], standing: Standing) -> Sequence[bool]:
-    """Which shards the rule has to be asked about one by one."""
-    sift = getattr(rule, "doubtful", None)
-    whole = len({len(nodes) for nodes in shards}) == 1 and all(EMPTY not in n for n in shards)
-    if sift is None or len(shards) < _SIFTED_FROM or not whole or not shards[0]:
-        return [True] * len(shards)
-    mask: list[bool] = sift(np.asarray(shards, np.int64), standing).tolist()
-    return mask
+def _sound(rule: Rule, stream: Standing) -> bool:
+    """Whether one look at all replicas of the stream shows that no shard breaks the rule."""
+    match rule:
+        case BalanceNodes():
+            return True
+        case ExclusiveNodes():
+            return len(set(stream.replicas)) == len(stream.replicas)
+        case SameDomain() | Balance():
+            return not rule.violations(stream)
+    return False
+
+
+def _whole(shards: Sequence[Sequence[int]]) -> NDArray[np.int64] | None:
+    """Many shards that lack nothing as rows; None where they are few or of unequal lengths."""
+    if len(shards) < _SIFTED_FROM or not shards[0]:
+        return None
+    size = len(shards[0])
+    flat = np.fromiter(chain.from_iterable(shards), np.int64)
+    if len(flat) != size * len(shards) or (flat == EMPTY).any() or set(map(len, shards)) != {size}:
+        return None
+    return flat.reshape(-1, size)

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 class Limits:
     """Open moves at once. The per-node figures are those of Kudu's rebalancer tool (5 in and 5
     out, `max_moves_per_server`); the total keeps a dead node from loading the whole network; the
-    batch bound keeps one batch, and so one transaction, short."""
+    batch bound keeps one batch, and so one transaction, short. `max_touching_per_node` bounds what
+    a node takes and gives together, as Kudu's option does; it is for plans."""
 
     max_in_per_node: int = 5
     max_out_per_node: int = 5
     max_open: int = 200
     max_per_batch: int = 500
+    max_touching_per_node: int | None = None

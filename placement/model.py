@@ -53,10 +53,32 @@ class Outcome(StrEnum):
 
 
 class MoveKind(StrEnum):
-    """What the executor of a move has to do."""
+    """What the executor of a move has to do. `leader` moves no data and is told by the order of
+    the assignment's list alone."""
 
     REPLACE = "replace"
     ADD = "add"
+    REMOVE = "remove"
+    LEADER = "leader"
+
+
+class Cause(StrEnum):
+    """Why a shard gets a move, the most urgent first (design section 6.4)."""
+
+    UNDER_REPLICATED = "under_replicated"
+    LEADER = "leader"
+    REQUIRED_RULE = "required_rule"
+    DRAIN = "drain"
+    PREFERRED_RULE = "preferred_rule"
+    SURPLUS = "surplus"
+    BALANCE = "balance"
+
+
+class RepairMode(StrEnum):
+    """What repair may do to a stream: everything, or only give back what is dead or missing."""
+
+    ALL = "all"
+    DEAD_ONLY = "dead_only"
 
 
 class MoveState(StrEnum):
@@ -141,6 +163,7 @@ class StreamCreated:
     shard_tokens: Tokens | None = None
     dimension: str | None = None
     ranges: tuple[str, ...] | None = None
+    repair: str | None = None
 
 
 class AckKind(StrEnum):
@@ -174,7 +197,8 @@ class StreamSpec:
     """A stream's request with defaults filled in, as the decision echoes it.
 
     `shard_tokens`: where each shard starts on a ring; `dimension`: the scope in which the stream's
-    load is counted; `ranges`: a label per shard, whose load range-aware strategies keep even.
+    load is counted; `ranges`: a label per shard, whose load range-aware strategies keep even;
+    `repair`: a `RepairMode`, all where it is not set.
     """
 
     stream: str
@@ -186,6 +210,7 @@ class StreamSpec:
     shard_tokens: Tokens | None = None
     dimension: str | None = None
     ranges: tuple[str, ...] | None = None
+    repair: str | None = None
 
     def token(self, shard: int) -> int | str | None:
         """The shard's explicit place on a ring, if it has one."""
@@ -213,7 +238,8 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Where one shard's replicas stand, leader first; key: stream/shard."""
+    """Where one shard's replicas stand, leader first; key: stream/shard. `roles` says what each
+    of them is for, where the policy keeps copies aside: `replica`, or the name of the role."""
 
     stream: str
     shard: int
@@ -223,11 +249,13 @@ class Assignment:
     removing: tuple[str, ...]
     move_id: str | None
     decided_at: int
+    roles: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A command to the executor in its current state; key: move_id."""
+    """A command to the executor in its current state; key: move_id. `add` is None where a replica
+    is only removed, `remove` where one is only added."""
 
     move_id: str
     kind: MoveKind
@@ -235,7 +263,7 @@ class Move:
     shard: int
     slot: int
     remove: str | None
-    add: str
+    add: str | None
     expected_epoch: int
     state: MoveState
     cause: str

@@ -32,6 +32,7 @@ class Ledger:
         self.by_shard: dict[int, OpenMove] = {}
         self.incoming: Counter[int] = Counter()
         self.outgoing: Counter[int] = Counter()
+        self.leaving: Counter[int] = Counter()
         self._ended: deque[str] = deque()
 
     def open(self, opened: OpenMove) -> None:
@@ -41,6 +42,7 @@ class Ledger:
         self.by_shard[opened.shard] = opened
         self.incoming[opened.added] += 1
         self.outgoing[opened.source] += 1
+        self.leaving[opened.removed] += 1
 
     def accept(self, shard: int) -> Move:
         """The executor has taken the move over."""
@@ -56,6 +58,7 @@ class Ledger:
         opened = self.by_shard.pop(shard)
         self.incoming[opened.added] -= 1
         self.outgoing[opened.source] -= 1
+        self.leaving[opened.removed] -= 1
         reason = opened.move.reason if reason is None else reason
         opened.move = replace(opened.move, state=state, ended_at=at, reason=reason)
         self.keep(opened.move)

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
+from placement.node_filter import NodeFilter
 from placement.policy_rules import compile_rules
 from placement.reasons import Code, Reason
-from placement.rules import NodeFilter, Rule, Strength
+from placement.rules import Rule, Strength
 from placement.topology import Topology
 from placement.written import location_list, name_list, tag_pairs, unknown_value
 

@@ -3,9 +3,10 @@
 Diagnosis asks for every violation; equal questions are answered once.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from placement.assignments import EMPTY, AssignmentTable
 from placement.feasibility import Question, why_not
@@ -24,6 +25,7 @@ from placement.rules import (
     Standing,
     Strength,
 )
+from placement.rules_load import LoadBalance
 from placement.strategies import STRATEGIES
 from placement.strategies.base import View
 from placement.topology import Topology
@@ -38,81 +40,88 @@ def is_wide(rule: Rule) -> bool:
 
 
 class Prospects:
-    """Answers for one stream. `load`: replicas by node in the whole cluster."""
+    """Answers for streams of one policy and replication factor. `load`: replicas by node in the
+    whole cluster."""
 
     def __init__(
         self,
         topology: Topology,
         judging: Topology,
-        spec: StreamSpec,
         policy: Policy,
+        replication_factor: int,
         rules: Sequence[Rule],
-        load: Mapping[int, int],
+        load: NDArray[np.int64],
     ) -> None:
-        self._topology, self._judging = topology, judging
-        self._spec, self._policy = spec, policy
-        self._required = [rule for rule in rules if rule.strength is Strength.REQUIRED]
+        self._topology, self._judging, self._policy = topology, judging, policy
+        self._factor = policy.copies(replication_factor)
+        # Repair puts a lost copy where the cluster's balance suffers rather than nowhere, so that
+        # this rule makes nothing but itself unfixable.
+        self._required = [
+            rule
+            for rule in rules
+            if rule.strength is Strength.REQUIRED and not isinstance(rule, LoadBalance)
+        ]
+        self._wide = any(map(is_wide, self._required))
         self._free = _free(topology, policy, load)
         # Replicas that may stay where no new one may come: on a suspect node, or on a full one.
-        self._stays = judging.eligible & policy.nodes.mask(topology) & ~self._free
+        stays = judging.eligible & policy.nodes.mask(topology) & ~self._free
+        self._stays = frozenset(np.flatnonzero(stays).tolist())
         self._answers: dict[object, Reason | None] = {}
 
-    def why_not(self, rule: Rule | None, held: Sequence[int] | None) -> Reason | None:
+    def why_not(
+        self, spec: StreamSpec, rule: Rule | None, held: Sequence[int] | None
+    ) -> Reason | None:
         """Why no arrangement obeys `rule` (None: has all copies) and every required rule, or None
         where one does. `held`: the shard's living replicas, which may stay; None asks for the
-        stream as a whole.
+        stream as a whole. A rule is known by its identity.
         """
-        asked = (*self._required, *([rule] if rule else ()))
-        if held is None or any(is_wide(each) for each in asked):
-            key: object = str(rule), rule and rule.strength
+        if held is None or self._wide or (rule is not None and is_wide(rule)):
+            key: object = spec.stream, id(rule)
             if key not in self._answers:
-                self._answers[key] = self._why_not_at_all(rule)
+                self._answers[key] = self._why_not_at_all(spec, rule)
             return self._answers[key]
-        stays = frozenset(node for node in held if self._stays[node])
-        key = str(rule), rule and rule.strength, stays
+        stays = self._stays.intersection(held)
+        key = id(rule), stays
         if key not in self._answers:
             allowed = self._candidates(rule)
             allowed[list(stays)] = True
             rules = tuple(each for each in self._required if not isinstance(each, _WISHES))
-            factor = self._policy.copies(self._spec.replication_factor)
-            question = Question(self._judging, factor, self._policy, rules, allowed)
+            question = Question(self._judging, self._factor, self._policy, rules, allowed)
             self._answers[key] = why_not(question, rule)
         return self._answers[key]
 
     def _candidates(self, rule: Rule | None) -> Mask:
         """Nodes that may receive a replica under the rules; some never do, such as those without
         the tag that a rule counts by."""
-        factor = self._policy.copies(self._spec.replication_factor)
-        empty = Standing(self._judging, factor, (), (), self._policy.nodes)
+        empty = Standing(self._judging, self._factor, (), (), self._policy.nodes)
         allowed = self._free.copy()
         for each in (*self._required, *([rule] if rule else ())):
             allowed &= each.penalty(empty) < NEVER
         return allowed
 
-    def _why_not_at_all(self, rule: Rule | None) -> Reason | None:
+    def _why_not_at_all(self, spec: StreamSpec, rule: Rule | None) -> Reason | None:
         """Whether the stream's strategy, with the fleet to itself, finds an arrangement."""
         view = View(self._topology, AssignmentTable())
-        placed = STRATEGIES[self._policy.strategy].place(self._spec, self._policy, view)
+        placed = STRATEGIES[self._policy.strategy].place(spec, self._policy, view)
         if isinstance(placed, Reason):
             return placed
         if any(EMPTY in nodes for nodes in placed.shards):
             return placed.reasons[0] if placed.reasons else _impossible(rule)
         wishes = [rule] if rule and rule.strength is Strength.PREFERRED else []
-        parts = (placed.shards, self._spec, self._policy, self._judging)
+        parts = (placed.shards, spec, self._policy, self._judging)
         for strength, rules in ((Strength.REQUIRED, self._required), (Strength.PREFERRED, wishes)):
             if next(judged(rules, strength, *parts), None):
                 return _impossible(rule)
         return None
 
 
-def _free(topology: Topology, policy: Policy, load: Mapping[int, int]) -> Mask:
+def _free(topology: Topology, policy: Policy, load: NDArray[np.int64]) -> Mask:
     """Nodes that may receive a replica of the stream."""
-    held = np.zeros(topology.size, np.int64)
-    for node, count in load.items():
-        if node >= 0:
-            held[node] = count
-    room = (topology.capacity < 0) | (held < topology.capacity)
-    free: Mask = topology.eligible & policy.nodes.mask(topology) & room
+    room = (topology.capacity < 0) | (load < topology.capacity)
+    usable = topology.eligible
+    if getattr(STRATEGIES[policy.strategy], "followers_on_suspect", False):
+        usable = usable | topology.fenced
+    free: Mask = usable & policy.nodes.mask(topology) & room
     return free
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from placement.assignments import EMPTY
 from placement.decide import decide, place
+from placement.location import DEPTH_MAX
 from placement.model import (
     AckKind,
     AdministrativeState,
@@ -34,6 +35,7 @@ from placement.reasons import Code, Reason
 from placement.repair import Repair
 from placement.state import Configuration, State
 from placement.strategies.base import unmet
+from placement.topology import Scope
 
 
 class Reconciler:
@@ -95,6 +97,9 @@ class Reconciler:
         """
         state = self._state
         state.begin(now)
+        changed = [event for event in events if isinstance(event, NodeChanged)]
+        scopes = self._scopes(changed)
+        before = state.topology.places(scopes)
         for index, event in enumerate(events):
             reason = self._apply(event)
             if reason is not None:
@@ -103,6 +108,8 @@ class Reconciler:
             late = Reason(Code.DEADLINE_PASSED, f"no completion by {opened.move.deadline}")
             self._end(opened, MoveState.EXPIRED, late)
         self._retry_waiting()
+        if not state.topology.places(scopes) <= before:
+            self._repair.look_over()
         self._repair.run(caught_up)
         self._complete_partial()
         self._retire()
@@ -125,7 +132,7 @@ class Reconciler:
         return [
             violation
             for shard in range(self._state.table.shards)
-            for violation in self._repair.violations(shard, None)
+            for violation in self._repair.violations(shard, {})
         ]
 
     # Nodes
@@ -165,6 +172,17 @@ class Reconciler:
         if event.liveness is Liveness.UNREGISTERED:
             self._leaving.add(event.node_id)
 
+    def _scopes(self, changed: Sequence[NodeChanged]) -> tuple[Scope, ...]:
+        """What domains may come or go with these events: of every level, and of the nodes' tags."""
+        if not changed:
+            return ()
+        known = [self._state.nodes.get(event.node_id) for event in changed]
+        tags = [view.attributes.tags for view in known if view is not None]
+        tags += [event.attributes.tags for event in changed if event.attributes is not None]
+        tags += [event.tags for event in changed if event.tags is not None]
+        keys = sorted({key for each in tags for key, _ in each})
+        return (*(Scope(depth=depth) for depth in range(1, DEPTH_MAX + 1)), *map(_tag_scope, keys))
+
     def _room_made(self) -> None:
         """What found no node before may find one now."""
         self._repair.retry_stuck()
@@ -183,11 +201,21 @@ class Reconciler:
             elif (
                 opened.removed == node
                 and opened.move.state is MoveState.ISSUED
-                and opened.move.reason.code is not Code.RULE_NOT_MET
-                and not state.topology.is_dead(node)
+                and not self._still_leaves(node, opened.move.reason.code)
             ):
                 back = Reason(Code.SOURCE_RETURNED, f"{name} is {state.topology.liveness[node]}")
                 self._end(opened, MoveState.CANCELLED, back)
+
+    def _still_leaves(self, node: int, why: Code) -> bool:
+        """Whether a replica is to leave the node for the reason that its move was issued for."""
+        topology = self._state.topology
+        match why:
+            case Code.NODE_DEAD | Code.NODE_UNREGISTERED:
+                return topology.is_dead(node)
+            case Code.NODE_DRAINING:
+                draining = topology.administrative[node] is AdministrativeState.DRAINING
+                return draining or topology.is_dead(node)
+        return True
 
     def _retire(self) -> None:
         """Drop unregistered nodes that hold nothing any more."""
@@ -234,11 +262,14 @@ class Reconciler:
         """Put a placement into the table."""
         state = self._state
         allotted = state.allot(state.streams[decision.stream], shards)
+        topology = state.topology
+        # Domains that are out of reach for the moment are in no placement, and will be missed.
+        doubtful = bool((topology.accounted & ~topology.eligible).any())
         for shard, nodes in zip(allotted, shards, strict=True):
             for slot, node in enumerate(nodes):
                 state.table.set(shard, slot, node)
             state.touch(shard)
-            if EMPTY in nodes or decision.outcome is Outcome.DEGRADED:
+            if EMPTY in nodes or decision.outcome is Outcome.DEGRADED or doubtful:
                 self._repair.look_at([shard])
         if decision.outcome is Outcome.PARTIAL:
             self._partial.add(decision.stream)
@@ -341,9 +372,7 @@ class Reconciler:
         """End an open move; unless it completed, the replica stands where it stood before."""
         state = self._state
         shard = opened.shard
-        state.ledger.close(shard, end, state.now, reason)
-        if end is not MoveState.COMPLETED:
-            state.table.set(shard, opened.move.slot, opened.removed)
+        state.settle(state.ledger.close(shard, end, state.now, reason))
         leaves_live = opened.removed != EMPTY and bool(state.topology.eligible[opened.removed])
         if end is not MoveState.COMPLETED or leaves_live:
             self._room_made()
@@ -352,6 +381,10 @@ class Reconciler:
         self._repair.look_at([shard])
         if end is MoveState.CANCELLED:
             self._repair.ended_early(shard, opened.move)
+
+
+def _tag_scope(key: str) -> Scope:
+    return Scope(tag=key)
 
 
 def _attributes(event: NodeChanged, before: NodeView | None) -> NodeAttributes:

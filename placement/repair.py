@@ -1,8 +1,9 @@
-"""Repair: from shards that lack replicas to the moves that give them back.
+"""Repair: from what shards want to the moves that give it to them.
 
 What to do is derived from the state alone, so that a missed or repeated event cannot lose or
-double a repair. A shard has one open move at a time; shards with the fewest live replicas go first.
-A shard that cannot be helped waits in `stuck` until the fleet changes, and blocks no other.
+double a repair. A shard has one open move at a time; the most urgent cause goes first, and within
+it the shard with the fewest live replicas. A shard that cannot be helped waits in `stuck` until
+the fleet changes, and blocks no other.
 """
 
 from collections.abc import Iterable
@@ -10,25 +11,17 @@ from dataclasses import replace
 
 from placement.assignments import EMPTY
 from placement.choice import stable_id
-from placement.diagnose import (
-    broken_filter,
-    broken_rules,
-    colocated_unit,
-    live_slots,
-    missing_replicas,
-    needy_slots,
-    split_unit,
-    stray_slots,
-    why_needy,
-)
-from placement.model import Move, MoveKind, MoveState, Violation, ViolationClass
+from placement.diagnose import live_slots
+from placement.judge import judged
+from placement.mend import Case, find_target
+from placement.model import Cause, Move, MoveKind, MoveState, Violation, ViolationClass
 from placement.moves import OpenMove
 from placement.reasons import Band, Code, Reason
-from placement.rules import STREAM_RULES, Rule, Standing
-from placement.rules_roles import Elsewhere
+from placement.report import Failed, Report
+from placement.rules import Strength
 from placement.state import State, Stream
-from placement.strategies import STRATEGIES
-from placement.strategies.base import Need, View, candidates
+from placement.strategies.base import View
+from placement.wants import Want, Wants, urgency
 
 
 class Repair:
@@ -36,15 +29,42 @@ class Repair:
 
     def __init__(self, state: State) -> None:
         self._state = state
+        self._wants = Wants(state)
+        self._report = Report(state, self._wants)
         self._wanted: set[int] = set()
         self._stuck: set[int] = set()
         self._recheck: set[int] = set()
-        self._units: dict[int, dict[int, int]] = {}
         self._ended: dict[int, Move] = {}
+        self._hopeless: dict[tuple[int, int], Reason] = {}
 
     def look_at(self, shards: Iterable[int]) -> None:
         """These shards may have become needy or healthy."""
         self._recheck.update(shards)
+
+    def mark(self, shard: int, node_id: str) -> None:
+        """A replica is wanted to be replaced, wherever it goes."""
+        self._wants.marked.add((shard, node_id))
+        self._recheck.add(shard)
+
+    def look_over(self) -> None:
+        """A domain has come that no arrangement knew of: look at every shard that breaks a rule
+        now."""
+        state = self._state
+        for stream in state.streams.values():
+            if not stream.shards:
+                continue
+            assert stream.policy is not None
+            shards = [state.table.nodes(shard) for shard in stream.shards]
+            for strength in Strength:
+                for _, broken, _ in judged(
+                    state.rules(stream),
+                    strength,
+                    shards,
+                    stream.spec,
+                    stream.policy,
+                    state.topology,
+                ):
+                    self._recheck.update(stream.shards[number] for number in broken)
 
     def retry_stuck(self) -> None:
         """The set of usable nodes grew: what could not be helped may be now."""
@@ -58,169 +78,201 @@ class Repair:
 
     def resume(self) -> None:
         """Go on where the published violations of a restored state say that things stand."""
+        self._wants.forget()
         for stream in self._state.streams.values():
-            for shard in filter(self._in_need, stream.shards):
-                said = self._state.violations.get(shard, ())
-                stuck = any(v.violation_class is ViolationClass.UNFIXABLE for v in said)
-                (self._stuck if stuck else self._wanted).add(shard)
-        self._units.clear()
+            for shard in stream.shards:
+                self._file(shard)
+        self._wants.forget()
 
     def run(self, caught_up: bool) -> None:
         """Promote live leaders, issue the moves that the limits allow, and publish violations."""
         state = self._state
-        self._units.clear()
-        streams = {state.table.stream_of(shard): shard for shard in self._recheck}
-        for shard in streams.values():
-            self._recheck.update(self._apart(state.stream_of(shard)))
+        self._wants.forget()
+        self._look_further()
         self._stuck -= self._recheck
-        for shard in self._recheck:
-            (self._wanted.add if self._in_need(shard) else self._wanted.discard)(shard)
-        touched = self._recheck | self._wanted
+        self._wanted |= self._recheck
         if caught_up:
             for shard in sorted(self._wanted, key=state.key):
+                self._keep_needed(shard)
                 self._promote(shard)
-        findings = self._issue_all(caught_up) if self._wanted else {}
-        for shard in sorted(touched, key=state.key):
-            state.set_violations(shard, self.violations(shard, findings.get(shard)))
+        failed = self._issue_all(caught_up) if self._wanted else {}
+        for shard in sorted(self._wanted, key=state.key):
+            state.set_violations(shard, self.violations(shard, failed.get(shard, {})))
+            self._file(shard)
         self._recheck.clear()
-        self._units.clear()
         self._ended.clear()
+        self._hopeless.clear()
+        self._wants.forget()
 
-    def _in_need(self, shard: int) -> bool:
-        """Whether there is a slot to fill, or a dead leader to follow."""
-        return bool(self._needy(shard)) or self._next_leader(shard) is not None
+    def violations(self, shard: int, failed: Failed) -> tuple[Violation, ...]:
+        """What the shard breaks; `failed` says why it got no move."""
+        return self._report.of(shard, failed)
 
-    def _needy(self, shard: int) -> list[int]:
-        state, stream = self._state, self._state.stream_of(shard)
-        unit = self._unit(stream) if state.is_colocated(stream) else None
-        factor = stream.copies
-        return needy_slots(state.table.nodes(shard), state.topology, factor, unit)
+    def _file(self, shard: int) -> None:
+        """Keep in mind what has to be looked at again: always, when the fleet changes, or not."""
+        said = self._state.violations.get(shard, ())
+        self._wanted.discard(shard)
+        fixable = ViolationClass.FIXABLE
+        if any(v.violation_class is fixable or v.reason.band is Band.THROTTLED for v in said):
+            self._wanted.add(shard)
+        elif said:
+            self._stuck.add(shard)
+        elif self._wants.next_leader(shard) is not None:
+            self._wanted.add(shard)
 
-    def _unit(self, stream: Stream) -> dict[int, int]:
-        """The nodes of a colocated stream; what this run chooses is added to it."""
-        if stream.index not in self._units:
-            shards = map(self._state.table.nodes, stream.shards)
-            self._units[stream.index] = colocated_unit(shards, self._state.topology)
-        return self._units[stream.index]
-
-    def _apart(self, stream: Stream) -> list[int]:
-        """Shards of a colocated stream that stand apart from the others, or did."""
+    def _look_further(self) -> None:
+        """What changes in one shard of a stream may concern others that are in need already, and
+        those of a colocated stream that stand apart."""
         state, known = self._state, self._wanted | self._stuck
-        if not state.is_colocated(stream):
-            return []
-        nodes, unit = state.table.nodes, self._unit(stream)
-        return [
-            shard
-            for shard in stream.shards
-            if shard in known or stray_slots(nodes(shard), state.topology, unit)
-        ]
+        streams = {state.table.stream_of(shard): shard for shard in self._recheck}
+        for shard in streams.values():
+            stream = state.stream_of(shard)
+            colocated = self._wants.is_colocated(stream)
+            if not colocated and not self._wants.is_wide(stream):
+                continue
+            for other in stream.shards:
+                if other in known or (colocated and self._wants.strays(other)):
+                    self._recheck.add(other)
 
-    def _issue_all(self, caught_up: bool) -> dict[int, Reason]:
+    # Moves
+
+    def _issue_all(self, caught_up: bool) -> dict[int, dict[Cause | None, Reason]]:
         """Plan each wanted shard in order; returns why those without a move have none."""
-        state, found = self._state, {}
+        state = self._state
+        failed: dict[int, dict[Cause | None, Reason]] = {}
         limits = state.configuration.limits
         view = View(state.topology, state.table, state.policy_of, state.spec_of)
-        hopeless: dict[tuple[int, int], Reason] = {}
         issued = 0
         for shard in sorted(self._wanted, key=self._urgency):
-            if shard in state.ledger.by_shard:
-                continue
+            known = failed.setdefault(shard, {})
             if not caught_up:
-                found[shard] = Reason(Code.NOT_CAUGHT_UP, "the source of events is behind")
-                continue
-            if len(state.ledger.by_shard) >= limits.max_open or issued >= limits.max_per_batch:
-                found[shard] = Reason(Code.LIMIT_REACHED, "the limit of open moves is reached")
-                continue
-            if not self._needy(shard):
-                # Of a surplus as many live as are asked for; a dead leader was followed.
-                self._wanted.discard(shard)
-                continue
-            outcome = self._issue(shard, view, hopeless)
-            issued += outcome is None
-            if outcome is not None:
-                found[shard] = outcome
-                if outcome.band is not Band.THROTTLED:
-                    self._wanted.discard(shard)
-                    self._stuck.add(shard)
-            elif not self._in_need(shard):
-                self._wanted.discard(shard)
-        return found
+                known[None] = Reason(Code.NOT_CAUGHT_UP, "the source of events is behind")
+            elif issued >= limits.max_per_batch or (
+                len(state.ledger.by_shard) >= limits.max_open and shard not in state.ledger.by_shard
+            ):
+                known[None] = Reason(Code.LIMIT_REACHED, "the limit of open moves is reached")
+            else:
+                issued += self._issue(shard, view, known)
+        return failed
 
-    def _urgency(self, shard: int) -> tuple[int, str, int]:
+    def _urgency(self, shard: int) -> tuple[int, int, str, int]:
         live = len(live_slots(self._state.table.nodes(shard), self._state.topology))
-        return (live, *self._state.key(shard))
+        return (urgency(self._wants.cause(shard)), live, *self._state.key(shard))
 
-    def _issue(
-        self, shard: int, view: View, hopeless: dict[tuple[int, int], Reason]
-    ) -> Reason | None:
-        """Issue the shard's next move, or say why there is none."""
+    def _issue(self, shard: int, view: View, failed: dict[Cause | None, Reason]) -> bool:
+        """Issue the shard's next move, if there is one; `failed` learns why there is none."""
+        opened = self._state.ledger.by_shard.get(shard)
+        if opened is not None and not self._outranked(shard, opened):
+            return False
+        if opened is not None:
+            self._put_back(opened, view)
+        for want in self._wants.of(shard, view, failed):
+            if opened is not None and want.cause is not Cause.UNDER_REPLICATED:
+                break
+            reason = self._try(shard, want, view, opened)
+            if reason is None:
+                return True
+            failed.setdefault(want.cause, reason)
+            if reason.band is Band.THROTTLED:
+                break
+        if opened is not None:
+            self._put_forward(opened, view)
+        return False
+
+    def _outranked(self, shard: int, opened: OpenMove) -> bool:
+        """Whether the shard lacks replicas while its open move is about something less urgent. A
+        move that nobody has seen yet is left until the next batch."""
+        if opened.move.expected_epoch > int(self._state.table.epoch[shard]):
+            return False
+        if opened.move.kind is MoveKind.REMOVE:
+            return False
+        less = urgency(Cause(opened.move.cause)) > urgency(Cause.UNDER_REPLICATED)
+        return less and bool(self._wants.needy(shard))
+
+    def _put_back(self, opened: OpenMove, view: View) -> None:
+        """Plan as if the open move had never been issued."""
+        self._place(opened.shard, opened.move.slot, opened.removed, view)
+
+    def _put_forward(self, opened: OpenMove, view: View) -> None:
+        """The open move goes on."""
+        self._place(opened.shard, opened.move.slot, opened.added, view)
+
+    def _place(self, shard: int, slot: int, node: int, view: View) -> None:
+        """Put a node, or nothing, into a slot of the plan."""
+        before = self._state.table.nodes(shard)[slot]
+        if before != EMPTY:
+            view.remove(before)
+        if node != EMPTY:
+            view.add(node)
+        self._state.table.set(shard, slot, node)
+        self._wants.changed(shard)
+
+    def _try(self, shard: int, want: Want, view: View, outranked: OpenMove | None) -> Reason | None:
+        """Issue a move for the want, or say why there is none."""
         state = self._state
         nodes = state.table.nodes(shard)
-        slot = self._needy(shard)[0]
-        target = self._target(shard, nodes, slot, view, hopeless)
+        target = EMPTY if want.kind is MoveKind.REMOVE else self._target(shard, want, nodes, view)
         if isinstance(target, Reason):
             return target
-        source = self._source(nodes, target)
-        limit = self._limit(target, source)
+        source = EMPTY if target == EMPTY else self._source(nodes, target)
+        limit = self._limit(target, source) or self._touched(nodes[want.slot], target)
         if limit:
             return limit
-        move = self._move(shard, nodes, slot, target, source)
-        if nodes[slot] != EMPTY:
-            view.remove(nodes[slot])
-        view.add(target)
-        state.table.set(shard, slot, target)
+        if outranked is not None:
+            self._ended[shard] = state.ledger.close(shard, MoveState.SUPERSEDED, state.now).move
+        move = self._move(shard, nodes, want, target, source)
+        self._place(shard, want.slot, target, view)
         state.touch(shard)
-        opened = OpenMove(move, shard, nodes[slot], target, source)
+        opened = OpenMove(move, shard, nodes[want.slot], target, source)
         state.ledger.open(opened)
         if not state.configuration.acked:
-            move = state.ledger.close(shard, MoveState.COMPLETED, state.now).move
-        state.publish_move(move)
+            state.settle(state.ledger.close(shard, MoveState.COMPLETED, state.now))
+        state.publish_move(opened.move)
         return None
 
-    def _target(
-        self,
-        shard: int,
-        nodes: list[int],
-        slot: int,
-        view: View,
-        hopeless: dict[tuple[int, int], Reason],
-    ) -> int | Reason:
+    def _target(self, shard: int, want: Want, nodes: list[int], view: View) -> int | Reason:
         """Where the replica goes."""
-        state = self._state
-        stream = state.stream_of(shard)
-        assert stream.policy is not None
-        strategy = STRATEGIES[stream.policy.strategy]
-        name, number = state.key(shard)
-        factor = stream.copies
-        held = frozenset(node for node in nodes if node != EMPTY)
-        mask = candidates(stream.policy, view)
-        if not state.is_colocated(stream):
-            kept = [nodes[s] for s in live_slots(nodes, state.topology)]
-            others = self._others(state.rules(stream), shard, stream.shards)
-            need = Need(
-                name, number, slot, factor, kept, others, stream.policy.nodes, nodes[slot], held
+        stream = self._state.stream_of(shard)
+        if self._wants.is_colocated(stream):
+            return self._common_target(stream, shard, want, nodes, view)
+        if want.target is not None:
+            return want.target
+        return find_target(self._wants.case(shard), want.slot, view)
+
+    def _common_target(
+        self, stream: Stream, shard: int, want: Want, nodes: list[int], view: View
+    ) -> int | Reason:
+        """The node that all shards of a colocated stream share: the one that the others have
+        already, or one that is chosen for all."""
+        topology, unit = self._state.topology, self._wants.unit(stream)
+        leaves = want.unit if want.unit in unit else None
+        missing = [node for node in unit if node not in nodes]
+        if leaves is None and missing:
+            follow = min(missing, key=lambda node: unit[node] != want.slot)
+            assert stream.policy is not None
+            open_to = topology.eligible[follow] and stream.policy.nodes.passes(topology, follow)
+            room = bool(view.has_room()[follow])
+            return follow if open_to and room else self._blocked(shard, want.slot, follow)
+        key = (stream.index, nodes[want.slot])
+        if key in self._hopeless:
+            return self._hopeless[key]
+        target = want.target
+        if target is None:
+            case: Case = replace(
+                self._wants.case(shard), shard=0, others=(), room=len(stream.shards)
             )
-            slots = live_slots(nodes, state.topology)
-            shards = stream.spec.shards
-            need = replace(need, token=stream.spec.token(number), slots=slots, shards=shards)
-            return strategy.extend(need, stream.policy, mask, view)
-        unit = self._unit(stream)
-        missing = [node for node in unit if node not in held]
-        if missing:
-            follow = min(missing, key=lambda node: unit[node] != slot)
-            return follow if mask[follow] else self._blocked(shard, slot, follow)
-        key = (stream.index, nodes[slot])
-        if key in hopeless:
-            return hopeless[key]
-        admitted = stream.policy.nodes
-        need = Need(name, 0, slot, factor, list(unit), (), admitted, nodes[slot], held)
-        need = replace(need, token=stream.spec.token(0))
-        roomy = mask & view.has_room(len(stream.shards))
-        target = strategy.extend(need, stream.policy, roomy, view)
-        if isinstance(target, Reason):
-            hopeless[key] = target
-        else:
-            unit[target] = slot
+            slot = want.slot
+            if leaves is not None:
+                case = self._wants.unit_case(stream)
+                slot = list(case.nodes).index(leaves)
+            found = find_target(case, slot, view)
+            if isinstance(found, Reason):
+                self._hopeless[key] = found
+                return found
+            target = found
+        if leaves is not None:
+            del unit[leaves]
+        unit[target] = want.slot
         return target
 
     def _blocked(self, shard: int, slot: int, node: int) -> Reason:
@@ -228,13 +280,6 @@ class Repair:
         (name, number), node_id = self._state.key(shard), self._state.topology.ids[node]
         what = f"replica {slot} of {name}/{number} belongs on {node_id} with the other shards"
         return Reason(Code.NO_CANDIDATE, f"{what}, which may not hold it now", 1, 0)
-
-    def _others(self, rules: tuple[Rule, ...], shard: int, shards: range) -> list[int]:
-        """Live nodes of the stream's other shards, where a rule asks for them."""
-        if not any(isinstance(rule, STREAM_RULES) for rule in rules):
-            return []
-        replicas, dead = self._state.table.replicas, self._state.topology.is_dead
-        return [n for other in shards if other != shard for n in replicas(other) if not dead(n)]
 
     def _source(self, nodes: list[int], target: int) -> int:
         """The live replica to copy from: nearest to the target, then least busy; EMPTY if none."""
@@ -256,7 +301,7 @@ class Repair:
         state = self._state
         limits, ids = state.configuration.limits, state.topology.ids
         incoming, outgoing = state.ledger.incoming[target], state.ledger.outgoing[source]
-        if incoming >= limits.max_in_per_node:
+        if target != EMPTY and incoming >= limits.max_in_per_node:
             message = f"{ids[target]} already receives {incoming} replicas"
             return Reason(Code.LIMIT_REACHED, message, 1, limits.max_in_per_node - incoming)
         if source != EMPTY and outgoing >= limits.max_out_per_node:
@@ -264,67 +309,81 @@ class Repair:
             return Reason(Code.LIMIT_REACHED, message, 1, limits.max_out_per_node - outgoing)
         return None
 
-    def _move(self, shard: int, nodes: list[int], slot: int, target: int, source: int) -> Move:
+    def _touched(self, *nodes: int) -> Reason | None:
+        """Whether a live node gives and takes as much already as the plan allows."""
+        state = self._state
+        most = state.configuration.limits.max_touching_per_node
+        if most is None:
+            return None
+        for node in nodes:
+            count = state.ledger.incoming[node] + state.ledger.leaving[node]
+            if node != EMPTY and count >= most and not state.topology.is_dead(node):
+                message = f"{state.topology.ids[node]} has {count} moves already"
+                return Reason(Code.LIMIT_REACHED, message, 1, most - count)
+        return None
+
+    def _move(self, shard: int, nodes: list[int], want: Want, target: int, source: int) -> Move:
         state = self._state
         ids, (name, number) = state.topology.ids, state.key(shard)
-        remove = ids[nodes[slot]] if nodes[slot] != EMPTY else None
+        remove = ids[nodes[want.slot]] if nodes[want.slot] != EMPTY else None
+        add = ids[target] if target != EMPTY else None
         epoch = state.next_epoch(shard)
-        cell = state.configuration.cell
-        reason = why_needy(nodes, slot, state.topology)
         before = self._ended.get(shard)
         if before is not None:
             before = replace(before, state=MoveState.SUPERSEDED)
             state.ledger.known[before.move_id] = before
             state.publish_move(before)
+        parts = (name, number, want.slot, remove or "", add or "", epoch)
         return Move(
-            move_id=stable_id(cell, name, number, slot, remove or "", ids[target], epoch),
-            kind=MoveKind.REPLACE if remove else MoveKind.ADD,
+            move_id=stable_id(state.configuration.cell, *parts),
+            kind=want.kind,
             stream=name,
             shard=number,
-            slot=slot,
+            slot=want.slot,
             remove=remove,
-            add=ids[target],
+            add=add,
             expected_epoch=epoch,
             state=MoveState.ISSUED,
-            cause="repair",
-            reason=reason,
+            cause=want.cause,
+            reason=want.reason,
             deadline=state.now + state.configuration.deadline_ms,
             issued_at=state.now,
             source=ids[source] if source != EMPTY else None,
             supersedes=before.move_id if before else None,
         )
 
-    def _next_leader(self, shard: int) -> int | None:
-        """Slot of the live replica that has to lead instead of a dead one, if there is one. A copy
-        under way never leads."""
-        nodes, topology = self._state.complete(shard), self._state.topology
-        live = live_slots(nodes, topology)
-        if not live or live[0] == 0:
-            return None
-        rules = self._state.rules(self._state.stream_of(shard))
-        aside = sum(rule.count for rule in rules if isinstance(rule, Elsewhere))
-        plain = [slot for slot in live if slot < len(nodes) - aside] or live
-        able = [slot for slot in plain if topology.can_lead[nodes[slot]]] or plain
-        up = [slot for slot in able if topology.eligible[nodes[slot]]] or able
-        return up[0]
+    def _keep_needed(self, shard: int) -> None:
+        """Cancel the removal of a replica that is needed after all, if nobody has begun it."""
+        state = self._state
+        opened = state.ledger.by_shard.get(shard)
+        if opened is None or opened.move.kind is not MoveKind.REMOVE:
+            return
+        if opened.move.state is MoveState.ISSUED and self._wants.needy(shard):
+            needed = Reason(Code.REPLICA_MISSING, "the other replicas are not enough any more")
+            state.settle(state.ledger.close(shard, MoveState.CANCELLED, state.now, needed))
+            state.publish_move(opened.move)
+            state.touch(shard)
+            self._wants.changed(shard)
 
     def _promote(self, shard: int) -> None:
-        """Put a live replica in front of a dead leader. An open move is valid at its own epoch
-        only, so that one of the same nodes supersedes it."""
-        state, leader = self._state, self._next_leader(shard)
+        """Put the replica in front that has to lead. An open move is valid at its own epoch only,
+        so that one of the same nodes supersedes it."""
+        state, leader = self._state, self._wants.next_leader(shard)
         if leader is None:
             return
         opened = state.ledger.by_shard.get(shard)
-        source = self._source(state.complete(shard), opened.added) if opened else EMPTY
+        adds = opened is not None and opened.added != EMPTY
+        source = self._source(state.complete(shard), opened.added) if opened and adds else EMPTY
         state.table.swap(shard, 0, leader)
         state.touch(shard)
+        self._wants.changed(shard)
         if opened is None:
             return
         before = state.ledger.close(shard, MoveState.SUPERSEDED, state.now).move
         state.publish_move(before)
         slot = {0: leader, leader: 0}.get(before.slot, before.slot)
         epoch, cell = state.next_epoch(shard), state.configuration.cell
-        parts = (before.stream, before.shard, slot, before.remove or "", before.add, epoch)
+        parts = (before.stream, before.shard, slot, before.remove or "", before.add or "", epoch)
         move = replace(
             before,
             move_id=stable_id(cell, *parts),
@@ -339,44 +398,3 @@ class Repair:
         )
         state.ledger.open(replace(opened, move=move, source=source))
         state.publish_move(move)
-
-    def violations(self, shard: int, why: Reason | None) -> tuple[Violation, ...]:
-        """What the shard breaks; `why` says why it got no move, if it was planned."""
-        state = self._state
-        topology, stream = state.topology, state.stream_of(shard)
-        nodes, (name, number) = state.table.nodes(shard), state.key(shard)
-        live = live_slots(nodes, topology)
-        complete = len(live_slots(state.complete(shard), topology))
-        found: list[Violation] = []
-        factor = stream.copies
-        if complete < factor:
-            kind, reason = self._prospect(shard, why)
-            found.append(missing_replicas(name, number, factor, complete, reason, kind, state.now))
-        if state.is_colocated(stream):
-            strays = len(stray_slots(nodes, topology, self._unit(stream)))
-            if strays:
-                kind, reason = self._prospect(shard, why)
-                found.append(split_unit(name, number, strays, reason, kind, state.now))
-        assert stream.policy is not None
-        held = [nodes[slot] for slot in live]
-        found.extend(broken_filter(name, number, stream.policy.nodes, held, topology, state.now))
-        rules = state.rules(stream)
-        others = self._others(rules, shard, stream.shards)
-        spec, admitted = stream.spec, stream.policy.nodes
-        load = state.table.load(topology.size)
-        standing = Standing(topology, factor, held, others, admitted, spec.shards, live, load=load)
-        found.extend(broken_rules(name, number, rules, standing, state.now))
-        return tuple(found)
-
-    def _prospect(self, shard: int, why: Reason | None) -> tuple[ViolationClass, Reason]:
-        """What is being done about a need, or why nothing is."""
-        state = self._state
-        opened = state.ledger.by_shard.get(shard)
-        if opened:
-            return ViolationClass.FIXABLE, opened.move.reason
-        if why is None:
-            nodes = state.table.nodes(shard)
-            slot = self._needy(shard)[0]
-            return ViolationClass.FIXABLE, why_needy(nodes, slot, state.topology)
-        throttled = why.band is Band.THROTTLED
-        return ViolationClass.DEFERRED if throttled else ViolationClass.UNFIXABLE, why

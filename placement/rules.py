@@ -18,7 +18,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.location import Location, natural_key
+from placement.location import natural_key
+from placement.node_filter import NodeFilter
+from placement.sift import first_mentions, fullest, uneven
 from placement.topology import NO_DOMAIN, Scope, Topology
 
 Mask = NDArray[np.bool_]
@@ -52,42 +54,13 @@ class Finding:
     limit: int
 
 
-@dataclass(frozen=True, slots=True)
-class NodeFilter:
-    """Which nodes are candidates at all; never broken, not even in an emergency."""
-
-    within: tuple[Location, ...] = ()
-    avoid: tuple[Location, ...] = ()
-    nodes: tuple[str, ...] = ()
-    with_tags: tuple[tuple[str, str], ...] = ()
-
-    def mask(self, topology: Topology) -> Mask:
-        """True for every node that passes, whatever its liveness; not to be changed."""
-        known: Mask | None = topology.derived.get(self)
-        if known is None:
-            known = np.fromiter((self.passes(topology, n) for n in range(topology.size)), bool)
-            topology.derived[self] = known
-        return known
-
-    @property
-    def everything(self) -> bool:
-        """Whether the filter lets every node pass."""
-        return not (self.within or self.avoid or self.nodes or self.with_tags)
-
-    def passes(self, topology: Topology, node: int) -> bool:
-        """Whether one node passes."""
-        location = topology.locations[node]
-        if self.within and not any(location.within(domain) for domain in self.within):
-            return False
-        if any(location.within(domain) for domain in self.avoid):
-            return False
-        if self.nodes and topology.ids[node] not in self.nodes:
-            return False
-        tags = dict(topology.attributes[node].tags)
-        return all(tags.get(key) == value for key, value in self.with_tags)
-
-
 _ALL_NODES = NodeFilter()
+
+
+def scope_of(rule: object) -> Scope | None:
+    """What the rule counts by, if it does."""
+    scope = getattr(rule, "per", None)
+    return scope if isinstance(scope, Scope) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +102,25 @@ class Standing:
         live: NDArray[np.int32] = found[found != NO_DOMAIN]
         return live
 
+    def seen(self, rule: object) -> tuple[str | None, tuple[str, ...]]:
+        """What a reason says of the level that the rule counts by, if it does: its name, and the
+        live domains there."""
+        scope = scope_of(rule)
+        if scope is None:
+            return None, ()
+        return scope.level, self.topology.seen(scope, self.live_domains(scope).tolist())
+
+
+class CountsDomains:
+    """A rule that sees nothing of a shard but how many replicas stand in which domain of `per`, so
+    that equal counts need one look."""
+
+    __slots__ = ()
+    per: Scope
+
 
 @dataclass(frozen=True, slots=True)
-class AtMost:
+class AtMost(CountsDomains):
     """At most `limit` replicas of a shard per domain of `per`."""
 
     limit: int | Share
@@ -167,9 +156,14 @@ class AtMost:
         counts = _counts(topology.domain_of(self.per), standing.replicas)
         return _findings(topology, self.per, counts, np.flatnonzero(counts > cap), cap)
 
+    def doubtful(self, shards: NDArray[np.int64], standing: Standing) -> Mask:
+        """Which of many whole shards, a row of nodes each, break the rule."""
+        cap = self.cap(standing.replication_factor, len(standing.live_domains(self.per)))
+        return fullest(standing.topology.domain_of(self.per)[shards]) > cap
+
 
 @dataclass(frozen=True, slots=True)
-class Even:
+class Even(CountsDomains):
     """Counts per live domain of `per` differ by at most one."""
 
     per: Scope
@@ -200,20 +194,11 @@ class Even:
         """Which of many whole shards, a row of nodes each, may break the rule: all others do not,
         and need no look each."""
         domains = standing.topology.domain_of(self.per)
-        live = np.zeros(int(domains.max(initial=0)) + 2, bool)
-        live[standing.live_domains(self.per)] = True
-        rows = np.sort(domains[shards], axis=1)
-        fresh = np.diff(rows, axis=1, prepend=NO_DOMAIN - 1) != 0
-        starts = np.where(fresh, np.arange(rows.shape[1]), 0)
-        runs = np.arange(rows.shape[1]) - np.maximum.accumulate(starts, axis=1) + 1
-        seen = (fresh & live[rows]).sum(axis=1)
-        # With every live domain in use the least count is one at least; else it is none.
-        doubtful: Mask = runs.max(axis=1) > np.where(seen == live.sum(), 2, 1)
-        return doubtful
+        return uneven(domains[shards], standing.live_domains(self.per))
 
 
 @dataclass(frozen=True, slots=True)
-class AtLeastDomains:
+class AtLeastDomains(CountsDomains):
     """Replicas of a shard stand in at least `count` distinct domains of `per`."""
 
     count: int
@@ -238,6 +223,13 @@ class AtLeastDomains:
         counts = _counts(standing.topology.domain_of(self.per), standing.replicas)
         have = int((counts > 0).sum())
         return [Finding(None, have, self.count)] if have < self.count else []
+
+    def doubtful(self, shards: NDArray[np.int64], standing: Standing) -> Mask:
+        """Which of many shards, a row of nodes each, break the rule."""
+        rows = standing.topology.domain_of(self.per)[shards]
+        used = (first_mentions(rows) & (rows != NO_DOMAIN)).sum(axis=1)
+        doubtful: Mask = used < self.count
+        return doubtful
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.location import natural_key
-from placement.rules import Finding, Penalties, Standing, Strength
+from placement.rules import Finding, Mask, Penalties, Standing, Strength
+from placement.sift import uneven_inside
 from placement.topology import Scope
 
 # No domain holds as many replicas of one shard.
@@ -49,21 +50,42 @@ class EvenAsFits:
         ]
         return sorted(findings, key=lambda finding: natural_key(finding.domain or ""))
 
+    def doubtful(self, shards: NDArray[np.int64], standing: Standing) -> Mask:
+        """Which of many whole shards, a row of nodes each, may break the rule."""
+        domains, parents = self._domains(standing)
+        free = self._free(standing)
+        size = int(domains.max(initial=0)) + 1
+        live = np.bincount(domains[free], minlength=size) > 0
+        parent_of = np.zeros(size, np.int64)
+        parent_of[domains[free]] = parents[free]
+        children = np.bincount(parent_of[live], minlength=int(parents.max(initial=0)) + 1)
+        return uneven_inside(domains[shards], parents[shards], live, children)
+
+    def _domains(self, standing: Standing) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Each node's domain, and the one of `inside` that it stands in."""
+        topology = standing.topology
+        nowhere = np.zeros(topology.size, np.int32)
+        parents = nowhere if self.inside is None else topology.domain_of(self.inside)
+        return topology.domain_of(self.per), parents
+
+    def _free(self, standing: Standing) -> Mask:
+        """Nodes that may take a replica of a shard that has none."""
+        topology = standing.topology
+        free = topology.eligible | topology.fenced if self.fenced else topology.eligible.copy()
+        return free if standing.nodes.everything else free & standing.nodes.mask(topology)
+
     def _levels(
         self, standing: Standing
     ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64], NDArray[np.int32]]:
         """Replicas by domain, each node's domain, the fewest replicas of a domain with a free node
         by domain of `inside`, and each node's domain there."""
-        topology, held = standing.topology, np.asarray(standing.replicas, np.int64)
-        domains = topology.domain_of(self.per)
-        nowhere = np.zeros(topology.size, np.int32)
-        parents = nowhere if self.inside is None else topology.domain_of(self.inside)
+        held = np.asarray(standing.replicas, np.int64)
+        domains, parents = self._domains(standing)
         counts = np.bincount(domains[held], minlength=int(domains.max(initial=0)) + 1)
-        free = topology.eligible.copy()
-        if self.fenced:
-            free |= topology.fenced
-        if not standing.nodes.everything:
-            free &= standing.nodes.mask(topology)
+        free = self._free(standing)
+        if standing.load is not None:
+            capacity = standing.topology.capacity
+            free &= (capacity < 0) | (standing.load < capacity)
         free[held] = False
         least = np.full(int(parents.max(initial=0)) + 1, _FULL)
         np.minimum.at(least, parents[free], counts[domains[free]])

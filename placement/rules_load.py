@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.location import natural_key
-from placement.rules import NEVER, Finding, Penalties, Standing, StreamRule, Strength
+from placement.rules import NEVER, Finding, Mask, Penalties, Standing, StreamRule, Strength
+from placement.sift import first_mentions
 from placement.topology import NO_DOMAIN, Scope, Topology
 
 Counts = NDArray[np.int64]
@@ -143,6 +144,13 @@ class VotersAcross:
         have = len({int(domains[node]) for node in self._voters(standing)})
         need = self._need(standing)
         return [Finding(None, have, need)] if have < need else []
+
+    def doubtful(self, shards: NDArray[np.int64], standing: Standing) -> Mask:
+        """Which of many shards, a row of nodes each, may break the rule: of their domains so many
+        may be those of copies that do not vote."""
+        used = first_mentions(standing.topology.domain_of(self.per)[shards]).sum(axis=1)
+        doubtful: Mask = used - self.beside < self._need(standing)
+        return doubtful
 
     def _need(self, standing: Standing) -> int:
         return min(self.count, standing.replication_factor - self.beside)

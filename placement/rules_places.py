@@ -38,6 +38,10 @@ class Exactly:
         found = zip(self.counts, _have(self.counts, standing), strict=True)
         return [Finding(str(d), have, want) for (d, want), (_, have, _) in found if have != want]
 
+    def doubtful(self, shards: NDArray[np.int64], standing: Standing) -> Mask:
+        """Which of many shards, a row of nodes each, break the rule."""
+        return _of_many(self.counts, shards, standing, np.not_equal)
+
 
 @dataclass(frozen=True, slots=True)
 class AtLeastIn:
@@ -68,6 +72,10 @@ class AtLeastIn:
         """Domains that hold fewer."""
         found = zip(self.counts, _have(self.counts, standing), strict=True)
         return [Finding(str(d), have, want) for (d, want), (_, have, _) in found if have < want]
+
+    def doubtful(self, shards: NDArray[np.int64], standing: Standing) -> Mask:
+        """Which of many shards, a row of nodes each, break the rule."""
+        return _of_many(self.counts, shards, standing, np.less)
 
 
 def owed(counts: Counts, have: dict[Location, int]) -> int:
@@ -102,6 +110,11 @@ class WithTags:
         carried, ids = self._carried(standing.topology), standing.topology.ids
         names = sorted((ids[n] for n in standing.replicas if not carried[n]), key=natural_key)
         return [Finding(name, 1, 0) for name in names]
+
+    def doubtful(self, shards: NDArray[np.int64], standing: Standing) -> Mask:
+        """Which of many shards, a row of nodes each, break the rule."""
+        doubtful: Mask = np.any(~self._carried(standing.topology)[shards], axis=1)
+        return doubtful
 
     def _carried(self, topology: Topology) -> Mask:
         known: Mask | None = topology.derived.get(self)
@@ -184,3 +197,13 @@ def _have(counts: Counts, standing: Standing) -> list[tuple[Mask, int, int]]:
     replicas = np.asarray(standing.replicas, np.int64)
     masks = [(standing.topology.inside(domain), want) for domain, want in counts]
     return [(inside, int(inside[replicas].sum()), want) for inside, want in masks]
+
+
+def _of_many(
+    counts: Counts, shards: NDArray[np.int64], standing: Standing, wrong: np.ufunc
+) -> Mask:
+    """Rows in which a listed domain holds a number of replicas that is wrong."""
+    found = np.zeros(len(shards), bool)
+    for domain, want in counts:
+        found |= wrong(standing.topology.inside(domain)[shards].sum(axis=1), want)
+    return found

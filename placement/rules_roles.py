@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.location import Location, natural_key
-from placement.rules import NEVER, Finding, Penalties, Standing, Strength
+from placement.rules import NEVER, Finding, Mask, Penalties, Standing, Strength
+from placement.sift import fullest
 from placement.topology import NO_DOMAIN, Scope, Topology
 
 
@@ -62,6 +63,15 @@ class LeaderIn:
             return []
         return [Finding(str(standing.topology.locations[leader]) or "(unlocated)", 1, 0)]
 
+    def doubtful(self, shards: NDArray[np.int64], standing: Standing) -> Mask:
+        """Which of many shards, a row of nodes each, may break the rule: the first of a row leads,
+        if any does."""
+        rank = self.rank(standing.topology)[shards]
+        preferred = self.strength is Strength.PREFERRED
+        best = rank.min(axis=1) if preferred else len(self.domains) - 1
+        doubtful: Mask = (rank[:, 0] == len(self.domains)) | (rank[:, 0] > best)
+        return doubtful
+
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
@@ -94,6 +104,11 @@ class Elsewhere:
         plain, kept = self._domains(standing)
         names = (standing.topology.domain_name(self.per, domain) for domain in plain & kept)
         return [Finding(name, 1, 0) for name in sorted(names, key=natural_key)]
+
+    def doubtful(self, shards: NDArray[np.int64], standing: Standing) -> Mask:
+        """Which of many shards, a row of nodes each, may break the rule: some domain of theirs
+        holds two replicas, of whatever kind."""
+        return fullest(standing.topology.domain_of(self.per)[shards]) > 1
 
     def _holds(self, standing: Standing, slot: int) -> bool:
         return slot >= standing.replication_factor - self.count

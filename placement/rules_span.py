@@ -7,13 +7,15 @@ violation that nobody can mend (HDFS: satisfied = racks >= min(2, R, racks in th
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from placement.rules import Finding, Penalties, Standing, Strength
+from placement.rules import CountsDomains, Finding, Mask, Penalties, Standing, Strength
+from placement.sift import first_mentions
 from placement.topology import NO_DOMAIN, Scope
 
 
 @dataclass(frozen=True, slots=True)
-class SpanDomains:
+class SpanDomains(CountsDomains):
     """A shard's replicas stand in as many domains of `per` as there are, or in `count` of them."""
 
     per: Scope
@@ -37,6 +39,19 @@ class SpanDomains:
         _, used = self._used(standing)
         need = self._need(standing, used, len(standing.replicas))
         return [Finding(None, len(used), need)] if len(used) < need else []
+
+    def doubtful(self, shards: NDArray[np.int64], standing: Standing) -> Mask:
+        """Which of many whole shards, a row of nodes each, break the rule."""
+        domains = standing.topology.domain_of(self.per)
+        live = np.zeros(int(domains.max(initial=0)) + 2, bool)
+        live[standing.live_domains(self.per)] = True
+        rows = domains[shards]
+        fresh = first_mentions(rows) & (rows != NO_DOMAIN)
+        there = live.sum() + (fresh & ~live[rows]).sum(axis=1)
+        size = shards.shape[1]
+        need = np.minimum(there, size if self.count is None else min(size, self.count))
+        doubtful: Mask = fresh.sum(axis=1) < need
+        return doubtful
 
     def _used(self, standing: Standing) -> tuple[np.ndarray, set[int]]:
         domains = standing.topology.domain_of(self.per)

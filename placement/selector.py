@@ -72,7 +72,7 @@ def nearest(
     shard = _shard(replicas, topology, fresh)
     if isinstance(shard, Choice):
         return shard
-    own = [node for node in shard.usable if _stands_on(client, node, topology)]
+    own = [node for node in shard.usable if stands_on(client, node, topology)]
     if own:
         return Choice(own[0], f"{topology.ids[own[0]]} is the client's own node{_caveat(shard)}")
 
@@ -133,7 +133,8 @@ def _shard(
     return _Shard(usable, able[0], topology, fresh)
 
 
-def _stands_on(client: Client, node: int, topology: Topology) -> bool:
+def stands_on(client: Client, node: int, topology: Topology) -> bool:
+    """Whether the client and the node are one machine."""
     name, host = topology.ids[node], topology.attributes[node].host
     if client.client == name or (host is not None and _machine(host) == _machine(client.host)):
         return True

@@ -16,6 +16,7 @@ from placement.model import (
     Decision,
     Move,
     MoveKind,
+    MoveState,
     NodeView,
     Outcome,
     Ready,
@@ -26,8 +27,12 @@ from placement.moves import Ledger, OpenMove
 from placement.policy import Policy, compile_policy
 from placement.reasons import Reason
 from placement.rules import ColocateSlots, Rule
+from placement.rules_roles import Elsewhere
 from placement.strategies import STRATEGIES
 from placement.topology import Topology
+
+# What a replica is for that has no role of its own.
+PLAIN_ROLE = "replica"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +154,17 @@ class State:
     def complete(self, shard: int) -> list[int]:
         """Nodes that hold a whole replica: while a move runs, its source instead of its target."""
         nodes, opened = self.table.nodes(shard), self.ledger.by_shard.get(shard)
-        if opened:
+        if opened and opened.move.kind is not MoveKind.LEADER:
             nodes[opened.move.slot] = opened.removed
         return nodes
+
+    def settle(self, ended: OpenMove) -> None:
+        """Let the planned arrangement follow a move that has ended: unless it was completed, the
+        replica stands where it stood before."""
+        if ended.move.state is not MoveState.COMPLETED:
+            self.table.set(ended.shard, ended.move.slot, ended.removed)
+        elif ended.move.kind is MoveKind.REMOVE:
+            self.table.close_gap(ended.shard, ended.move.slot)
 
     def assignment(self, shard: int) -> Assignment:
         """The shard as it is published: while a move runs its source still stands in the list."""
@@ -163,11 +176,23 @@ class State:
             shard=number,
             epoch=int(self.table.epoch[shard]),
             replicas=tuple(self.topology.ids[node] for node in nodes if node != EMPTY),
-            adding=(move.add,) if move else (),
+            adding=(move.add,) if move and move.add else (),
             removing=(move.remove,) if move and move.remove else (),
             move_id=move.move_id if move else None,
             decided_at=self.now,
+            roles=self._roles(self.stream_of(shard), nodes),
         )
+
+    def _roles(self, stream: Stream, nodes: Sequence[int]) -> tuple[str, ...] | None:
+        """What each replica is for, where the policy keeps some aside."""
+        policy = stream.policy
+        if policy is None or not (policy.beside or any(map(_keeps_aside, policy.rules))):
+            return None
+        names = [PLAIN_ROLE] * max(len(nodes), stream.copies)
+        for rule in self.rules(stream):
+            if isinstance(rule, Elsewhere):
+                names[stream.copies - rule.count : stream.copies] = [rule.role] * rule.count
+        return tuple(name for name, node in zip(names, nodes, strict=False) if node != EMPTY)
 
     def publish_node(self, view: NodeView) -> None:
         """Publish what is believed of a node."""
@@ -297,13 +322,15 @@ class State:
 
     def _restore_shard(self, assignment: Assignment, moves: Mapping[str, Move]) -> None:
         shard = self.streams[assignment.stream].shards[assignment.shard]
-        nodes = [self.topology.index[node_id] for node_id in assignment.replicas]
+        nodes = self._slots(assignment)
         if assignment.move_id:
             move = moves[assignment.move_id]
-            added = self.topology.index[move.add]
+            added = self.topology.index[move.add] if move.add else EMPTY
             removed = self.topology.index[move.remove] if move.remove else EMPTY
             if move.kind is MoveKind.ADD:
                 nodes.insert(move.slot, added)
+                if EMPTY in nodes:
+                    nodes.remove(EMPTY)
             else:
                 nodes[move.slot] = added
             source = self.topology.index[move.source] if move.source else EMPTY
@@ -314,6 +341,25 @@ class State:
         hashed = digest.of_assignment(assignment)
         self.digest.change(0, hashed)
         self.table.digest[shard] = hashed
+
+
+    def _slots(self, assignment: Assignment) -> list[int]:
+        """The nodes by slot: those with a role stand last, whatever is missing before them."""
+        nodes = [self.topology.index[node_id] for node_id in assignment.replicas]
+        if assignment.roles is None:
+            return nodes
+        aside = sum(role != PLAIN_ROLE for role in assignment.roles)
+        stream = self.streams[assignment.stream]
+        first = stream.copies - sum(
+            rule.count for rule in self.rules(stream) if isinstance(rule, Elsewhere)
+        )
+        plain = len(nodes) - aside
+        gap = max(first - plain, 0) if aside else 0
+        return [*nodes[:plain], *[EMPTY] * gap, *nodes[plain:]]
+
+
+def _keeps_aside(rule: Rule) -> bool:
+    return isinstance(rule, Elsewhere)
 
 
 def _essence(violation: Violation) -> tuple[object, ...]:

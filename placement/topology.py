@@ -35,6 +35,11 @@ class Scope:
     def __str__(self) -> str:
         return self.name or (f"tag:{self.tag}" if self.tag else str(self.depth))
 
+    @property
+    def level(self) -> str:
+        """What reasons and violations call it: a tag by its bare key."""
+        return str(self) if self.tag is None else self.tag
+
 
 # The node's whole path, whatever its depth: what Timeplus and Kudu call a location.
 LEAF = Scope(depth=DEPTH_MAX, name="location")
@@ -148,8 +153,15 @@ class Topology:
         return live
 
     def domain_names(self, scope: Scope, domains: Iterable[int]) -> tuple[str, ...]:
-        """Names in natural order, for reasons."""
+        """Names in natural order, for sentences."""
         return tuple(sorted((self.domain_name(scope, d) for d in domains), key=natural_key))
+
+    def seen(self, scope: Scope, domains: Iterable[int]) -> tuple[str, ...]:
+        """What a reason has seen, in natural order: paths, or for a tag its values."""
+        names = self.domain_names(scope, domains)
+        if scope.tag is None:
+            return names
+        return tuple(name.removeprefix(f"{scope.tag}=") for name in names)
 
     def scope(self, name: str) -> Scope | Reason:
         """The scope called `name`: a tier's name, a depth, `location`, or `tag:KEY`."""
@@ -234,6 +246,11 @@ class Topology:
             and guard is not Guard.QUARANTINED
         )
         self._fenced[node] = liveness is Liveness.SUSPECT and trusted and not ordered
+
+    def places(self, scopes: Iterable[Scope]) -> frozenset[tuple[Scope, int]]:
+        """The domains in which a node is accounted for."""
+        found = ((s, np.unique(self.domain_of(s)[self.accounted]).tolist()) for s in scopes)
+        return frozenset((scope, domain) for scope, domains in found for domain in domains)
 
     def judging(self) -> "Topology":
         """The same nodes as diagnosis sees them: eligible are those that are accounted for. It

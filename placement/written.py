@@ -14,12 +14,19 @@ LIMIT_MAX = 2**31 - 1
 
 COUNT = "a number of 1 or more"
 
+# YAML reads `1` and `1.5` as numbers where a name is meant; null, yes and no are mistakes.
+_NAME_TYPES = (str, int, float)
+
 
 def name_list(key: str, value: Any) -> tuple[str, ...] | Reason:
     """A list of names, or names separated by commas; repeated ones count once."""
     listed = value.split(",") if isinstance(value, str) else value
     if not isinstance(listed, Sequence):
-        return Reason(Code.POLICY_MALFORMED, f"policy: '{key}' must be a list of names")
+        message = f"policy: '{key}' must be a list of names, it is '{value}'"
+        return Reason(Code.POLICY_MALFORMED, message)
+    for name in listed:
+        if type(name) not in _NAME_TYPES:
+            return unknown_value("policy", key, name, "names")
     return tuple(dict.fromkeys(str(name).strip() for name in listed if str(name).strip()))
 
 

@@ -195,6 +195,10 @@ REASONS: dict[str, ReasonAdvice] = {
         Band.THROTTLED,
         {
             "LIMIT_REACHED": ("A move waits for a limit on moves.", "Wait, or raise the limit."),
+            "REPAIR_FIRST": (
+                "Rebalancing waits for repairs that are wanted and possible.",
+                "Carry out the plan of the phase `repair`, then plan again.",
+            ),
             "NOT_CAUGHT_UP": (
                 "Repairs wait until the input has been read to its end.",
                 "Wait; if it lasts, look at the lag.",
@@ -231,6 +235,10 @@ REASONS: dict[str, ReasonAdvice] = {
                 "A replica stands on a node that is being emptied.",
                 "Nothing; a move follows where the policy leaves another node.",
             ),
+            "REPLACEMENT_WANTED": (
+                "A replica was marked to be replaced, its target being left open.",
+                "Nothing; the plan finds the target.",
+            ),
             "REPLICA_SURPLUS": (
                 "A shard has more replicas than its replication factor.",
                 "Nothing; the plan removes the surplus.",
@@ -250,6 +258,14 @@ REASONS: dict[str, ReasonAdvice] = {
             "REPLICA_MISSING": (
                 "A slot of the assignment is empty.",
                 "Nothing; it is filled as soon as a node fits.",
+            ),
+            "LOAD_UNEVEN": (
+                "A domain or a node holds more than its share, or leads more.",
+                "Nothing; the plan evens it out.",
+            ),
+            "KEPT_AS_IS": (
+                "Rebalancing leaves the stream as it is.",
+                "See the sentence: its strategy, its spec or moves under way say so.",
             ),
             "TARGET_LOST": (
                 "The node that was to receive a replica can no longer.",
@@ -316,6 +332,10 @@ RULES: dict[str, Advice] = {
     "balance": Advice(
         "The stream's replicas per domain stay near its share of the weight.", "See the reason."
     ),
+    "load balance": Advice(
+        "The cluster's replicas per domain stay near its share of the weight.", "See the reason."
+    ),
+    "voters": Advice("The replicas of a quorum stand in so many domains.", "See the reason."),
     "replication": Advice("So many replicas in each datacenter.", "See the reason."),
     "aware of": Advice("No value of the attribute holds more than its share.", "See the reason."),
     "upgrade domains": Advice("Replicas stand in so many upgrade domains.", "See the reason."),
@@ -329,3 +349,16 @@ RULES: dict[str, Advice] = {
     "role": Advice("The copies with a role stand apart from the others.", "See the reason."),
 }
 """What a violation's rule is called; the rest of its text is the rule as it was written."""
+
+CAUSES: dict[str, Advice] = {
+    "under_replicated": Advice(
+        "Copies are dead, gone or have never been placed; fewest living ones first.", "Nothing."
+    ),
+    "leader": Advice("Another replica has to lead; no data moves.", "Nothing."),
+    "required_rule": Advice("A required rule, or a node filter, is broken.", "Nothing."),
+    "drain": Advice("A node is to be emptied, or a replica was marked for replacement.", "Nothing."),
+    "preferred_rule": Advice("A preferred rule can be kept better.", "Nothing."),
+    "surplus": Advice("More replicas than asked for.", "Nothing."),
+    "balance": Advice("Nodes hold more or less than their share.", "Nothing."),
+}
+"""Why a shard gets a move, the most urgent first."""

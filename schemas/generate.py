@@ -12,7 +12,7 @@ from typing import Any
 
 from schemas.base import WireModel
 from schemas.cluster import ClusterFile
-from schemas.codes import HEALTH, REASONS, REFUSALS, RULES
+from schemas.codes import CAUSES, HEALTH, REASONS, REFUSALS, RULES
 from schemas.envelope import VERSION, type_name
 from schemas.inputs import INPUTS
 from schemas.outputs import OUTPUTS
@@ -91,6 +91,10 @@ def _tables() -> dict[str, str]:
         "rules": _table(
             "rule | what it asks for | what to do",
             (f"`{rule}` | {advice.meaning} | {advice.action}" for rule, advice in RULES.items()),
+        ),
+        "causes": _table(
+            "cause | what it says | what to do",
+            (f"`{cause}` | {advice.meaning} | {advice.action}" for cause, advice in CAUSES.items()),
         ),
     }
 

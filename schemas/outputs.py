@@ -167,6 +167,7 @@ class StreamSpec(WireModel):
     shard_tokens: Tokens | None = None
     dimension: Text | None = None
     ranges: Items[Text] | None = None
+    repair: Text | None = None
 
 
 class Decision(Message):
@@ -194,7 +195,9 @@ class Assignment(Message):
     """Where the replicas of one shard belong, leader first. Key: `stream/shard`.
 
     `epoch` rises by one with every published change; a lower one than seen is old news. While a
-    move runs, `adding` and `removing` name its nodes and `move_id` the move.
+    move runs, `adding` and `removing` name its nodes and `move_id` the move. `roles`, where the
+    policy keeps copies aside, says what each of `replicas` is for: `replica`, or the role's name;
+    it is absent otherwise.
     """
 
     stream: Id
@@ -205,6 +208,7 @@ class Assignment(Message):
     removing: Items[Id]
     move_id: Id | None = None
     decided_at: TimeMs
+    roles: Items[Id] | None = None
 
     def record_key(self) -> str:
         """The shard."""

@@ -93,7 +93,9 @@ def _unplaced(latest: Latest) -> Iterator[str]:
             assignment = latest["assignments.v1"].get(f"{name}/{shard}")
             held = assignment["replicas"] if assignment else []
             live = len(set(held) & alive)
-            if live < spec["replication_factor"] or len(held) != spec["replication_factor"]:
+            # Copies beside the replication factor have a role; restoring counts them again.
+            surplus = len(held) > spec["replication_factor"] and "roles" not in (assignment or {})
+            if live < spec["replication_factor"] or surplus:
                 yield f"{name}/{shard}: {live} live of {spec['replication_factor']}: {held}"
 
 

@@ -170,6 +170,7 @@ def _stream_created(request: StreamRequest, at: int, sequence: int, hashed: str)
         shard_tokens=request.shard_tokens,
         dimension=request.dimension,
         ranges=request.ranges,
+        repair=request.repair,
     )
 
 
@@ -304,6 +305,8 @@ def _parse_spec(body: Mapping[str, Any]) -> StreamSpec:
 def parse_assignment(body: Mapping[str, Any]) -> Assignment:
     """Read what `assignment_record` wrote."""
     lists = {name: tuple(body[name]) for name in ("replicas", "adding", "removing")}
+    if "roles" in body:
+        lists["roles"] = tuple(body["roles"])
     return Assignment(**{"move_id": None, **body, **lists})
 
 
@@ -312,6 +315,7 @@ def parse_move(body: Mapping[str, Any]) -> Move:
     return Move(
         **{
             "remove": None,
+            "add": None,
             **body,
             "kind": MoveKind(body["kind"]),
             "state": MoveState(body["state"]),

@@ -4,10 +4,12 @@ It needs neither Kafka nor Spark nor Java: what decides for the stream is asked 
 are plain values in the form of design section 10; the command line prints them.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import orjson
 import yaml
 
 from placement.decide import decide
@@ -26,7 +28,19 @@ from schemas.cluster import Cluster, ClusterFile, DocumentError, RefusedStream, 
 from streaming import codec
 
 # The C loader reads ten times faster; the wheels of PyYAML bring it.
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_Loader: Any = type("_Loader", (getattr(yaml, "CSafeLoader", yaml.SafeLoader),), {})
+# JSON's numbers with an exponent, which YAML 1.1 takes for text where they have no point.
+_EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$")
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, list("-+0123456789"))
+# JSON's escape of a character beyond 16 bits, which YAML does not have.
+_PAIR = re.compile(r"(?<!\\)((?:\\\\)*)(\\u[dD][89abAB]..\\u[dD][c-fC-F]..)")
+
+# Where a YAML document begins; no other line may begin so, in a quoted text neither.
+_DOCUMENT = re.compile(r"---(\s|$)")
+# What may stand before it: comments and directives.
+_PREFACE = re.compile(r"\s*(#.*|%.*)?")
+# Bytes that are not UTF-8, as Python's "surrogateescape" reads them.
+_NOT_UTF8 = re.compile("[\udc80-\udcff]")
 
 # A stream that does not have what it asked for.
 UNANSWERED = (Outcome.REJECTED, Outcome.WAITING, Outcome.PARTIAL)
@@ -92,14 +106,15 @@ class Placed:
     def body(self) -> dict[str, Any]:
         """The answer of `place`."""
         name = {} if self.cluster.name is None else {"name": self.cluster.name}
-        return name | {"decisions": [self._answer(decision) for decision in self.decisions]}
+        return name | {"decisions": [self.answer(decision) for decision in self.decisions]}
 
     def _given(self, stream: str) -> list[list[str]]:
         asked = next((s for s in self.cluster.streams if s.stream == stream), None)
         given = None if asked is None or isinstance(asked, RefusedStream) else asked.replicas
         return [list(nodes) for nodes in given or ()]
 
-    def _answer(self, decision: Decision | RefusedStream) -> dict[str, Any]:
+    def answer(self, decision: Decision | RefusedStream) -> dict[str, Any]:
+        """What `place` says of one stream."""
         if isinstance(decision, RefusedStream):
             reason = codec.reason_body(Reason(Code.STREAM_MALFORMED, decision.message))
             return {
@@ -124,15 +139,17 @@ class Placed:
 def documents(text: str) -> Iterator[tuple[yaml.Node | None, int] | DocumentFault]:
     """Every document of a YAML or JSON text, or of newline-delimited JSON, with its first line.
 
-    A document that is not well-formed ends a YAML text; a line of NDJSON is only its own fault.
+    A document that is not well-formed is only its own fault. Bytes that are no text come as
+    "surrogateescape" reads them.
     """
-    lines = text.splitlines()
-    filled = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
-    ndjson = len(filled) > 1 and all(line.lstrip().startswith("{") for _, line in filled)
-    pieces = filled if ndjson else [(1, text)]
-    for first, piece in pieces:
+    for first, piece in _pieces(text):
+        wrong = _NOT_UTF8.search(piece)
+        if wrong:
+            line = first + piece.count("\n", 0, wrong.start())
+            yield DocumentFault("not UTF-8, nor any other text", line, None)
+            continue
         try:
-            for node in yaml.compose_all(piece, Loader=_Loader):
+            for node in yaml.compose_all(_PAIR.sub(_whole, piece), Loader=_Loader):
                 yield node, first - 1
         except yaml.MarkedYAMLError as error:
             # The mark of a text that ends too soon stands behind its last line.
@@ -140,6 +157,42 @@ def documents(text: str) -> Iterator[tuple[yaml.Node | None, int] | DocumentFaul
             yield DocumentFault(f"not YAML: {error.problem}", first + below, None)
         except (yaml.YAMLError, RecursionError) as error:
             yield DocumentFault(f"not YAML: {error}", first, None)
+
+
+def _pieces(text: str) -> Sequence[tuple[int, str]]:
+    """The texts of the documents, each with its first line."""
+    lines = text.split("\n")
+    filled = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    if _is_ndjson(text, [line for _, line in filled]):
+        return filled
+    begins = [0, *(n for n, line in enumerate(lines) if n and _DOCUMENT.match(line))]
+    if len(begins) > 1 and all(_PREFACE.fullmatch(line) for line in lines[: begins[1]]):
+        del begins[1]
+    ends = [*begins[1:], len(lines)]
+    return [(n + 1, "\n".join(lines[n:end])) for n, end in zip(begins, ends, strict=True)]
+
+
+def _is_ndjson(text: str, lines: Sequence[str]) -> bool:
+    """Whether every line is a document, or was meant to be one."""
+    if len(lines) < 2 or any(map(_DOCUMENT.match, lines)):
+        return False
+    objects = [line for line in lines if line.startswith("{")]
+    meant = len(objects) == len(lines) or any("nodes" in _object(line) for line in objects)
+    return meant and not _object(text)
+
+
+def _whole(pair: re.Match[str]) -> str:
+    high, low = int(pair[2][2:6], 16), int(pair[2][8:12], 16)
+    return pair[1] + chr(0x10000 + ((high - 0xD800) << 10) + low - 0xDC00)
+
+
+def _object(text: str) -> dict[str, Any]:
+    """The JSON object that the text is; empty if it is none."""
+    try:
+        value = orjson.loads(text)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def place(text: str) -> Iterator[Placed | DocumentFault]:
@@ -195,6 +248,11 @@ def decided(state: State, event: StreamCreated) -> Decision:
 
 
 def _read(node: yaml.Node | None, offset: int) -> Document | DocumentFault:
+    # Before merge keys are resolved, which writes keys twice.
+    repeated = _repeated(node, "", set())
+    if repeated:
+        name, at = repeated
+        return DocumentFault(f"field '{name}' is given twice", at + offset + 1, name)
     try:
         value: Any = None if node is None else _construct(node)
     except yaml.MarkedYAMLError as error:
@@ -215,6 +273,26 @@ def _construct(node: yaml.Node) -> Any:
         return loader.construct_document(node)
     finally:
         loader.dispose()
+
+
+def _repeated(node: yaml.Node | None, path: str, seen: set[int]) -> tuple[str, int] | None:
+    """The first key that a mapping has twice, by its path, and its line from 0: YAML's readers
+    would take the last and say nothing."""
+    if not isinstance(node, yaml.CollectionNode) or id(node) in seen:
+        return None
+    seen.add(id(node))
+    found, keys = None, set()
+    if isinstance(node, yaml.SequenceNode):
+        items = ((below, f"{path}[{n}]") for n, below in enumerate(node.value))
+        return next(filter(None, (_repeated(below, name, seen) for below, name in items)), None)
+    for key, below in node.value:
+        name = f"{path}.{key.value}" if path else str(key.value)
+        if key.value in keys and isinstance(key, yaml.ScalarNode):
+            return name, key.start_mark.line
+        if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+            keys.add(key.value)
+        found = found or _repeated(below, name, seen)
+    return found
 
 
 def _line(node: yaml.Node | None, field: str | None, offset: int) -> int | None:

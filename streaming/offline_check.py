@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from placement.decide import out_of_range
-from placement.examine import UNKNOWN, Diagnosed, Diagnosis, Examined, examine
-from placement.health import Copies
+from placement.decide import out_of_range, unknown_repair
+from placement.diagnosis import UNKNOWN, Diagnosed, Diagnosis, Examined
+from placement.examine import examine
 from placement.location import Location, natural_key, parse_location
 from placement.model import (
     AdministrativeState,
@@ -65,11 +65,6 @@ class Checked:
         return ViolationClass.FIXABLE in kinds
 
     @property
-    def below_quorum(self) -> list[Copies]:
-        """Shards that are not available."""
-        return [each for each in self.diagnosis.copies if len(each.nodes) < each.quorum]
-
-    @property
     def loads(self) -> Counter[str]:
         """Replicas on each node."""
         ids = self.topology.ids
@@ -84,7 +79,12 @@ class Checked:
         failed = failures(self.asked.fail, len(alive))
         assert failed is not None, "the command line has looked at it"
         given = {each.spec.stream: each.complete for each in self.examined}
-        held = [c.nodes for c in self.diagnosis.copies if given[c.stream][c.shard]]
+        held = [
+            nodes
+            for copies in self.diagnosis.copies
+            for nodes, listed in zip(copies.listed(), given[copies.stream], strict=True)
+            if listed
+        ]
         return risk(held, len(alive), failed)
 
     def body(self) -> dict[str, Any]:
@@ -99,11 +99,12 @@ class Checked:
             below = [
                 {
                     "stream": each.stream,
-                    "shard": each.shard,
-                    "live": len(each.nodes),
+                    "shard": shard,
+                    "live": int(each.live[shard]),
                     "quorum": each.quorum,
                 }
-                for each in self.below_quorum
+                for each in found.copies
+                for shard in each.below_quorum
             ]
             body["lost"] = {
                 "domains": list(self.asked.lose),
@@ -194,6 +195,7 @@ def _policy(state: State, event: StreamCreated) -> Policy | Reason:
         message = f"replicas lists {given} shards, the stream has {event.shards}"
         return Reason(Code.SHARDS_OUT_OF_RANGE, message, event.shards, given)
     wrong = out_of_range(event.shards, event.replication_factor, event.quorum)
+    wrong = wrong or unknown_repair(event.repair)
     return wrong or state.compile(event.placement_policies, event.policy)
 
 
@@ -223,9 +225,17 @@ def _examined(
     """A stream as it stands, and as it will when its moves are done."""
     given = [list(nodes) for nodes in event.replicas or ()]
     given += [[] for _ in range(event.shards - len(given))]
-    underway = {shard: moves.get((event.stream, shard)) for shard in range(event.shards)}
-    planned = [_after(nodes, underway[shard]) for shard, nodes in enumerate(given)]
-    whole = [_before(nodes, underway[shard]) for shard, nodes in enumerate(given)]
+    underway = {}
+    if moves:
+        numbered = ((shard, moves.get((event.stream, shard))) for shard in range(event.shards))
+        underway = {shard: move for shard, move in numbered if move}
+    shards = [_indexes(nodes, topology) for nodes in given]
+    planned = whole = shards
+    if underway:
+        planned, whole = list(shards), list(shards)
+    for shard, move in underway.items():
+        planned[shard] = _indexes(_after(given[shard], move), topology)
+        whole[shard] = _indexes(_before(given[shard], move), topology)
     spec = StreamSpec(
         stream=event.stream,
         shards=event.shards,
@@ -236,13 +246,14 @@ def _examined(
         shard_tokens=event.shard_tokens,
         dimension=event.dimension,
         ranges=event.ranges,
+        repair=event.repair,
     )
     return Examined(
         spec,
         policy,
-        [_indexes(nodes, topology) for nodes in planned],
-        [_indexes(nodes, topology) for nodes in whole],
-        frozenset(shard for shard, move in underway.items() if move),
+        planned,
+        whole,
+        frozenset(underway),
     )
 
 
@@ -250,10 +261,8 @@ def _indexes(nodes: Iterable[str], topology: Topology) -> list[int]:
     return [topology.index.get(node_id, UNKNOWN) for node_id in nodes]
 
 
-def _after(nodes: Sequence[str], move: ClusterMove | None) -> list[str]:
+def _after(nodes: Sequence[str], move: ClusterMove) -> list[str]:
     """The list once its move is done."""
-    if move is None:
-        return list(nodes)
     if move.kind is MoveKind.LEADER:
         leads = [node for node in nodes if node == (move.leader or move.add)]
         return [*leads, *(node for node in nodes if node not in leads)]
@@ -264,9 +273,9 @@ def _after(nodes: Sequence[str], move: ClusterMove | None) -> list[str]:
     return [*nodes[:place], *add, *nodes[place + 1 :]]
 
 
-def _before(nodes: Sequence[str], move: ClusterMove | None) -> list[str]:
+def _before(nodes: Sequence[str], move: ClusterMove) -> list[str]:
     """Whole copies: a list that names source and target both has a copy on its way."""
-    if move is None or move.add is None or move.kind is MoveKind.LEADER:
+    if move.add is None or move.kind is MoveKind.LEADER:
         return list(nodes)
     return [node for node in nodes if node != move.add]
 

@@ -9,7 +9,7 @@ from placement.assignments import EMPTY
 from placement.explain import Absent, Explainer, Held
 from placement.model import Decision, Outcome, StreamCreated
 from placement.policy import Policy
-from placement.reasons import Band, Reason
+from placement.reasons import Band, Code, Reason
 from placement.state import State
 from placement.strategies.base import View
 from schemas.cluster import RefusedStream
@@ -56,8 +56,7 @@ class Explanation:
         body: dict[str, Any] = {} if name is None else {"name": name}
         if self.missing is not None:
             return body | {"error": {"message": self.missing, "line": None, "field": None}}
-        answers = {a["stream"]: a for a in self.placed.body()["decisions"]}
-        return body | {"explain": [_body(each, answers) for each in self.streams]}
+        return body | {"explain": [_body(each, self.placed) for each in self.streams]}
 
 
 def explained(document: Document, wanted: Wanted) -> Explanation:
@@ -104,7 +103,8 @@ def _explain(
     state: State, event: StreamCreated, decision: Decision, before: View, wanted: Wanted
 ) -> Explained:
     policy = state.compile(event.placement_policies, event.policy)
-    if isinstance(policy, Reason) or any(r.band is Band.CONFIG for r in decision.reasons):
+    wrong = (r for r in decision.reasons if r.code is not Code.DOMAIN_UNKNOWN)
+    if isinstance(policy, Reason) or any(reason.band is Band.CONFIG for reason in wrong):
         return Explained(decision)
     stream = state.streams[event.stream]
     shards = [state.table.nodes(shard) for shard in stream.shards]
@@ -163,8 +163,8 @@ def _completing(
     return advice
 
 
-def _body(each: Explained, answers: Mapping[str | None, dict[str, Any]]) -> dict[str, Any]:
-    answer = answers[each.decision.stream]
+def _body(each: Explained, placed: Placed) -> dict[str, Any]:
+    answer = placed.answer(each.decision)
     held = []
     for replica in each.held:
         row = asdict(replica)

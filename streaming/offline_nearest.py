@@ -1,12 +1,13 @@
 """`nearest` offline: which replica every client of a cluster file should read from."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from placement.assignments import EMPTY
 from placement.location import UNLOCATED, Location, parse_location
-from placement.selector import Choice, Client, Freshness, exact_rack, nearest
+from placement.selector import Choice, Client, Freshness, exact_rack, nearest, stands_on
+from placement.topology import Topology
 from schemas.cluster import ClusterClient, ClusterStream, RefusedStream, ReplicaState
 from streaming import offline
 from streaming.offline import Document, Placed
@@ -33,27 +34,36 @@ class Served:
 def served(document: Document, exact: bool) -> Served:
     """Choose for every client of the document; what the document does not place is placed first."""
     placed = offline.placed(document)
-    rows = (
-        row
-        for client in document.cluster.clients
-        for stream in document.cluster.streams
-        for row in _choices(placed, client, stream, exact)
-    )
+    rows: list[dict[str, Any]] = []
+    for client in document.cluster.clients:
+        who = _reader(client, placed.state.topology)
+        for stream in document.cluster.streams:
+            rows += _choices(placed, client, who, stream, exact)
     return Served(placed, tuple(rows))
 
 
+def _reader(client: ClusterClient, topology: Topology) -> Client:
+    """The client as the selector knows it; without a location it has that of its node."""
+    located = UNLOCATED if client.location is None else parse_location(client.location)
+    assert isinstance(located, Location)
+    who = Client(client.id, located, tuple(sorted(client.tags.items())), client.host)
+    own = (n for n in topology.index.values() if stands_on(who, n, topology))
+    node = next(own, None) if client.location is None else None
+    return who if node is None else replace(who, location=topology.locations[node])
+
+
 def _choices(
-    placed: Placed, client: ClusterClient, stream: ClusterStream | RefusedStream, exact: bool
+    placed: Placed,
+    client: ClusterClient,
+    who: Client,
+    stream: ClusterStream | RefusedStream,
+    exact: bool,
 ) -> Iterator[dict[str, Any]]:
     known = placed.state.streams.get(stream.stream or "")
     if isinstance(stream, RefusedStream) or known is None or not known.shards:
         yield _row(client, stream.stream, None, None, f"{stream.stream} is not placed")
         return
     topology, table = placed.state.topology, placed.state.table
-    located = UNLOCATED if client.location is None else parse_location(client.location)
-    assert isinstance(located, Location)
-    tags = tuple(sorted(client.tags.items()))
-    who = Client(client.id, located, tags, client.host)
     said = {**placed.cluster.replica_state, **stream.replica_state, **client.replica_state}
     fresh = _freshness(said, topology.index)
     for shard in known.shards:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from placement.examine import UNKNOWN, Diagnosis, Examined
+from placement.diagnosis import UNKNOWN, Diagnosis, Examined
 from placement.location import natural_key
 from placement.topology import LEAF, Topology
 

@@ -17,12 +17,14 @@ OPEN_STATES = ("issued", "accepted")
 ALIVE = ("up", "suspect")
 # Records leave out what is not set.
 UNSET: dict[str, Value] = {
-    "topology.v1": UNKNOWN_NODE,
+    "topology.v1": {**UNKNOWN_NODE, "administrative": "none", "guard": "none"},
     "decisions.v1": {},
-    "assignments.v1": {"move_id": None},
-    "moves.v1": dict.fromkeys(("remove", "source", "supersedes", "ended_at")),
+    "assignments.v1": {"move_id": None, "roles": None},
+    "moves.v1": dict.fromkeys(("remove", "add", "source", "supersedes", "ended_at")),
     "violations.v1": {},
 }
+# Causes of moves that nothing but a rule asks for: these never go back and forth.
+RULE_CAUSES = ("required_rule", "preferred_rule")
 # What may differ between two records of one move.
 MOVE_PROGRESS = ("state", "reason", "ended_at")
 
@@ -68,6 +70,8 @@ class Log:
         self._epochs: dict[Shard, list[Value]] = {}
         self.all_moves: dict[str, Value] = {}
         self._open: dict[Shard, str] = {}
+        # Nodes that a rule made a shard leave, and by which move, since the fleet last changed.
+        self._left: dict[tuple[Shard, str], str] = {}
         self._found: list[str] = []
 
     def feed(self, topic: str, key: str, value: Value | None, record_id: str | None = None) -> None:
@@ -138,7 +142,13 @@ class Log:
                 replicas = assignment["replicas"]
                 live = [node for node in replicas if self._alive(node)]
                 waits = decision["outcome"] == "partial" and len(live) == len(replicas)
-                # A stream may be adopted with more than it asks for.
+                aside = sum(role != "replica" for role in assignment["roles"] or ())
+                surplus = len(replicas) > spec["replication_factor"] + aside
+                if surplus and spec.get("repair") != "dead_only":
+                    found.append(f"{stream}/{number} has too many replicas: {replicas}")
+                emptied = [n for n in live if self.nodes[n]["administrative"] == "draining"]
+                if emptied and not self._admits(stream, number):
+                    found.append(f"{stream}/{number} is still on {emptied}")
                 if len(live) < spec["replication_factor"] and not waits:
                     found.append(f"{stream}/{number} has live replicas {live} only")
             spoken = {n for n in shards if self._admits(stream, n)}
@@ -170,6 +180,7 @@ class Log:
 
     def _node(self, key: str, value: Value | None) -> None:
         before = self.nodes.pop(key, None)
+        self._left.clear()
         if value is None:
             return
         if before is not None and value["revision"] <= before["revision"]:
@@ -191,8 +202,6 @@ class Log:
         before = self.assignments.get(shard)
         if value["epoch"] != (before["epoch"] if before else 0) + 1:
             self._wrong(f"{key} went to epoch {value['epoch']} from {before and before['epoch']}")
-        if before and len(value["replicas"]) < len(before["replicas"]):
-            self._wrong(f"{key} lost a replica: {before} to {value}")
         self.assignments[shard] = value
         self._epochs.setdefault(shard, []).append(value)
         replicas, adding, removing = value["replicas"], value["adding"], value["removing"]
@@ -200,8 +209,9 @@ class Log:
             self._wrong(f"{key} has a node twice: {replicas} adding {adding}")
         if not set(removing) <= set(replicas):
             self._wrong(f"{key} removes {removing}, which is none of {replicas}")
-        if bool(value["move_id"]) != bool(adding):
-            self._wrong(f"{key} names move {value['move_id']} but adds {adding}")
+        if bool(value["move_id"]) != bool(adding or removing):
+            told = f"adds {adding} and removes {removing}"
+            self._wrong(f"{key} names move {value['move_id']} but {told}")
 
     def _move(self, key: str, value: Value | None) -> None:
         before = self.moves.pop(key, None)
@@ -226,26 +236,59 @@ class Log:
                 self._wrong(f"{shard} has two open moves: {key} and {self._open[shard]}")
         elif self._open.get(shard) == key:
             del self._open[shard]
+        left = (shard, value["remove"])
+        if state not in (*OPEN_STATES, "completed") and self._left.get(left) == key:
+            del self._left[left]
 
     def _issued(self, key: str, move: Value) -> None:
         """A move is seen for the first time; `completed` at once is the immediate mode."""
         if move["state"] not in ("issued", "completed"):
             self._wrong(f"move {key} began as {move['state']}")
-        if (move["kind"] == "add") != (move["remove"] is None):
-            self._wrong(f"move {key} of kind {move['kind']} removes {move['remove']}")
+        lacks = (move["remove"] is None, move["add"] is None)
+        if lacks != (move["kind"] == "add", move["kind"] == "remove"):
+            told = f"adds {move['add']} and removes {move['remove']}"
+            self._wrong(f"move {key} of kind {move['kind']} {told}")
         if move["deadline"] <= move["issued_at"]:
             self._wrong(f"move {key} was late when it was issued")
         superseded = self.all_moves.get(move["supersedes"])
         if move["supersedes"] and (superseded is None or superseded["state"] != "superseded"):
             self._wrong(f"move {key} supersedes {superseded}")
         if self._ordered:
-            if self.nodes.get(move["add"], {}).get("liveness") != "up":
-                self._wrong(f"move {key} aims at {move['add']}, which is not up")
-            if move["source"] and not self._alive(move["source"]):
-                self._wrong(f"move {key} copies from {move['source']}, which does not live")
-            needless = self._alive(move["remove"]) and not move["supersedes"]
-            if needless and move["reason"]["code"] != "RULE_NOT_MET":
-                self._wrong(f"move {key} replaces the replica on {move['remove']}, which lives")
+            self._judge_issue(key, move)
+
+    def _judge_issue(self, key: str, move: Value) -> None:
+        """A move as it is issued: is it needed, and may its target receive a replica."""
+        shard, old, new = (move["stream"], move["shard"]), move["remove"], move["add"]
+        if new and not self._may_receive(new):
+            self._wrong(f"move {key} aims at {new}, which may not receive replicas")
+        if move["source"] and not self._alive(move["source"]):
+            self._wrong(f"move {key} copies from {move['source']}, which does not live")
+        if move["kind"] == "remove":
+            self._judge_removal(key, move)
+        elif self._alive(old) and not move["supersedes"]:
+            draining = self.nodes[old]["administrative"] == "draining"
+            why = move["reason"]["code"]
+            if why != "RULE_NOT_MET" and not (why == "NODE_DRAINING" and draining):
+                self._wrong(f"move {key} replaces the replica on {old}, which lives")
+        if move["cause"] in RULE_CAUSES:
+            if (shard, new) in self._left:
+                self._wrong(f"move {key} brings {shard} back to {new}, which a rule made it leave")
+            self._left[shard, old] = key
+
+    def _judge_removal(self, key: str, move: Value) -> None:
+        """Only a surplus is removed, and nothing healthy while something else remains."""
+        shard, old = (move["stream"], move["shard"]), move["remove"]
+        held = [*self.assignments[shard]["replicas"]]
+        # A move that is completed at once is in no list any more.
+        held += [] if old in held else [old]
+        factor = self.decisions[shard[0]]["spec"]["replication_factor"]
+        if len(held) <= factor:
+            self._wrong(f"move {key} removes {old} of {held}, {factor} are asked for")
+        live = [node for node in held if self._alive(node)]
+        # A removal that an executor has begun goes on when another leader makes it anew.
+        needed = len(live) <= factor or len(live) < len(held)
+        if needed and self._alive(old) and not move["supersedes"]:
+            self._wrong(f"move {key} removes the live replica on {old}, with {live} of {held}")
 
     def _violations(self, key: str, value: Value | None) -> None:
         stream, _, number = key.rpartition("/")
@@ -295,6 +338,11 @@ class Log:
     def _alive(self, node_id: str) -> bool:
         return self.nodes.get(node_id, {}).get("liveness") in ALIVE
 
+    def _may_receive(self, node_id: str) -> bool:
+        node = self.nodes.get(node_id, {})
+        told = (node.get("liveness"), node.get("administrative"), node.get("guard"))
+        return told == ("up", "none", "none")
+
     def _wrong(self, what: str) -> None:
         self._found.append(what)
 
@@ -315,8 +363,8 @@ class Log:
         gained = sorted(set(after["replicas"]) - set(before["replicas"]))
         epochs = (before["epoch"], after["epoch"])
         done = [move for move in completed if move["expected_epoch"] in epochs]
-        explained = [([m["remove"]] if m["remove"] else [], [m["add"]]) for m in done]
-        if (lost or gained) and (lost, gained) not in explained:
+        explained = [[[m[n]] if m[n] else [] for n in ("remove", "add")] for m in done]
+        if (lost or gained) and [lost, gained] not in explained:
             found.append(f"{name} lost {lost} and gained {gained} without a completed move")
         return found
 
@@ -324,8 +372,14 @@ class Log:
         """A move is valid at the epoch that its issue published, where the shard shows it."""
         history = self._epochs.get((move["stream"], move["shard"]), [])
         at = [a for a in history if a["epoch"] == move["expected_epoch"]]
-        shown = [a for a in at if a["move_id"] == move["move_id"] and move["add"] in a["adding"]]
-        shown += [a for a in at if move["add"] in a["replicas"] and not a["move_id"]]
+        if move["add"]:
+            shown = [a for a in at if a["move_id"] == move["move_id"]]
+            shown = [a for a in shown if move["add"] in a["adding"]]
+            shown += [a for a in at if move["add"] in a["replicas"] and not a["move_id"]]
+        else:
+            old = move["remove"]
+            shown = [a for a in at if a["move_id"] == move["move_id"] and old in a["removing"]]
+            shown += [a for a in at if old not in a["replicas"] and not a["move_id"]]
         if not shown:
             return [f"no assignment shows move {move}, only {at}"]
         if move["source"] and move["source"] not in {*shown[0]["replicas"], move["remove"]}:

@@ -2,12 +2,15 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from placement.assignments import EMPTY
+from placement.judge import judged
 from placement.location import natural_key
 from placement.model import StreamSpec
 from placement.policy import Affinity, OnInfeasible, Policy, affinity, name_list
@@ -21,10 +24,11 @@ from placement.rules import (
     PreferNodes,
     Rule,
     SameDomain,
-    Standing,
     Strength,
 )
 from placement.strategies.base import ByRules, Placement, View, candidates, unmet
+from placement.strategies.slots import leader_first
+from placement.strategies.spread import SpreadStrategy
 from placement.topology import LEAF, NO_DOMAIN, Scope, Topology
 
 
@@ -48,7 +52,9 @@ class AffinityStrategy(ByRules):
     Algorithm:
         Step one orders the candidates zig-zag over the locations: one node of each in turn. Step
         two assigns positions of that order: replica r of every shard on position r (colocated),
-        or replica r of shard s on position s * rf + r (exclusive; balanced wraps around).
+        or replica r of shard s on position s * rf + r (exclusive; balanced wraps around). Where
+        that order does not keep the user's own rules, `spread` arranges the stream by these and
+        the affinities together.
 
     Example:
         Sites 1, 2, 3 with nodes {0x1, 0x2}, {0x3, 0x4}, {0x5, 0x6}: the order is 0x1, 0x3, 0x5,
@@ -114,15 +120,30 @@ class AffinityStrategy(ByRules):
             groups = [_roomiest(groups, spec, policy, topology)]
         order = zigzag(groups, _preferred(policy, groups, topology))
         shards = self._assign(spec, policy, scope, order, view)
+        if policy.rules and _unkept(shards, spec, policy, view):
+            shards = self._by_rules(shards, spec, policy, view)
         if isinstance(shards, Reason):
             return shards
-        shards = [_led(nodes, topology) for nodes in shards]
         for nodes in shards:
             for slot, node in enumerate(nodes):
                 view.add(node, leader=slot == 0)
         return Placement(
             shards, warnings=unmet(self.rules(policy, topology), shards, spec, policy, topology)
         )
+
+    def _by_rules(
+        self, zigzag: list[list[int]] | Reason, spec: StreamSpec, policy: Policy, view: View
+    ) -> list[list[int]] | Reason:
+        """An arrangement that keeps more of the user's rules than the zig-zag order does, if there
+        is one."""
+        rules, soft = self.rules(policy, view.topology), OnInfeasible.DEGRADE
+        theirs = replace(policy, strategy="spread", rules=rules, on_infeasible=soft)
+        placed = SpreadStrategy().place(spec, theirs, view.fork())
+        if isinstance(placed, Reason) or any(EMPTY in nodes for nodes in placed.shards):
+            return zigzag
+        found = _checked([list(nodes) for nodes in placed.shards], spec, self, policy, view)
+        kept = _unkept(found, spec, policy, view) < _unkept(zigzag, spec, policy, view)
+        return found if kept else zigzag
 
     def _assign(
         self, spec: StreamSpec, policy: Policy, scope: Scope, order: list[int], view: View
@@ -164,10 +185,13 @@ class AffinityStrategy(ByRules):
         return shards if unmet(rules, turned, spec, policy, topology) else turned
 
 
-def _led(nodes: list[int], topology: Topology) -> list[int]:
-    """The first node that may lead in front; in a colocated stream it is the same for all."""
-    leader = next((node for node in nodes if topology.can_lead[node]), nodes[0])
-    return [leader, *(node for node in nodes if node != leader)]
+def _unkept(
+    shards: list[list[int]] | Reason, spec: StreamSpec, policy: Policy, view: View
+) -> float:
+    """How many of the user's preferred rules the arrangement does not keep."""
+    if isinstance(shards, Reason):
+        return inf
+    return len(unmet(policy.rules, shards, spec, policy, view.topology))
 
 
 def zigzag(groups: Sequence[Sequence[int]], preferred: Sequence[int] = ()) -> list[int]:
@@ -265,14 +289,14 @@ def _shortage(
 ) -> Reason | None:
     """Why the stream cannot be placed, by counting alone."""
     factor, nodes = spec.replication_factor, sum(map(len, groups))
-    seen = tuple(topology.domain_name(scope, int(topology.domain_of(scope)[g[0]])) for g in groups)
-    seen = tuple(sorted(seen, key=natural_key))
+    domains = [int(topology.domain_of(scope)[group[0]]) for group in groups]
+    names, seen = topology.domain_names(scope, domains), topology.seen(scope, domains)
     if policy.parameters["node"] is Affinity.EXCLUSIVE and len(groups) < factor:
         message = (
             f"node=exclusive puts the {factor} replicas of a shard in {factor} different "
-            f"locations, only {len(groups)} have a node that may hold one: {', '.join(seen)}"
+            f"locations, only {len(groups)} have a node that may hold one: {', '.join(names)}"
         )
-        return Reason(Code.DOMAINS_TOO_FEW, message, factor, len(groups), str(scope), seen)
+        return Reason(Code.DOMAINS_TOO_FEW, message, factor, len(groups), scope.level, seen)
     exclusive_shards = policy.parameters["shard"] is Affinity.EXCLUSIVE
     need = spec.shards * factor if exclusive_shards else factor
     if nodes < need:
@@ -284,16 +308,16 @@ def _shortage(
         if offered < need:
             message = (
                 f"node=exclusive;shard=exclusive needs {need} nodes, of one location at most "
-                f"{spec.shards}, as many as shards; there are {offered} in {', '.join(seen)}"
+                f"{spec.shards}, as many as shards; there are {offered} in {', '.join(names)}"
             )
-            return Reason(Code.NODES_TOO_FEW, message, need, offered, str(scope), seen)
+            return Reason(Code.NODES_TOO_FEW, message, need, offered, scope.level, seen)
     largest = max(map(len, groups), default=0)
     if policy.parameters["node"] is Affinity.COLOCATED and largest < need:
         message = (
             f"node=colocated needs {need} nodes in one location, the largest of "
-            f"{', '.join(seen)} has {largest}"
+            f"{', '.join(names)} has {largest}"
         )
-        return Reason(Code.DOMAIN_TOO_SMALL, message, need, largest, str(scope), seen)
+        return Reason(Code.DOMAIN_TOO_SMALL, message, need, largest, scope.level, seen)
     return None
 
 
@@ -337,20 +361,16 @@ def _checked(
     policy: Policy,
     view: View,
 ) -> list[list[int]] | Reason:
-    """The arrangement, or the first required rule that it breaks."""
-    topology = view.topology
-    colocated = policy.parameters["shard"] is Affinity.COLOCATED
-    for shard, nodes in enumerate(shards[:1] if colocated else shards):
-        others = [] if colocated else [n for s, ns in enumerate(shards) if s != shard for n in ns]
-        standing = Standing(topology, spec.replication_factor, nodes, others, policy.nodes)
-        for rule in strategy.rules(policy, topology):
-            if rule.strength is Strength.REQUIRED and (found := rule.violations(standing)):
-                where = f" in {found[0].domain}" if found[0].domain else ""
-                message = (
-                    f"shard {shard} cannot keep the required rule '{rule}': {found[0].count} "
-                    f"replicas{where}, at most {found[0].limit}"
-                )
-                return Reason(Code.RULE_NOT_MET, message, found[0].limit, found[0].count)
+    """The arrangement with its leaders in front, or the first required rule that it breaks; in a
+    colocated stream the leader is the same for all shards."""
+    topology, factor = view.topology, spec.replication_factor
+    shards = [leader_first(nodes, policy, factor, topology) for nodes in shards]
+    rules = strategy.rules(policy, topology)
+    for rule, broken, first in judged(rules, Strength.REQUIRED, shards, spec, policy, topology):
+        where = f" in {first.domain}" if first.domain else ""
+        message = f"shard {broken[0]} cannot keep the required rule '{rule}': "
+        message += f"{first.count} replicas{where}, limit {first.limit}"
+        return Reason(Code.NO_CANDIDATE, message, first.limit, first.count)
     return _within_capacity(shards, view)
 
 

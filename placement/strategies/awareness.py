@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from placement.choice import scores
 from placement.location import natural_key
 from placement.policy import OnInfeasible, Policy, name_list
 from placement.reasons import Code, Reason
-from placement.rules import Finding, Mask, Penalties, Rule, Standing, Strength
+from placement.rules import CountsDomains, Finding, Mask, Penalties, Rule, Standing, Strength
+from placement.sift import fullest
 from placement.strategies.base import Need, View
 from placement.strategies.node_sets import Column, best_set
 from placement.strategies.set_strategy import SetStrategy, placing_costs
@@ -24,7 +26,7 @@ _LAST_RESORT = 1 << 120
 
 
 @dataclass(frozen=True, slots=True)
-class AwareOf:
+class AwareOf(CountsDomains):
     """At most ceil(copies / values) replicas of a shard on each value of an attribute, where values
     are those of the usable nodes and the forced ones; none on a node without the attribute."""
 
@@ -77,6 +79,12 @@ class AwareOf:
             elif count > cap:
                 found.append(Finding(topology.domain_name(self.per, domain), count, cap))
         return sorted(found, key=lambda finding: natural_key(finding.domain or ""))
+
+    def doubtful(self, shards: NDArray[np.int64], standing: Standing) -> Mask:
+        """Which of many shards, a row of nodes each, break the rule."""
+        held = standing.topology.domain_of(self.per)[shards]
+        doubtful: Mask = (fullest(held) > self.cap(standing)) | (held == NO_DOMAIN).any(axis=1)
+        return doubtful
 
 
 @dataclass(frozen=True, slots=True)

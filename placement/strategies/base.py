@@ -17,15 +17,19 @@ from placement.choice import digest64, scores
 from placement.judge import judged
 from placement.location import DEPTH_MAX
 from placement.model import StreamSpec
+from placement.node_filter import NodeFilter
 from placement.policy import Compiles, OnInfeasible, Policy
 from placement.reasons import Code, Reason
-from placement.rules import Mask, NodeFilter, Rule, Standing, Strength
+from placement.rules import Mask, Rule, Standing, Strength
 from placement.rules_roles import LeaderIn
 from placement.topology import LEAF, NO_DOMAIN, Scope, Topology
 
 # Load per weight is compared as if half a replica more were there: Webster's divisor, with which
 # counts stay closest to the shares (with none or a whole one, small or large nodes are favoured).
 _HALF = 0.5
+
+# More than any node can be asked to hold.
+_UNLIMITED = 1 << 40
 
 
 class View:
@@ -86,6 +90,11 @@ class View:
         self.load[node] -= 1
         for scope, loads in self.domain_loads.items():
             loads[self.topology.domain_of(scope)[node]] -= self.topology.eligible[node]
+
+    def room(self) -> NDArray[np.int64]:
+        """How many more replicas the capacity of each node allows."""
+        capacity = self.topology.capacity
+        return np.where(capacity < 0, _UNLIMITED, capacity - self.load)
 
     def has_room(self, replicas: int = 1) -> Mask:
         """Nodes whose capacity allows so many more."""
@@ -278,12 +287,8 @@ def unmet(
     warnings: list[Reason] = []
     everywhere = Standing(topology, policy.copies(spec.replication_factor), (), nodes=policy.nodes)
     for rule, broken, _ in judged(rules, Strength.PREFERRED, shards, spec, policy, topology):
-        scope = getattr(rule, "per", None)
-        seen: tuple[str, ...] = ()
-        if isinstance(scope, Scope):
-            seen = topology.domain_names(scope, map(int, everywhere.live_domains(scope)))
         message = f"{len(broken)} of {spec.shards} shards do not meet the preferred rule '{rule}'"
-        level = str(scope) if scope else None
+        level, seen = everywhere.seen(rule)
         met = spec.shards - len(broken)
         warnings.append(Reason(Code.RULE_NOT_MET, message, spec.shards, met, level, seen))
     return tuple(warnings)
@@ -314,17 +319,13 @@ def distance(topology: Topology, replaced: int) -> NDArray[np.int64]:
 
 
 def _no_candidate(rule: Rule, found: NDArray[np.int64], need: Need, standing: Standing) -> Reason:
-    topology = standing.topology
-    scope = getattr(rule, "per", None)
-    seen: tuple[str, ...] = ()
-    if isinstance(scope, Scope):
-        seen = topology.domain_names(scope, map(int, standing.live_domains(scope)))
+    level, seen = standing.seen(rule)
     return Reason(
         Code.NO_CANDIDATE,
         f"no node for replica {need.slot} of {need.stream}/{need.shard}: all {len(found)} "
         f"candidates break the required rule '{rule}'",
         need=1,
         have=0,
-        level=str(scope) if scope else None,
+        level=level,
         seen=seen,
     )

@@ -19,17 +19,13 @@ BULK_FROM = 128
 # the walk are within a few of their share.
 _ELECTED_UP_TO = 500
 
-# More than any node can be asked to hold.
-_UNLIMITED = 1 << 40
-
 
 def spread_in_bulk(spec: StreamSpec, policy: Policy, view: View) -> list[list[int]] | None:
     """Nodes of every slot of every shard, leader first, counted in `view`; None where some slot
     finds no node."""
     topology = view.topology
     tree = domain_tree(topology)
-    left = np.where(topology.capacity < 0, _UNLIMITED, topology.capacity - view.load)
-    left = np.where(candidates(policy, view), left, 0)
+    left = np.where(candidates(policy, view), view.room(), 0)
     # In whole millionths, so that a sum does not depend on the order of nodes.
     weight = np.maximum(tree.sums(np.rint(topology.weight * 1e6)) / 1e6, np.finfo(float).tiny)
     hashes = scores(digest64(spec.stream, "bulk"), np.arange(spec.shards, dtype=np.uint64))

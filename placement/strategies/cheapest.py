@@ -117,12 +117,13 @@ class Prices:
             self._node_loads[node] += copies
             self.total += copies
 
-    def has_room(self, copies: int) -> Mask:
-        """Nodes all of whose domains may take so many more."""
-        mask = self._usable.copy()
+    def has_room(self, held: Sequence[int] = (), copies: int = 1) -> Mask:
+        """Nodes all of whose domains may take `copies` more, beside as many on each of `held`."""
+        mask, nodes = self._usable.copy(), np.asarray(held, np.int64)
         for term, scope in self._levels.items():
-            room = np.asarray(self._room[term], np.int64)
-            mask &= room[self._topology.domain_of(scope)] >= copies
+            domains, room = self._topology.domain_of(scope), np.asarray(self._room[term], np.int64)
+            taken = np.bincount(domains[nodes], minlength=len(room)) * copies
+            mask &= (room - taken)[domains] >= copies
         return mask
 
     def node_prices(self) -> Counts:
@@ -162,13 +163,13 @@ class Prices:
         for zones in self._ordered("region", self._zones(mask, seed, copies), seed):
             table = _joined(table, self._region(zones, seed, copies), shape)
         best: tuple[bool, int, tuple[int, ...], tuple[int, ...]] | None = None
-        for (voters, used, led, cold), (price, *nodes) in table.items():
+        for (voters, used, led, cold), (base, *nodes) in table.items():
             if (voters, cold) != (shape.voters, shape.cold):
                 continue
             if used < min(ZONES_LEAST, shape.voters):
                 continue
             lacks = min(ZONES_WANTED, shape.voters) - used
-            price += shape.weights["zones"] * max(lacks, 0) - shape.weights["regions"]
+            price = base + shape.weights["zones"] * max(lacks, 0) - shape.weights["regions"]
             if best is None or (not led, price) < best[:2]:
                 best = not led, price, nodes[0], nodes[1]
         return None if best is None else best[2:]
@@ -190,13 +191,13 @@ class Prices:
         for zone in self._ordered("zone", zones, seed):
             table = _joined(table, zone, Shape(most, 0, {}))
         made: _Table = dict(_NOTHING)
-        for (count, used, led, _), (price, nodes, _) in table.items():
+        for (count, used, led, _), (base, nodes, _) in table.items():
             if not count:
                 continue
             domain = self._domains["region"][nodes[0]]
             if count * copies > self._room["region"][domain]:
                 continue
-            price += sum(self._price("region", domain, more) for more in range(count))
+            price = base + sum(self._price("region", domain, more) for more in range(count))
             if count <= self._shape.voters:
                 across = price + self._shape.weights["regions"]
                 _keep(made, (count, used, led, 0), (across, nodes, ()))

@@ -17,7 +17,7 @@ from placement.rules import AtMost, Mask, Rule, Strength
 from placement.strategies.base import Need, Placement, View, candidates, choose
 from placement.strategies.evening import even_out
 from placement.strategies.node_sets import Column, best_set
-from placement.strategies.set_strategy import SetStrategy, leader_in_front, placing_costs
+from placement.strategies.set_strategy import SetStrategy, placing_costs
 from placement.strategies.slots import nodes_too_few, without_taken
 from placement.topology import NO_DOMAIN, Scope, Topology
 
@@ -144,17 +144,11 @@ class ClientTagsStrategy(SetStrategy):
         """Complete the shards around what they were given, then even out what was added."""
         if policy.rules:
             return
+        rank = view.topology.order()
+        # Tasks are taken in an order of their own, so that theirs in the stream is all the same.
+        shards = sorted(shards, key=lambda nodes: [int(rank[n]) for n in nodes if n != EMPTY])
         given = [sum(node != EMPTY for node in nodes) for nodes in shards]
-        for shard, nodes in enumerate(shards):
-            kept, slot = nodes[: given[shard]], given[shard]
-            need = Need(spec.stream, shard, slot, len(nodes), kept, nodes=policy.nodes)
-            found = self.plan(need, policy, candidates(policy, view), view)
-            if isinstance(found, Reason):
-                continue
-            added = found if kept else leader_in_front(found, view)
-            nodes[slot : slot + len(added)] = added
-            for node in added:
-                view.add(node, leader=node == nodes[0])
+        super(ClientTagsStrategy, self).resume(spec, policy, shards, view)
         self._even_out(shards, [max(count, 1) for count in given], policy, view)
 
     def _even_out(
@@ -185,6 +179,12 @@ class ClientTagsStrategy(SetStrategy):
     def _why(self, need: Need, policy: Policy, mask: Mask, view: View) -> list[int] | Reason:
         if not without_taken(mask, need).any():
             return nodes_too_few(need, mask)
+        factor = need.replication_factor
+        for rule in _ideal(policy):
+            key, values = need.standing(view.topology).seen(rule)
+            if policy.strength is Strength.REQUIRED and len(values) < factor:
+                message = f"{factor} holders need {factor} values of {key}, {len(values)} are there"
+                return Reason(Code.DOMAINS_TOO_FEW, message, factor, len(values), key, values)
         found = choose(self.rules(policy, view.topology), mask, need, view)
         return found if isinstance(found, Reason) else [found]
 

@@ -15,6 +15,7 @@ from placement.policy import OnInfeasible, Policy, unknown_value
 from placement.reasons import Code, Reason
 from placement.risk import distinct_copysets, loss_probability, scatter_width
 from placement.rules import STREAM_RULES, Even, Mask, Rule, Standing, Strength
+from placement.rules_roles import LeaderIn
 from placement.strategies.base import Need, Placement, View, candidates, choose, unmet
 from placement.topology import Topology
 
@@ -93,7 +94,7 @@ class CopysetsStrategy:
             rows = rows[uses[rows] == uses[rows].min()]
             chosen = rows[_first(sets[rows], digest64(spec.stream, shard), view)]
             uses[chosen] += 1
-            ordered = _leader_first(sets[chosen].tolist(), view)
+            ordered = _leader_first(sets[chosen].tolist(), policy, view)
             for slot, node in enumerate(ordered):
                 view.add(node, leader=slot == 0)
             used.extend(ordered)
@@ -116,7 +117,7 @@ class CopysetsStrategy:
                 sets, seed = sets[_least_loaded(sets, view)], need.seed
             members = sets[_first(sets, seed, view)].tolist()
             missing = [node for node in members if node not in need.kept]
-            return missing[0] if need.kept else _leader_first(missing, view)[0]
+            return missing[0] if need.kept else _leader_first(missing, policy, view)[0]
         near = need.replaces if need.replaces != EMPTY else None
         grown = copysets.complete(need.kept, mask, near) if need.kept else None
         if grown is not None:
@@ -229,10 +230,16 @@ def _digests(sets: _Rows, view: View) -> NDArray[np.uint64]:
     return summed
 
 
-def _leader_first(members: Sequence[int], view: View) -> list[int]:
-    """The members, in front the one with the fewest leaders per weight that can lead."""
+def _leader_first(members: Sequence[int], policy: Policy, view: View) -> list[int]:
+    """The members, in front the one with the fewest leaders per weight that can lead, where the
+    user's rules want the leader."""
     topology, rank = view.topology, view.topology.order()
     able = [node for node in members if topology.can_lead[node]] or list(members)
+    for rule in policy.rules:
+        if isinstance(rule, LeaderIn):
+            places = rule.rank(topology)
+            best = min(int(places[node]) for node in able)
+            able = [node for node in able if places[node] == best]
     leader = min(able, key=lambda n: (view.leaders[n] / topology.weight[n], int(rank[n])))
     return [leader, *(node for node in members if node != leader)]
 
@@ -270,10 +277,10 @@ def _no_set(spec: StreamSpec, policy: Policy, view: View) -> Reason:
         if rule.strength is Strength.REQUIRED and scope is not None:
             standing = Standing(view.topology, spec.replication_factor, (), nodes=policy.nodes)
             live = standing.live_domains(scope)
-            seen = view.topology.domain_names(scope, map(int, live))
+            level, seen = standing.seen(rule)
             message = f"no set of {spec.replication_factor} nodes keeps the rule '{rule}'"
             factor = spec.replication_factor
-            return Reason(Code.DOMAINS_TOO_FEW, message, factor, len(live), str(scope), seen)
+            return Reason(Code.DOMAINS_TOO_FEW, message, factor, len(live), level, seen)
     message = f"no set of {spec.replication_factor} nodes keeps the rules {', '.join(required)}"
     return Reason(Code.NO_CANDIDATE, message, 1, 0)
 

@@ -4,26 +4,21 @@ Source: chapter 77 of the tutorial among the seeds, "ByteDance's 10,000-node cas
 reading of design section 6.2.
 """
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
 
 from placement.assignments import EMPTY
-from placement.choice import digest64, scores
+from placement.choice import scores
 from placement.model import StreamSpec
 from placement.policy import OnInfeasible, Policy, unknown_value
 from placement.reasons import Code, Reason
 from placement.rules import (
-    STREAM_RULES,
     AtMost,
-    ColocateSlots,
     Mask,
     Rule,
-    Standing,
     Strength,
 )
 from placement.rules_load import LoadBalance, VotersAcross
@@ -36,8 +31,8 @@ from placement.strategies.cheapest import (
     Shape,
     levels_of,
 )
+from placement.strategies.cost_stream import Attempt
 from placement.strategies.search import arrangements, node_kinds
-from placement.strategies.slots import leader_first
 from placement.topology import Scope, Topology
 
 BALANCE = 0.10
@@ -54,10 +49,6 @@ _WEIGHTS = {
     "regions": 100.0,
 }
 _WEIGHT_MAX = 100_000
-# Arrangements that are compared where the user's rules forbid the cheapest one.
-_COMPARED = 200
-
-Chosen = tuple[Sequence[int], Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +68,14 @@ class CostStrategy:
     domain beyond its bound rather than nowhere.
 
     Algorithm: the cost of a copy is, for its region, zone, rack and node, what it adds to the sum
-    of load squared over weight, times the term's weight in `weights` (1 each); each zone that the
+    of load squared over weight, times the term's weight in `weights` (1 each). Each zone that the
     primaries lack to three costs `weights.zones` (1000: three are preferred to any balance within
-    the bound), each region beyond their first `weights.regions` (100: a quorum stays at home). The cheapest shard is found exactly by a knapsack over racks, zones and regions,
-    one shard after the other; ties by a hash of the content. Where that ends in a dead end the
-    stream is tried again without these two preferences, and with the bound kept after
-    every shard. Under rules of the user that forbid the cheapest shard the best of a bounded
-    number of lawful ones is taken. The reason `COST_TERMS` shows the terms. Levels called region,
+    the bound), each region beyond their first `weights.regions` (100: a quorum stays at home). The
+    cheapest shard is found exactly by a knapsack over racks, zones and regions, one shard after
+    the other; ties by a hash of the content. Where that ends in a dead end the stream is tried
+    again without these two preferences, and with the bound kept after every shard. Under rules of
+    the user that forbid the cheapest shard the best of a bounded number of lawful ones is taken.
+    The reason `COST_TERMS` shows the terms. Levels called region,
     zone (az) and rack are these, else components 1, 2 and 3 of a path; on a shorter path the
     deepest one counts, so that in `/dc/rack` every rack is a zone too. The source's "exactly one
     primary per rack" is not one in every rack of a hundred; its claim that two zones suffice to
@@ -120,25 +112,29 @@ class CostStrategy:
 
     def rules(self, policy: Policy, topology: Topology) -> tuple[Rule, ...]:
         """The user's, racks, zones, the cold copy's region, balance."""
-        levels, cold, strength = levels_of(topology), policy.beside, policy.strength
+        return (*policy.rules, *self._own(policy, topology, policy.strength))
+
+    def _own(
+        self, policy: Policy, topology: Topology, strength: Strength = Strength.REQUIRED
+    ) -> tuple[Rule, ...]:
+        levels, cold = levels_of(topology), policy.beside
         aside = (Elsewhere("cold", cold, levels.region, strength),) if cold else ()
-        scopes = dict.fromkeys(scope.depth for _, scope in levels.items())
-        named = {scope.depth: scope for _, scope in levels.items()}
+        # Levels that are one on short paths are asked once.
+        scopes = {scope.depth: scope for _, scope in levels.items()}.values()
         return (
-            *policy.rules,
             AtMost(1, levels.rack, strength),
             VotersAcross(ZONES_LEAST, levels.zone, cold, strength),
             *aside,
-            *(LoadBalance(BALANCE, named[depth], strength) for depth in scopes),
+            *(LoadBalance(BALANCE, scope, strength) for scope in scopes),
         )
 
     def place(self, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
         """Shard by shard, the cheapest lawful one; several ways where the first ends nowhere."""
-        weights = policy.parameters["weights"]
+        weights, own = policy.parameters["weights"], self._own(policy, view.topology)
         careless = {**weights, "zones": 0, "regions": 0}
         for paced in (False, True):
             for tried in (weights, careless):
-                attempt = _Attempt(spec, policy, tried, view.fork(), BALANCE)
+                attempt = Attempt(spec, policy, own, tried, view.fork(), BALANCE)
                 shards = attempt.run(paced)
                 if shards is not None and not attempt.unbalanced(shards):
                     view.take(attempt.view)
@@ -224,12 +220,13 @@ class CostStrategy:
             seen = _names(view.topology, scope, usable.tolist())
             if len(seen) < need:
                 message = f"{told}: {need} domains of {scope} are needed, {len(seen)} are there"
-                return Reason(Code.DOMAINS_TOO_FEW, message, need, len(seen), str(scope), seen)
+                return Reason(Code.DOMAINS_TOO_FEW, message, need, len(seen), scope.level, seen)
+        weights, own = policy.parameters["weights"], self._own(policy, view.topology)
         one = replace(spec, shards=1)
-        unbound = _Attempt(one, policy, policy.parameters["weights"], view.fork(), None)
+        unbound = Attempt(one, policy, own, weights, view.fork(), None)
         if unbound.run(False) is None:
             return _no_arrangement(policy, levels.rack, factor, usable.tolist(), view)
-        free = _Attempt(spec, policy, policy.parameters["weights"], view.fork(), None)
+        free = Attempt(spec, policy, own, weights, view.fork(), None)
         shards = free.run(False)
         if shards is None:
             message = f"no node has room for all {spec.shards} shards under the rules"
@@ -238,164 +235,6 @@ class CostStrategy:
         told = f": {found}" if found else ""
         message = f"no lawful placement keeps every domain within 10 % of its share{told}"
         return Reason(Code.RULE_NOT_MET, message)
-
-
-class _Attempt:
-    """One try at a whole stream, on a view of its own."""
-
-    def __init__(
-        self,
-        spec: StreamSpec,
-        policy: Policy,
-        weights: Mapping[str, int],
-        view: View,
-        fraction: float | None,
-    ) -> None:
-        self.view, self._spec, self._policy = view, spec, policy
-        self._levels = levels_of(view.topology)
-        self._shape = Shape(spec.replication_factor, policy.beside, weights)
-        usable = view.topology.eligible & policy.nodes.mask(view.topology)
-        self._prices = Prices(self._levels, self._shape, usable, view, fraction)
-        self._before = self._prices.total
-        self._terms: Counter[str] = Counter()
-        self._short = 0
-
-    def run(self, paced: bool) -> list[list[int]] | None:
-        """Nodes of every shard, leader first, cold copies last; None where one finds none."""
-        spec, copies = self._spec, self._shape.copies
-        colocated = any(isinstance(rule, ColocateSlots) for rule in self._policy.rules)
-        times = spec.shards if colocated else 1
-        self._prices.limit(self._before + spec.shards * copies)
-        shards: list[list[int]] = []
-        for shard in range(0, spec.shards, times):
-            if paced:
-                self._prices.limit(self._before + (shard + times) * copies)
-            mask = candidates(self._policy, self.view) & self.view.has_room(times)
-            chosen = self._shard(shard, mask, shards, times)
-            if chosen is None:
-                return None
-            voters, cold = chosen
-            for term, price in self._prices.terms(voters, cold).items():
-                self._terms[term] += price * times
-            self._short += times * bool(self._prices.zones_missing(voters))
-            self._prices.add((*voters, *cold), times)
-            nodes = self._ordered(voters, cold)
-            for slot, node in enumerate(nodes):
-                for _ in range(times):
-                    self.view.add(node, leader=slot == 0)
-            shards.extend(list(nodes) for _ in range(times))
-        return shards
-
-    def unbalanced(self, shards: Sequence[Sequence[int]]) -> str:
-        """The first domain that the stream leaves out of balance, in words; empty if none."""
-        everything = [node for nodes in shards for node in nodes]
-        topology = self.view.topology
-        standing = Standing(
-            topology, self._shape.copies, everything, nodes=self._policy.nodes, load=self.view.load
-        )
-        for scope in (self._levels.region, self._levels.zone, self._levels.rack):
-            for found in LoadBalance(BALANCE, scope).violations(standing):
-                return f"{scope} {found.domain} would hold {found.count}, limit {found.limit}"
-        return ""
-
-    def summary(self) -> Reason:
-        """The terms of the stream's cost."""
-        told = " + ".join(f"{term} {self._terms[term] / MILLION:.3f}" for term in _WEIGHTS)
-        total = sum(self._terms.values()) / MILLION
-        message = f"the cheapest lawful placement costs {total:.3f}: {told}"
-        if self._short:
-            message += f"; {self._short} of {self._spec.shards} shards in fewer than three zones"
-        return Reason(Code.COST_TERMS, message)
-
-    def _shard(
-        self, shard: int, mask: Mask, shards: Sequence[Sequence[int]], times: int
-    ) -> Chosen | None:
-        """Voters and cold copies of one shard."""
-        seed = digest64(self._spec.stream, shard)
-        found = self._prices.cheapest(mask, seed, times)
-        if not self._policy.rules:
-            return found
-        used = [node for nodes in shards for node in nodes]
-        if not any(isinstance(rule, STREAM_RULES) for rule in self._policy.rules):
-            used = []
-        first = None if found is None else self._judged(found, used)
-        if first is not None and not any(first):
-            return found
-        options = [(first, 0, found)] if first is not None and found is not None else []
-        best = min(
-            (*options, *self._others(shard, mask, used, times)),
-            key=lambda each: each[:2],
-            default=None,
-        )
-        return None if best is None else best[2]
-
-    def _others(
-        self, shard: int, mask: Mask, used: Sequence[int], times: int
-    ) -> Iterator[tuple[tuple[int, ...], int, Chosen]]:
-        """Other lawful arrangements of a shard, with what they break and what they cost."""
-        topology, spec = self.view.topology, self._spec
-        rules = CostStrategy().rules(self._policy, topology)
-        lawful = [rule for rule in rules if not isinstance(rule, LoadBalance)]
-        need = Need(
-            spec.stream,
-            shard,
-            0,
-            self._shape.copies,
-            [],
-            used,
-            self._policy.nodes,
-            shards=spec.shards,
-        )
-        within = mask & self._prices.has_room(times)
-        hard = [_required(rule) for rule in lawful[len(self._policy.rules) :]]
-        found = arrangements([*self._policy.rules, *hard], within, need, self.view)
-        for nodes in islice(found, _COMPARED):
-            chosen = nodes[: spec.replication_factor], nodes[spec.replication_factor :]
-            broken = self._judged(chosen, used)
-            if broken is not None:
-                price = sum(self._prices.terms(*chosen).values())
-                yield broken, 1 + price, chosen
-
-    def _judged(self, chosen: Chosen, used: Sequence[int]) -> tuple[int, ...] | None:
-        """How far the user's preferred rules are broken; None if a required one is."""
-        nodes = self._ordered(*chosen)
-        standing = Standing(
-            self.view.topology,
-            self._shape.copies,
-            nodes,
-            used,
-            self._policy.nodes,
-            self._spec.shards,
-        )
-        broken = []
-        for rule in self._policy.rules:
-            found = len(rule.violations(standing))
-            if rule.strength is Strength.PREFERRED:
-                broken.append(found)
-            elif found and not isinstance(rule, STREAM_RULES):
-                return None
-            elif isinstance(rule, STREAM_RULES) and found:
-                broken.append(found)
-        return tuple(broken)
-
-    def _ordered(self, voters: Sequence[int], cold: Sequence[int]) -> list[int]:
-        """The voter with the fewest leaders by weight in front, then by id; cold copies last."""
-        topology, rank = self.view.topology, self.view.topology.order()
-
-        def leads(node: int) -> tuple[bool, float, int]:
-            pressure = float((self.view.leaders[node] + 0.5) / topology.weight[node])
-            return not topology.can_lead[node], pressure, int(rank[node])
-
-        first = min(voters, key=leads)
-        rest = sorted((n for n in voters if n != first), key=lambda n: int(rank[n]))
-        nodes = leader_first([first, *rest], self._policy, len(voters), topology)
-        return [*nodes, *sorted(cold, key=lambda n: int(rank[n]))]
-
-
-def _required(rule: Rule) -> Rule:
-    """The strategy's rule as `place` keeps it, whatever becomes of it later."""
-    made: Rule = replace(rule, strength=Strength.REQUIRED)  # type: ignore[type-var]
-    return made
 
 
 def _weights(given: Any, topology: Topology) -> Mapping[str, int] | Reason:
@@ -453,7 +292,7 @@ def _no_arrangement(
     user = ", ".join(f"'{rule}'" for rule in policy.rules if rule.strength is Strength.REQUIRED)
     told = f" and the rules {user} hold" if user else ""
     message = f"no {factor} racks in two zones are free that{aside} keep one primary per rack{told}"
-    return Reason(Code.DOMAINS_TOO_FEW, message, factor, None, str(rack), racks)
+    return Reason(Code.DOMAINS_TOO_FEW, message, factor, None, rack.level, racks)
 
 
 def _names(topology: Topology, scope: Scope, nodes: Sequence[int]) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from placement.policy import OnInfeasible, Policy, unknown_value
 from placement.reasons import Code, Reason
 from placement.rules import AtMost, Finding, Mask, Penalties, Rule, Standing, Strength
 from placement.rules_span import SpanDomains
+from placement.sift import first_mentions
 from placement.strategies.base import Need, Placement, View, candidates, choose, unmet
 from placement.strategies.slots import admitted, fill, nodes_too_few, without_taken
 from placement.topology import LEAF, NO_DOMAIN, Scope, Topology
@@ -123,7 +124,7 @@ class HdfsStrategy:
         def pick(need: Need, mask: Mask) -> int | Reason:
             return self.extend(need, policy, mask, view)
 
-        shards, reasons = fill(spec, policy, view, pick)
+        shards, reasons = fill(spec, policy, view, pick, self.rules(policy, topology))
         rules = (*self.rules(policy, topology), cap)
         return Placement(shards, reasons, unmet(rules, shards, spec, policy, topology))
 
@@ -228,7 +229,7 @@ def _crowded(need: Need, left: Mask, topology: Topology) -> Reason:
         f"no node for replica {need.slot} of {need.stream}/{need.shard}: the racks of all "
         f"{int(left.sum())} candidates are full or their upgrade domains used"
     )
-    return Reason(Code.NO_CANDIDATE, message, 1, 0, str(LEAF), seen)
+    return Reason(Code.NO_CANDIDATE, message, 1, 0, LEAF.level, seen)
 
 
 def _upgrade_domains(policy: Policy, topology: Topology) -> "UpgradeDomains":
@@ -272,6 +273,12 @@ class UpgradeDomains:
         have = len(np.unique(domains[_indexes(standing.replicas)]))
         need = min(self.factor, len(standing.replicas))
         return [Finding(None, have, need)] if have < need else []
+
+    def doubtful(self, shards: NDArray[np.int64], standing: Standing) -> Mask:
+        """Which of many shards, a row of nodes each, break the rule."""
+        used = first_mentions(self._domains(standing.topology)[shards]).sum(axis=1)
+        doubtful: Mask = used < min(self.factor, shards.shape[1])
+        return doubtful
 
     def _domains(self, topology: Topology) -> NDArray[np.int64]:
         """Upgrade domain of each node; one of its own where it has no label."""

@@ -18,10 +18,11 @@ from placement.topology import NO_DOMAIN, Scope
 _STEPS = 200_000
 
 
-def elect(members: Sequence[Sequence[int]], view: View) -> list[int]:
+def elect(members: Sequence[Sequence[int]], view: View, levels: bool = True) -> list[int]:
     """The leader of each shard out of its possible ones, which are in order of preference among
-    equals; `view.leaders` has the leaders of other streams and gets these."""
-    counts = _Leaders(view)
+    equals; `view.leaders` has the leaders of other streams and gets these. Without `levels` they
+    are even over nodes alone."""
+    counts = _Leaders(view, levels)
     chosen: list[int] = []
     for able in members:
         leader = min(able, key=lambda node: (counts.after(node), able.index(node)))
@@ -36,14 +37,14 @@ def elect(members: Sequence[Sequence[int]], view: View) -> list[int]:
 class _Leaders:
     """Leaders per domain of every tier and per node, beside the weights there."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, levels: bool) -> None:
         topology = view.topology
         eligible = topology.eligible & topology.can_lead
         parts = np.rint(topology.weight * 1e6).astype(np.int64)
         self._domains: list[NDArray[np.int64]] = []
         self._counts: list[list[int]] = []
         self._weights: list[list[int]] = []
-        scopes: list[Scope | None] = [*topology.tiers(), None]
+        scopes: list[Scope | None] = [*(topology.tiers() if levels else ()), None]
         for scope in scopes:
             every = np.arange(topology.size)
             domains = every if scope is None else topology.domain_of(scope).astype(np.int64)

@@ -8,22 +8,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.assignments import EMPTY
-from placement.choice import digest64, scores
 from placement.model import StreamSpec
 from placement.policy import OnInfeasible, Policy
 from placement.reasons import Code, Reason
-from placement.rules import AtMost, Finding, Mask, Penalties, Rule, Share, Standing, Strength
+from placement.rules import (
+    AtMost,
+    CountsDomains,
+    Finding,
+    Mask,
+    Penalties,
+    Rule,
+    Share,
+    Standing,
+    Strength,
+)
 from placement.strategies.base import ByRules, Need, Placement, View, choose
-from placement.strategies.walk import Draft, Key, Nodes, lead_least, least, place_by, shortage
+from placement.strategies.two_steps import Steps
+from placement.strategies.walk import Draft, Key, lead_least, least, place_by, shortage
 from placement.topology import LEAF, Scope, Topology
-
-# Groups of the location step: below its limit, at its limit, and the location that a replica is to
-# leave although its node is well (Kudu's REPLACE mark).
-_MAIN, _OVERFLOW, _LEFT = range(3)
 
 
 @dataclass(frozen=True, slots=True)
-class NoMajority:
+class NoMajority(CountsDomains):
     """No location holds a majority of a shard's replicas; half of an even number counts as one.
     One replica, or one live location, leaves nothing to spread."""
 
@@ -40,6 +46,10 @@ class NoMajority:
     def violations(self, standing: Standing) -> list[Finding]:
         """Locations that hold more than the limit."""
         return self._limit(standing).violations(standing)
+
+    def doubtful(self, shards: NDArray[np.int64], standing: Standing) -> Mask:
+        """Which of many whole shards break the rule."""
+        return self._limit(standing).doubtful(shards, standing)
 
     def _limit(self, standing: Standing) -> AtMost:
         factor = standing.replication_factor
@@ -68,8 +78,10 @@ class LocationMajorityStrategy(ByRules):
         than two); a location without any is never put aside. Of the others, or of those put aside
         if there are no others, the least loaded is taken. Server step: the less loaded of two
         servers; with `range_aware` the one with fewest replicas of the shard's range, then of the
-        stream (of the `dimension`, if it has one), then of all. Where Kudu draws lots a hash of
-        the replica decides. A `dimension` limits the count of the server step to its streams.
+        stream (of the `dimension`, if it has one), then of all. Where Kudu draws lots a hash
+        decides: of the location and what it holds, for servers of the replica. Without rules of
+        the user whole streams go through both steps at once. A `dimension` limits the count of the
+        server step to its streams.
         Kudu's location loads do not see the tablets of the same batch, so that many tablets go to
         one location; here each counts at once. A replica to be replaced does not count for its
         location, and its location comes last while its server is well: Kudu may put the new one
@@ -116,14 +128,14 @@ class LocationMajorityStrategy(ByRules):
     def place(self, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
         """Place tablet by tablet, or say how many servers are missing."""
         mask = view.topology.eligible & policy.nodes.mask(view.topology) & view.has_room()
-        return shortage(spec, policy, mask) or place_by(self, spec, policy, view)
+        return shortage(spec, policy, mask) or place_by(self, spec, policy, view, _placed)
 
     def resume(
         self, spec: StreamSpec, policy: Policy, shards: list[list[int]], view: View
     ) -> tuple[Reason, ...]:
         """Add the replicas that are missing."""
         draft = Draft(spec, policy, shards, view)
-        steps = _Steps(policy, view)
+        steps = Steps(policy, view, spec.stream)
         elsewhere = _Held(view, spec).dimension if spec.dimension is not None else None
 
         def order(shard: int, kept: Sequence[int]) -> list[Key]:
@@ -161,83 +173,17 @@ class LocationMajorityStrategy(ByRules):
         scoped = view.load if held.spec.dimension is None else held.dimension
         own = held.stream if held.spec.dimension is None else held.dimension
         loads = (held.range_of(need.shard), own, view.load)
-        keys = _Steps(policy, view).keys(need, wishes, scoped, loads)
+        keys = Steps(policy, view, need.stream).keys(need, wishes, scoped, loads)
         node = int(least(np.flatnonzero(left), keys)[0])
         held.add(need.shard, node)
         return node
 
 
-class _Steps:
-    """The location step and the server step as keys."""
-
-    def __init__(self, policy: Policy, view: View) -> None:
-        topology = view.topology
-        self._view = view
-        self._aware = bool(policy.parameters["range_aware"])
-        self._usable = topology.eligible & policy.nodes.mask(topology)
-        self._locations = topology.domain_of(LEAF)
-        self._size = int(self._locations.max(initial=0)) + 1
-        here = self._locations[self._usable]
-        weight = np.bincount(here, topology.weight[self._usable], self._size)
-        self._weight = np.maximum(weight, np.finfo(float).tiny)
-        self._live = len(np.unique(here))
-        names = {int(of): topology.domain_name(LEAF, int(of)) for of in np.unique(here)}
-        self._digests = np.zeros(self._size, np.uint64)
-        for location, name in names.items():
-            self._digests[location] = digest64("location", name)
-
-    def keys(
-        self,
-        need: Need,
-        wishes: list[Key],
-        scoped: NDArray[np.int64],
-        loads: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]],
-    ) -> list[Key]:
-        """How the next replica ranks its candidates: group, the user's wishes and load of the
-        location, then the server by `scoped` load or, range-aware, by all `loads` in turn."""
-        view, of = self._view, self._locations
-        alive = [n for n in need.kept if n != need.replaces and not view.topology.is_dead(n)]
-        held = np.bincount(of[np.asarray(alive, np.int64)], minlength=self._size)
-        live = np.bincount(of[self._usable], view.load[self._usable], self._size)
-        load = (live + held) / self._weight
-        group = self._groups(need, held)
-        place = scores(need.seed, self._digests)
-        seed, digests = digest64("server", need.seed), view.topology.digests
-        weight = view.topology.weight
-
-        def chance(found: Nodes) -> NDArray[np.generic]:
-            return scores(seed, digests[found])
-
-        def beaten(found: Nodes) -> NDArray[np.generic]:
-            """All but two drawn by lot, and of these the more loaded."""
-            if len(found) < 3:
-                return (scoped / weight)[found]
-            lots = scores(seed, digests[found])
-            drawn = lots <= np.partition(lots, 1)[1]
-            return np.where(drawn, (scoped / weight)[found], np.inf)
-
-        server: list[Key] = [beaten]
-        if self._aware:
-            server = [(counts / weight).__getitem__ for counts in loads]
-        location: list[Key] = [
-            lambda found: group[of[found]],
-            *wishes,
-            lambda found: load[of[found]],
-            lambda found: place[of[found]],
-        ]
-        return [*location, *server, chance]
-
-    def _groups(self, need: Need, held: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The group of each location."""
-        factor = need.replication_factor
-        if self._live == 2:
-            over = held + 1 > factor // 2
-        else:
-            over = (held + 1 >= (factor + 1) // 2) & (self._live > 2)
-        groups = np.where((held > 0) & over, _OVERFLOW, _MAIN)
-        if need.replaces != EMPTY and self._view.topology.eligible[need.replaces]:
-            groups[self._locations[need.replaces]] = _LEFT
-        return groups
+def _placed(draft: Draft) -> bool:
+    """Both steps for all shards at once."""
+    view, spec = draft.view, draft.spec
+    scoped = view.load if spec.dimension is None else _Held(view, spec).dimension
+    return Steps(draft.policy, view, spec.stream).place(draft, scoped)
 
 
 class _Held:

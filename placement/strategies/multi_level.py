@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from placement import kernels
 from placement.assignments import EMPTY
-from placement.location import natural_key
+from placement.domain_tree import domain_tree
 from placement.model import StreamSpec
 from placement.policy import OnInfeasible, Policy
 from placement.reasons import Reason
 from placement.rules import Rule
 from placement.rules_even import EvenAsFits
 from placement.strategies.base import ByRules, Placement, View
-from placement.strategies.simple import SimpleStrategy
+from placement.strategies.simple import SimpleStrategy, round_robin
 from placement.strategies.walk import (
     Draft,
     Key,
@@ -84,7 +85,8 @@ class MultiLevelStrategy(ByRules):
     def place(self, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
         """Deal the replicas out, or say how many nodes are missing."""
         mask = view.topology.eligible & policy.nodes.mask(view.topology) & view.has_room()
-        return shortage(spec, policy, mask) or place_by(self, spec, policy, view)
+        at_once = round_robin if _deferred(policy, view.topology) else _dealt
+        return shortage(spec, policy, mask) or place_by(self, spec, policy, view, at_once)
 
     def resume(
         self, spec: StreamSpec, policy: Policy, shards: list[list[int]], view: View
@@ -97,6 +99,16 @@ class MultiLevelStrategy(ByRules):
         reasons = draft.fill(_Rings(draft).order, lead_least(draft))
         spread_leads(draft, [shard for shard in fresh if shards[shard][0] != EMPTY])
         return tuple(reasons)
+
+
+def _dealt(draft: Draft) -> bool:
+    """Deal all shards out at once."""
+    nodes = _Rings(draft).deal()
+    if (nodes == EMPTY).any():
+        return False
+    draft.enter(draft.with_leaders(nodes))
+    spread_leads(draft, range(draft.spec.shards))
+    return True
 
 
 def _levels(policy: Policy, topology: Topology) -> list[EvenAsFits]:
@@ -130,13 +142,16 @@ class _Rings:
         self._place = [np.full(size, -1) for size in sizes]
         self._next = [np.zeros(size, np.int64) for size in (1, *sizes)]
         self._siblings = [np.ones(size, np.int64) for size in sizes]
-        nodes = np.flatnonzero(draft.usable)
-        self._set(0, 0, nodes.tolist(), draft.start)
+        self._tree = domain_tree(topology, draft.usable)
+        self._set(draft.start)
         self._passed = 0
         self._pressure = []
+        nodes = np.flatnonzero(draft.usable)
+        # In whole millionths, so that a sum does not depend on the order of nodes.
+        parts = np.rint(topology.weight * 1e6)
         for of, size in zip(self._tiers, sizes, strict=True):
             load = np.bincount(of[nodes], draft.foreign[nodes], size)
-            weight = np.bincount(of[nodes], topology.weight[nodes], size)
+            weight = np.bincount(of[nodes], parts[nodes], size) / 1e6
             self._pressure.append(load / np.maximum(weight, np.finfo(float).tiny))
 
     def order(self, shard: int, kept: Sequence[int]) -> list[Key]:
@@ -151,6 +166,9 @@ class _Rings:
             standing = draft.standing(shard, kept)
             rules = _levels(draft.policy, draft.view.topology)
             keys = [*(rule.penalty(standing).__getitem__ for rule in rules), *keys]
+        # Turns alone would send what every shard of a stream gains to the same nodes.
+        gains = draft.shards[shard][0] != EMPTY
+        later: list[Key] = []
         for depth, of in enumerate(self._tiers):
             size = len(self._place[depth])
             mine = np.bincount(of[held], minlength=size)
@@ -158,8 +176,8 @@ class _Rings:
             if depth == len(self._tiers) - 1:
                 whole = (whole + 1) / draft.view.topology.weight
             keys += [partial(_at, values, of) for values in (mine, whole, self._pressure[depth])]
-            keys.append(partial(self._turn, turns[depth], depth))
-        return keys
+            (later if gains else keys).append(partial(self._turn, turns[depth], depth))
+        return [*keys, *later]
 
     def _turn(self, turns: NDArray[np.int64], depth: int, found: Nodes) -> NDArray[np.int64]:
         """How many other children of its parent come before each candidate's."""
@@ -175,26 +193,49 @@ class _Rings:
                 if place >= 0:
                     turns[depth][self._parents[depth][node]] = place + 1
 
-    def _set(self, depth: int, parent: int, nodes: list[int], before: int) -> None:
-        """Set up the ring of one tree node: `nodes` stand below it, and `before` replicas went
-        through it."""
-        topology = self._draft.view.topology
-        members: dict[int, list[int]] = {}
-        for node in nodes:
-            members.setdefault(int(self._tiers[depth][node]), []).append(node)
-        if depth == len(self._scopes):
-            order = sorted(members, key=lambda node: natural_key(topology.ids[node]))
-        else:
-            scope = self._scopes[depth]
-            order = sorted(members, key=lambda d: natural_key(topology.domain_name(scope, d)))
-        size = max(len(order), 1)
-        self._next[depth][parent] = before
-        for place, child in enumerate(order):
-            self._place[depth][child] = place
-            self._siblings[depth][child] = size
-            if depth < len(self._scopes):
-                passed = before // size + (place < before % size)
-                self._set(depth + 1, child, members[child], passed)
+    def _set(self, start: int) -> None:
+        """Set up the rings of all tree nodes, after `start` replicas went through the root."""
+        tree = self._tree
+        first, end, above = tree.elements[:3]
+        place, size = np.arange(len(first)) - first[above], (end - first)[above]
+        passed = np.zeros(len(first), np.int64)
+        passed[0] = start
+        for depth, level in enumerate(tree.levels):
+            children, parents = self._tiers[depth][tree.leaves], self._parents[depth][tree.leaves]
+            before, turns = passed[above[level]], size[level]
+            passed[level] = before // turns + (place[level] < before % turns)
+            self._place[depth][children] = place[level]
+            self._siblings[depth][children] = turns
+            self._next[depth][parents] = before
+
+    def deal(self) -> NDArray[np.int64]:
+        """Nodes of every shard of a stream that has none yet; all EMPTY from where none is left
+        on."""
+        draft, tree = self._draft, self._tree
+        size = tree.elements.shape[1]
+        pressure, weight, room = np.zeros(size), np.ones(size), np.zeros(size, np.int64)
+        turn = np.zeros(size, np.int64)
+        for depth, level in enumerate(tree.levels):
+            above = tree.elements[2][level]
+            turn[above] = self._next[depth][self._parents[depth][tree.leaves]]
+            pressure[level] = self._pressure[depth][self._tiers[depth][tree.leaves]]
+        turn %= np.maximum(tree.elements[1] - tree.elements[0], 1)
+        weight[tree.domains :] = draft.view.topology.weight[tree.leaves]
+        room[tree.domains :] = draft.view.room()[tree.leaves]
+        out = np.full(draft.spec.shards * draft.spec.replication_factor, EMPTY, np.int64)
+        *_, out = kernels.run(
+            kernels.deal_shards,
+            len(out) * tree.looked_at,
+            tree.elements,
+            turn,
+            pressure,
+            weight,
+            room,
+            draft.spec.replication_factor,
+            out,
+        )
+        leaves = tree.leaves[np.maximum(out - tree.domains, 0)]
+        return np.where(out == EMPTY, EMPTY, leaves)
 
 
 def _at(

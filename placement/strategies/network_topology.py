@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,9 +12,12 @@ from placement.location import Location, natural_key
 from placement.model import StreamSpec
 from placement.policy import OnInfeasible, Policy, unknown_value
 from placement.reasons import Code, Reason
-from placement.rules import Finding, Mask, Penalties, Rule, Standing, Strength
+from placement.rules import CountsDomains, Finding, Mask, Penalties, Rule, Standing, Strength
+from placement.rules_places import Exactly
+from placement.sift import first_mentions
 from placement.strategies.base import Need, Placement, View, unmet
-from placement.strategies.slots import admitted, fill, nodes_too_few
+from placement.strategies.clockwise import Fits, Positions, among, first_fitting, in_bulk
+from placement.strategies.slots import admitted, by_wishes, fill, nodes_too_few
 from placement.strategies.token_ring import (
     VNODES,
     VNODES_MAX,
@@ -23,6 +27,9 @@ from placement.strategies.token_ring import (
     unfit_tokens,
 )
 from placement.topology import LEAF, Scope, Topology
+
+# What a datacenter takes of a walk: nothing, the first node of a rack, any node.
+_NONE, _FRESH, _ANY = range(3)
 
 # Far above the sum that any stream may have.
 _COUNT_MAX = 2**31 - 1
@@ -119,7 +126,13 @@ class NetworkTopologyStrategy:
 
     def place(self, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
         """The walk's list for each shard; slots that find no node stay empty with the reason."""
-        shards, reasons = fill(spec, policy, view, _Walk(policy, view).pick)
+        walk = _Walk(policy, view)
+        whole = in_bulk(spec, policy, view, walk.ring, partial(walk.lists, spec))
+        shards, reasons = (
+            (whole, ())
+            if whole
+            else fill(spec, policy, view, walk.pick, self.rules(policy, view.topology))
+        )
         rules = self.rules(policy, view.topology)
         return Placement(shards, reasons, unmet(rules, shards, spec, policy, view.topology))
 
@@ -151,7 +164,10 @@ class _Walk:
 
     def pick(self, need: Need, mask: Mask) -> int | Reason:
         """The first node of the walk that its datacenter takes."""
-        left = admitted(self.policy, mask, need, self.view)
+        return by_wishes(lambda policy: self._pick(policy, need, mask), self.policy)
+
+    def _pick(self, policy: Policy, need: Need, mask: Mask) -> int | Reason:
+        left = admitted(policy, mask, need, self.view)
         if isinstance(left, Reason):
             return left
         self._look_at(left)
@@ -169,6 +185,37 @@ class _Walk:
             if datacenter in repeating or int(self.racks[node]) not in used[datacenter]:
                 return node
         return self._too_few(need, held)
+
+    def lists(self, spec: StreamSpec, starts: Positions, open_at: Mask) -> Positions | None:
+        """What `pick` picks for every slot of every shard; None where it finds no node."""
+        owners, every = self.ring.owners, np.arange(spec.shards)
+        wanted = [datacenter for datacenter, count in self.counts.items() if count]
+        counts = np.asarray([self.counts[datacenter] for datacenter in wanted], np.int64)
+        # By position the number of its datacenter in `wanted`; those not to be taken come last.
+        nowhere = len(wanted)
+        at = np.full(len(owners), nowhere, np.int64)
+        for number, datacenter in enumerate(wanted):
+            at[open_at & (self.datacenters[owners] == datacenter)] = number
+        racks = self.racks[owners]
+        offered = [len(np.unique(racks[at == number])) for number in range(nowhere)]
+        held = np.zeros((spec.shards, nowhere), np.int64)
+        repeated = np.zeros((spec.shards, nowhere), np.int64)
+        allowed = np.full((spec.shards, nowhere + 1), _NONE)
+        taken = np.full((spec.shards, spec.replication_factor), -1, np.int64)
+        for slot in range(spec.replication_factor):
+            spare = counts - np.asarray(offered, np.int64) - repeated > 0
+            allowed[:, :nowhere] = np.where(held < counts, np.where(spare, _ANY, _FRESH), _NONE)
+            # What the walk has passed by it would pass by again.
+            begin = taken[:, slot - 1] if slot else starts
+            fits = _accepts(allowed, at, racks, owners, taken[:, :slot])
+            taken[:, slot] = first_fitting(every, begin, len(owners), fits)
+            if (taken[:, slot] < 0).any():
+                return None
+            new = taken[:, slot]
+            again = among(racks[new, None], racks[taken[:, :slot]])[:, 0]
+            held[every, at[new]] += 1
+            repeated[every, at[new]] += again
+        return taken
 
     def _repeats(self, datacenter: int, held: list[int]) -> int:
         """How many replicas more may stand in racks that have one already."""
@@ -203,6 +250,26 @@ class _Walk:
         return Reason(Code.NODES_TOO_FEW, message, total, there, seen=tuple(short))
 
 
+def _accepts(
+    allowed: NDArray[np.int64],
+    at: NDArray[np.int64],
+    racks: NDArray[np.int32],
+    owners: NDArray[np.int64],
+    taken: Positions,
+) -> Fits:
+    """Whether the datacenters of positions take their nodes, given those taken by the shards."""
+
+    def fits(shards: Positions, positions: Positions) -> Mask:
+        takes, held = allowed[shards[:, None], at[positions]], taken[shards]
+        fresh = (takes >= _FRESH) & ~among(racks[positions], racks[held])
+        if not (allowed == _ANY).any():
+            return fresh
+        repeat: Mask = (takes == _ANY) & ~among(owners[positions], owners[held])
+        return fresh | repeat
+
+    return fits
+
+
 def _counts(replication: Mapping[str, int], topology: Topology) -> dict[int, int]:
     """Replicas by the index of the datacenter, of those in which a node is registered."""
     registered = np.fromiter(topology.index.values(), np.int64)
@@ -213,12 +280,18 @@ def _counts(replication: Mapping[str, int], topology: Topology) -> dict[int, int
 
 
 @dataclass(frozen=True, slots=True)
-class DatacenterCounts:
+class DatacenterCounts(CountsDomains):
     """Each datacenter holds the replicas that it is to hold, and no other holds any."""
 
     counts: tuple[tuple[str, int], ...]
     strength: Strength = Strength.REQUIRED
     per: Scope = field(default=Scope(depth=1, name="1"))
+
+    @property
+    def exactly(self) -> Exactly:
+        """The same as the general rule."""
+        counts = ((Location((name,)), count) for name, count in self.counts)
+        return Exactly(tuple(counts), self.strength)
 
     def __str__(self) -> str:
         return "replication " + ", ".join(f"/{name}: {count}" for name, count in self.counts)
@@ -242,6 +315,15 @@ class DatacenterCounts:
         ]
         return sorted(found, key=lambda finding: natural_key(finding.domain or ""))
 
+    def doubtful(self, shards: NDArray[np.int64], standing: Standing) -> Mask:
+        """Which of many whole shards, a row of nodes each, break the rule."""
+        rows = standing.topology.domain_of(self.per)[shards]
+        limits = _counts(dict(self.counts), standing.topology)
+        doubtful = np.full(len(rows), sum(limits.values()) != rows.shape[1])
+        for datacenter, limit in limits.items():
+            doubtful |= (rows == datacenter).sum(axis=1) != limit
+        return doubtful
+
     def _tally(self, standing: Standing) -> tuple[dict[int, int], dict[int, int]]:
         topology = standing.topology
         column = topology.domain_of(self.per)
@@ -252,7 +334,7 @@ class DatacenterCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class DatacenterRacks:
+class DatacenterRacks(CountsDomains):
     """A shard's replicas of a datacenter stand in as many of its racks as there are."""
 
     counts: tuple[tuple[str, int], ...]
@@ -289,3 +371,19 @@ class DatacenterRacks:
             if len(set(held)) < need:
                 found.append(Finding(str(topology.domains[datacenter]), len(set(held)), need))
         return sorted(found, key=lambda finding: natural_key(finding.domain or ""))
+
+    def doubtful(self, shards: NDArray[np.int64], standing: Standing) -> Mask:
+        """Which of many whole shards, a row of nodes each, break the rule."""
+        topology = standing.topology
+        racks, datacenters = topology.domain_of(LEAF), topology.domain_of(Scope(depth=1))
+        live = np.zeros(int(racks.max(initial=0)) + 1, bool)
+        live[standing.live_domains(LEAF)] = True
+        rows, above = racks[shards], datacenters[shards]
+        fresh, doubtful = first_mentions(rows), np.zeros(len(rows), bool)
+        for datacenter in _counts(dict(self.counts), topology):
+            there = above == datacenter
+            offered = np.unique(racks[datacenters == datacenter])
+            more = (fresh & there & ~live[rows]).sum(axis=1)
+            need = np.minimum(there.sum(axis=1), live[offered].sum() + more)
+            doubtful |= (fresh & there).sum(axis=1) < need
+        return doubtful

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,7 +15,8 @@ from placement.reasons import Code, Reason
 from placement.rules import AtMost, Mask, Rule, Standing, Strength
 from placement.rules_span import SpanDomains
 from placement.strategies.base import Need, Placement, View, unmet
-from placement.strategies.slots import admitted, fill, nodes_too_few
+from placement.strategies.clockwise import Fits, Positions, among, first_fitting, in_bulk
+from placement.strategies.slots import admitted, by_wishes, fill, nodes_too_few
 from placement.strategies.token_ring import (
     VNODES,
     VNODES_MAX,
@@ -95,7 +97,13 @@ class RingStrategy:
     def place(self, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
         """The walk's list for each shard; a slot that finds no node stays empty with the reason."""
         topology = view.topology
-        shards, reasons = fill(spec, policy, view, _Walk(policy, view).pick)
+        walk = _Walk(policy, view)
+        whole = in_bulk(spec, policy, view, walk.ring, partial(walk.lists, spec))
+        shards, reasons = (
+            (whole, ())
+            if whole
+            else fill(spec, policy, view, walk.pick, self.rules(policy, view.topology))
+        )
         scopes = _scopes(policy, topology)
         told = _fallback(shards, scopes[-1], spec, policy, view) if scopes else ()
         own = AtMost(1, scopes[-1], policy.strength) if scopes else None
@@ -105,6 +113,17 @@ class RingStrategy:
     def extend(self, need: Need, policy: Policy, mask: Mask, view: View) -> int | Reason:
         """The node at which the walk arrives next, given those that stay."""
         return _Walk(policy, view).pick(need, mask)
+
+
+def _fresh(at: NDArray[np.integer[Any]], held: Positions) -> Fits:
+    """Whether positions stand in a domain (`at`, by position) in which a shard holds nothing."""
+
+    def fits(shards: Positions, positions: Positions) -> Mask:
+        domains = at[positions]
+        fresh: Mask = (domains != NO_DOMAIN) & ~among(domains, at[held[shards]])
+        return fresh
+
+    return fits
 
 
 def _levels(given: Any, topology: Topology) -> tuple[Scope, ...] | Reason | None:
@@ -146,12 +165,13 @@ def _fallback(
     live = Standing(topology, factor, (), nodes=policy.nodes).live_domains(scope)
     if not broken or len(live) >= factor:
         return unmet(rules, shards, spec, policy, topology)
-    seen = topology.domain_names(scope, live.tolist())
+    names = topology.domain_names(scope, live.tolist())
+    seen = topology.seen(scope, live.tolist())
     message = (
         f"{len(broken[0])} of {spec.shards} shards use a {scope} more than once: "
-        f"{factor} replicas, {len(seen)} domains seen: {', '.join(seen)}"
+        f"{factor} replicas, {len(seen)} domains seen: {', '.join(names)}"
     )
-    return (Reason(Code.DOMAINS_TOO_FEW, message, factor, len(seen), str(scope), seen),)
+    return (Reason(Code.DOMAINS_TOO_FEW, message, factor, len(seen), scope.level, seen),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +202,10 @@ class _Walk:
 
     def pick(self, need: Need, mask: Mask) -> int | Reason:
         """The first node of the walk in a fresh domain of the highest level that has one."""
-        left = admitted(self.policy, mask, need, self.view)
+        return by_wishes(lambda policy: self._pick(policy, need, mask), self.policy)
+
+    def _pick(self, policy: Policy, need: Need, mask: Mask) -> int | Reason:
+        left = admitted(policy, mask, need, self.view)
         if isinstance(left, Reason):
             return left
         reach = self._reach(left)
@@ -202,6 +225,38 @@ class _Walk:
             return self._domains_too_few(need, reach)
         return first
 
+    def lists(self, spec: StreamSpec, starts: Positions, open_at: Mask) -> Positions | None:
+        """What `pick` picks for every slot of every shard; None where it finds no node."""
+        owners, every = self.ring.owners, np.arange(spec.shards)
+        places = [np.where(open_at, of[owners], NO_DOMAIN) for of in self.domains]
+        offered = [len(np.unique(at[at != NO_DOMAIN])) for at in places]
+        used = np.zeros((len(places), spec.shards), np.int64)
+        # A walk goes on behind the last position it took at the same level: what it passed by was
+        # not fresh then and is not now.
+        behind = np.repeat(starts[None, :], len(places), axis=0)
+        taken = np.full((spec.shards, spec.replication_factor), -1, np.int64)
+        for slot in range(spec.replication_factor):
+            held = taken[:, :slot]
+            for level, at in enumerate(places):
+                walking = every[(taken[:, slot] < 0) & (used[level] < offered[level])]
+                taken[walking, slot] = behind[level, walking] = first_fitting(
+                    walking, behind[level, walking], len(owners), _fresh(at, held)
+                )
+            walking = every[taken[:, slot] < 0]
+            if len(walking):
+                if self.policy.strength is Strength.REQUIRED and self.scopes:
+                    return None
+                at = np.where(open_at, owners, NO_DOMAIN)
+                taken[walking, slot] = first_fitting(
+                    walking, starts[walking], len(owners), _fresh(at, held)
+                )
+            if (taken[:, slot] < 0).any():
+                return None
+            for level, at in enumerate(places):
+                new = at[taken[:, slot], None]
+                used[level] += ((new != NO_DOMAIN) & ~among(new, at[held]))[:, 0]
+        return taken
+
     def _reach(self, mask: Mask) -> _Reach:
         if self.reach is None or self.reach.mask is not mask:
             on_ring = mask & self.ring.members(self.view.topology) if self.ring.explicit else mask
@@ -212,10 +267,10 @@ class _Walk:
     def _domains_too_few(self, need: Need, reach: _Reach) -> Reason:
         topology, scope = self.view.topology, self.scopes[-1]
         held = {int(self.domains[-1][node]) for node in need.kept} - {NO_DOMAIN}
-        seen = topology.domain_names(scope, held | reach.offered[-1])
+        seen = topology.seen(scope, held | reach.offered[-1])
         message = (
             f"replica {need.slot} of {need.stream}/{need.shard} finds no fresh {scope}: "
             f"{need.replication_factor} replicas, {len(seen)} domains seen"
         )
         factor = need.replication_factor
-        return Reason(Code.DOMAINS_TOO_FEW, message, factor, len(seen), str(scope), seen)
+        return Reason(Code.DOMAINS_TOO_FEW, message, factor, len(seen), scope.level, seen)

@@ -24,11 +24,22 @@ _SPENT = "steps of the search"
 
 
 def choose_ahead(rules: Sequence[Rule], mask: Mask, need: Need, view: View) -> int | Reason:
-    """As `choose`, but a node after which the shard's other missing replicas find no lawful place
-    comes only if all are like that."""
-    first = choose(rules, mask, need, view)
+    """As `choose`, looking ahead."""
+    return pick_ahead(lambda need, mask: choose(rules, mask, need, view), rules, mask, need, view)
+
+
+def pick_ahead(
+    pick: Callable[[Need, Mask], int | Reason],
+    rules: Sequence[Rule],
+    mask: Mask,
+    need: Need,
+    view: View,
+) -> int | Reason:
+    """What `pick` picks, but a node after which the shard's other missing replicas find no lawful
+    place comes only if all are like that."""
+    first = pick(need, mask)
     left = need.replication_factor - len(need.kept) - 1
-    node, kinds, open_nodes = first, node_kinds(view.topology), mask.copy()
+    node, kinds, open_nodes = first, node_kinds(view.topology), mask
     while left > 0 and not isinstance(node, Reason):
         after = replace(
             need,
@@ -39,8 +50,8 @@ def choose_ahead(rules: Sequence[Rule], mask: Mask, need: Need, view: View) -> i
         )
         if next(arrangements(rules, mask, after, view), None) is not None:
             return node
-        open_nodes &= kinds != kinds[node]
-        node = choose(rules, open_nodes, need, view)
+        open_nodes = open_nodes & (kinds != kinds[node])
+        node = pick(need, open_nodes)
     return first if isinstance(node, Reason) else node
 
 

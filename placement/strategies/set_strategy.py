@@ -1,5 +1,6 @@
 """Strategies that choose a shard's nodes as a set: what is left to do once they can plan one."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -9,7 +10,8 @@ from placement.policy import Policy
 from placement.reasons import Reason
 from placement.rules import Mask, Rule
 from placement.rules_roles import Elsewhere
-from placement.strategies.base import Need, Placement, View, distance, unmet
+from placement.strategies.base import Need, Placement, View, candidates, distance, unmet
+from placement.strategies.leaders import elect
 from placement.strategies.node_sets import load_costs
 from placement.strategies.slots import fill
 from placement.topology import Topology
@@ -48,13 +50,52 @@ class SetStrategy:
             return planned.pop(0)
 
         shards, reasons = fill(spec, policy, view, pick)
+        _lead_evenly(shards, policy, view)
         rules = self.rules(policy, view.topology)
         return Placement(shards, reasons, unmet(rules, shards, spec, policy, view.topology))
+
+    def resume(
+        self: Plans, spec: StreamSpec, policy: Policy, shards: list[list[int]], view: View
+    ) -> None:
+        """Complete the shards around what they were given. Rules of the user may look at other
+        shards: then each replica is added by itself."""
+        if policy.rules:
+            return
+        fresh = []
+        for shard, nodes in enumerate(shards):
+            kept = [node for node in nodes if node != EMPTY]
+            if len(kept) == len(nodes):
+                continue
+            need = Need(spec.stream, shard, len(kept), len(nodes), kept, nodes=policy.nodes)
+            found = self.plan(need, policy, candidates(policy, view), view)
+            if isinstance(found, Reason):
+                continue
+            if not kept:
+                found = leader_in_front(found, view)
+                fresh.append(nodes)
+            nodes[len(kept) : len(kept) + len(found)] = found
+            for node in found:
+                view.add(node, leader=node == nodes[0])
+        _lead_evenly(fresh, policy, view)
 
     def extend(self: Plans, need: Need, policy: Policy, mask: Mask, view: View) -> int | Reason:
         """The first node of the set that completes the shard best."""
         found = self.plan(need, policy, mask, view)
         return found if isinstance(found, Reason) else found[0]
+
+
+def _lead_evenly(shards: Sequence[list[int]], policy: Policy, view: View) -> None:
+    """Hand the lead of these shards on to those of their nodes that lead less, unless the user has
+    rules, which may be about leaders."""
+    able = view.topology.can_lead & view.topology.eligible
+    led = [nodes for nodes in shards if nodes[0] != EMPTY and able[nodes[0]]]
+    if policy.rules or not led:
+        return
+    for nodes in led:
+        view.leaders[nodes[0]] -= 1
+    members = [[node for node in nodes if node != EMPTY and able[node]] for nodes in led]
+    for nodes, leader in zip(led, elect(members, view, levels=False), strict=True):
+        nodes[:] = [leader, *(node for node in nodes if node != leader)]
 
 
 def placing_costs(need: Need, view: View) -> list[int]:

@@ -61,7 +61,7 @@ class SimpleStrategy(ByRules):
     def place(self, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
         """Place round robin, or say how many nodes are missing."""
         mask = view.topology.eligible & policy.nodes.mask(view.topology) & view.has_room()
-        return shortage(spec, policy, mask) or place_by(self, spec, policy, view)
+        return shortage(spec, policy, mask) or place_by(self, spec, policy, view, round_robin)
 
     def resume(
         self, spec: StreamSpec, policy: Policy, shards: list[list[int]], view: View
@@ -74,6 +74,15 @@ class SimpleStrategy(ByRules):
             return [*draft.wishes(shard, kept), circle.distances(shard, kept).__getitem__]
 
         return tuple(draft.fill(order))
+
+
+def round_robin(draft: Draft) -> bool:
+    """Place all shards at once, unless there are too few nodes or one can be full before."""
+    room = draft.view.room()[draft.usable]
+    if len(room) < draft.spec.replication_factor or (room < draft.spec.shards).any():
+        return False
+    draft.enter(_Circle(draft).rounds())
+    return True
 
 
 class _Circle:
@@ -102,6 +111,17 @@ class _Circle:
             ahead = 1 + (self._shift + shard // self._size + steps) % (self._size - 1)
             late[self._nodes[(first + ahead) % self._size]] = steps
         return late
+
+    def rounds(self) -> NDArray[np.int64]:
+        """Nodes of all shards, which come first to those that `distances` names, where all lead."""
+        factor, size = self._draft.spec.replication_factor, self._size
+        shards = np.arange(self._draft.spec.shards)
+        steps = np.arange(factor) - 1
+        steps = 1 + ((self._shift + shards // size)[:, None] + steps) % max(size - 1, 1)
+        steps[:, 0] = 0
+        places = ((self._start + shards)[:, None] + steps) % size
+        nodes: NDArray[np.int64] = self._nodes[places].ravel()
+        return nodes
 
     def _begin(self) -> tuple[int, int]:
         """Which leader comes first, and how far off its first follower is."""

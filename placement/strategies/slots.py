@@ -4,7 +4,9 @@ The strategy picks; this module walks over shards and slots, keeps the view and 
 to date, and holds the user's rules and the nodes that may not lead.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -12,9 +14,10 @@ from placement.assignments import EMPTY
 from placement.model import StreamSpec
 from placement.policy import Policy
 from placement.reasons import Code, Reason
-from placement.rules import STREAM_RULES, ColocateSlots, Mask, Strength
+from placement.rules import STREAM_RULES, ColocateSlots, Mask, Rule, Strength
 from placement.rules_roles import Elsewhere, LeaderIn
 from placement.strategies.base import Need, View, candidates, choose
+from placement.strategies.search import pick_ahead
 from placement.topology import Topology
 
 Pick = Callable[[Need, Mask], int | Reason]
@@ -22,10 +25,11 @@ Pick = Callable[[Need, Mask], int | Reason]
 
 
 def fill(
-    spec: StreamSpec, policy: Policy, view: View, pick: Pick
+    spec: StreamSpec, policy: Policy, view: View, pick: Pick, rules: Sequence[Rule] = ()
 ) -> tuple[list[list[int]], tuple[Reason, ...]]:
     """Pick every slot of every shard, leader first; slots that find no node stay EMPTY, with one
-    reason for each kind of failure."""
+    reason for each kind of failure. With user's rules, a shard that runs into a dead end is picked
+    again, with an eye on the required ones of `rules`."""
     topology = view.topology
     colocated = any(isinstance(rule, ColocateSlots) for rule in policy.rules)
     wide = any(isinstance(rule, STREAM_RULES) for rule in policy.rules)
@@ -35,27 +39,26 @@ def fill(
     used: list[int] = []
     reasons: dict[Code, Reason] = {}
     for shard in range(0, spec.shards, copies):
-        kept: list[int] = []
-        for slot in range(spec.replication_factor):
-            need = Need(
-                stream=spec.stream,
-                shard=shard,
-                slot=slot,
-                replication_factor=spec.replication_factor,
-                kept=kept,
-                stream_nodes=used if wide else (),
-                nodes=policy.nodes,
-                token=spec.token(shard),
-                fresh=True,
-                shards=spec.shards,
-            )
-            node = _pick(pick, need, mask, topology)
-            if isinstance(node, Reason):
-                reasons.setdefault(node.code, node)
-                break
-            kept.append(node)
-            for _ in range(copies):
-                view.add(node)
+        need = Need(
+            stream=spec.stream,
+            shard=shard,
+            slot=0,
+            replication_factor=spec.replication_factor,
+            kept=(),
+            stream_nodes=used if wide else (),
+            nodes=policy.nodes,
+            token=spec.token(shard),
+            fresh=True,
+            shards=spec.shards,
+        )
+        kept, reason = _slots(pick, need, mask, view, copies)
+        if reason and rules and policy.rules:
+            for node in kept * copies:
+                view.remove(node)
+            kept, reason = _slots(partial(_ahead, pick, rules, view), need, mask, view, copies)
+        if reason:
+            reasons.setdefault(reason.code, reason)
+        for node in kept:
             if not _has_room(view, node):
                 mask = mask.copy()
                 mask[node] = False
@@ -66,6 +69,36 @@ def fill(
         whole = nodes + [EMPTY] * (spec.replication_factor - len(nodes))
         shards.extend(list(whole) for _ in range(copies))
     return shards, tuple(reasons.values())
+
+
+def _slots(
+    pick: Pick, need: Need, mask: Mask, view: View, copies: int
+) -> tuple[list[int], Reason | None]:
+    """The nodes of a shard, one slot after the other, as far as there are any; `copies` shards
+    take them."""
+    kept: list[int] = []
+    while len(kept) < need.replication_factor:
+        node = _pick(pick, replace(need, slot=len(kept), kept=kept), mask, view.topology)
+        if isinstance(node, Reason):
+            return kept, node
+        kept.append(node)
+        for _ in range(copies):
+            view.add(node)
+    return kept, None
+
+
+def _ahead(pick: Pick, rules: Sequence[Rule], view: View, need: Need, mask: Mask) -> int | Reason:
+    return pick_ahead(pick, rules, mask, need, view)
+
+
+def by_wishes(pick: Callable[[Policy], int | Reason], policy: Policy) -> int | Reason:
+    """The pick under the user's rules, or under the required ones alone where the preferred ones
+    leave none: they come after what the strategy requires."""
+    node = pick(policy)
+    required = tuple(rule for rule in policy.rules if rule.strength is Strength.REQUIRED)
+    if isinstance(node, Reason) and len(required) < len(policy.rules):
+        return pick(replace(policy, rules=required))
+    return node
 
 
 def admitted(policy: Policy, mask: Mask, need: Need, view: View) -> Mask | Reason:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +55,7 @@ class StripedStrategy(ByRules):
     aliases: tuple[str, ...] = ("kafka",)
     parameters: tuple[str, ...] = ("start",)
     on_infeasible: OnInfeasible = OnInfeasible.REJECT
+    followers_on_suspect: ClassVar[bool] = True
 
     def compile(self, policy: Mapping[str, Any], _topology: Topology) -> Mapping[str, Any] | Reason:
         """`start`: where Kafka starts at random, a number from 0 on."""

@@ -7,14 +7,14 @@ its own tokens.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.choice import digest64, scores
+from placement.choice import digest64, digests64, scores
 from placement.location import natural_key
 from placement.model import StreamSpec
 from placement.reasons import Code, Reason
@@ -36,7 +36,13 @@ class TokenRing:
     tokens: list[Any]
     nodes: list[int]
     explicit: bool
-    _lots: list[NDArray[np.uint64]] = field(default_factory=list)
+    _arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
+
+    @property
+    def owners(self) -> NDArray[np.int64]:
+        """`nodes` as an array."""
+        owners: NDArray[np.int64] = self._array("owners", lambda: np.asarray(self.nodes, np.int64))
+        return owners
 
     def start(self, need: Need) -> int:
         """Position of the first token at or after the shard's own; past the last it wraps.
@@ -47,14 +53,25 @@ class TokenRing:
         """
         if not self.tokens:
             return 0
-        named: tuple[str | int, ...] = (need.stream, need.shard)
         if not self.explicit:
-            key = digest64("shard", *(named if need.token is None else (need.token,)))
+            named = (need.stream, need.shard) if need.token is None else (need.token,)
+            key = digest64("shard", *named)
         elif isinstance(need.token, type(self.tokens[0])):
             key = need.token
         else:
-            return self._drawn(digest64("shard", *named))
+            return self._drawn(digest64("shard", need.stream, need.shard))
         return bisect_left(self.tokens, key) % len(self.tokens)
+
+    def starts(self, spec: StreamSpec) -> NDArray[np.int64]:
+        """`start` of every shard of a stream."""
+        name, factor, shards = spec.stream, spec.replication_factor, range(spec.shards)
+        if self.explicit or spec.shard_tokens is not None:
+            needs = (Need(name, s, 0, factor, (), token=spec.token(s)) for s in shards)
+            return np.fromiter((self.start(need) for need in needs), np.int64, spec.shards)
+        keys = digests64(("shard", name), shards)
+        tokens = self._array("tokens", lambda: np.asarray(self.tokens, np.uint64))
+        starts: NDArray[np.int64] = np.searchsorted(tokens, keys) % len(self.tokens)
+        return starts
 
     def clockwise(self, start: int) -> Iterator[int]:
         """Every node once, by the first of its tokens from `start` on."""
@@ -72,10 +89,15 @@ class TokenRing:
         return owns
 
     def _drawn(self, seed: int) -> int:
-        if not self._lots:
-            lots = [digest64("token", token) for token in self.tokens]
-            self._lots.append(np.asarray(lots, np.uint64))
-        return int(np.argmin(scores(seed, self._lots[0])))
+        lots = self._array(
+            "lots", lambda: np.asarray([digest64("token", t) for t in self.tokens], np.uint64)
+        )
+        return int(np.argmin(scores(seed, lots)))
+
+    def _array(self, name: str, make: Callable[[], NDArray[Any]]) -> NDArray[Any]:
+        if name not in self._arrays:
+            self._arrays[name] = make()
+        return self._arrays[name]
 
 
 def token_ring(topology: Topology, vnodes: int = VNODES) -> TokenRing:
@@ -110,13 +132,17 @@ class OnRing:
         names = [standing.topology.ids[node] for node in standing.replicas if node in off]
         return [Finding(name, 1, 0) for name in sorted(names, key=natural_key)]
 
+    def doubtful(self, shards: NDArray[np.int64], standing: Standing) -> Mask:
+        """Which of many whole shards, a row of nodes each, break the rule."""
+        ring = token_ring(standing.topology, self.vnodes)
+        members = ring.members(standing.topology)
+        off: Mask = np.any(~members[shards], axis=1)
+        return off
+
 
 def unfit_tokens(spec: StreamSpec, topology: Topology) -> Reason | None:
     """Why the explicit tokens of nodes and shards are no ring, if they are not."""
-    kinds: dict[type, str] = {}
-    for node_id in sorted(topology.index, key=natural_key):
-        for token in (topology.attributes[topology.index[node_id]].tokens or ())[:1]:
-            kinds.setdefault(type(token), f"node '{node_id}'")
+    kinds = dict(_kinds(topology))
     if spec.shard_tokens is not None:
         if len(spec.shard_tokens) != spec.shards:
             have = len(spec.shard_tokens)
@@ -129,6 +155,19 @@ def unfit_tokens(spec: StreamSpec, topology: Topology) -> Reason | None:
         message = f"tokens are all integers or all strings: {integers} has integers, {strings} has"
         return Reason(Code.POLICY_MALFORMED, f"{message} strings")
     return None
+
+
+def _kinds(topology: Topology) -> dict[type, str]:
+    """The kinds of explicit tokens there are, each with the first node that has such."""
+    kinds: dict[type, str] | None = topology.derived.get(_kinds)
+    if kinds is None:
+        kinds = {}
+        having = (n for n, node in topology.index.items() if topology.attributes[node].tokens)
+        for node_id in sorted(having, key=natural_key):
+            for token in (topology.attributes[topology.index[node_id]].tokens or ())[:1]:
+                kinds.setdefault(type(token), f"node '{node_id}'")
+        topology.derived[_kinds] = kinds
+    return kinds
 
 
 def _explicit(topology: Topology) -> TokenRing:

@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from placement import kernels
 from placement.assignments import EMPTY
 from placement.choice import digest64
 from placement.model import StreamSpec
@@ -162,6 +163,21 @@ class Draft:
                 for copy in range(self.unit):
                     self.view.add(node, leader=slot == 0 and copy == 0)
 
+    def with_leaders(self, nodes: Nodes) -> Nodes:
+        """The nodes of all shards, in front of each shard's the one that leads least."""
+        factor, weight = self.spec.replication_factor, self.view.topology.weight
+        *_, led = kernels.run(kernels.lead_least, len(nodes), weight, factor, nodes)
+        return np.asarray(led)
+
+    def enter(self, nodes: Nodes) -> None:
+        """Enter the nodes of all shards, leaders first."""
+        factor, size = self.spec.replication_factor, self.view.topology.size
+        self.shards = nodes.reshape(-1, factor).tolist()
+        self.counts = np.bincount(nodes, minlength=size)
+        self.leads = np.bincount(nodes[::factor], minlength=size)
+        self.view.add_all(nodes)
+        self.view.leaders += self.leads
+
     def _search(
         self, shard: int, kept: list[int], order: Order, tries: list[int]
     ) -> list[int] | None:
@@ -194,10 +210,23 @@ class Draft:
         return Reason(Code.NO_CANDIDATE, message, 1, 0), reached[: factor - 1]
 
 
-def place_by(strategy: Resumes, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
-    """Place a whole stream by a strategy's `resume`: nothing is there to go on from."""
-    shards = [[EMPTY] * spec.replication_factor for _ in range(spec.shards)]
+AtOnce = Callable[[Draft], bool]
+"""Fills a draft that has no shards yet by `enter`; or says no and leaves it as it is, where some
+slot finds no node or more has to be weighed than can be at once."""
+
+
+def place_by(
+    strategy: Resumes, spec: StreamSpec, policy: Policy, view: View, at_once: AtOnce | None = None
+) -> Placement | Reason:
+    """Place a whole stream: without rules of the user by `at_once` if that finds nodes for all,
+    else by the strategy's `resume`, for which nothing is there to go on from."""
     rules = strategy.rules(policy, view.topology)
+    if at_once and not policy.rules:
+        draft = Draft(spec, policy, [], view)
+        if view.topology.can_lead[draft.usable].all() and at_once(draft):
+            warnings = unmet(rules, draft.shards, spec, policy, view.topology)
+            return Placement(draft.shards, (), warnings)
+    shards = [[EMPTY] * spec.replication_factor for _ in range(spec.shards)]
     if is_colocated(policy):
         reasons = strategy.resume(spec, policy, shards[:1], view)
         shards = [list(shards[0]) for _ in shards]
@@ -278,6 +307,8 @@ def spread_leads(draft: Draft, shards: Sequence[int]) -> None:
     able = draft.usable & topology.can_lead & (draft.counts > 0)
     ruled = any(isinstance(rule, Elsewhere | LeaderIn) for rule in draft.policy.rules)
     if ruled or not able.any() or np.ptp(topology.weight[able]) > 0:
+        return
+    if draft.leads[able].max() < draft.leads[able].min() + 2:
         return
     led: dict[int, list[int]] = {}
     for shard in shards:

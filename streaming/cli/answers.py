@@ -72,11 +72,10 @@ def read(file: str) -> str:
     """The text of a file, or of standard input."""
     try:
         raw = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-        return raw.decode("utf-8-sig")
     except OSError as error:
         raise typer.BadParameter(f"{file}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise typer.BadParameter(f"{file}: not UTF-8 at byte {error.start}") from error
+    # Bytes that are no text are the fault of the document that they stand in.
+    return raw.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
 
 
 def _print_line(body: dict[str, Any]) -> None:

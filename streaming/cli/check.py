@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streaming.cli.answers import File, answer_documents
-from streaming.cli.options import FailOn, FailOnOption, Output, OutputOption
+from streaming.cli.options import FailOn, FailOnOption, Output, OutputOption, PluginOption
 
 if TYPE_CHECKING:
     from streaming.offline_check import Checked
@@ -65,6 +65,7 @@ def check(
     ] = False,
     output: OutputOption = Output.TEXT,
     fail_on: FailOnOption = None,
+    _plugin: PluginOption = None,
 ) -> None:
     """Say what breaks the rules, what can be mended, how healthy every stream is."""
     from placement.risk import failures

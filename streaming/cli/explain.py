@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streaming.cli.answers import EXIT_DOCUMENT, File, answer_documents
-from streaming.cli.options import FailOn, FailOnOption, Output, OutputOption
+from streaming.cli.options import FailOn, FailOnOption, Output, OutputOption, PluginOption
 
 if TYPE_CHECKING:
     from streaming.offline_explain import Explained, Explanation, Wanted
@@ -40,6 +40,7 @@ def explain(
     ] = None,
     output: OutputOption = Output.TEXT,
     fail_on: FailOnOption = None,
+    _plugin: PluginOption = None,
 ) -> None:
     """Explain the placement of a cluster file: the funnel from candidates to the chosen node."""
     from streaming.offline_explain import Explanation, explained
@@ -82,15 +83,12 @@ def _show(console: Any, answer: "Explanation") -> None:
     if answer.missing is not None:
         console.print(answer.missing, style="red")
         return
-    decisions = {body["stream"]: body for body in answer.placed.body()["decisions"]}
-    names = [stream.stream for stream in answer.placed.cluster.streams]
+    placed = answer.placed
+    lines = dict(zip(map(id, placed.decisions), placed.document.lines, strict=True))
     for position, each in enumerate(answer.streams):
         if position:
             console.print()
-        name = each.decision.stream
-        _show_stream(
-            console, each, decisions[name], answer.placed.document.lines[names.index(name)]
-        )
+        _show_stream(console, each, placed.answer(each.decision), lines[id(each.decision)])
 
 
 def _show_stream(

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from streaming.cli import broker, check, demo, explain, nearest, place, run, send, topics, watch
+from streaming.cli import broker, check, demo, explain, nearest, place, plan, run, send, topics, watch
 from streaming.errors import StreamingError
 
 
@@ -71,6 +71,7 @@ app.add_typer(send.app)
 watch.register(app)
 place.register(app)
 check.register(app)
+plan.register(app)
 explain.register(app)
 nearest.register(app)
 demo.register(app)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streaming.cli.answers import File, answer_documents
-from streaming.cli.options import FailOn, FailOnOption, Output, OutputOption
+from streaming.cli.options import FailOn, FailOnOption, Output, OutputOption, PluginOption
 
 if TYPE_CHECKING:
     from streaming.offline_nearest import Served
@@ -36,6 +36,7 @@ def nearest(
     ] = False,
     output: OutputOption = Output.TEXT,
     fail_on: FailOnOption = None,
+    _plugin: PluginOption = None,
 ) -> None:
     """Choose the replica to read from: the client's node, else the longest common location.
 

@@ -1,6 +1,8 @@
-"""`make bench`: latency, its parts and the memory, of the application and of the floor beneath it.
+"""`make bench`: how fast and evenly we place beside our peers, and the latency of the application.
 
-Both run as processes of their own, one after the other, on one embedded broker.
+`python -m tests.benchmarks placement` or `latency` measures one of the two. Placement runs in this
+process and in those of the peers; for latency the application and the floor beneath it run as
+processes of their own, one after the other, on one embedded broker.
 """
 
 import dataclasses
@@ -18,7 +20,7 @@ from rich.progress import Progress
 from streaming.broker import EmbeddedBroker
 from streaming.cli.options import Output, OutputOption
 from streaming.errors import StreamingError
-from tests.benchmarks import machine, report
+from tests.benchmarks import machine, peers, placing, placing_report, report
 from tests.benchmarks.measure import FLOOR, PLACER, Plan, measure
 from tests.benchmarks.processes import BenchmarkFailed
 
@@ -26,9 +28,47 @@ from tests.benchmarks.processes import BenchmarkFailed
 FULL = Plan(events=200, warm_up=100, heartbeats_per_second=5_000, nodes=2_500)
 QUICK = dataclasses.replace(FULL, events=30, warm_up=15)
 
+QuickOption = Annotated[bool, typer.Option("--quick", help="A short run, for trying it.")]
 
-def main(
-    quick: Annotated[bool, typer.Option("--quick", help="A short run, for trying it.")] = False,
+app = typer.Typer(add_completion=False)
+
+
+@app.callback(invoke_without_command=True)
+def both(
+    context: typer.Context, quick: QuickOption = False, output: OutputOption = Output.TEXT
+) -> None:
+    """Measure placement, then latency, unless one of them is named."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    if context.invoked_subcommand is not None:
+        return
+    about, plan = machine.describe(), QUICK if quick else FULL
+    extent = placing.QUICK if quick else placing.FULL
+    placed = _placement(extent)
+    if output is Output.TEXT:
+        placing_report.show(Console(), extent, placed)
+    answered = _latency(plan, None)
+    if output is Output.TEXT:
+        report.show(Console(), about, answered)
+        return
+    latency_found = report.as_json(about, dataclasses.asdict(plan), answered)
+    _write({"placement": placing_report.as_json(extent, placed), "latency": latency_found})
+
+
+@app.command()
+def placement(quick: QuickOption = False, output: OutputOption = Output.TEXT) -> None:
+    """Measure placements a second and the balance reached, in one run with CRUSH and Kafka."""
+    about, extent = machine.describe(), placing.QUICK if quick else placing.FULL
+    placed = _placement(extent)
+    if output is Output.JSON:
+        _write({"machine": about, **placing_report.as_json(extent, placed)})
+    else:
+        report.show_machine(Console(), about)
+        placing_report.show(Console(), extent, placed)
+
+
+@app.command()
+def latency(
+    quick: QuickOption = False,
     output: OutputOption = Output.TEXT,
     only: Annotated[
         str | None, typer.Option(metavar="placer|floor", help="Measure one of the two.")
@@ -42,31 +82,62 @@ def main(
     plan = QUICK if quick else FULL
     chosen = {"events": events, "heartbeats_per_second": heartbeats_per_second}
     plan = dataclasses.replace(plan, **{k: v for k, v in chosen.items() if v is not None})
-    subjects = [subject for subject in (PLACER, FLOOR) if only in (None, subject.name)]
-    if not subjects:
+    if only not in (None, PLACER.name, FLOOR.name):
         raise typer.BadParameter("--only takes placer or floor")
-    signal.signal(signal.SIGTERM, _interrupt)
     about = machine.describe()
+    answered = _latency(plan, only)
+    if output is Output.JSON:
+        _write(report.as_json(about, dataclasses.asdict(plan), answered))
+    else:
+        report.show(Console(), about, answered)
+
+
+def _placement(extent: placing.Extent) -> placing_report.Results:
+    """Every placer on every fleet, peers first."""
+    results: placing_report.Results = {}
+    with (
+        TemporaryDirectory(prefix="placer-bench-") as scratch,
+        Progress(console=Console(stderr=True), transient=True) as progress,
+    ):
+        placing.compile_into(Path(scratch))
+        bar = progress.add_task("", total=None)
+        for tree in placing.TREES:
+            placed: dict[str, placing.Placed | str] = {}
+            progress.update(bar, description=f"{tree.size} nodes: peers")
+            placed[placing_report.CRUSH] = peers.crush(tree, extent)
+            placed[placing_report.KAFKA] = peers.kafka(tree, extent)
+            for strategy in placing.STRATEGIES_MEASURED:
+                progress.update(bar, description=f"{tree.size} nodes: {strategy}")
+                placed[strategy] = placing.measure(strategy, tree, extent)
+            for each in placed.values():
+                if isinstance(each, placing.Placed):
+                    each.weigh(tree)
+            results[tree.size] = placed
+    return results
+
+
+def _latency(plan: Plan, only: str | None) -> report.Results:
+    """The application and its floor, or one of them."""
     results: report.Results = {}
-    shown = Console(stderr=True)
     with (
         TemporaryDirectory(prefix="placer-bench-") as scratch,
         EmbeddedBroker() as broker,
-        Progress(console=shown, transient=True) as progress,
+        Progress(console=Console(stderr=True), transient=True) as progress,
     ):
         bar = progress.add_task("")
 
         def tell(what: str, done: int, total: int) -> None:
             progress.update(bar, description=what, completed=done, total=total)
 
-        for subject in subjects:
-            tell(f"{subject.name}: start", 0, 1)
-            results[subject.name] = measure(subject, plan, broker, Path(scratch), tell)
-    if output is Output.JSON:
-        found = report.as_json(about, dataclasses.asdict(plan), results)
-        sys.stdout.buffer.write(orjson.dumps(found, option=orjson.OPT_INDENT_2) + b"\n")
-    else:
-        report.show(Console(), about, results)
+        for subject in (PLACER, FLOOR):
+            if only in (None, subject.name):
+                tell(f"{subject.name}: start", 0, 1)
+                results[subject.name] = measure(subject, plan, broker, Path(scratch), tell)
+    return results
+
+
+def _write(found: dict[str, Any]) -> None:
+    sys.stdout.buffer.write(orjson.dumps(found, option=orjson.OPT_INDENT_2) + b"\n")
 
 
 def _interrupt(*_: Any) -> None:
@@ -75,7 +146,7 @@ def _interrupt(*_: Any) -> None:
 
 if __name__ == "__main__":
     try:
-        typer.run(main)
+        app()
     except (BenchmarkFailed, StreamingError) as error:
         Console(stderr=True).print(f"[red]{error}[/red]")
         sys.exit(3)

@@ -60,14 +60,24 @@ def as_json(machine: dict[str, str], plan: dict[str, Any], results: Results) -> 
 
 def show(console: Console, machine: dict[str, str], results: Results) -> None:
     """Print the tables."""
+    show_machine(console, machine)
+    for table in (_latencies(results), _parts(results), _memory(results)):
+        show_table(console, table)
+
+
+def show_machine(console: Console, machine: dict[str, str]) -> None:
+    """Print what it was measured on."""
     about = Table(title="Machine", show_header=False)
     for name, value in machine.items():
         about.add_row(name, value)
-    tables = (about, _latencies(results), _parts(results), _memory(results))
-    for table in tables:
-        table.title_justify = "left"
-        console.print(table)
-        console.print()
+    show_table(console, about)
+
+
+def show_table(console: Console, table: Table) -> None:
+    """Print a table with its title on the left and a line below."""
+    table.title_justify = "left"
+    console.print(table)
+    console.print()
 
 
 def _latencies(results: Results) -> Table:

@@ -24,6 +24,7 @@ def found(policy: Any, factor: int) -> str | None:
 
 
 AZ_1 = {"at_most": 1, "per": "az"}
+ONE_SITE = {"strategy": "affinity", "node": "colocated"}
 EU_3 = {"exactly": {"/eu": 3}}
 
 
@@ -39,6 +40,23 @@ EU_3 = {"exactly": {"/eu": 3}}
         ([{"at_most": "minority", "per": "az"}], 2, ["minority", "replication_factor 2"]),
         ([{"role": "cold", "count": 3, "other": "az"}], 3, ["role cold", "replication_factor"]),
         ([{"exclusive": "nodes"}, {"colocate": "slots"}], 3, ["exclusive", "colocate"]),
+        (ONE_SITE | {"rules": [AZ_1]}, 2, ["at_most 1 per az", "one domain of location"]),
+        (ONE_SITE | {"rules": [{"at_least": 2, "domains": "region"}]}, 2, ["at_least 2", "one"]),
+        (ONE_SITE | {"rules": [{"exactly": {"/eu": 1, "/us": 1}}]}, 2, ["exactly", "one domain"]),
+        (
+            {
+                "strategy": "cassandra",
+                "replication": {"eu": 2},
+                "rules": [{"exactly": {"/eu": 1, "/us": 1}}],
+            },
+            2,
+            ["exactly /eu: 1, /us: 1", "replication /eu: 2"],
+        ),
+        (
+            {"strategy": "cassandra", "replication": {"eu": 2}, "rules": [{"leader_in": ["/us"]}]},
+            2,
+            ["leader_in /us", "replication /eu: 2"],
+        ),
         ([EU_3, {"exactly": {"/eu": 2, "/us": 1}}], 3, ["exactly /eu: 3", "exactly /eu: 2"]),
         ([EU_3, {"exactly": {"/us/az1": 3}}], 3, ["exactly /eu: 3", "exactly /us/az1: 3"]),
         ([EU_3, {"at_least": {"/us": 1}}], 3, ["at_least /us: 1", "exactly /eu: 3"]),

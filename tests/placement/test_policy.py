@@ -9,9 +9,9 @@ import pytest
 
 from placement.location import Location, parse_location
 from placement.model import Liveness, NodeAttributes
+from placement.node_filter import NodeFilter
 from placement.policy import (
     Affinity,
-    NodeFilter,
     OnInfeasible,
     PlacementPolicies,
     Policy,

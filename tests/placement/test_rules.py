@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from placement.location import parse_location
 from placement.model import Liveness, NodeAttributes
+from placement.node_filter import NodeFilter
 from placement.rules import (
     AtLeastDomains,
     AtMost,
@@ -20,7 +21,6 @@ from placement.rules import (
     ColocateSlots,
     Even,
     ExclusiveNodes,
-    NodeFilter,
     PreferNodes,
     Rule,
     SameDomain,

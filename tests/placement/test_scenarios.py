@@ -9,8 +9,9 @@ briefly. The shared oracle judges every batch besides. The commands:
     topology       lines `/site1 n1 n2 weight=2 capacity=4 leader=false disk=ssd`: these nodes are
                    up; what is no attribute is a tag; `-` is the location of nodes without one
     create         stream= shards= rf= [policies= | policy='{…}'] [quorum= replicas='n1 n2,n3']
-                   [sequence= body=]; `streams=12` creates t1 … t12 alike
+                   [sequence= body= repair=dead_only]; `streams=12` creates t1 … t12 alike
     up, dead, suspect, unregister   nodes=n1,n2      relocate   node= location= [disk=ssd]
+    drain, undrain                  nodes=n1,n2
     ack            kind=accepted|completed|failed moves=all|m1,m2 [reason=]: `all` are the open ones
     batch          lines are commands of the three kinds above, all in one batch
     tick           seconds=: time passes
@@ -35,6 +36,7 @@ from placement.limits import Limits
 from placement.location import natural_key
 from placement.model import (
     AckKind,
+    AdministrativeState,
     Assignment,
     Decision,
     Event,
@@ -61,6 +63,7 @@ LIVENESS = {
     "suspect": Liveness.SUSPECT,
     "unregister": Liveness.UNREGISTERED,
 }
+ORDERS = {"drain": AdministrativeState.DRAINING, "undrain": AdministrativeState.NONE}
 
 
 class Story:
@@ -101,6 +104,7 @@ class Story:
         """What turns a command into events."""
         return {
             **dict.fromkeys(LIVENESS, self.change_nodes),
+            **dict.fromkeys(ORDERS, self.order),
             "relocate": self.relocate,
             "create": self.create,
             "ack": self.ack,
@@ -123,6 +127,11 @@ class Story:
         for node_id in command.take("nodes").split(","):
             yield self.change(node_id, LIVENESS[command.name])
 
+    def order(self, command: Command) -> Iterator[Event]:
+        for node_id in command.take("nodes").split(","):
+            known = self.records.nodes[node_id].liveness
+            yield self.change(node_id, known, administrative=ORDERS[command.name])
+
     def relocate(self, command: Command) -> Iterator[Event]:
         node_id, location = command.take("node"), command.take("location")
         known = self.records.nodes[node_id]
@@ -138,6 +147,7 @@ class Story:
         count = int(command.take("streams", "0"))
         names = [f"t{n + 1}" for n in range(count)] or [command.take("stream")]
         quorum, policy, replicas = map(command.given, ("quorum", "policy", "replicas"))
+        repair = command.given("repair")
         self.sequence += 1
         sequence = int(command.take("sequence", str(self.sequence)))
         for name in names:
@@ -152,6 +162,7 @@ class Story:
                 quorum=int(quorum) if quorum and quorum.isdecimal() else quorum,
                 replicas=replicas and tuple(tuple(nodes.split()) for nodes in replicas.split(",")),
                 body_hash=command.take("body", ""),
+                repair=repair,
             )
 
     def ack(self, command: Command) -> Iterator[Event]:
@@ -302,7 +313,7 @@ class Story:
         return self.names.setdefault(move_id, f"m{len(self.names) + 1}")
 
     def move_line(self, move: Move) -> str:
-        ways = f"{move.remove} -> {move.add}" if move.remove else f"-> {move.add}"
+        ways = " -> ".join((move.remove or "", move.add or "")).strip()
         parts = [f"{self.name(move.move_id)} {move.stream}/{move.shard} slot {move.slot}: {ways}"]
         parts.append(f"{move.state} ({move.reason.code})")
         if move.state.value == "issued":

@@ -4,7 +4,7 @@ import pytest
 
 from placement import health, model, reasons
 from schemas import outputs
-from schemas.codes import HEALTH, REASONS, REFUSALS, RULES, RefusalCode
+from schemas.codes import CAUSES, HEALTH, REASONS, REFUSALS, RULES, RefusalCode
 
 
 def test_every_refusal_has_advice():
@@ -25,8 +25,12 @@ def test_the_words_for_health_are_those_of_the_core():
     assert list(HEALTH) == [word.value for word in health.Health]
 
 
+def test_the_causes_of_moves_are_those_of_the_core():
+    assert list(CAUSES) == [cause.value for cause in model.Cause]
+
+
 @pytest.mark.parametrize(
-    "advice", [*REFUSALS.values(), *REASONS.values(), *HEALTH.values(), *RULES.values()]
+    "advice", [each for table in (REFUSALS, REASONS, HEALTH, RULES, CAUSES) for each in table.values()]
 )
 def test_advice_is_whole_sentences(advice):
     for text in (advice.meaning, advice.action):

@@ -45,6 +45,11 @@ def answers(command, text):
         ("shards: one, replication_factor: 1", "STREAM_MALFORMED", "'shards' must be an integer"),
         ("replication_factor: 1", "STREAM_MALFORMED", "'shards' is missing"),
         (
+            "shards: 1, replication_factor: 1, ranges: [a, b]",
+            "SHARDS_OUT_OF_RANGE",
+            "lists 2 labels",
+        ),
+        (
             "shards: 1, replication_factor: 1, policy: {within: [eu]}",
             "LOCATION_MALFORMED",
             "must start with '/'",
@@ -170,6 +175,50 @@ def test_replica_state_of_stream_and_client_outranks_the_documents():
     assert [row["replica"] for row in answer["nearest"]] == ["n1", "n2", "n1", "n1"]
     _, [flat] = answers("nearest - --exact-rack", text)
     assert [row["replica"] for row in flat["nearest"]] == ["n1", "n2", "n1", "n1"]
+
+
+def test_a_client_without_a_location_stands_where_its_node_does():
+    nodes = "nodes: [{id: a, location: /x/r1}, {id: b, location: /x/r1}, {id: c, location: /y}]\n"
+    streams = "streams: [{stream: s, shards: 1, replication_factor: 2, replicas: [[c, b]]}]\n"
+    for command in ("nearest -", "nearest - --exact-rack"):
+        _, [body] = answers(command, nodes + streams + "clients: [{id: a}]")
+        assert body["nearest"][0]["replica"] == "b"
+
+
+@pytest.mark.parametrize(
+    ("policy", "advice"),
+    [
+        ("{within: [/us]}", "2 more nodes in /us"),
+        ("{rules: [{at_least: {/us: 1}}]}", "one more node in /us"),
+        ("{rules: [{leader_in: [/us/az1]}]}", "one more node in /us/az1"),
+        ("{strategy: cassandra, replication: {a: 1, us: 1}}", "one more node in /us"),
+        ('{rules: [{at_most: 1, per: "tag:zone"}]}', "2 more values of tag zone, with a node each"),
+        ("{with_tags: {disk: ssd}}", "2 more nodes in /b, tagged disk=ssd"),
+        ("{rules: [{with_tags: {disk: ssd}}]}", "2 more nodes in /a, tagged disk=ssd"),
+    ],
+)
+def test_advice_names_the_places_and_tags_that_the_policy_names(policy, advice):
+    stream = f"  - {{stream: s, shards: 1, replication_factor: 2, policy: {policy}}}\n"
+    status, [body] = answers("explain -", NODES + "streams:\n" + stream)
+    told = [each["message"] for each in body["explain"][0]["advice"]]
+    assert (status, advice in told) == (1, True), told
+
+
+@pytest.mark.parametrize("strategy", ["affinity", "ring", "hdfs", "spread"])
+def test_a_shard_without_a_node_that_may_lead_is_degraded(strategy):
+    nodes = "nodes: [{id: a, location: /x, leader: false}, {id: b, location: /y, leader: false}]\n"
+    stream = f"{{stream: s, shards: 1, replication_factor: 2, policy: {{strategy: {strategy}}}}}"
+    _, [body] = answers("place -", f"{nodes}streams: [{stream}]")
+    [decision] = body["decisions"]
+    assert decision["outcome"] == "degraded"
+    assert "LEADER_NOT_ALLOWED" in [warning["code"] for warning in decision["warnings"]]
+
+
+def test_two_streams_of_one_name_are_explained_each():
+    one, two = "shards: 1, replication_factor: 1", "shards: 1, replication_factor: 2"
+    streams = f"streams: [{{stream: s, {one}}}, {{stream: s, {two}}}]"
+    _, [body] = answers("explain -", NODES + streams)
+    assert [each["outcome"] for each in body["explain"]] == ["placed", "rejected"]
 
 
 @pytest.mark.parametrize(

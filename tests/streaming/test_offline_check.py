@@ -4,6 +4,7 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
+from placement import strategies
 from schemas.codes import HEALTH, RULES
 from streaming.cli.main import app
 
@@ -311,3 +312,31 @@ def test_text_names_what_is_wrong():
     assert "at_most 1 per zone" in result.stdout
     assert "Must not be lost" in result.stdout
     assert "probability" in result.stdout
+
+
+def test_a_follower_may_come_to_a_suspect_node_where_the_strategy_allows_it():
+    """`striped` puts one there, so a missing one can be mended."""
+    fleet = "a1 b1:suspect c1"
+    for strategy, kind in (("striped", "fixable"), ("simple", "unfixable")):
+        asked = stream("s", "a1 c1", policy={"strategy": strategy})
+        _, answer = check(cluster(fleet, asked))
+        assert found(answer, "rule", "class") == [("replicas", kind)]
+
+
+@pytest.fixture
+def plugged():
+    known = set(strategies.STRATEGIES)
+    yield "tests.placement.strategies.one_site:OneSite"
+    for name in strategies.STRATEGIES.keys() - known:
+        del strategies._BY_NAME[name]
+
+
+@pytest.mark.parametrize("command", ["check", "explain", "nearest"])
+def test_strategies_of_the_users_own(command, plugged):
+    policy = {"strategy": "one_site"}
+    document = cluster("a1 a2 b1", stream("s", "a1 a2", factor=2, policy=policy))
+    text = orjson.dumps(document).decode()
+    result = CliRunner().invoke(app, [command, "-", "--plugin", plugged], input=text)
+    assert result.exit_code == 0, result.output
+    refused = CliRunner().invoke(app, [command, "-", "--plugin", "nowhere:OneSite"], input=text)
+    assert refused.exit_code == 2

@@ -141,6 +141,9 @@ def test_levels_of_the_location_are_attributes_too():
         ({}, "POLICY_MALFORMED"),
         ({"attributes": []}, "POLICY_MALFORMED"),
         ({"attributes": 3}, "POLICY_MALFORMED"),
+        ({"attributes": [None]}, "POLICY_UNKNOWN_VALUE"),
+        ({"attributes": [["zone"]]}, "POLICY_UNKNOWN_VALUE"),
+        ({"attributes": ["zone"], "forced": {"zone": [True]}}, "POLICY_UNKNOWN_VALUE"),
         ({"attributes": ["zone"], "forced": ["a"]}, "POLICY_MALFORMED"),
         ({"attributes": ["zone"], "forced": {"rack": ["a"]}}, "POLICY_UNKNOWN_VALUE"),
         ({"attributes": ["zone"], "values": ["a"]}, "POLICY_UNKNOWN_KEY"),
@@ -181,6 +184,14 @@ def test_load_and_leaders_are_even():
     leaders = Counter(shard[0] for shard in shards)
     assert set(load.values()) == {10}
     assert max(leaders.values()) - min(leaders.values()) <= 1
+
+
+@pytest.mark.parametrize("replicas", [None, [["a1", "b1", "c1"]]])
+def test_leaders_are_even_also_beside_given_copies(replicas):
+    nodes = [node(f"{zone}{n}", zone=zone) for zone in "abc" for n in range(1, 4)]
+    _, shards, _ = place_one(nodes, stream("s", 3, aware("zone"), 9, replicas))
+    assert len({shard[0] for shard in shards}) == 9
+    assert set(Counter(each for shard in shards for each in shard).values()) == {3}
 
 
 def test_given_copies_stay_and_the_rest_is_completed():

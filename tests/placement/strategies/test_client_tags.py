@@ -54,6 +54,23 @@ def test_standbys_are_ideal_and_even_in_every_order_of_the_tasks(ideal):
         assert [load[str(each)] for each in range(1, 10)] == [2] * 9, order
 
 
+def test_a_task_has_the_same_standbys_whatever_the_order_of_the_tasks():
+    found = set()
+    for seed in range(6):
+        order = random.Random(seed).sample("1234567", 7)
+        _, shards, _ = place_one(grid(), stream("t", 3, BOTH, 7, [[each] for each in order]))
+        found.add(tuple(sorted(map(tuple, shards))))
+    assert len(found) == 1
+
+
+def test_a_complete_list_beside_short_ones_stays_as_it_is():
+    given = [["1", "5", "9"], ["2"]]
+    outcome, shards, _ = place_one(grid(), stream("t", 3, BOTH, 9, given))
+    assert (outcome, shards[0], shards[1][0]) == ("placed", ["1", "5", "9"], "2")
+    assert {len(shard) for shard in shards} == {3}
+    assert set(Counter(each for shard in shards for each in shard).values()) == {3}
+
+
 def test_streams_are_tasks_too():
     """One task a stream, in some orders of the streams."""
     tasks = [stream(f"t{i}", 3, BOTH, replicas=[[each]]) for i, each in enumerate("114477")]

@@ -7,9 +7,9 @@ import pytest
 
 from placement.copysets import Copysets, Terms
 from placement.model import Liveness, NodeAttributes, NodeChanged, Outcome, StreamCreated
+from placement.node_filter import NodeFilter
 from placement.reconcile import Reconciler
 from placement.risk import distinct_copysets, risk, scatter_width
-from placement.rules import NodeFilter
 from placement.state import Configuration
 from placement.topology import Topology
 

@@ -119,6 +119,15 @@ def test_what_the_rule_cannot_have_is_degraded(locations, factor, outcome):
     assert strict.outcome == ("rejected" if outcome == "degraded" else "placed")
 
 
+@pytest.mark.parametrize("mode", ["reject", "wait", "partial"])
+def test_a_strict_rule_names_what_is_missing(mode):
+    answer = created(TWO, 3, policy=KUDU | {"on_infeasible": mode})
+    assert answer.outcome == {"reject": "rejected", "wait": "waiting"}.get(mode, mode)
+    [reason] = answer.decision.reasons
+    assert (reason.code, reason.need, reason.have) == ("DOMAINS_TOO_FEW", 3, 2)
+    assert (reason.level, reason.seen) == ("location", ("/A", "/B"))
+
+
 def test_server_shortage_bends_the_counts():
     """Three locations with 2, 2 and 1 servers."""
     servers = {"A": {"A0": 0, "A1": 0}, "B": {"B0": 0, "B1": 0}, "C": {"C0": 0}}

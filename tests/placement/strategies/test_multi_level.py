@@ -217,3 +217,13 @@ def even_at_every_level(row, nodes, deepest):
             if above[domain] == above[other] and counts[domain] > counts[other] + 1:
                 return False
     return True
+
+
+def test_replicas_that_all_shards_gain_go_to_all_nodes():
+    """Rings of two would give every even shard's third replica to the same node."""
+    nodes = tree(1, 2, 2)
+    two = ask_one(nodes, KIP, factor=2, shards=5).replicas
+    three = ask(nodes, stream(KIP, 3, 5, replicas=two))["s"]
+    assert three.outcome == "placed"
+    assert [row[:2] for row in three.replicas] == two
+    assert sorted(Counter(n for row in three.replicas for n in row).values()) == [3, 4, 4, 4]

@@ -144,6 +144,14 @@ def test_a_fenced_broker_is_used_where_no_other_is_left():
     assert Counter(row[0] for row in answer.replicas) == {"2": 2, "3": 2}
 
 
+def test_a_node_that_is_full_is_none_that_a_rack_still_has():
+    """Its capacity ends the stripes of the small rack, not the stream."""
+    nodes = [*racks(a="a0 a1 a2 a3"), node("b0", "/b", capacity=1)]
+    answer = ask_one(nodes, KAFKA, factor=2, shards=4)
+    assert answer.outcome == "placed"
+    assert [row.count("b0") for row in answer.replicas] == [1, 0, 0, 0]
+
+
 def test_partitions_of_a_single_unfenced_broker():
     """testMultiPartitionTopicPlacementOnSingleUnfencedBroker."""
     answer = ask_one([node("0"), node("1", status="suspect")], KAFKA, factor=1, shards=3)

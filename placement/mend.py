@@ -1,0 +1,235 @@
+"""Mending: which replica of a shard should go elsewhere so that its rules are kept better.
+
+A score says how far an arrangement is from each of its rules; a move that does not lower it is
+never made, so that nothing can go round in circles. Where the replica goes is the strategy's
+answer, asked with the replica that is to go not counted any more.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from placement.assignments import EMPTY
+from placement.model import StreamSpec
+from placement.policy import Policy
+from placement.reasons import Code, Reason
+from placement.rules import (
+    NEVER,
+    BalanceNodes,
+    ColocateSlots,
+    Mask,
+    PreferNodes,
+    Rule,
+    Standing,
+    Strength,
+)
+from placement.rules_load import LoadBalance
+from placement.strategies import STRATEGIES
+from placement.strategies.base import Need, View, candidates, choose, distance
+from placement.topology import Topology
+
+# Rules that repair leaves alone: wishes that ask for nothing definite, the slots of a colocated
+# stream, which are planned as one, and the balance of the cluster, which is rebalancing's.
+LEFT_ALONE = (BalanceNodes, PreferNodes, ColocateSlots, LoadBalance)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A shard whose replicas are looked at, or the nodes that all shards of a colocated stream
+    share.
+
+    `nodes`: by slot, EMPTY where none is; `others`: live nodes of the stream's other shards, where
+    a rule asks for them; `room`: replicas that a node has to take at once.
+    """
+
+    spec: StreamSpec
+    policy: Policy
+    rules: tuple[Rule, ...]
+    shard: int
+    nodes: Sequence[int]
+    others: Sequence[int] = ()
+    room: int = 1
+
+    @property
+    def factor(self) -> int:
+        """Replicas that are asked for."""
+        return self.policy.copies(self.spec.replication_factor)
+
+    def live(self, topology: Topology) -> list[int]:
+        """Slots whose node is neither dead nor gone."""
+        return [s for s, n in enumerate(self.nodes) if n != EMPTY and not topology.is_dead(n)]
+
+    def standing(self, topology: Topology, slots: Sequence[int], slot: int | None) -> Standing:
+        """The replicas in `slots` as rules are asked about them, `slot` being the next to fill."""
+        kept = [self.nodes[each] for each in slots]
+        parts = (self.factor, kept, self.others, self.policy.nodes, self.spec.shards, slots, slot)
+        return Standing(topology, *parts)
+
+    def moved(self, slot: int, node: int) -> "Case":
+        """The case with another node in a slot."""
+        nodes = [*self.nodes]
+        nodes[slot] = node
+        return replace(self, nodes=nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """How far an arrangement is from each required and each preferred rule, in their order; 0 is
+    kept. The first required entry counts replicas on nodes that the policy does not admit."""
+
+    required: tuple[int, ...]
+    preferred: tuple[int, ...]
+
+    def better_than(self, other: "Score", strength: Strength) -> bool:
+        """Whether every required rule is kept no worse, and rules of this strength are better."""
+        if any(mine > theirs for mine, theirs in zip(self.required, other.required, strict=True)):
+            return False
+        if strength is Strength.REQUIRED:
+            return self.required != other.required
+        return self.preferred < other.preferred
+
+    @property
+    def key(self) -> tuple[int, tuple[int, ...]]:
+        """For comparing arrangements of one shard: required rules together, then preferred ones."""
+        return sum(self.required), self.preferred
+
+
+def score(case: Case, topology: Topology) -> Score:
+    """Judge the live replicas of a case one against the others."""
+    live = case.live(topology)
+    sums: dict[Strength, list[int]] = {Strength.REQUIRED: [], Strength.PREFERRED: []}
+    admits = case.policy.nodes
+    if not admits.everything:
+        outside = [s for s in live if not admits.passes(topology, case.nodes[s])]
+        sums[Strength.REQUIRED].append(len(outside))
+    asked = [(s, case.standing(topology, [o for o in live if o != s], s)) for s in live]
+    for rule in case.rules:
+        if isinstance(rule, LEFT_ALONE):
+            continue
+        each = (min(int(rule.penalty(standing)[case.nodes[s]]), NEVER) for s, standing in asked)
+        sums[rule.strength].append(sum(each))
+    return Score(tuple(sums[Strength.REQUIRED]), tuple(sums[Strength.PREFERRED]))
+
+
+def find_target(case: Case, slot: int, view: View, may_stay: bool = False) -> int | Reason:
+    """Where the replica of a slot goes; the one that stands there is not counted any more.
+
+    With `may_stay` its node is a candidate like others: the answer is that node where the strategy
+    would choose it again.
+    """
+    topology, policy, old = view.topology, case.policy, case.nodes[slot]
+    kept = [s for s in case.live(topology) if s != slot]
+    mask = candidates(policy, view)
+    if case.room > 1:
+        mask = mask & view.has_room(case.room)
+    held = {node for node in case.nodes if node != EMPTY}
+    if may_stay and topology.eligible[old] and policy.nodes.passes(topology, old):
+        mask = mask.copy()
+        mask[old] = True
+        held.discard(old)
+    found = _extend(case, slot, kept, held, mask, view)
+    leaving = [s for s in kept if not topology.accounted[case.nodes[s]]]
+    if isinstance(found, Reason) and leaving:
+        # What is going to leave too must not be in the way, where there is no other way.
+        staying = [s for s in kept if s not in leaving]
+        again = _extend(case, slot, staying, held, mask, view)
+        found = found if isinstance(again, Reason) else again
+    return found
+
+
+def _extend(
+    case: Case, slot: int, kept: list[int], held: set[int], mask: Mask, view: View
+) -> int | Reason:
+    """The strategy's answer; where its rules may be broken, that of the rules alone."""
+    need = Need(
+        case.spec.stream,
+        case.shard,
+        slot,
+        case.factor,
+        [case.nodes[s] for s in kept],
+        case.others,
+        case.policy.nodes,
+        case.nodes[slot],
+        frozenset(held),
+        case.spec.token(case.shard),
+        slots=kept,
+        shards=case.spec.shards,
+    )
+    found = STRATEGIES[case.policy.strategy].extend(need, case.policy, mask, view)
+    if isinstance(found, Reason) and case.policy.strength is Strength.PREFERRED:
+        rules = [rule for rule in case.rules if not isinstance(rule, LoadBalance)]
+        again = choose(rules, mask, need, view)
+        return found if isinstance(again, Reason) else again
+    return found
+
+
+def find_move(
+    case: Case, strength: Strength, view: View, judging: Topology
+) -> tuple[int, int] | Reason:
+    """The slot whose replica goes, and where to, so that rules of this strength are kept better:
+    best score first, then a follower, nearest, from the fullest node. A Reason where no single
+    move helps."""
+    before = score(case, judging)
+    reasons: list[Reason] = []
+    found: list[tuple[Any, ...]] = []
+    for slot in case.live(view.topology):
+        node = case.nodes[slot]
+        trial = view.fork()
+        trial.remove(node)
+        target = find_target(case, slot, trial, may_stay=True)
+        if isinstance(target, Reason) or target == node:
+            soft = _softened(case, slot, trial) if isinstance(target, Reason) else None
+            reasons += [target] if isinstance(target, Reason) else []
+            if soft is None:
+                continue
+            target = soft
+        after = score(case.moved(slot, target), judging)
+        if after.better_than(before, strength):
+            pressure = -float(view.load[node] / view.topology.weight[node])
+            near = int(distance(view.topology, node)[target])
+            rank = int(view.topology.order()[node])
+            found.append((after.key, slot == 0, near, pressure, rank, slot, target))
+    if found:
+        return min(found)[-2:]
+    if reasons:
+        return reasons[0]
+    message = f"no single move of a replica of {case.spec.stream}/{case.shard} keeps them better"
+    return Reason(Code.NO_CANDIDATE, message, 1, 0)
+
+
+def _softened(case: Case, slot: int, view: View) -> int | None:
+    """The node that breaks required rules least, where none keeps them all: what is far from its
+    rules gets nearer step by step."""
+    rules = [_wish(rule) for rule in case.rules if not isinstance(rule, LEFT_ALONE)]
+    kept = [s for s in case.live(view.topology) if s != slot]
+    held = {node for node in case.nodes if node != EMPTY}
+    need = Need(
+        case.spec.stream,
+        case.shard,
+        slot,
+        case.factor,
+        [case.nodes[s] for s in kept],
+        case.others,
+        case.policy.nodes,
+        case.nodes[slot],
+        frozenset(held),
+        slots=kept,
+        shards=case.spec.shards,
+    )
+    mask = candidates(case.policy, view) & view.has_room(case.room)
+    found = choose(rules, mask, need, view)
+    if isinstance(found, Reason):
+        return None
+    # A node that no rule may ever use stays out.
+    standing = need.standing(view.topology)
+    never = any(int(np.max(rule.penalty(standing)[found])) >= NEVER for rule in case.rules)
+    return None if never else found
+
+
+def _wish(rule: Any) -> Rule:
+    """The rule as one that may be broken."""
+    if rule.strength is Strength.PREFERRED:
+        return rule  # type: ignore[no-any-return]
+    return replace(rule, strength=Strength.PREFERRED)  # type: ignore[no-any-return]

@@ -1,0 +1,44 @@
+"""Which nodes a policy admits at all: strict locality, exclusions, a list of ids, tags."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.location import Location
+from placement.topology import Topology
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFilter:
+    """Which nodes are candidates at all; never broken, not even in an emergency."""
+
+    within: tuple[Location, ...] = ()
+    avoid: tuple[Location, ...] = ()
+    nodes: tuple[str, ...] = ()
+    with_tags: tuple[tuple[str, str], ...] = ()
+
+    def mask(self, topology: Topology) -> NDArray[np.bool_]:
+        """True for every node that passes, whatever its liveness; not to be changed."""
+        known: NDArray[np.bool_] | None = topology.derived.get(self)
+        if known is None:
+            known = np.fromiter((self.passes(topology, n) for n in range(topology.size)), bool)
+            topology.derived[self] = known
+        return known
+
+    @property
+    def everything(self) -> bool:
+        """Whether the filter lets every node pass."""
+        return not (self.within or self.avoid or self.nodes or self.with_tags)
+
+    def passes(self, topology: Topology, node: int) -> bool:
+        """Whether one node passes."""
+        location = topology.locations[node]
+        if self.within and not any(location.within(domain) for domain in self.within):
+            return False
+        if any(location.within(domain) for domain in self.avoid):
+            return False
+        if self.nodes and topology.ids[node] not in self.nodes:
+            return False
+        tags = dict(topology.attributes[node].tags)
+        return all(tags.get(key) == value for key, value in self.with_tags)

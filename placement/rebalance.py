@@ -1,0 +1,140 @@
+"""Rebalancing: the moves that even out what is placed, without breaking what places it.
+
+A pure planner: what it returns is a function of the arrangement, and nothing when that is balanced.
+Only eligible nodes give and take. Repair comes first: call it when nothing that can be repaired is
+waiting (design section 6.4).
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from placement.model import MoveKind
+from placement.reasons import Code, Reason
+from placement.rebalance_board import ALL, OWN, Board
+from placement.rebalance_leaders import Electorate
+from placement.rebalance_replicas import Balancer, Budget
+from placement.rebalance_rules import Guard
+from placement.strategies.base import View
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceMove:
+    """One step; shards and nodes by index.
+
+    `replace`: the replica in `slot` goes from node `remove` to node `add`. `leader`: the replica on
+    `add`, which stands in `slot`, changes places with the one on `remove`, which leads: no data
+    moves.
+    """
+
+    kind: MoveKind
+    shard: int
+    slot: int
+    remove: int
+    add: int
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Skew:
+    """How uneven one level is inside the worst domain of the level above: between domains of equal
+    weight the largest difference in replicas, otherwise the largest distance from the share by
+    weight, rounded up. `stream` of a stream's replicas (of a range's), `total` of all, `leaders` of
+    the leaders. At most one where it is balanced."""
+
+    level: str
+    stream: int
+    total: int
+    leaders: int
+
+
+@dataclass(frozen=True, slots=True)
+class RebalancePlan:
+    """Moves in the order in which they are to be made, leaders last.
+
+    `lower_bound` is the fewest replicas that have to move to get from the loads as they are to
+    those the plan ends with, stream by stream. `before` and `after` have a `Skew` per level, top
+    first, the nodes last. `kept` says why streams were left as they are, by name. `limited`:
+    moves were found and not taken because of a limit, so that the next plan has more.
+    """
+
+    moves: tuple[RebalanceMove, ...]
+    lower_bound: int
+    before: tuple[Skew, ...]
+    after: tuple[Skew, ...]
+    kept: tuple[tuple[str, Reason], ...] = ()
+    limited: bool = False
+
+
+def plan_rebalance(
+    view: View,
+    *,
+    moving: Collection[int] = (),
+    max_moves: int | None = None,
+    max_moves_per_node: int | None = None,
+    one_per_shard: bool = False,
+) -> RebalancePlan:
+    """Plan what makes the view's arrangement balanced.
+
+    `view`: the table counts moves under way as done. `moving`: shards, by index, with a move under
+    way, which get no other. `max_moves` and `max_moves_per_node` (in plus out) bound the moves of replicas;
+    moves of leaders cost nothing and are not counted. With `one_per_shard` a shard gets one move of
+    any kind, and what else it needs comes in the next plan.
+    """
+    board = Board(view, moving)
+    guard = Guard(board)
+    before = _skews(board, Electorate(board, guard, Budget(), set()))
+    budget = Budget(max_moves, max_moves_per_node, one_per_shard)
+    moves: list[RebalanceMove] = []
+    while True:
+        search = Balancer(board, guard, budget)
+        search.run()
+        moves += [move for step in search.steps for move in _replaced(board, *step)]
+        leaders = Electorate(board, guard, budget, set(moving))
+        leaders.run()
+        moves += [_led(board, *step) for step in leaders.steps]
+        if not (leaders.steps and guard.minds_order):
+            break
+    return RebalancePlan(
+        tuple(moves), _fewest(board), before, _skews(board, leaders), tuple(board.kept.items()), budget.reached
+    )
+
+
+def _replaced(board: Board, item: int, source: int, target: int) -> Iterator[RebalanceMove]:
+    """The moves of an item, one for each of its shards."""
+    ids, nodes = board.topology.ids, board.levels.nodes
+    remove, add = int(nodes[source]), int(nodes[target])
+    message = f"{ids[remove]} holds more than its share, {ids[add]} less"
+    for shard in board.table_shards(item):
+        reason = Reason(Code.LOAD_UNEVEN, message)
+        yield RebalanceMove(MoveKind.REPLACE, shard, int(board.slot[item]), remove, add, reason)
+
+
+def _fewest(board: Board) -> int:
+    """Replicas that have to move at least: what each family has too much of on each node, before
+    against after."""
+    own = board.family[OWN]
+    result = 0
+    for family in range(len(board.tallies[OWN].kinds)):
+        items = np.flatnonzero(own == family)
+        size = len(board.eligible)
+        surplus = np.bincount(board.start[items], minlength=size)
+        surplus -= np.bincount(board.node[items], minlength=size)
+        result += int(surplus[surplus > 0].sum())
+    return result
+
+
+def _led(board: Board, shard: int, slot: int, source: int, target: int) -> RebalanceMove:
+    ids, nodes = board.topology.ids, board.levels.nodes
+    remove, add = int(nodes[source]), int(nodes[target])
+    message = f"{ids[remove]} leads more than its share, {ids[add]} less"
+    reason = Reason(Code.LOAD_UNEVEN, message)
+    return RebalanceMove(MoveKind.LEADER, shard, slot, remove, add, reason)
+
+
+def _skews(board: Board, leaders: Electorate) -> tuple[Skew, ...]:
+    names = board.levels.names[1:]
+    columns = (board.tallies[OWN], board.tallies[ALL], leaders.tallies[-1])
+    rows = zip(names, *(tally.skews() for tally in columns), strict=True)
+    return tuple(Skew(*row) for row in rows)

@@ -1,0 +1,231 @@
+"""The arrangement as rebalancing works on it: items that may move, and what they are counted in.
+
+An item is a replica, or a slot of a colocated stream, which holds a replica of every shard and
+moves as one. Nodes are numbered by rank throughout (`Levels.nodes` translates).
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.assignments import EMPTY
+from placement.location import natural_key
+from placement.model import RepairMode, StreamSpec
+from placement.policy import Policy
+from placement.reasons import Code, Reason
+from placement.rebalance_levels import Integers, Levels, Tally
+from placement.rules import ColocateSlots, NodeFilter, Rule
+from placement.strategies import STRATEGIES
+from placement.strategies.base import View
+
+# Strategies that say themselves where everything stands (design section 6.2).
+UNBALANCED = ("ring", "network_topology", "copysets", "client_tags")
+
+# Families of replicas, from the narrowest: of a stream or range, of a dimension, of all.
+OWN, DIMENSION, ALL = range(3)
+
+
+@dataclass(slots=True)
+class Arranged:
+    """A stream: its shards' nodes by rank (EMPTY where there is none), one row per shard, which the
+    board keeps up to date; `unit` if its slots move as one."""
+
+    spec: StreamSpec
+    policy: Policy
+    rules: tuple[Rule, ...]
+    first: int
+    rows: Integers
+    unit: bool = False
+
+    @property
+    def copies(self) -> int:
+        """Slots that a shard is to have."""
+        return self.policy.copies(self.spec.replication_factor)
+
+
+class Board:
+    """Items as columns, tallies of their families, and who holds what."""
+
+    def __init__(self, view: View, moving: Collection[int]) -> None:
+        self.topology = view.topology
+        self.judging = view.topology.judging()
+        self.levels = Levels(view.topology)
+        nodes = self.levels.nodes
+        self.eligible = view.topology.eligible[nodes]
+        self.capacity = view.topology.capacity[nodes]
+        self.can_lead = view.topology.can_lead[nodes]
+        self.load = view.table.load(view.topology.size)[nodes].copy()
+        self.streams = _streams(view)
+        self.kept: dict[str, Reason] = {}
+        for stream in self.streams:
+            reason = _fixed(stream, moving)
+            if reason is not None:
+                self.kept[stream.spec.stream] = reason
+        self._enter(set(moving))
+        self._count()
+        self.start = self.node.copy()
+
+    def _enter(self, moving: set[int]) -> None:
+        """Fill the columns of items."""
+        columns: list[tuple[Integers, ...]] = []
+        self.filters: dict[NodeFilter, int] = {}
+        dimensions: dict[str, int] = {}
+        names: list[int] = []
+        for number, each in enumerate(self.streams):
+            kind = self.filters.setdefault(each.policy.nodes, len(self.filters))
+            rows = each.rows[:1] if each.unit else each.rows
+            shard, slot = np.nonzero(rows != EMPTY)
+            node = rows[shard, slot]
+            size = np.full(len(node), len(each.rows) if each.unit else 1)
+            own = np.full(len(node), EMPTY)
+            fixed = each.spec.stream in self.kept
+            if not (fixed or each.unit):
+                labels = _labels(each)
+                own = len(names) + labels[shard]
+                names += [kind] * (int(labels.max(initial=-1)) + 1)
+            dimension = each.spec.dimension
+            pool = EMPTY
+            if dimension is not None:
+                pool = dimensions.setdefault(dimension, len(dimensions))
+            free = np.full(len(node), not fixed)
+            if moving:
+                under_way = np.fromiter(
+                    (each.first + int(s) in moving for s in shard), bool, len(shard)
+                )
+                free &= ~under_way
+            of = np.full(len(node), number)
+            columns.append((node, size, of, shard, slot, own, np.full(len(node), pool), free))
+        empty = tuple(np.zeros(0, np.int64) for _ in range(8))
+        joined = [np.concatenate(c) for c in zip(*(columns or [empty]), strict=True)]
+        self.node, self.size, self.stream, self.shard, self.slot = joined[:5]
+        own, pool, free = joined[5], joined[6], joined[7].astype(bool)
+        admitted = np.ones((len(self.filters), len(self.eligible)), bool)
+        for nodes, kind in self.filters.items():
+            if not nodes.everything:
+                admitted[kind] = nodes.mask(self.topology)[self.levels.nodes]
+        self.admitted = admitted & self.eligible
+        self.kind = np.asarray(
+            [self.filters[each.policy.nodes] for each in self.streams], np.int64
+        )
+        here = self.admitted[self.kind[self.stream], self.node]
+        self.free = free & here
+        up = self.eligible[self.node]
+        self.family = [
+            np.where(here, own, EMPTY),
+            np.where(up, pool, EMPTY),
+            np.where(up, 0, EMPTY),
+        ]
+        self._names, self._dimensions = names, len(dimensions)
+        self.moved = np.zeros(len(self.node), bool)
+
+    def _count(self) -> None:
+        """Fill the tallies and the lists of items by node."""
+        levels = self.levels
+        by_filter = [levels.weights(mask) for mask in self.admitted]
+        everywhere = levels.weights(self.eligible)
+        self.tallies = [
+            Tally(levels, by_filter or [everywhere], self._names),
+            Tally(levels, [everywhere], [0] * self._dimensions),
+            Tally(levels, [everywhere], [0]),
+        ]
+        for tally, family in zip(self.tallies, self.family, strict=True):
+            tally.fill(family, self.node, self.size)
+        order = np.argsort(self.node, kind="stable")
+        bounds = np.searchsorted(self.node[order], np.arange(len(self.eligible) + 1))
+        self._order, self._bounds = order, bounds
+        self._came: dict[int, list[int]] = {}
+
+    def items_on(self, node: int) -> Integers:
+        """Items that stand on the node now."""
+        there = self._order[self._bounds[node] : self._bounds[node + 1]]
+        came = self._came.get(node)
+        if came:
+            there = np.union1d(there, np.asarray(came, np.int64))
+        return there[self.node[there] == node]
+
+    def room(self, nodes: Integers, size: int) -> NDArray[np.bool_]:
+        """Whether each node may hold `size` replicas more."""
+        capacity = self.capacity[nodes]
+        found: NDArray[np.bool_] = (capacity < 0) | (self.load[nodes] + size <= capacity)
+        return found
+
+    def row(self, item: int) -> list[int]:
+        """Nodes of the item's shard (of any, in a unit) by slot."""
+        row: list[int] = self.streams[self.stream[item]].rows[self.shard[item]].tolist()
+        return row
+
+    def table_shards(self, item: int) -> list[int]:
+        """The shards, by index in the table, that the item's move concerns."""
+        stream = self.streams[self.stream[item]]
+        if stream.unit:
+            return list(range(stream.first, stream.first + len(stream.rows)))
+        return [stream.first + int(self.shard[item])]
+
+    def move(self, item: int, target: int) -> None:
+        """Put the item on another node."""
+        source, size = int(self.node[item]), int(self.size[item])
+        for tally, family in zip(self.tallies, self.family, strict=True):
+            if family[item] >= 0:
+                tally.move(int(family[item]), source, target, size)
+        stream = self.streams[self.stream[item]]
+        if stream.unit:
+            stream.rows[:, self.slot[item]] = target
+        else:
+            stream.rows[self.shard[item], self.slot[item]] = target
+        self.node[item] = target
+        self.load[source] -= size
+        self.load[target] += size
+        self._came.setdefault(target, []).append(item)
+        self.moved[item] = True
+
+    def lead(self, number: int, shard: int, slot: int) -> None:
+        """The shard's replicas in `slot` and in the first change places."""
+        row = self.streams[number].rows[shard]
+        for node, place in ((int(row[0]), slot), (int(row[slot]), 0)):
+            items = self.items_on(node)
+            mine = items[(self.stream[items] == number) & (self.shard[items] == shard)]
+            self.slot[mine] = place
+        row[0], row[slot] = row[slot], row[0]
+
+
+def _streams(view: View) -> list[Arranged]:
+    """Placed streams that have a policy, in the order of their names."""
+    rank = np.append(view.topology.order(), EMPTY)  # so that EMPTY stays what it is
+    judging = view.topology.judging()
+    found, first = [], 0
+    for index, nodes in view.table.streams():
+        spec, policy = view.spec_of(index), view.policy_of(index)
+        if spec is not None and policy is not None:
+            rules = STRATEGIES[policy.strategy].rules(policy, judging)
+            found.append(Arranged(spec, policy, rules, first, rank[nodes].astype(np.int64)))
+        first += len(nodes)
+    return sorted(found, key=lambda each: natural_key(each.spec.stream))
+
+
+def _fixed(stream: Arranged, moving: Collection[int]) -> Reason | None:
+    """Why nothing of the stream moves; marks streams that move as units."""
+    name, strategy = stream.spec.stream, stream.policy.strategy
+    if stream.spec.repair == RepairMode.DEAD_ONLY:
+        return Reason(Code.KEPT_AS_IS, f"{name} is moved only when a node is dead")
+    if strategy in UNBALANCED:
+        return Reason(Code.KEPT_AS_IS, f"strategy '{strategy}' is not balanced by load")
+    if not any(isinstance(rule, ColocateSlots) for rule in stream.rules):
+        return None
+    under_way = any(stream.first + s in moving for s in range(len(stream.rows)))
+    if under_way or (stream.rows != stream.rows[:1]).any():
+        return Reason(Code.KEPT_AS_IS, f"the shards of {name} do not stand together yet")
+    stream.unit = True
+    return None
+
+
+def _labels(stream: Arranged) -> Integers:
+    """The number of each shard's range; one for all without ranges of their own."""
+    ranges: Sequence[str] | None = stream.spec.ranges
+    aware = stream.policy.parameters.get("range_aware")
+    if not aware or ranges is None or len(ranges) != len(stream.rows):
+        return np.zeros(len(stream.rows), np.int64)
+    numbers: dict[str, int] = {}
+    labels = [numbers.setdefault(label, len(numbers)) for label in ranges]
+    return np.asarray(labels, np.int64)

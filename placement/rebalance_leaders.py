@@ -1,0 +1,201 @@
+"""Leaders, evened out last: shards put another of their replicas first, which moves no data.
+
+The same objective and the same argument for its end as for replicas: per level from the top, how
+far the leaders of each stream and then all leaders are from their shares. A shard that gives
+leadership from node to node changes the first level on which these differ and those below it, and
+does so only if that lowers the objective there.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.assignments import EMPTY
+from placement.rebalance_board import Board
+from placement.rebalance_levels import Integers, Tally
+from placement.rebalance_replicas import Budget
+from placement.rebalance_rules import Guard
+from placement.rules_roles import Elsewhere
+
+# Nodes and shards looked at from the best on before a pair of domains is given up.
+_NODES = 24
+_SHARDS = 48
+
+# Systems in which the first replica is no leader, but where the writer was.
+_LEADERLESS = ("hdfs",)
+
+
+class Electorate:
+    """Shards whose leader may change; `steps` lists shard, slot, and the old and new leader."""
+
+    def __init__(self, board: Board, guard: Guard, budget: Budget, moving: set[int]) -> None:
+        self._board, self._guard, self._budget = board, guard, budget
+        levels = board.levels
+        of, node, shard, free, members = [], [], [], [], []
+        widest = max((each.rows.shape[1] for each in board.streams), default=1)
+        for number, each in enumerate(board.streams):
+            firsts = each.rows[:, 0]
+            held = np.flatnonzero((firsts != EMPTY) & board.eligible[np.maximum(firsts, 0)])
+            fixed = each.spec.stream in board.kept or each.policy.strategy in _LEADERLESS
+            of.append(np.full(len(held), -1 if fixed else number))
+            node.append(firsts[held])
+            shard.append(held)
+            members.append(self._members(number, held, widest))
+            free.append(np.full(len(held), not (fixed or each.unit)))
+        self.stream = _joined(of)
+        self.node = _joined(node)
+        self.shard = _joined(shard)
+        self.members = np.concatenate(members) if members else np.zeros((0, widest), np.int64)
+        self.free = _joined(free).astype(bool)
+        if moving and len(self.free):
+            first = np.asarray([each.first for each in board.streams], np.int64)
+            busy = np.isin(first[self.stream] + self.shard, sorted(moving))
+            self.free &= ~busy
+        able = board.can_lead & board.eligible
+        by_filter = [levels.weights(mask & board.can_lead) for mask in board.admitted]
+        everywhere = levels.weights(able)
+        kinds = board.kind.tolist()
+        self.tallies = [
+            Tally(levels, by_filter or [everywhere], kinds),
+            Tally(levels, [everywhere], [0]),
+        ]
+        here = able[self.node]
+        self._family = [np.where(here, self.stream, EMPTY), np.where(here, 0, EMPTY)]
+        for tally, family in zip(self.tallies, self._family, strict=True):
+            tally.fill(family, self.node, np.ones(len(self.node), np.int64))
+        self.free &= here
+        self._on: dict[int, set[int]] = {}
+        for item in np.flatnonzero(self.free).tolist():
+            self._on.setdefault(int(self.node[item]), set()).add(item)
+        self._blocked: set[tuple[int, ...]] = set()
+        self.steps: list[tuple[int, int, int, int]] = []
+
+    def _members(self, number: int, shards: Integers, widest: int) -> Integers:
+        """Nodes of each shard that may lead it, EMPTY in other places."""
+        board = self._board
+        each = board.streams[number]
+        aside = each.policy.beside
+        aside += sum(rule.count for rule in each.rules if isinstance(rule, Elsewhere))
+        plain = each.rows[shards][:, : max(each.copies - aside, 1)]
+        able = (plain != EMPTY) & (board.admitted[board.kind[number]] & board.can_lead)[plain]
+        found = np.full((len(shards), widest), EMPTY)
+        found[:, : plain.shape[1]] = np.where(able, plain, EMPTY)
+        return found
+
+    def run(self) -> None:
+        """Hand over until nothing improves."""
+        while self._once():
+            self._blocked.clear()
+
+    def _once(self) -> bool:
+        changed = False
+        for level in range(1, self._board.levels.last + 1):
+            for kind, tally in enumerate(self.tallies):
+                for family, parent in list(tally.uneven(level)):
+                    while self._step(level, kind, family, parent):
+                        changed = True
+        return changed
+
+    def _step(self, level: int, kind: int, family: int, parent: int) -> bool:
+        """One leadership of the family from one element inside `parent` to another."""
+        tally, levels = self.tallies[kind], self._board.levels
+        elements = levels.children(level, parent)
+        elements = elements[tally.usable(level, family, elements)]
+        if len(elements) < 2:
+            return False
+        same = np.full(len(elements), family)
+        relief = -tally.change(level, same, elements, -1)
+        burden = tally.change(level, same, elements, 1)
+        pressure = self.tallies[1].pressure(level, elements)
+        held = tally.counts[level][family, elements]
+        for giver in np.lexsort((elements, -pressure, -relief)).tolist():
+            source = int(elements[giver])
+            key = (level, kind, family, source)
+            if held[giver] == 0 or relief[giver] <= burden.min() or key in self._blocked:
+                continue
+            takers = {int(e): int(b) for e, b in zip(elements, burden, strict=True) if e != source}
+            takers = {e: b for e, b in takers.items() if relief[giver] > b}
+            if self._hand_over(level, kind, family, source, takers):
+                return True
+            self._blocked.add(key)
+        return False
+
+    def _hand_over(
+        self, level: int, kind: int, family: int, source: int, takers: dict[int, int]
+    ) -> bool:
+        """The best leadership of the element goes to one of the takers."""
+        levels, tally = self._board.levels, self.tallies[kind]
+        givers = levels.members(level, source)
+        givers = givers[tally.counts[-1][family, givers] > 0]
+        load = self.tallies[1].pressure(levels.last, givers)
+        wanted = np.zeros(levels.size(level), bool)
+        wanted[list(takers)] = True
+        for giver in givers[np.lexsort((givers, -load))][:_NODES].tolist():
+            items = np.fromiter(self._on.get(giver, ()), np.int64)
+            items = items[self._family[kind][items] == family]
+            for item, heir in self._improving(level, items, giver, wanted):
+                if self._allowed(item, heir):
+                    self._take(item, heir)
+                    return True
+        return False
+
+    def _improving(
+        self, level: int, items: Integers, giver: int, wanted: NDArray[np.bool_]
+    ) -> Iterator[tuple[int, int]]:
+        """Shards that the node leads and heirs in wanted elements that improve the level, the best
+        on this level and those below first."""
+        levels = self._board.levels
+        heirs = self.members[items]
+        fits = (heirs != EMPTY) & (heirs != giver) & wanted[levels.of[level][heirs]]
+        which, column = np.nonzero(fits)
+        found, nodes = items[which], heirs[which, column]
+        costs = [
+            cost
+            for below in range(level, levels.last + 1)
+            for cost in self._costs(below, found, giver, nodes)
+        ]
+        better = (costs[0] < 0) | ((costs[0] == 0) & (costs[1] < 0))
+        order = np.lexsort([found, nodes, *costs[::-1]])
+        order = order[better[order]][:_SHARDS]
+        yield from zip(found[order].tolist(), nodes[order].tolist(), strict=True)
+
+    def _costs(self, level: int, items: Integers, source: int, heirs: Integers) -> list[Integers]:
+        """What each change does to its stream's leaders and to all on a level."""
+        of = self._board.levels.of[level]
+        one, other = np.full(len(heirs), int(of[source])), of[heirs]
+        result = []
+        for tally, family in zip(self.tallies, self._family, strict=True):
+            families = family[items]
+            change = tally.change(level, families, one, -1)
+            change += tally.change(level, families, other, 1)
+            result.append(np.where(one == other, 0, change))
+        return result
+
+    def _allowed(self, item: int, heir: int) -> bool:
+        each = self._board.streams[self.stream[item]]
+        shard = int(self.shard[item])
+        if not self._budget.may_lead(each.first + shard):
+            return False
+        after = each.rows[shard].tolist()
+        slot = after.index(heir)
+        after[0], after[slot] = after[slot], after[0]
+        return self._guard.allows_order(each, shard, after)
+
+    def _take(self, item: int, heir: int) -> None:
+        each = self._board.streams[self.stream[item]]
+        row = each.rows[self.shard[item]]
+        slot = row.tolist().index(heir)
+        source, target = int(row[0]), heir
+        self._board.lead(int(self.stream[item]), int(self.shard[item]), slot)
+        for tally, family in zip(self.tallies, self._family, strict=True):
+            tally.move(int(family[item]), source, target, 1)
+        self.node[item] = target
+        self._on[source].discard(item)
+        self._on.setdefault(target, set()).add(item)
+        self._budget.shards.add(each.first + int(self.shard[item]))
+        self.steps.append((each.first + int(self.shard[item]), slot, source, target))
+
+
+def _joined(columns: list[Integers]) -> Integers:
+    return np.concatenate(columns) if columns else np.zeros(0, np.int64)

@@ -1,0 +1,195 @@
+"""What rebalancing counts: so many of each family in every domain of every level, and their shares.
+
+A family is what has to be even: the replicas of a stream (of a range, of a dimension), all
+replicas, or leaders. Inside each domain the domains below share what it holds by weight; a share
+lies between two whole numbers, its *band*, and what is outside counts by the square of its
+distance, so that what rules keep from the band is still as even as it can be.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.rules import Mask
+from placement.topology import Topology
+
+Integers = NDArray[np.int64]
+
+# Weights in whole millionths, so that sums and shares are exact.
+_PARTS = 1e6
+# Families looked at in one piece: bounds what detection holds at a time.
+_ROWS = 256
+
+
+class Levels:
+    """The domains of every level as numbered elements: level 0 is the whole fleet, the last one the
+    nodes. Nodes are numbered by their rank, elements by their first node, so that no number depends
+    on the order of registration."""
+
+    def __init__(self, topology: Topology) -> None:
+        rank = topology.order()
+        self.nodes = np.argsort(rank)  # index in the topology by rank
+        self.names = ("", *map(str, topology.tiers()), "node")
+        size = topology.size
+        self.of = [np.zeros(size, np.int64)]
+        for scope in topology.tiers():
+            domains = topology.domain_of(scope)[self.nodes]
+            _, first, which = np.unique(domains, return_index=True, return_inverse=True)
+            order = np.argsort(np.argsort(first))
+            self.of.append(order[which])
+        self.of.append(np.arange(size))
+        self.parent: list[Integers] = [np.zeros(1, np.int64)]
+        for upper, lower in zip(self.of, self.of[1:], strict=False):
+            above = np.zeros(int(lower.max(initial=-1)) + 1, np.int64)
+            above[lower] = upper
+            self.parent.append(above)
+        self.parts = np.rint(topology.weight[self.nodes] * _PARTS).astype(np.int64)
+        self._members: dict[tuple[int, int], Integers] = {}
+
+    @property
+    def last(self) -> int:
+        """The level of the nodes."""
+        return len(self.of) - 1
+
+    def size(self, level: int) -> int:
+        """Number of elements of a level."""
+        return len(self.parent[level])
+
+    def children(self, level: int, parent: int) -> Integers:
+        """Elements of `level` inside an element of the level above."""
+        key = level, parent
+        if key not in self._members:
+            self._members[key] = np.flatnonzero(self.parent[level] == parent)
+        return self._members[key]
+
+    def members(self, level: int, element: int) -> Integers:
+        """Nodes inside an element."""
+        key = -1 - level, element
+        if key not in self._members:
+            self._members[key] = np.flatnonzero(self.of[level] == element)
+        return self._members[key]
+
+    def weights(self, usable: Mask) -> list[Integers]:
+        """Weight of the usable nodes (by rank) of every element, level by level."""
+        own = np.where(usable, self.parts, 0)
+        return [_sums(of, own, self.size(m)) for m, of in enumerate(self.of)]
+
+
+class Tally:
+    """Counts of families by element on every level; `kinds` says for each family which of
+    `weights` its shares follow."""
+
+    def __init__(
+        self, levels: Levels, weights: Sequence[Sequence[Integers]], kinds: Sequence[int]
+    ) -> None:
+        self.levels = levels
+        self.kinds = np.asarray(kinds, np.int64)
+        self._weights = [np.stack([each[m] for each in weights]) for m in range(levels.last + 1)]
+        self.counts = [
+            np.zeros((len(kinds), levels.size(m)), np.int64) for m in range(levels.last + 1)
+        ]
+
+    def fill(self, families: Integers, nodes: Integers, sizes: Integers) -> None:
+        """Count many at once; a family of -1 counts for none."""
+        known = families >= 0
+        for of, counts in zip(self.levels.of, self.counts, strict=True):
+            np.add.at(counts, (families[known], of[nodes[known]]), sizes[known])
+
+    def move(self, family: int, source: int, target: int, size: int) -> None:
+        """Count a move from node to node."""
+        for of, counts in zip(self.levels.of, self.counts, strict=True):
+            counts[family, of[source]] -= size
+            counts[family, of[target]] += size
+
+    def bands(self, level: int, families: Integers, elements: Integers) -> tuple[Integers, Integers]:
+        """Least and most that each family is to have in each element, pair by pair."""
+        above = self.levels.parent[level][elements]
+        kinds = self.kinds[families]
+        held = self.counts[level - 1][families, above]
+        weight = self._weights[level][kinds, elements]
+        whole = np.maximum(self._weights[level - 1][kinds, above], 1)
+        share = held * weight
+        return share // whole, -(-share // whole)
+
+    def usable(self, level: int, family: int, elements: Integers) -> Mask:
+        """Which elements have a share."""
+        found: Mask = self._weights[level][self.kinds[family], elements] > 0
+        return found
+
+    def change(
+        self, level: int, families: Integers, elements: Integers, more: Integers | int
+    ) -> Integers:
+        """How much worse each pair is with `more` in it."""
+        least, most = self.bands(level, families, elements)
+        held = self.counts[level][families, elements]
+        return _outside(held + more, least, most) - _outside(held, least, most)
+
+    def pressure(self, level: int, elements: Integers) -> NDArray[np.float64]:
+        """What the first family has in each element, per weight."""
+        weight = np.maximum(self._weights[level][self.kinds[0], elements], 1)
+        found: NDArray[np.float64] = self.counts[level][0, elements] / weight
+        return found
+
+    def uneven(self, level: int) -> Iterator[tuple[int, int]]:
+        """Families and parents with an element outside its band, the worst first."""
+        parent = self.levels.parent[level]
+        found: list[tuple[int, int, int]] = []
+        for first in range(0, len(self.kinds), _ROWS):
+            rows = np.arange(first, min(first + _ROWS, len(self.kinds)))
+            outside = self._outside_of(level, rows)
+            for row, element in zip(*np.nonzero(outside), strict=True):
+                found.append((int(rows[row]), int(parent[element]), int(outside[row, element])))
+        worst: dict[tuple[int, int], int] = {}
+        for family, above, distance in found:
+            worst[family, above] = worst.get((family, above), 0) + distance
+        yield from sorted(worst, key=lambda key: (-worst[key], key))
+
+    def skews(self) -> list[int]:
+        """How uneven the worst family is inside the worst parent, by level from 1: between equal
+        siblings the largest difference, else the largest distance from a share, rounded up."""
+        result = []
+        for level in range(1, self.levels.last + 1):
+            most = 0
+            for kind in np.unique(self.kinds).tolist():
+                rows = np.flatnonzero(self.kinds == kind)
+                for first in range(0, len(rows), _ROWS):
+                    most = max(most, self._skew(level, kind, rows[first : first + _ROWS]))
+            result.append(most)
+        return result
+
+    def _grid(self, level: int, rows: Integers) -> tuple[Integers, Integers, Integers]:
+        elements = np.arange(self.levels.size(level))
+        least, most = self.bands(level, rows[:, None], elements[None, :])
+        return self.counts[level][rows], least, most
+
+    def _outside_of(self, level: int, rows: Integers) -> Integers:
+        held, least, most = self._grid(level, rows)
+        return _outside(held, least, most)
+
+    def _skew(self, level: int, kind: int, rows: Integers) -> int:
+        weights, above = self._weights[level][kind], self.levels.parent[level]
+        usable = np.flatnonzero(weights > 0)
+        if not len(usable):
+            return 0
+        usable = usable[np.argsort(above[usable], kind="stable")]
+        starts = np.flatnonzero(np.diff(above[usable], prepend=-1))
+        held, least, most = (each[:, usable] for each in self._grid(level, rows))
+        highest = np.maximum.reduceat(held, starts, axis=1)
+        lowest = np.minimum.reduceat(held, starts, axis=1)
+        off = np.maximum.reduceat(np.maximum(held - least, most - held), starts, axis=1)
+        alike = np.maximum.reduceat(weights[usable], starts)
+        alike = alike == np.minimum.reduceat(weights[usable], starts)
+        return int(np.where(alike, highest - lowest, off).max(initial=0))
+
+
+def _outside(held: Integers, least: Integers, most: Integers) -> Integers:
+    distance = np.maximum(held - most, 0) + np.maximum(least - held, 0)
+    squared: Integers = distance * distance
+    return squared
+
+
+def _sums(of: Integers, own: Integers, size: int) -> Integers:
+    total = np.zeros(size, np.int64)
+    np.add.at(total, of, own)
+    return total

@@ -1,0 +1,244 @@
+"""The search for moves of replicas: level by level from the top, family by family, move by move.
+
+The objective is a list of whole numbers, compared from the first: for each level, top first, how
+far each stream's (range's) replicas are from their shares, then each dimension's, then all
+replicas (`rebalance_levels`). A move inside an element changes nothing on the levels above it and
+is made only if it lowers the objective on its own level. The numbers are not negative and a list
+of them cannot fall for ever: the search ends, and ends where no move that it looks at helps.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from placement.rebalance_board import ALL, DIMENSION, OWN, Board
+from placement.rebalance_levels import Integers
+from placement.rebalance_rules import Guard
+from placement.rules import Mask
+
+# Domains, nodes and replicas looked at from the best on before a pair is given up: a replica that
+# may not move is rare where rules leave room, and where they leave none looking at all is no help.
+_PAIRS = 12
+_NODES = 12
+_REPLICAS = 24
+
+_KINDS = (OWN, DIMENSION, ALL)
+
+
+@dataclass(slots=True)
+class Budget:
+    """What a plan may still do; `reached` once a move was given up for it."""
+
+    moves: int | None = None
+    per_node: int | None = None
+    one_per_shard: bool = False
+    reached: bool = False
+    touched: dict[int, int] = field(default_factory=dict)
+    shards: set[int] = field(default_factory=set)
+
+    def node_open(self, node: int, size: int) -> bool:
+        """Whether the node may take part in `size` moves more."""
+        if self.per_node is None or self.touched.get(node, 0) + size <= self.per_node:
+            return True
+        self.reached = True
+        return False
+
+    def open(self, shards: Sequence[int]) -> bool:
+        """Whether a move of each of these shards is within what is left."""
+        if self.moves is not None and len(shards) > self.moves:
+            self.reached = True
+            return False
+        if self.one_per_shard and not self.shards.isdisjoint(shards):
+            self.reached = True
+            return False
+        return True
+
+    def may_lead(self, shard: int) -> bool:
+        """Whether the shard's leader may change: it costs nothing but the shard's one move."""
+        self.reached |= self.one_per_shard and shard in self.shards
+        return not (self.one_per_shard and shard in self.shards)
+
+    def take(self, shards: Sequence[int], *nodes: int) -> None:
+        """Count a move of each shard between two nodes."""
+        if self.moves is not None:
+            self.moves -= len(shards)
+        self.shards.update(shards)
+        for node in nodes:
+            self.touched[node] = self.touched.get(node, 0) + len(shards)
+
+
+class Balancer:
+    """Finds and makes moves; `steps` lists them as item, source and target."""
+
+    def __init__(self, board: Board, guard: Guard, budget: Budget) -> None:
+        self._board, self._guard, self._budget = board, guard, budget
+        self._levels = board.levels
+        self._blocked: set[tuple[int, ...]] = set()
+        self.steps: list[tuple[int, int, int]] = []
+
+    def run(self) -> None:
+        """Move until nothing improves."""
+        while self._once():
+            self._blocked.clear()
+
+    def _once(self) -> bool:
+        changed = False
+        for level in range(1, self._levels.last + 1):
+            for kind in _KINDS:
+                for family, parent in list(self._board.tallies[kind].uneven(level)):
+                    while self._step(level, kind, family, parent):
+                        changed = True
+        return changed
+
+    def _step(self, level: int, kind: int, family: int, parent: int) -> bool:
+        """One move of the family between two elements inside `parent`, if one helps."""
+        tally = self._board.tallies[kind]
+        elements = self._levels.children(level, parent)
+        elements = elements[tally.usable(level, family, elements)]
+        if len(elements) < 2 or self._budget.moves == 0:
+            self._budget.reached |= len(elements) >= 2
+            return False
+        same = np.full(len(elements), family)
+        relief = -tally.change(level, same, elements, -1)
+        burden = tally.change(level, same, elements, 1)
+        pressure = self._pressure(level, elements)
+        held = tally.counts[level][family, elements]
+        givers = np.lexsort((elements, -pressure, -relief))
+        givers = givers[held[givers] > 0][:_PAIRS]
+        takers = np.lexsort((elements, pressure, burden))[:_PAIRS]
+        for giver in givers.tolist():
+            for taker in takers.tolist():
+                if relief[giver] <= burden[taker]:
+                    break
+                pair = int(elements[giver]), int(elements[taker])
+                key = (level, kind, family, *pair)
+                if key not in self._blocked:
+                    if self._move(level, kind, family, *pair):
+                        return True
+                    self._blocked.add(key)
+        return False
+
+    def _move(self, level: int, kind: int, family: int, source: int, target: int) -> bool:
+        """Move one item of the family from the one element to the other."""
+        board = self._board
+        givers = self._levels.members(level, source)
+        givers = givers[board.tallies[kind].counts[-1][family, givers] > 0]
+        takers = self._levels.members(level, target)
+        takers = takers[board.eligible[takers] & board.room(takers, 1)]
+        givers = self._ranked(level, kind, family, givers, -1)
+        takers = self._ranked(level, kind, family, takers, 1)
+        if not len(givers) or not len(takers):
+            return False
+        first, best = int(givers[0]), int(takers[0])
+        if self._transfer(level, self._items(kind, family, first), first, best):
+            return True
+        possible = self._possible(level, kind, family, source, target)
+        if not possible.any():
+            return False
+        for giver in givers[:_NODES].tolist():
+            items = self._items(kind, family, giver)
+            items = items[possible[items]]
+            for taker in takers[:_NODES].tolist() if len(items) else ():
+                if self._transfer(level, items, giver, taker):
+                    return True
+        return False
+
+    def _items(self, kind: int, family: int, node: int) -> Integers:
+        """Items of the family on a node that may move."""
+        items = self._board.items_on(node)
+        found: Integers = items[
+            self._board.free[items] & (self._board.family[kind][items] == family)
+        ]
+        return found
+
+    def _possible(
+        self, level: int, kind: int, family: int, source: int, target: int
+    ) -> Mask:
+        """Items that rules on this level and above let go from the one element to the other."""
+        board = self._board
+        inside = self._levels.of[level][board.node] == source
+        mask: Mask = inside & board.free & (board.family[kind] == family)
+        items = np.flatnonzero(mask)
+        takers = self._levels.members(level, target)
+        mask[items] = self._guard.may_pass(items, takers)
+        return mask
+
+    def _transfer(self, level: int, items: Integers, source: int, target: int) -> bool:
+        """Move the best of the items that improves the level and is allowed."""
+        board, budget = self._board, self._budget
+        for item in self._improving(level, items, source, target)[:_REPLICAS].tolist():
+            shards = board.table_shards(item)
+            fits = budget.node_open(source, len(shards)) and budget.node_open(target, len(shards))
+            if not fits or not budget.open(shards) or not self._guard.allows(item, target):
+                continue
+            if not board.admitted[board.kind[board.stream[item]], target]:
+                continue
+            board.move(item, target)
+            budget.take(shards, source, target)
+            self.steps.append((item, source, target))
+            return True
+        return False
+
+    def _improving(self, level: int, items: Integers, source: int, target: int) -> Integers:
+        """Items whose move lowers the objective, best first: what they do on this level, then on
+        those below, then followers before leaders, and items that stand where they stood."""
+        board = self._board
+        changes = [self._change(level, kind, items, source, target) for kind in _KINDS]
+        own, dimension, everything = changes
+        better = (own < 0) | (
+            (own == 0) & ((dimension < 0) | ((dimension == 0) & (everything < 0)))
+        )
+        better &= board.room(np.full(len(items), target), 1) if len(items) else better
+        keep = np.flatnonzero(better)
+        if len(keep) < 2:
+            return items[keep]
+        items = items[keep]
+        deeper = [
+            self._change(below, kind, items, source, target)
+            for below in range(level + 1, self._levels.last + 1)
+            for kind in _KINDS
+        ]
+        last = [board.moved[items], board.slot[items] == 0, items]
+        keys = [*(change[keep] for change in changes), *deeper, *last]
+        return items[np.lexsort(keys[::-1])]
+
+    def _change(
+        self, level: int, kind: int, items: Integers, source: int, target: int
+    ) -> Integers:
+        """What the move of each item does to its family of one kind on one level."""
+        board = self._board
+        result = np.zeros(len(items), np.int64)
+        one, other = (int(self._levels.of[level][node]) for node in (source, target))
+        known = np.flatnonzero(board.family[kind][items] >= 0)
+        if one == other or not len(known):
+            return result
+        families, sizes = board.family[kind][items[known]], board.size[items[known]]
+        tally = board.tallies[kind]
+        leaves = tally.change(level, families, np.full(len(known), one), -sizes)
+        comes = tally.change(level, families, np.full(len(known), other), sizes)
+        result[known] = leaves + comes
+        return result
+
+    def _ranked(
+        self, level: int, kind: int, family: int, nodes: Integers, more: int
+    ) -> Integers:
+        """Nodes in the order in which they should give (`more` is -1) or take (1) a replica: by
+        what it does to the levels below, then from the most (to the least) loaded."""
+        board = self._board
+        if len(nodes) < 2:
+            return nodes
+        kinds = [(kind, family)] if kind == ALL else [(kind, family), (ALL, 0)]
+        below = range(level + 1, self._levels.last + 1)
+        keys = [
+            board.tallies[k].change(m, np.full(len(nodes), f), self._levels.of[m][nodes], more)
+            for m in below
+            for k, f in kinds
+        ]
+        keys += [more * self._pressure(m, self._levels.of[m][nodes]) for m in below]
+        keys.append(nodes)
+        return nodes[np.lexsort(keys[::-1])]
+
+    def _pressure(self, level: int, elements: Integers) -> np.ndarray:
+        """Replicas per weight of each element."""
+        return self._board.tallies[ALL].pressure(level, elements)

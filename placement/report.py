@@ -1,0 +1,116 @@
+"""The violations of one shard as they are published: what is broken, and what becomes of it."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from placement.diagnose import (
+    REPLICAS_RULE,
+    broken_filter,
+    broken_rules,
+    live_slots,
+    why_needy,
+)
+from placement.mend import LEFT_ALONE
+from placement.model import Cause, Violation, ViolationClass
+from placement.reasons import Band, Code, Reason
+from placement.rules import ColocateSlots, Strength
+from placement.state import State
+from placement.wants import Wants
+
+Failed = Mapping[Cause | None, Reason]
+"""Why a shard got no move: by cause, or, under None, for whatever it wants."""
+
+SURPLUS_RULE = "surplus"
+DRAIN_RULE = "drain"
+_REQUIRED = str(Strength.REQUIRED)
+
+
+class Report:
+    """Judges shards for publication, by the same rules and wants that repair goes by."""
+
+    def __init__(self, state: State, wants: Wants) -> None:
+        self._state = state
+        self._wants = wants
+
+    def of(self, shard: int, failed: Failed) -> tuple[Violation, ...]:
+        """What the shard breaks; `failed` says why it got no move, if it was planned."""
+        state, found = self._state, [*self._copies(shard), *self._places(shard)]
+        case = self._wants.case(shard)
+        live = case.live(state.topology)
+        standing = case.standing(self._wants.judging, live, None)
+        standing = replace(standing, load=state.table.load(state.topology.size))
+        name, number = state.key(shard)
+        for rule in case.rules:
+            required = rule.strength is Strength.REQUIRED
+            cause = Cause.REQUIRED_RULE if required else Cause.PREFERRED_RULE
+            seen_to = not isinstance(rule, LEFT_ALONE)
+            for violation in broken_rules(name, number, [rule], standing, state.now):
+                found.append((cause if seen_to else None, violation))
+        return tuple(self._classed(shard, cause, each, failed) for cause, each in found)
+
+    def _copies(self, shard: int) -> list[tuple[Cause | None, Violation]]:
+        """Too few replicas, too many, or some apart from those of the other shards."""
+        state, topology = self._state, self._state.topology
+        stream, nodes = state.stream_of(shard), state.table.nodes(shard)
+        found: list[tuple[Cause | None, Violation]] = []
+        whole, factor = len(live_slots(state.complete(shard), topology)), stream.copies
+        if whole < factor:
+            needy = self._wants.needy(shard)
+            said = why_needy(nodes, needy[0], topology) if needy else None
+            lost = said or Reason(Code.REPLICA_MISSING, "a copy is on its way")
+            found.append(
+                (Cause.UNDER_REPLICATED, self._of(shard, REPLICAS_RULE, whole, factor, lost))
+            )
+        held = len(state.table.replicas(shard))
+        if held > factor:
+            message = f"{held} replicas are there, {factor} are asked for"
+            many = Reason(Code.REPLICA_SURPLUS, message, factor, held)
+            found.append((Cause.SURPLUS, self._of(shard, SURPLUS_RULE, held, factor, many)))
+        strays = self._wants.strays(shard)
+        if strays:
+            apart = why_needy(nodes, strays[0], topology)
+            rule = ColocateSlots()
+            broken = self._of(shard, str(rule), len(strays), 0, apart)
+            found.append((Cause.REQUIRED_RULE, broken))
+        return found
+
+    def _places(self, shard: int) -> list[tuple[Cause | None, Violation]]:
+        """Replicas on nodes that are not admitted, or that are being emptied."""
+        state, topology = self._state, self._state.topology
+        (name, number), nodes = state.key(shard), state.table.nodes(shard)
+        outside = [nodes[slot] for slot in self._wants.outside(shard)]
+        policy = state.stream_of(shard).policy
+        assert policy is not None
+        broken = broken_filter(name, number, policy.nodes, outside, topology, state.now)
+        found: list[tuple[Cause | None, Violation]]
+        found = [(Cause.REQUIRED_RULE, violation) for violation in broken]
+        for node_id in sorted(topology.ids[nodes[slot]] for slot in self._wants.draining(shard)):
+            drains = self._wants.drains(topology.index[node_id])
+            violation = self._of(shard, DRAIN_RULE, 1, 0, drains)
+            found.append((Cause.DRAIN, replace(violation, level="node", domain=node_id)))
+        return found
+
+    def _of(self, shard: int, rule: str, count: int, limit: int, reason: Reason) -> Violation:
+        name, number = self._state.key(shard)
+        deferred, now = ViolationClass.DEFERRED, self._state.now
+        return Violation(name, number, rule, _REQUIRED, count, limit, deferred, reason, now)
+
+    def _classed(
+        self, shard: int, cause: Cause | None, violation: Violation, failed: Failed
+    ) -> Violation:
+        """The violation with what is being done about it, or why nothing is."""
+        state = self._state
+        opened = state.ledger.by_shard.get(shard)
+        missing = cause is Cause.UNDER_REPLICATED
+        off = not missing and self._wants.only_dead(state.stream_of(shard))
+        if cause is None or (off and opened is None):
+            return violation
+        fixable = replace(violation, violation_class=ViolationClass.FIXABLE)
+        if opened is not None:
+            return replace(fixable, reason=opened.move.reason) if missing else fixable
+        why = failed.get(cause) or failed.get(None)
+        if why is None:
+            return fixable
+        throttled = why.band is Band.THROTTLED
+        kind = ViolationClass.DEFERRED if throttled else ViolationClass.UNFIXABLE
+        return replace(violation, violation_class=kind, reason=why)

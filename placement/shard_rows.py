@@ -1,0 +1,90 @@
+"""Many shards as rows of nodes, so that a cluster is looked at in a few passes over arrays."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.assignments import EMPTY
+from placement.sift import Rows, first_mentions
+
+# The lists of a stream's shards, leader first; as an array when all are equally long.
+ShardLists = Sequence[Sequence[int]] | NDArray[np.integer]
+
+# Rows are told apart by one number each as long as that fits.
+_PACKED_MAX = 1 << 62
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShardRows:
+    """The lists of many shards: `nodes` has one row each, EMPTY behind the end of shorter lists."""
+
+    nodes: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, streams: Sequence[ShardLists]) -> "ShardRows":
+        """The shards of several streams, one stream below the other."""
+        parts = [_matrix(lists) for lists in streams]
+        width = max((nodes.shape[1] for nodes, _ in parts), default=0)
+        nodes = np.full((sum(len(nodes) for nodes, _ in parts), width), EMPTY, np.int64)
+        first = 0
+        for part, _ in parts:
+            nodes[first : first + len(part), : part.shape[1]] = part
+            first += len(part)
+        return cls(nodes, np.concatenate([np.zeros(0, np.int64), *(each for _, each in parts)]))
+
+    def listed(self, row: int) -> list[int]:
+        """One shard's list as it was given."""
+        nodes: list[int] = self.nodes[row, : self.lengths[row]].tolist()
+        return nodes
+
+    def holders(self, alive: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Where a row names a living node for the first time. `alive` says it by node, with two
+        more entries, which are false, for the numbers below zero."""
+        found: NDArray[np.bool_] = alive[self.nodes] & first_mentions(self.nodes)
+        return found
+
+
+def by_size(
+    nodes: NDArray[np.int64], kept: NDArray[np.bool_]
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]:
+    """What is kept of each row, for rows of which equally much is: their numbers, and as matrices
+    the nodes and the slots they have. Rows of which nothing is kept are left out."""
+    counts = kept.sum(axis=1)
+    for size in np.unique(counts[counts > 0]).tolist():
+        rows = np.flatnonzero(counts == size)
+        chosen = kept[rows]
+        slots = np.nonzero(chosen)[1].reshape(-1, size)
+        yield rows, nodes[rows][chosen].reshape(-1, size), slots
+
+
+def distinct(rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The first of all equal rows, and for each row which of these it equals."""
+    if not rows.size:
+        return np.zeros(min(len(rows), 1), np.int64), np.zeros(len(rows), np.int64)
+    least = int(rows.min())
+    base = int(rows.max()) - least + 1
+    if base ** rows.shape[1] < _PACKED_MAX:
+        packed = np.zeros(len(rows), np.int64)
+        for column in rows.T:
+            packed = packed * base + (column - least)
+        _, first, same = np.unique(packed, return_index=True, return_inverse=True)
+    else:
+        _, first, same = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    return first, same.reshape(-1)
+
+
+def _matrix(lists: ShardLists) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    if isinstance(lists, np.ndarray):
+        return lists.astype(np.int64, copy=False), np.full(len(lists), lists.shape[1], np.int64)
+    lengths = np.fromiter(map(len, lists), np.int64, len(lists))
+    flat = np.fromiter(chain.from_iterable(lists), np.int64, int(lengths.sum()))
+    width = int(lengths.max(initial=0))
+    if (lengths == width).all():
+        return flat.reshape(len(lists), width), lengths
+    nodes = np.full((len(lists), width), EMPTY, np.int64)
+    nodes[np.arange(width) < lengths[:, None]] = flat
+    return nodes, lengths

@@ -1,0 +1,372 @@
+"""What each shard wants next, derived from the state alone: its cause, its slot, and why.
+
+Wants come in the order of design section 6.4; each is tried until one can be had. Nothing is
+queued: what could not be done is derived again.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+
+from placement.assignments import EMPTY
+from placement.diagnose import live_slots, shared_nodes, why_needy
+from placement.mend import LEFT_ALONE, Case, find_move, score
+from placement.model import AdministrativeState, Cause, Liveness, MoveKind, RepairMode
+from placement.reasons import Code, Reason
+from placement.rules import STREAM_RULES, ColocateSlots, Rule, Strength
+from placement.rules_roles import Elsewhere, LeaderIn
+from placement.state import State, Stream
+from placement.strategies.base import View
+from placement.topology import LEAF, Topology
+
+# Nodes beyond the unit's size among which the unit is sought by its rules; more come up only when
+# many nodes of a stream fail within one repair, and then the most used ones are taken.
+_UNIT_SPARES_MAX = 3
+# How a replica's node fares, the worst first: who goes first where there are too many.
+_DEAD, _LEAVING, _DOUBTFUL, _WELL = range(4)
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """One move of one shard. `target` is set where finding the move has found it already; `unit`
+    is the node of a colocated stream that leaves for all of its shards."""
+
+    cause: Cause
+    kind: MoveKind
+    slot: int
+    reason: Reason
+    target: int | None = None
+    unit: int | None = None
+
+
+class Wants:
+    """The wants of one run: what it has found out about streams is kept until `forget`."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        # Replicas that somebody wants to be replaced; known to plans only.
+        self.marked: set[tuple[int, str]] = set()
+        self._units: dict[int, dict[int, int]] = {}
+        self._answers: dict[object, tuple[int, int] | Reason] = {}
+        self._judging: Topology | None = None
+        self._cases: dict[int, Case] = {}
+        self._rules: dict[int, tuple[Rule, ...]] = {}
+
+    def forget(self) -> None:
+        """A run begins or ends: the state has changed, or will."""
+        self._units.clear()
+        self._answers.clear()
+        self._cases.clear()
+        self._rules.clear()
+        self._judging = None
+
+    def changed(self, shard: int) -> None:
+        """A replica of the shard has been placed elsewhere."""
+        if self.is_wide(self._state.stream_of(shard)):
+            self._cases.clear()
+        self._cases.pop(shard, None)
+
+    def rules(self, stream: Stream) -> tuple[Rule, ...]:
+        """The rules of a stream."""
+        if stream.index not in self._rules:
+            self._rules[stream.index] = self._state.rules(stream)
+        return self._rules[stream.index]
+
+    def is_colocated(self, stream: Stream) -> bool:
+        """Whether replica r of all the stream's shards moves as one unit."""
+        return any(isinstance(rule, ColocateSlots) for rule in self.rules(stream))
+
+    @property
+    def judging(self) -> Topology:
+        """The topology as diagnosis sees it."""
+        if self._judging is None:
+            self._judging = self._state.topology.judging()
+        return self._judging
+
+    def only_dead(self, stream: Stream) -> bool:
+        """Whether the stream allows nothing but giving back what is dead or missing."""
+        return stream.spec.repair == RepairMode.DEAD_ONLY
+
+    def unit(self, stream: Stream) -> dict[int, int]:
+        """The nodes of a colocated stream, each with its slot; what this run chooses is added.
+
+        Nodes that are to leave come last; then those that keep the rules best, so that what has
+        been begun is finished; then those that most shards are on.
+        """
+        if stream.index not in self._units:
+            self._units[stream.index] = self._find_unit(stream)
+        return self._units[stream.index]
+
+    def _find_unit(self, stream: Stream) -> dict[int, int]:
+        topology, table = self._state.topology, self._state.table
+        shards = [table.nodes(shard) for shard in stream.shards]
+        ranked = shared_nodes(shards, topology)
+        stays = [node for node in ranked if not self._leaves(stream, node)]
+        first = [*stays, *(node for node in ranked if node not in stays)]
+        copies = stream.copies
+        spare = len(stays) - copies
+        if spare > 0:
+            few = stays[: copies + _UNIT_SPARES_MAX]
+            sets = combinations(few, copies)
+            first = [*min(sets, key=lambda nodes: self._unit_score(stream, nodes))]
+        return {node: ranked[node] for node in first[:copies]}
+
+    def _unit_score(self, stream: Stream, nodes: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
+        return score(self._case_of(stream, nodes), self.judging).key
+
+    def _leaves(self, stream: Stream, node: int) -> bool:
+        topology = self._state.topology
+        draining = topology.administrative[node] is AdministrativeState.DRAINING
+        return draining or not self._admits(stream, node)
+
+    def _admits(self, stream: Stream, node: int) -> bool:
+        assert stream.policy is not None
+        return stream.policy.nodes.passes(self._state.topology, node)
+
+    def _case_of(self, stream: Stream, nodes: tuple[int, ...] | list[int]) -> Case:
+        """The nodes of a colocated stream as one shard."""
+        assert stream.policy is not None
+        rules, room = self.rules(stream), len(stream.shards)
+        return Case(stream.spec, stream.policy, rules, 0, nodes, (), room)
+
+    def case(self, shard: int) -> Case:
+        """The shard as its rules see it."""
+        if shard not in self._cases:
+            state = self._state
+            stream = state.stream_of(shard)
+            assert stream.policy is not None
+            rules, number = self.rules(stream), state.table.number_of(shard)
+            nodes, others = state.table.nodes(shard), self.others(stream, shard)
+            self._cases[shard] = Case(stream.spec, stream.policy, rules, number, nodes, others)
+        return self._cases[shard]
+
+    def unit_case(self, stream: Stream) -> Case:
+        """The nodes of a colocated stream in the order of their slots."""
+        unit, rank = self.unit(stream), self._state.topology.order()
+        return self._case_of(stream, sorted(unit, key=lambda n: (unit[n], int(rank[n]))))
+
+    def others(self, stream: Stream, shard: int) -> list[int]:
+        """Live nodes of the stream's other shards, where a rule asks for them."""
+        if not self.is_wide(stream):
+            return []
+        replicas, dead = self._state.table.replicas, self._state.topology.is_dead
+        shards = stream.shards
+        return [n for other in shards if other != shard for n in replicas(other) if not dead(n)]
+
+    def is_wide(self, stream: Stream) -> bool:
+        """Whether a rule looks at all shards of the stream."""
+        return any(isinstance(rule, STREAM_RULES) for rule in self.rules(stream))
+
+    def needy(self, shard: int) -> list[int]:
+        """Slots to fill until as many replicas live as are asked for: dead ones, then empty ones."""
+        state = self._state
+        nodes, topology = state.table.nodes(shard), state.topology
+        dead = [s for s, node in enumerate(nodes) if node != EMPTY and topology.is_dead(node)]
+        empty = [s for s, node in enumerate(nodes) if node == EMPTY]
+        lacking = state.stream_of(shard).copies - len(live_slots(nodes, topology))
+        return (dead + empty)[: max(lacking, 0)]
+
+    def strays(self, shard: int) -> list[int]:
+        """Slots of a colocated stream's shard that stand apart, while a node of the others is
+        missing here."""
+        stream = self._state.stream_of(shard)
+        if not self.is_colocated(stream):
+            return []
+        nodes, unit = self._state.table.nodes(shard), self.unit(stream)
+        if all(node in nodes for node in unit):
+            return []
+        return [s for s in live_slots(nodes, self._state.topology) if nodes[s] not in unit]
+
+    def surplus(self, shard: int) -> int:
+        """Replicas beyond those that are asked for."""
+        state = self._state
+        return max(len(state.table.replicas(shard)) - state.stream_of(shard).copies, 0)
+
+    def outside(self, shard: int) -> list[int]:
+        """Slots on live nodes that the policy does not admit."""
+        state = self._state
+        stream, nodes = state.stream_of(shard), state.table.nodes(shard)
+        return [s for s in live_slots(nodes, state.topology) if not self._admits(stream, nodes[s])]
+
+    def draining(self, shard: int) -> list[int]:
+        """Slots on live nodes that are being emptied, or marked, followers first."""
+        topology, nodes = self._state.topology, self._state.table.nodes(shard)
+        ordered, drains = topology.administrative, AdministrativeState.DRAINING
+        live = live_slots(nodes, topology)
+        marked = {topology.index[name] for at, name in self.marked if at == shard}
+        found = [s for s in live if ordered[nodes[s]] is drains or nodes[s] in marked]
+        return sorted(found, key=lambda slot: slot == 0)
+
+    def broken(self, shard: int, strength: Strength) -> bool:
+        """Whether a rule of this strength that repair sees to is broken."""
+        case = self.case(shard)
+        standing = case.standing(self.judging, case.live(self._state.topology), None)
+        return any(
+            rule.violations(standing)
+            for rule in case.rules
+            if rule.strength is strength and not isinstance(rule, LEFT_ALONE)
+        )
+
+    def cause(self, shard: int) -> Cause | None:
+        """The most urgent cause, without looking for a move."""
+        if self.needy(shard):
+            return Cause.UNDER_REPLICATED
+        if self.only_dead(self._state.stream_of(shard)):
+            return None
+        if self.outside(shard) or self.strays(shard) or self.broken(shard, Strength.REQUIRED):
+            return Cause.REQUIRED_RULE
+        if self.draining(shard):
+            return Cause.DRAIN
+        if self.broken(shard, Strength.PREFERRED):
+            return Cause.PREFERRED_RULE
+        return Cause.SURPLUS if self.surplus(shard) else None
+
+    def of(self, shard: int, view: View, failed: dict[Cause | None, Reason]) -> Iterator[Want]:
+        """The shard's wants, the most urgent first. `failed` is told of causes for which there is
+        no move."""
+        state = self._state
+        stream, nodes = state.stream_of(shard), state.table.nodes(shard)
+        for slot in self.needy(shard)[:1]:
+            kind = MoveKind.ADD if nodes[slot] == EMPTY else MoveKind.REPLACE
+            reason = why_needy(nodes, slot, state.topology)
+            yield Want(Cause.UNDER_REPLICATED, kind, slot, reason)
+        if self.only_dead(stream):
+            return
+        colocated = self.is_colocated(stream)
+        for slot in self.outside(shard):
+            message = f"the policy does not admit node {state.topology.ids[nodes[slot]]}"
+            reason = Reason(Code.RULE_NOT_MET, message)
+            yield self._leaving(Cause.REQUIRED_RULE, nodes, slot, reason, colocated)
+        for slot in self.strays(shard):
+            draining = slot in self.draining(shard)
+            cause = Cause.DRAIN if draining else Cause.REQUIRED_RULE
+            apart = why_needy(nodes, slot, state.topology)
+            reason = self.drains(nodes[slot]) if draining else apart
+            yield Want(cause, MoveKind.REPLACE, slot, reason)
+        yield from self._mended(shard, Strength.REQUIRED, view, failed)
+        for slot in self.draining(shard):
+            yield self._leaving(Cause.DRAIN, nodes, slot, self.drains(nodes[slot]), colocated)
+        yield from self._mended(shard, Strength.PREFERRED, view, failed)
+        if self.surplus(shard):
+            count, copies = len(state.table.replicas(shard)), stream.copies
+            message = f"{count} replicas are there, {copies} are asked for"
+            reason = Reason(Code.REPLICA_SURPLUS, message, copies, count)
+            slot = self._superfluous(shard, view)
+            yield Want(Cause.SURPLUS, MoveKind.REMOVE, slot, reason)
+
+    def _leaving(
+        self, cause: Cause, nodes: list[int], slot: int, reason: Reason, colocated: bool
+    ) -> Want:
+        unit = nodes[slot] if colocated else None
+        return Want(cause, MoveKind.REPLACE, slot, reason, unit=unit)
+
+    def drains(self, node: int) -> Reason:
+        """Why a replica is to leave its node."""
+        topology = self._state.topology
+        if topology.administrative[node] is AdministrativeState.DRAINING:
+            return Reason(Code.NODE_DRAINING, f"node {topology.ids[node]} is draining")
+        message = f"the replica on {topology.ids[node]} is to be replaced"
+        return Reason(Code.REPLACEMENT_WANTED, message)
+
+    def _mended(
+        self, shard: int, strength: Strength, view: View, failed: dict[Cause | None, Reason]
+    ) -> Iterator[Want]:
+        """The move that keeps rules of this strength better, if any is broken."""
+        if not self.broken(shard, strength):
+            return
+        state = self._state
+        stream, nodes = state.stream_of(shard), state.table.nodes(shard)
+        required = strength is Strength.REQUIRED
+        cause = Cause.REQUIRED_RULE if required else Cause.PREFERRED_RULE
+        colocated = self.is_colocated(stream)
+        case = self.unit_case(stream) if colocated else self.case(shard)
+        found = self._move(stream, case, strength, view)
+        if isinstance(found, Reason):
+            failed.setdefault(cause, found)
+            return
+        slot, target = found
+        node = case.nodes[slot]
+        if node not in nodes:
+            return
+        told = state.topology.ids[node], case.spec.stream, strength
+        message = f"the replica on {told[0]} keeps {told[1]} from a {told[2]} rule"
+        reason = Reason(Code.RULE_NOT_MET, message)
+        unit = node if colocated else None
+        yield Want(cause, MoveKind.REPLACE, nodes.index(node), reason, target, unit)
+
+    def _move(
+        self, stream: Stream, case: Case, strength: Strength, view: View
+    ) -> tuple[int, int] | Reason:
+        """The best move; that there is none for an arrangement is found out once."""
+        key = (stream.index, strength, tuple(case.nodes), None if not case.others else case.shard)
+        if case.room > 1 or key not in self._answers or not isinstance(self._answers[key], Reason):
+            known = self._answers.get(key)
+            if isinstance(known, Reason):
+                return known
+            self._answers[key] = find_move(case, strength, view, self.judging)
+        return self._answers[key]
+
+    def _superfluous(self, shard: int, view: View) -> int:
+        """The slot to give up: on a dead node, then on one that is to leave, then on a doubtful
+        one, then what the rules miss least; the leader last; then from the fullest domain."""
+        state = self._state
+        topology, stream = state.topology, state.stream_of(shard)
+        case, rank = self.case(shard), topology.order()
+        unit = self.unit(stream) if self.is_colocated(stream) else None
+        pressure = view.domain_pressure(LEAF)
+
+        def key(slot: int) -> tuple[object, ...]:
+            node = case.nodes[slot]
+            apart = unit is not None and node not in unit
+            left = score(case.moved(slot, EMPTY), self.judging).key
+            full = (-float(pressure[node]), -float(view.load[node] / topology.weight[node]))
+            return (self._health(stream, node), not apart, left, slot == 0, full, int(rank[node]))
+
+        return min((s for s, node in enumerate(case.nodes) if node != EMPTY), key=key)
+
+    def _health(self, stream: Stream, node: int) -> int:
+        topology = self._state.topology
+        if topology.is_dead(node):
+            return _DEAD
+        if self._leaves(stream, node):
+            return _LEAVING
+        return _WELL if topology.liveness[node] is Liveness.UP else _DOUBTFUL
+
+    def next_leader(self, shard: int) -> int | None:
+        """Slot of the replica that has to lead instead of a dead node, or of one that may not or
+        should not lead, if there is one. A copy under way never leads."""
+        nodes, topology = self._state.complete(shard), self._state.topology
+        live = live_slots(nodes, topology)
+        if not live:
+            return None
+        stream = self._state.stream_of(shard)
+        rules = self.rules(stream)
+        aside = sum(rule.count for rule in rules if isinstance(rule, Elsewhere))
+        plain = [slot for slot in live if slot < stream.copies - aside] or live
+        able = [slot for slot in plain if topology.can_lead[nodes[slot]]] or plain
+        up = [slot for slot in able if topology.eligible[nodes[slot]]] or able
+        if live[0] != 0:
+            return up[0]
+        return self._better_leader(shard, nodes, up)
+
+    def _better_leader(self, shard: int, nodes: list[int], able: list[int]) -> int | None:
+        """Who leads instead of a live leader that may not, or that stands where others should
+        rather lead; only among nodes that are up, and never while a move is under way."""
+        topology, stream = self._state.topology, self._state.stream_of(shard)
+        if shard in self._state.ledger.by_shard or self.only_dead(stream):
+            return None
+        able = [slot for slot in able if topology.eligible[nodes[slot]]]
+        places = [rule for rule in self.rules(stream) if isinstance(rule, LeaderIn)]
+
+        def rank(slot: int) -> tuple[object, ...]:
+            may = bool(topology.can_lead[nodes[slot]])
+            return (not may, *(int(rule.rank(topology)[nodes[slot]]) for rule in places))
+
+        best = min(able, key=rank, default=0)
+        return best if rank(best) < rank(0) else None
+
+
+def urgency(cause: Cause | None) -> int:
+    """The place of a cause in the order of repair."""
+    causes = list(Cause)
+    return len(causes) if cause is None else causes.index(cause)
