@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+import numpy as np
+
 from placement.assignments import EMPTY
 from placement.limits import Limits
 from placement.model import (
@@ -201,7 +203,7 @@ class _Draft:
         state = self._state
         for shard, node_id in self._marks:
             self._repair.mark(shard, node_id)
-        self._repair.look_at(range(state.table.shards))
+        self._look()
         self._repair.run(caught_up=True)
         issued = [move for move, _ in state.ready.moves.values() if move.state is MoveState.ISSUED]
         moved = set(self._moving)
@@ -210,9 +212,28 @@ class _Draft:
             if shard not in moved:
                 moved.add(shard)
                 self.moves.append(self._told(shard, move))
-        self.moves[:0] = [
-            self._led(shard) for shard in range(state.table.shards) if self._follows(shard, moved)
-        ]
+        follow = [shard for shard in range(state.table.shards) if self._follows(shard, moved)]
+        room = max(state.configuration.limits.max_per_batch - len(self.moves), 0)
+        self.moves[:0] = [self._led(shard) for shard in follow[:room]]
+        for shard in follow[room:]:
+            self._leave_leader(shard)
+
+    def _look(self) -> None:
+        """Let repair look at whatever may want something; at all there is while nodes are away for
+        the moment, whose domains count and take nothing."""
+        state, topology = self._state, self._state.topology
+        if (topology.accounted & ~topology.eligible).any():
+            self._repair.look_at(range(state.table.shards))
+            return
+        for node in np.flatnonzero(~(topology.eligible & topology.can_lead)).tolist():
+            self._repair.look_at(state.table.shards_on(node))
+        for stream in state.streams.values():
+            assert stream.policy is not None
+            if state.is_colocated(stream) or not stream.policy.nodes.everything:
+                self._repair.look_at(stream.shards)
+            odd = [s for s in stream.shards if len(state.table.replicas(s)) != stream.copies]
+            self._repair.look_at(odd)
+        self._repair.look_over()
 
     def _told(self, shard: int, move: Move) -> PlannedMove:
         kind, remove = move.kind, move.remove
@@ -225,15 +246,19 @@ class _Draft:
         if leader in (before, move.add) or before is None:
             leader = None
         cause = Cause(move.cause)
-        return PlannedMove(
-            move.stream, move.shard, kind, remove, move.add, leader, cause, reason
-        )
+        return PlannedMove(move.stream, move.shard, kind, remove, move.add, leader, cause, reason)
 
     def _follows(self, shard: int, moved: set[int]) -> bool:
         """Whether all that changes is who leads."""
         nodes = self._state.table.replicas(shard)
         before = self._leaders.get(shard)
         return shard not in moved and bool(nodes) and self._state.topology.ids[nodes[0]] != before
+
+    def _leave_leader(self, shard: int) -> None:
+        """The plan has no room to let another replica lead."""
+        table = self._state.table
+        old = self._state.topology.index[self._leaders[shard]]
+        table.swap(shard, 0, table.nodes(shard).index(old))
 
     def _led(self, shard: int) -> PlannedMove:
         topology, (name, number) = self._state.topology, self._state.key(shard)

@@ -3,6 +3,13 @@
 A pure planner: what it returns is a function of the arrangement, and nothing when that is balanced.
 Only eligible nodes give and take. Repair comes first: call it when nothing that can be repaired is
 waiting (design section 6.4).
+
+The goal is Kudu's, on every level: the replicas of each stream and all replicas lie within one of
+their shares by weight, streams first. Kudu moves between locations only where a table's replicas
+*per server* differ by more than 1.0, which leaves a location of 100 servers a hundred replicas too
+many, and never looks at the total there; it picks servers by their total, which may hold nothing of
+the table, and gives up when the worst table cannot be moved. Here a share lies between two whole
+numbers on every level, and each stream is looked at by itself; Kudu's own cases agree with it.
 """
 
 from collections.abc import Collection, Iterator
@@ -16,16 +23,18 @@ from placement.rebalance_board import ALL, OWN, Board
 from placement.rebalance_leaders import Electorate
 from placement.rebalance_replicas import Balancer, Budget
 from placement.rebalance_rules import Guard
+from placement.rebalance_shorten import shortened
 from placement.strategies.base import View
 
 
 @dataclass(frozen=True, slots=True)
 class RebalanceMove:
-    """One step; shards and nodes by index.
+    """One move; shards and nodes by index.
 
     `replace`: the replica in `slot` goes from node `remove` to node `add`. `leader`: the replica on
     `add`, which stands in `slot`, changes places with the one on `remove`, which leads: no data
-    moves.
+    moves. Moves of one `step` improve together: those of a slot of a colocated stream, and two
+    replicas that change nodes.
     """
 
     kind: MoveKind
@@ -34,6 +43,7 @@ class RebalanceMove:
     remove: int
     add: int
     reason: Reason
+    step: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +88,9 @@ def plan_rebalance(
     """Plan what makes the view's arrangement balanced.
 
     `view`: the table counts moves under way as done. `moving`: shards, by index, with a move under
-    way, which get no other. `max_moves` and `max_moves_per_node` (in plus out) bound the moves of replicas;
-    moves of leaders cost nothing and are not counted. With `one_per_shard` a shard gets one move of
-    any kind, and what else it needs comes in the next plan.
+    way, which get no other. `max_moves` and `max_moves_per_node` (in plus out) bound the moves of
+    replicas; moves of leaders cost nothing and are not counted. With `one_per_shard` a shard gets
+    one move of any kind, and what else it needs comes in the next plan.
     """
     board = Board(view, moving)
     guard = Guard(board)
@@ -88,27 +98,55 @@ def plan_rebalance(
     budget = Budget(max_moves, max_moves_per_node, one_per_shard)
     moves: list[RebalanceMove] = []
     while True:
-        search = Balancer(board, guard, budget)
-        search.run()
-        moves += [move for step in search.steps for move in _replaced(board, *step)]
+        for number, step in _improvements(board, guard, budget):
+            first = moves[-1].step + 1 if moves else 0
+            moves += _replaced(board, *step, first - number)
         leaders = Electorate(board, guard, budget, set(moving))
-        leaders.run()
-        moves += [_led(board, *step) for step in leaders.steps]
+        if not (budget.reached and moves):  # while replicas are to follow, leaders wait for them
+            leaders.run()
+        for change in leaders.steps:
+            moves.append(_led(board, *change, moves[-1].step + 1 if moves else 0))
         if not (leaders.steps and guard.minds_order):
             break
     return RebalancePlan(
-        tuple(moves), _fewest(board), before, _skews(board, leaders), tuple(board.kept.items()), budget.reached
+        tuple(moves),
+        _fewest(board),
+        before,
+        _skews(board, leaders),
+        tuple(board.kept.items()),
+        budget.reached,
     )
 
 
-def _replaced(board: Board, item: int, source: int, target: int) -> Iterator[RebalanceMove]:
+def _improvements(
+    board: Board, guard: Guard, budget: Budget
+) -> Iterator[tuple[int, tuple[int, int, int]]]:
+    """Moves of items, by as short a way as is found; 1 with those that belong to the move before
+    them."""
+    search = Balancer(board, guard, budget)
+    search.run()
+    steps = shortened(board, search)
+    swaps = search.swaps
+    if steps is not search.steps:
+        again = Balancer(board, guard, budget)
+        again.run()
+        swaps = {len(steps) + index for index in again.swaps}
+        steps = steps + again.steps
+    for index, step in enumerate(steps):
+        yield int(index - 1 in swaps), step
+
+
+def _replaced(
+    board: Board, item: int, source: int, target: int, step: int
+) -> Iterator[RebalanceMove]:
     """The moves of an item, one for each of its shards."""
     ids, nodes = board.topology.ids, board.levels.nodes
     remove, add = int(nodes[source]), int(nodes[target])
     message = f"{ids[remove]} holds more than its share, {ids[add]} less"
+    reason = Reason(Code.LOAD_UNEVEN, message)
     for shard in board.table_shards(item):
-        reason = Reason(Code.LOAD_UNEVEN, message)
-        yield RebalanceMove(MoveKind.REPLACE, shard, int(board.slot[item]), remove, add, reason)
+        slot = int(board.slot[item])
+        yield RebalanceMove(MoveKind.REPLACE, shard, slot, remove, add, reason, step)
 
 
 def _fewest(board: Board) -> int:
@@ -125,12 +163,12 @@ def _fewest(board: Board) -> int:
     return result
 
 
-def _led(board: Board, shard: int, slot: int, source: int, target: int) -> RebalanceMove:
+def _led(board: Board, shard: int, slot: int, source: int, target: int, step: int) -> RebalanceMove:
     ids, nodes = board.topology.ids, board.levels.nodes
     remove, add = int(nodes[source]), int(nodes[target])
     message = f"{ids[remove]} leads more than its share, {ids[add]} less"
     reason = Reason(Code.LOAD_UNEVEN, message)
-    return RebalanceMove(MoveKind.LEADER, shard, slot, remove, add, reason)
+    return RebalanceMove(MoveKind.LEADER, shard, slot, remove, add, reason, step)
 
 
 def _skews(board: Board, leaders: Electorate) -> tuple[Skew, ...]:

@@ -4,7 +4,7 @@ An item is a replica, or a slot of a colocated stream, which holds a replica of 
 moves as one. Nodes are numbered by rank throughout (`Levels.nodes` translates).
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ from placement.model import RepairMode, StreamSpec
 from placement.policy import Policy
 from placement.reasons import Code, Reason
 from placement.rebalance_levels import Integers, Levels, Tally
-from placement.rules import ColocateSlots, NodeFilter, Rule
+from placement.rules import ColocateSlots, Rule
 from placement.strategies import STRATEGIES
 from placement.strategies.base import View
 
@@ -70,7 +70,7 @@ class Board:
     def _enter(self, moving: set[int]) -> None:
         """Fill the columns of items."""
         columns: list[tuple[Integers, ...]] = []
-        self.filters: dict[NodeFilter, int] = {}
+        self.filters: dict[Hashable, int] = {}
         dimensions: dict[str, int] = {}
         names: list[int] = []
         for number, each in enumerate(self.streams):
@@ -85,10 +85,9 @@ class Board:
                 labels = _labels(each)
                 own = len(names) + labels[shard]
                 names += [kind] * (int(labels.max(initial=-1)) + 1)
-            dimension = each.spec.dimension
-            pool = EMPTY
+            dimension, counted = each.spec.dimension, EMPTY
             if dimension is not None:
-                pool = dimensions.setdefault(dimension, len(dimensions))
+                counted = dimensions.setdefault(dimension, len(dimensions))
             free = np.full(len(node), not fixed)
             if moving:
                 under_way = np.fromiter(
@@ -96,19 +95,18 @@ class Board:
                 )
                 free &= ~under_way
             of = np.full(len(node), number)
-            columns.append((node, size, of, shard, slot, own, np.full(len(node), pool), free))
+            pools = np.full(len(node), counted)
+            columns.append((node, size, of, shard, slot, own, pools, free))
         empty = tuple(np.zeros(0, np.int64) for _ in range(8))
         joined = [np.concatenate(c) for c in zip(*(columns or [empty]), strict=True)]
         self.node, self.size, self.stream, self.shard, self.slot = joined[:5]
         own, pool, free = joined[5], joined[6], joined[7].astype(bool)
         admitted = np.ones((len(self.filters), len(self.eligible)), bool)
-        for nodes, kind in self.filters.items():
-            if not nodes.everything:
-                admitted[kind] = nodes.mask(self.topology)[self.levels.nodes]
+        for each in self.streams:
+            nodes = each.policy.nodes
+            admitted[self.filters[nodes]] = nodes.mask(self.topology)[self.levels.nodes]
         self.admitted = admitted & self.eligible
-        self.kind = np.asarray(
-            [self.filters[each.policy.nodes] for each in self.streams], np.int64
-        )
+        self.kind = np.asarray([self.filters[each.policy.nodes] for each in self.streams], np.int64)
         here = self.admitted[self.kind[self.stream], self.node]
         self.free = free & here
         up = self.eligible[self.node]
@@ -143,9 +141,10 @@ class Board:
         came = self._came.get(node)
         if came:
             there = np.union1d(there, np.asarray(came, np.int64))
-        return there[self.node[there] == node]
+        here: Integers = there[self.node[there] == node]
+        return here
 
-    def room(self, nodes: Integers, size: int) -> NDArray[np.bool_]:
+    def room(self, nodes: Integers, size: Integers | int) -> NDArray[np.bool_]:
         """Whether each node may hold `size` replicas more."""
         capacity = self.capacity[nodes]
         found: NDArray[np.bool_] = (capacity < 0) | (self.load[nodes] + size <= capacity)

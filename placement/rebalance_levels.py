@@ -102,7 +102,9 @@ class Tally:
             counts[family, of[source]] -= size
             counts[family, of[target]] += size
 
-    def bands(self, level: int, families: Integers, elements: Integers) -> tuple[Integers, Integers]:
+    def bands(
+        self, level: int, families: Integers, elements: Integers
+    ) -> tuple[Integers, Integers]:
         """Least and most that each family is to have in each element, pair by pair."""
         above = self.levels.parent[level][elements]
         kinds = self.kinds[families]

@@ -9,6 +9,7 @@ of them cannot fall for ever: the search ends, and ends where no move that it lo
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import permutations, product
 
 import numpy as np
 
@@ -22,6 +23,8 @@ from placement.rules import Mask
 _PAIRS = 12
 _NODES = 12
 _REPLICAS = 24
+# Items up to which exchanges are looked for: all pairs of them are.
+_SWAPPED = 600
 
 _KINDS = (OWN, DIMENSION, ALL)
 
@@ -76,6 +79,8 @@ class Balancer:
         self._levels = board.levels
         self._blocked: set[tuple[int, ...]] = set()
         self.steps: list[tuple[int, int, int]] = []
+        # Steps that are one with the step behind them.
+        self.swaps: set[int] = set()
 
     def run(self) -> None:
         """Move until nothing improves."""
@@ -89,7 +94,78 @@ class Balancer:
                 for family, parent in list(self._board.tallies[kind].uneven(level)):
                     while self._step(level, kind, family, parent):
                         changed = True
-        return changed
+        return changed or self._swap_once()
+
+    def _swap_once(self) -> bool:
+        """Exchange items where no single one may go: of streams, then in total."""
+        board = self._board
+        if np.count_nonzero(board.free) > _SWAPPED:
+            return False
+        for level in range(1, self._levels.last + 1):
+            for kind in (OWN, ALL):
+                for family, parent in list(board.tallies[kind].uneven(level)):
+                    elements = self._levels.children(level, parent)
+                    for source, target in permutations(elements.tolist(), 2):
+                        for giver in self._levels.members(level, source).tolist():
+                            items = self._items(kind, family, giver)
+                            for taker in self._levels.members(level, target).tolist():
+                                if len(items) and self._exchange(level, items, giver, taker):
+                                    return True
+        return False
+
+    def _exchange(self, level: int, items: Integers, one: int, other: int) -> bool:
+        """Two items change nodes if that lowers the objective on the level."""
+        back = self._board.items_on(other)
+        back = back[self._board.free[back]]
+        for item, against in product(items.tolist(), back.tolist()):
+            if self._together(level, item, against) < (0, 0, 0) and (
+                self._both(item, other, against, one) or self._both(against, one, item, other)
+            ):
+                return True
+        return False
+
+    def _together(self, level: int, item: int, against: int) -> tuple[int, ...]:
+        """What the exchange does to the families of either kind on the level."""
+        board, result = self._board, []
+        one, other = (int(self._levels.of[level][board.node[each]]) for each in (item, against))
+        elements = np.asarray([one, other])
+        for kind in _KINDS:
+            net: dict[int, int] = {}
+            for each, sign in ((item, 1), (against, -1)):
+                family = int(board.family[kind][each])
+                net[family] = net.get(family, 0) + sign * int(board.size[each])
+            net.pop(-1, None)
+            changes = (
+                board.tallies[kind].change(
+                    level, np.full(2, family), elements, np.asarray([-more, more])
+                )
+                for family, more in net.items()
+            )
+            result.append(int(sum(change.sum() for change in changes)))
+        return tuple(result)
+
+    def _both(self, first: int, to: int, second: int, back: int) -> bool:
+        """Make both moves, in this order, if either is lawful when its turn comes."""
+        board, budget = self._board, self._budget
+        shards = [*board.table_shards(first), *board.table_shards(second)]
+        touched = len(shards)
+        fits = budget.node_open(to, touched) and budget.node_open(back, touched)
+        if not fits or not budget.open(shards) or not self._may_come(first, to):
+            return False
+        board.move(first, to)
+        if not self._may_come(second, back):
+            board.move(first, back)
+            return False
+        board.move(second, back)
+        budget.take(shards, to, back)
+        self.swaps.add(len(self.steps))
+        self.steps += [(first, back, to), (second, to, back)]
+        return True
+
+    def _may_come(self, item: int, node: int) -> bool:
+        board = self._board
+        room = board.room(np.asarray([node]), int(board.size[item]))
+        return bool(room[0]) and self._lawful(item, node)
 
     def _step(self, level: int, kind: int, family: int, parent: int) -> bool:
         """One move of the family between two elements inside `parent`, if one helps."""
@@ -152,9 +228,7 @@ class Balancer:
         ]
         return found
 
-    def _possible(
-        self, level: int, kind: int, family: int, source: int, target: int
-    ) -> Mask:
+    def _possible(self, level: int, kind: int, family: int, source: int, target: int) -> Mask:
         """Items that rules on this level and above let go from the one element to the other."""
         board = self._board
         inside = self._levels.of[level][board.node] == source
@@ -170,15 +244,25 @@ class Balancer:
         for item in self._improving(level, items, source, target)[:_REPLICAS].tolist():
             shards = board.table_shards(item)
             fits = budget.node_open(source, len(shards)) and budget.node_open(target, len(shards))
-            if not fits or not budget.open(shards) or not self._guard.allows(item, target):
-                continue
-            if not board.admitted[board.kind[board.stream[item]], target]:
+            if not fits or not budget.open(shards) or not self._lawful(item, target):
                 continue
             board.move(item, target)
             budget.take(shards, source, target)
             self.steps.append((item, source, target))
             return True
         return False
+
+    def _lawful(self, item: int, target: int) -> bool:
+        board = self._board
+        admitted = board.admitted[board.kind[board.stream[item]], target]
+        return bool(admitted) and self._guard.allows(item, target)
+
+    def helps(self, item: int, target: int) -> bool:
+        """Whether the item's move is lawful and improves, whatever the budget."""
+        source, of = int(self._board.node[item]), self._levels.of
+        level = next(m for m, each in enumerate(of) if each[source] != each[target])
+        better = self._improving(level, np.asarray([item]), source, target)
+        return len(better) > 0 and self._lawful(item, target)
 
     def _improving(self, level: int, items: Integers, source: int, target: int) -> Integers:
         """Items whose move lowers the objective, best first: what they do on this level, then on
@@ -189,7 +273,7 @@ class Balancer:
         better = (own < 0) | (
             (own == 0) & ((dimension < 0) | ((dimension == 0) & (everything < 0)))
         )
-        better &= board.room(np.full(len(items), target), 1) if len(items) else better
+        better &= board.room(np.full(len(items), target), board.size[items])
         keep = np.flatnonzero(better)
         if len(keep) < 2:
             return items[keep]
@@ -203,9 +287,7 @@ class Balancer:
         keys = [*(change[keep] for change in changes), *deeper, *last]
         return items[np.lexsort(keys[::-1])]
 
-    def _change(
-        self, level: int, kind: int, items: Integers, source: int, target: int
-    ) -> Integers:
+    def _change(self, level: int, kind: int, items: Integers, source: int, target: int) -> Integers:
         """What the move of each item does to its family of one kind on one level."""
         board = self._board
         result = np.zeros(len(items), np.int64)
@@ -220,9 +302,7 @@ class Balancer:
         result[known] = leaves + comes
         return result
 
-    def _ranked(
-        self, level: int, kind: int, family: int, nodes: Integers, more: int
-    ) -> Integers:
+    def _ranked(self, level: int, kind: int, family: int, nodes: Integers, more: int) -> Integers:
         """Nodes in the order in which they should give (`more` is -1) or take (1) a replica: by
         what it does to the levels below, then from the most (to the least) loaded."""
         board = self._board

@@ -26,6 +26,7 @@ from placement.rules import (
     SameDomain,
     Standing,
     StreamRule,
+    scope_of,
 )
 from placement.rules_places import WithTags
 from placement.rules_roles import LeaderIn
@@ -100,15 +101,13 @@ class Guard:
                         where = where[allowed]
         return result
 
-    def _pass_one(
-        self, number: int, place: int, rule: Rule, items: Integers, target: int
-    ) -> Mask:
+    def _pass_one(self, number: int, place: int, rule: Rule, items: Integers, target: int) -> Mask:
         """Which items of one stream one rule lets go to the target's domain: items whose shards
         have the same pattern are asked about once."""
         board = self._board
         shards, slots = board.shard[items], board.slot[items]
         rows = board.streams[number].rows[shards]
-        domains = np.asarray([*self._column(rule.per), NO_DOMAIN])[rows]
+        domains = np.asarray([*self._column(_scope(rule)), NO_DOMAIN])[rows]
         sources = domains[np.arange(len(items)), slots]
         patterns = np.column_stack([sources, np.sort(domains, axis=1)])
         _, first, which = np.unique(patterns, axis=0, return_index=True, return_inverse=True)
@@ -133,7 +132,7 @@ class Guard:
                 if rank[self._nodes[after[0]]] > rank[self._nodes[row[0]]]:
                     return False
             elif not isinstance(rule, (*_UNORDERED, StreamRule, ColocateSlots)) and (
-                self._broken(stream, rule, shard, after) > self._broken(stream, rule, shard, row)
+                self._broken(stream, rule, after) > self._broken(stream, rule, row)
             ):
                 return False
         return True
@@ -148,8 +147,7 @@ class Guard:
         source: int,
         target: int,
     ) -> bool:
-        scope: Scope = rule.per  # type: ignore[attr-defined]
-        column = self._column(scope)
+        column = self._column(_scope(rule))
         if column[source] == column[target]:
             return True
         if column[target] == NO_DOMAIN:
@@ -163,7 +161,7 @@ class Guard:
         self, number: int, place: int, rule: Rule, domains: Sequence[int], nodes: Sequence[int]
     ) -> int:
         """How much is wrong with a shard whose replicas stand in these domains."""
-        live = self._live_of(rule.per, number)  # type: ignore[attr-defined]
+        live = self._live_of(_scope(rule), number)
         counts = Counter(domains)
         nowhere = counts.pop(NO_DOMAIN, 0)
         alive = tuple(sorted(count for domain, count in counts.items() if domain in live))
@@ -194,8 +192,8 @@ class Guard:
                 return bool(rank[self._nodes[target]] <= rank[self._nodes[source]])
         if isinstance(rule, StreamRule):
             return self._stream_allows(stream, rule, shard, row, after, int(board.size[item]))
-        then = self._broken(stream, rule, shard, after)
-        return not then or then <= self._broken(stream, rule, shard, row)
+        then = self._broken(stream, rule, after)
+        return not then or then <= self._broken(stream, rule, row)
 
     def _stream_allows(
         self,
@@ -210,10 +208,7 @@ class Guard:
         others = np.delete(stream.rows, shard, axis=0)
         source = next(node for node, other in zip(row, after, strict=True) if node != other)
         target = next(node for node, other in zip(after, row, strict=True) if node != other)
-        if stream.unit:
-            moved = np.where(others == source, target, others)
-        else:
-            moved = others
+        moved = np.where(others == source, target, others) if stream.unit else others
         load = self._board.load.copy()
         before = self._wide(stream, rule, row, others, load)
         load[source] -= size
@@ -233,7 +228,7 @@ class Guard:
         by_index[self._board.levels.nodes] = load
         return self._ask(rule, self._standing(stream, row, elsewhere, by_index))
 
-    def _broken(self, stream: Arranged, rule: Rule, shard: int, row: Sequence[int]) -> int:
+    def _broken(self, stream: Arranged, rule: Rule, row: Sequence[int]) -> int:
         return self._ask(rule, self._standing(stream, row))
 
     def _ask(self, rule: Rule, standing: Standing) -> int:
@@ -273,3 +268,9 @@ class Guard:
             self._live[key] = set(self._standing(stream, ()).live_domains(scope).tolist())
         return self._live[key]
 
+
+def _scope(rule: Rule) -> Scope:
+    """What a rule by counts counts by."""
+    scope = scope_of(rule)
+    assert scope is not None
+    return scope

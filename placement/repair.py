@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from placement.assignments import EMPTY
-from placement.choice import stable_id
 from placement.diagnose import live_slots
 from placement.judge import judged
 from placement.mend import Case, find_target
 from placement.model import Cause, Move, MoveKind, MoveState, Violation, ViolationClass
 from placement.moves import OpenMove
+from placement.orders import copy_source, ordered, over_limit, renewed
 from placement.reasons import Band, Code, Reason
 from placement.report import Failed, Report
 from placement.rules import Strength
@@ -36,6 +36,8 @@ class Repair:
         self._recheck: set[int] = set()
         self._ended: dict[int, Move] = {}
         self._hopeless: dict[tuple[int, int], Reason] = {}
+        self._issued: set[int] = set()
+        self._freed = False
 
     def look_at(self, shards: Iterable[int]) -> None:
         """These shards may have become needy or healthy."""
@@ -95,13 +97,23 @@ class Repair:
             for shard in sorted(self._wanted, key=state.key):
                 self._keep_needed(shard)
                 self._promote(shard)
-        failed = self._issue_all(caught_up) if self._wanted else {}
+        failed: dict[int, dict[Cause | None, Reason]] = {}
+        self._issue_all(caught_up, failed)
+        while self._freed:
+            # A move that is done at once has made room for what was stuck.
+            self._freed = False
+            self._wants.forget()
+            self._hopeless.clear()
+            self._wanted |= self._stuck
+            self._stuck.clear()
+            self._issue_all(caught_up, failed)
         for shard in sorted(self._wanted, key=state.key):
             state.set_violations(shard, self.violations(shard, failed.get(shard, {})))
             self._file(shard)
         self._recheck.clear()
         self._ended.clear()
         self._hopeless.clear()
+        self._issued.clear()
         self._wants.forget()
 
     def violations(self, shard: int, failed: Failed) -> tuple[Violation, ...]:
@@ -136,24 +148,22 @@ class Repair:
 
     # Moves
 
-    def _issue_all(self, caught_up: bool) -> dict[int, dict[Cause | None, Reason]]:
-        """Plan each wanted shard in order; returns why those without a move have none."""
+    def _issue_all(self, caught_up: bool, failed: dict[int, dict[Cause | None, Reason]]) -> None:
+        """Plan each wanted shard in order; `failed` learns why those without a move have none."""
         state = self._state
-        failed: dict[int, dict[Cause | None, Reason]] = {}
         limits = state.configuration.limits
         view = View(state.topology, state.table, state.policy_of, state.spec_of)
-        issued = 0
-        for shard in sorted(self._wanted, key=self._urgency):
-            known = failed.setdefault(shard, {})
+        for shard in sorted(self._wanted - self._issued, key=self._urgency):
+            known = failed[shard] = {}
             if not caught_up:
                 known[None] = Reason(Code.NOT_CAUGHT_UP, "the source of events is behind")
-            elif issued >= limits.max_per_batch or (
+            elif len(self._issued) >= limits.max_per_batch or (
                 len(state.ledger.by_shard) >= limits.max_open and shard not in state.ledger.by_shard
             ):
                 known[None] = Reason(Code.LIMIT_REACHED, "the limit of open moves is reached")
             else:
-                issued += self._issue(shard, view, known)
-        return failed
+                if self._issue(shard, view, known):
+                    self._issued.add(shard)
 
     def _urgency(self, shard: int) -> tuple[int, int, str, int]:
         live = len(live_slots(self._state.table.nodes(shard), self._state.topology))
@@ -214,19 +224,25 @@ class Repair:
         target = EMPTY if want.kind is MoveKind.REMOVE else self._target(shard, want, nodes, view)
         if isinstance(target, Reason):
             return target
-        source = EMPTY if target == EMPTY else self._source(nodes, target)
-        limit = self._limit(target, source) or self._touched(nodes[want.slot], target)
+        source = copy_source(state, nodes, target)
+        limit = over_limit(state, nodes[want.slot], target, source)
         if limit:
             return limit
         if outranked is not None:
             self._ended[shard] = state.ledger.close(shard, MoveState.SUPERSEDED, state.now).move
-        move = self._move(shard, nodes, want, target, source)
+        before = self._ended.get(shard)
+        if before is not None:
+            before = replace(before, state=MoveState.SUPERSEDED)
+            state.ledger.known[before.move_id] = before
+            state.publish_move(before)
+        move = ordered(state, shard, nodes, want, target, source, before)
         self._place(shard, want.slot, target, view)
         state.touch(shard)
         opened = OpenMove(move, shard, nodes[want.slot], target, source)
         state.ledger.open(opened)
         if not state.configuration.acked:
             state.settle(state.ledger.close(shard, MoveState.COMPLETED, state.now))
+            self._freed |= opened.removed != EMPTY and not state.topology.is_dead(opened.removed)
         state.publish_move(opened.move)
         return None
 
@@ -281,77 +297,6 @@ class Repair:
         what = f"replica {slot} of {name}/{number} belongs on {node_id} with the other shards"
         return Reason(Code.NO_CANDIDATE, f"{what}, which may not hold it now", 1, 0)
 
-    def _source(self, nodes: list[int], target: int) -> int:
-        """The live replica to copy from: nearest to the target, then least busy; EMPTY if none."""
-        topology = self._state.topology
-        live = [nodes[slot] for slot in live_slots(nodes, topology)]
-        if not live:
-            return EMPTY
-        place, outgoing, rank = topology.locations, self._state.ledger.outgoing, topology.order()
-        return min(
-            live,
-            key=lambda n: (
-                -place[n].common_depth(place[target]),
-                outgoing[n],
-                int(rank[n]),
-            ),
-        )
-
-    def _limit(self, target: int, source: int) -> Reason | None:
-        state = self._state
-        limits, ids = state.configuration.limits, state.topology.ids
-        incoming, outgoing = state.ledger.incoming[target], state.ledger.outgoing[source]
-        if target != EMPTY and incoming >= limits.max_in_per_node:
-            message = f"{ids[target]} already receives {incoming} replicas"
-            return Reason(Code.LIMIT_REACHED, message, 1, limits.max_in_per_node - incoming)
-        if source != EMPTY and outgoing >= limits.max_out_per_node:
-            message = f"{ids[source]} already sends {outgoing} replicas"
-            return Reason(Code.LIMIT_REACHED, message, 1, limits.max_out_per_node - outgoing)
-        return None
-
-    def _touched(self, *nodes: int) -> Reason | None:
-        """Whether a live node gives and takes as much already as the plan allows."""
-        state = self._state
-        most = state.configuration.limits.max_touching_per_node
-        if most is None:
-            return None
-        for node in nodes:
-            count = state.ledger.incoming[node] + state.ledger.leaving[node]
-            if node != EMPTY and count >= most and not state.topology.is_dead(node):
-                message = f"{state.topology.ids[node]} has {count} moves already"
-                return Reason(Code.LIMIT_REACHED, message, 1, most - count)
-        return None
-
-    def _move(self, shard: int, nodes: list[int], want: Want, target: int, source: int) -> Move:
-        state = self._state
-        ids, (name, number) = state.topology.ids, state.key(shard)
-        remove = ids[nodes[want.slot]] if nodes[want.slot] != EMPTY else None
-        add = ids[target] if target != EMPTY else None
-        epoch = state.next_epoch(shard)
-        before = self._ended.get(shard)
-        if before is not None:
-            before = replace(before, state=MoveState.SUPERSEDED)
-            state.ledger.known[before.move_id] = before
-            state.publish_move(before)
-        parts = (name, number, want.slot, remove or "", add or "", epoch)
-        return Move(
-            move_id=stable_id(state.configuration.cell, *parts),
-            kind=want.kind,
-            stream=name,
-            shard=number,
-            slot=want.slot,
-            remove=remove,
-            add=add,
-            expected_epoch=epoch,
-            state=MoveState.ISSUED,
-            cause=want.cause,
-            reason=want.reason,
-            deadline=state.now + state.configuration.deadline_ms,
-            issued_at=state.now,
-            source=ids[source] if source != EMPTY else None,
-            supersedes=before.move_id if before else None,
-        )
-
     def _keep_needed(self, shard: int) -> None:
         """Cancel the removal of a replica that is needed after all, if nobody has begun it."""
         state = self._state
@@ -372,8 +317,8 @@ class Repair:
         if leader is None:
             return
         opened = state.ledger.by_shard.get(shard)
-        adds = opened is not None and opened.added != EMPTY
-        source = self._source(state.complete(shard), opened.added) if opened and adds else EMPTY
+        nodes = state.complete(shard)
+        source = copy_source(state, nodes, opened.added) if opened else EMPTY
         state.table.swap(shard, 0, leader)
         state.touch(shard)
         self._wants.changed(shard)
@@ -382,19 +327,6 @@ class Repair:
         before = state.ledger.close(shard, MoveState.SUPERSEDED, state.now).move
         state.publish_move(before)
         slot = {0: leader, leader: 0}.get(before.slot, before.slot)
-        epoch, cell = state.next_epoch(shard), state.configuration.cell
-        parts = (before.stream, before.shard, slot, before.remove or "", before.add or "", epoch)
-        move = replace(
-            before,
-            move_id=stable_id(cell, *parts),
-            slot=slot,
-            expected_epoch=epoch,
-            state=MoveState.ISSUED,
-            deadline=state.now + state.configuration.deadline_ms,
-            issued_at=state.now,
-            ended_at=None,
-            source=state.topology.ids[source] if source != EMPTY else None,
-            supersedes=before.move_id,
-        )
+        move = renewed(state, shard, before, slot, source)
         state.ledger.open(replace(opened, move=move, source=source))
         state.publish_move(move)

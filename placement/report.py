@@ -40,12 +40,15 @@ class Report:
         standing = case.standing(self._wants.judging, live, None)
         standing = replace(standing, load=state.table.load(state.topology.size))
         name, number = state.key(shard)
+        broken_now = self._wants.broken_rules(shard)
         for rule in case.rules:
+            if rule not in broken_now and not isinstance(rule, LEFT_ALONE):
+                continue
             required = rule.strength is Strength.REQUIRED
             cause = Cause.REQUIRED_RULE if required else Cause.PREFERRED_RULE
-            seen_to = not isinstance(rule, LEFT_ALONE)
-            for violation in broken_rules(name, number, [rule], standing, state.now):
-                found.append((cause if seen_to else None, violation))
+            seen_to = None if isinstance(rule, LEFT_ALONE) else cause
+            broken = broken_rules(name, number, [rule], standing, state.now)
+            found.extend((seen_to, violation) for violation in broken)
         return tuple(self._classed(shard, cause, each, failed) for cause, each in found)
 
     def _copies(self, shard: int) -> list[tuple[Cause | None, Violation]]:

@@ -342,7 +342,6 @@ class State:
         self.digest.change(0, hashed)
         self.table.digest[shard] = hashed
 
-
     def _slots(self, assignment: Assignment) -> list[int]:
         """The nodes by slot: those with a role stand last, whatever is missing before them."""
         nodes = [self.topology.index[node_id] for node_id in assignment.replicas]

@@ -50,6 +50,7 @@ class Wants:
         self._answers: dict[object, tuple[int, int] | Reason] = {}
         self._judging: Topology | None = None
         self._cases: dict[int, Case] = {}
+        self._broken: dict[int, list[Rule]] = {}
         self._rules: dict[int, tuple[Rule, ...]] = {}
 
     def forget(self) -> None:
@@ -57,6 +58,7 @@ class Wants:
         self._units.clear()
         self._answers.clear()
         self._cases.clear()
+        self._broken.clear()
         self._rules.clear()
         self._judging = None
 
@@ -64,7 +66,9 @@ class Wants:
         """A replica of the shard has been placed elsewhere."""
         if self.is_wide(self._state.stream_of(shard)):
             self._cases.clear()
+            self._broken.clear()
         self._cases.pop(shard, None)
+        self._broken.pop(shard, None)
 
     def rules(self, stream: Stream) -> tuple[Rule, ...]:
         """The rules of a stream."""
@@ -158,7 +162,7 @@ class Wants:
         return any(isinstance(rule, STREAM_RULES) for rule in self.rules(stream))
 
     def needy(self, shard: int) -> list[int]:
-        """Slots to fill until as many replicas live as are asked for: dead ones, then empty ones."""
+        """Slots to fill until as many replicas live as are asked for: dead ones first."""
         state = self._state
         nodes, topology = state.table.nodes(shard), state.topology
         dead = [s for s, node in enumerate(nodes) if node != EMPTY and topology.is_dead(node)]
@@ -199,13 +203,16 @@ class Wants:
 
     def broken(self, shard: int, strength: Strength) -> bool:
         """Whether a rule of this strength that repair sees to is broken."""
-        case = self.case(shard)
-        standing = case.standing(self.judging, case.live(self._state.topology), None)
-        return any(
-            rule.violations(standing)
-            for rule in case.rules
-            if rule.strength is strength and not isinstance(rule, LEFT_ALONE)
-        )
+        return any(rule.strength is strength for rule in self.broken_rules(shard))
+
+    def broken_rules(self, shard: int) -> list[Rule]:
+        """The rules that repair sees to and that the shard breaks."""
+        if shard not in self._broken:
+            case = self.case(shard)
+            standing = case.standing(self.judging, case.live(self._state.topology), None)
+            seen_to = (rule for rule in case.rules if not isinstance(rule, LEFT_ALONE))
+            self._broken[shard] = [rule for rule in seen_to if rule.violations(standing)]
+        return self._broken[shard]
 
     def cause(self, shard: int) -> Cause | None:
         """The most urgent cause, without looking for a move."""
@@ -232,6 +239,13 @@ class Wants:
             yield Want(Cause.UNDER_REPLICATED, kind, slot, reason)
         if self.only_dead(stream):
             return
+        # What goes needs no other node, and no rule minds it any more.
+        if self.surplus(shard):
+            count, copies = len(state.table.replicas(shard)), stream.copies
+            message = f"{count} replicas are there, {copies} are asked for"
+            reason = Reason(Code.REPLICA_SURPLUS, message, copies, count)
+            slot = self._superfluous(shard, view)
+            yield Want(Cause.SURPLUS, MoveKind.REMOVE, slot, reason)
         colocated = self.is_colocated(stream)
         for slot in self.outside(shard):
             message = f"the policy does not admit node {state.topology.ids[nodes[slot]]}"
@@ -247,12 +261,6 @@ class Wants:
         for slot in self.draining(shard):
             yield self._leaving(Cause.DRAIN, nodes, slot, self.drains(nodes[slot]), colocated)
         yield from self._mended(shard, Strength.PREFERRED, view, failed)
-        if self.surplus(shard):
-            count, copies = len(state.table.replicas(shard)), stream.copies
-            message = f"{count} replicas are there, {copies} are asked for"
-            reason = Reason(Code.REPLICA_SURPLUS, message, copies, count)
-            slot = self._superfluous(shard, view)
-            yield Want(Cause.SURPLUS, MoveKind.REMOVE, slot, reason)
 
     def _leaving(
         self, cause: Cause, nodes: list[int], slot: int, reason: Reason, colocated: bool

@@ -356,7 +356,7 @@ CAUSES: dict[str, Advice] = {
     ),
     "leader": Advice("Another replica has to lead; no data moves.", "Nothing."),
     "required_rule": Advice("A required rule, or a node filter, is broken.", "Nothing."),
-    "drain": Advice("A node is to be emptied, or a replica was marked for replacement.", "Nothing."),
+    "drain": Advice("A node is to be emptied, or a replica was marked to go.", "Nothing."),
     "preferred_rule": Advice("A preferred rule can be kept better.", "Nothing."),
     "surplus": Advice("More replicas than asked for.", "Nothing."),
     "balance": Advice("Nodes hold more or less than their share.", "Nothing."),

@@ -234,10 +234,14 @@ class Log:
         if state in OPEN_STATES:
             if self._open.setdefault(shard, key) != key:
                 self._wrong(f"{shard} has two open moves: {key} and {self._open[shard]}")
-        elif self._open.get(shard) == key:
+        else:
+            self._closed(shard, key, value)
+
+    def _closed(self, shard: Shard, key: str, move: Value) -> None:
+        if self._open.get(shard) == key:
             del self._open[shard]
-        left = (shard, value["remove"])
-        if state not in (*OPEN_STATES, "completed") and self._left.get(left) == key:
+        left = (shard, move["remove"])
+        if move["state"] != "completed" and self._left.get(left) == key:
             del self._left[left]
 
     def _issued(self, key: str, move: Value) -> None:

@@ -75,7 +75,7 @@ class View:
         self.load[node] += 1
         self.leaders[node] += leader
         for scope, loads in self.domain_loads.items():
-            loads[self.topology.domain_of(scope)[node]] += 1
+            loads[self.topology.domain_of(scope)[node]] += self.topology.eligible[node]
 
     def add_all(self, nodes: NDArray[np.int64]) -> None:
         """Count one more replica for every mention of a node."""

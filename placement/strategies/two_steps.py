@@ -42,7 +42,9 @@ class Steps:
         weight = np.bincount(of, np.rint(topology.weight[leaves] * 1e6), self._size) / 1e6
         self._weight = np.where(weight > 0, weight, 1.0)  # without servers nothing goes there
         self._servers = np.bincount(of, minlength=self._size)
-        self._ties = scores31(digest64(stream, "locations"), _location_digests(topology))
+        # Domains that no node stands in any more are still known to the topology.
+        known = _location_digests(topology)[: self._size]
+        self._ties = scores31(digest64(stream, "locations"), known)
         self._place = np.zeros(topology.size, np.int64)
         fresh = np.diff(of, prepend=NO_DOMAIN) != 0
         ordinal = np.arange(len(of))

@@ -9,7 +9,19 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from streaming.cli import broker, check, demo, explain, nearest, place, plan, run, send, topics, watch
+from streaming.cli import (
+    broker,
+    check,
+    demo,
+    explain,
+    nearest,
+    place,
+    plan,
+    run,
+    send,
+    topics,
+    watch,
+)
 from streaming.errors import StreamingError
 
 

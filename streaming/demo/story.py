@@ -287,4 +287,5 @@ def _decided(decision: dict[str, Any]) -> str:
 
 def _moving(move: dict[str, Any]) -> str:
     where = f"{move['stream']}/{move['shard']}"
-    return f"move {where}: {move.get('remove', 'nothing')} → {move['add']} ({move['cause']})"
+    ways = f"{move.get('remove', 'nothing')} → {move.get('add', 'nothing')}"
+    return f"move {where}: {ways} ({move['cause']})"

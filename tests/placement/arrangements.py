@@ -1,4 +1,4 @@
-"""Arrangements in a few words for the tests of rebalancing: who holds what, and what a plan does."""
+"""Arrangements in a few words for the tests of rebalancing, and what a plan does to them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from placement.assignments import EMPTY, AssignmentTable
 from placement.model import Liveness, MoveKind, NodeAttributes, StreamSpec
 from placement.policy import Policy, compile_policy
 from placement.rebalance import RebalanceMove, RebalancePlan, plan_rebalance
-from placement.rules import StreamRule, STREAM_RULES, Standing
+from placement.rules import STREAM_RULES, Standing, StreamRule
 from placement.strategies import STRATEGIES
 from placement.strategies.base import View
 from placement.topology import Topology

@@ -5,15 +5,15 @@ is planned is planned whole, and the answer does not depend on the order of regi
 """
 
 import random
-from itertools import combinations, product
+from itertools import combinations, groupby, pairwise, product
 
 import pytest
 
 from placement.assignments import EMPTY
 from placement.model import MoveKind
 from placement.rebalance import RebalanceMove
-from placement.strategies.base import Placement, View
 from placement.strategies import STRATEGIES
+from placement.strategies.base import Placement, View
 from tests.placement.arrangements import Arrangement, arrangement
 
 PLACES = ["/a/z1/r1", "/a/z1/r2", "/a/z2/r1", "/b/z1/r1", "/b/z1", "/c", "/c/z1/r1", "/b/z2/r9"]
@@ -88,77 +88,71 @@ def placed(
 def objective(made: Arrangement, leaders: bool = False) -> list[int]:
     """What the planner says it lowers, counted anew with Python's integers."""
     topology = made.topology
-    tiers = [[str(t.domain_of(s)[n]) for n in range(t.size)] for t in [topology] for s in t.tiers()]
+    tiers = [list(map(str, topology.domain_of(scope))) for scope in topology.tiers()]
     levels = [[""] * topology.size, *tiers, list(topology.ids)]
-    families: list[dict[object, list[int]]] = [{}, {}, {}]
-    admitted: dict[object, list[bool]] = {}
-    for spec, policy, shards in zip(made.specs, made.policies, made.shards, strict=True):
-        fixed = policy.strategy == "ring"
-        unit = policy.strategy == "affinity" and policy.parameters["shard"] == "colocated"
-        aware = policy.parameters.get("range_aware")
-        for number, shard in enumerate(shards):
-            for slot, node in enumerate(made.table.nodes(shard)):
-                if not topology.eligible[node] or (leaders and slot):
-                    continue
-                if leaders and not topology.can_lead[node]:
-                    continue
-                passes = policy.nodes.mask(topology)
-                if not (fixed or (unit and not leaders)) and passes[node]:
-                    label = spec.ranges[number] if aware and spec.ranges and not leaders else ""
-                    key = spec.stream, label
-                    families[0].setdefault(key, []).append(node)
-                    admitted[key] = passes.tolist()
-                if spec.dimension and not leaders:
-                    families[1].setdefault(spec.dimension, []).append(node)
-                families[2].setdefault("all", []).append(node)
-    parts = [round(weight * 1e6) for weight in topology.weight.tolist()]
     result = []
-    for upper, lower in zip(levels, levels[1:], strict=False):
-        for family in families:
-            total = 0
-            for key, held in family.items():
-                usable = [
-                    n
-                    for n in range(topology.size)
-                    if topology.eligible[n]
-                    and admitted.get(key, [True] * topology.size)[n]
-                    and (not leaders or topology.can_lead[n])
-                ]
-                for parent in {upper[n] for n in usable}:
-                    inside = [n for n in usable if upper[n] == parent]
-                    whole = sum(parts[n] for n in inside)
-                    have = sum(upper[n] == parent for n in held)
-                    for domain in {lower[n] for n in inside}:
-                        weight = sum(parts[n] for n in inside if lower[n] == domain)
-                        count = sum(lower[n] == domain and upper[n] == parent for n in held)
-                        least, most = have * weight // whole, -(-have * weight // whole)
-                        total += max(count - most, least - count, 0) ** 2
-            result.append(total)
+    for upper, lower in pairwise(levels):
+        for kind in families(made, leaders):
+            distances = (_distance(made, held, upper, lower, ok) for held, ok in kind.values())
+            result.append(sum(distances))
     return result
 
 
-def steps(moves: tuple[RebalanceMove, ...], made: Arrangement) -> list[list[RebalanceMove]]:
-    """Moves of one slot of a colocated stream are one step."""
-    found: list[list[RebalanceMove]] = []
-    for move in moves:
-        stream = made.table.stream_of(move.shard)
-        policy = made.policies[stream]
+def families(made: Arrangement, leaders: bool) -> list[dict[object, tuple[list[int], list[bool]]]]:
+    """Nodes of the replicas of each stream or range, of each dimension, of all; and which nodes
+    have a share of them."""
+    topology = made.topology
+    able = topology.eligible & topology.can_lead if leaders else topology.eligible
+    found: list[dict[object, tuple[list[int], list[bool]]]] = [{}, {}, {}]
+    for spec, policy, shards in zip(made.specs, made.policies, made.shards, strict=True):
         unit = policy.strategy == "affinity" and policy.parameters["shard"] == "colocated"
-        last = found[-1][-1] if found else None
-        same = last and (last.slot, last.remove, last.add) == (move.slot, move.remove, move.add)
-        if unit and same and last and made.table.stream_of(last.shard) == stream:
-            found[-1].append(move)
-        else:
-            found.append([move])
+        by_itself = policy.strategy != "ring" and (leaders or not unit)
+        passes = (policy.nodes.mask(topology) & able).tolist()
+        aware = policy.parameters.get("range_aware") and spec.ranges and not leaders
+        for number, shard in enumerate(shards):
+            nodes = made.table.nodes(shard)[: 1 if leaders else None]
+            key = spec.stream, spec.ranges[number] if aware and spec.ranges else ""
+            for node in nodes:
+                if able[node]:
+                    found[2].setdefault("all", ([], able.tolist()))[0].append(node)
+                    if spec.dimension and not leaders:
+                        dimension = found[1].setdefault(spec.dimension, ([], able.tolist()))
+                        dimension[0].append(node)
+                if by_itself and passes[node]:
+                    found[0].setdefault(key, ([], passes))[0].append(node)
     return found
 
 
-@pytest.mark.parametrize("seed", range(120))
+def _distance(
+    made: Arrangement, held: list[int], upper: list[str], lower: list[str], usable: list[bool]
+) -> int:
+    """Squared distances of a family from its shares on one level."""
+    parts = [round(weight * 1e6) for weight in made.topology.weight.tolist()]
+    nodes = [node for node, ok in enumerate(usable) if ok]
+    total = 0
+    for parent in {upper[node] for node in nodes}:
+        inside = [node for node in nodes if upper[node] == parent]
+        whole = sum(parts[node] for node in inside)
+        have = sum(upper[node] == parent for node in held)
+        for domain in {lower[node] for node in inside}:
+            weight = sum(parts[node] for node in inside if lower[node] == domain)
+            count = sum(lower[node] == domain for node in held)
+            least, most = have * weight // whole, -(-have * weight // whole)
+            total += max(count - most, least - count, 0) ** 2
+    return total
+
+
+def steps(moves: tuple[RebalanceMove, ...]) -> list[list[RebalanceMove]]:
+    """Moves that improve together."""
+    return [list(step) for _, step in groupby(moves, lambda move: move.step)]
+
+
+@pytest.mark.parametrize("seed", range(60))
 def test_every_step_improves_and_breaks_nothing(seed: int) -> None:
     made = random_arrangement(seed)
     plan = made.plan()
     topology = made.topology
-    for step in steps(plan.moves, made):
+    for step in steps(plan.moves):
         leaders = step[0].kind is MoveKind.LEADER
         before = objective(made, leaders)
         broken = {move.shard: made.broken(move.shard) for move in step}
@@ -180,13 +174,13 @@ def test_every_step_improves_and_breaks_nothing(seed: int) -> None:
     assert plan.lower_bound <= len(replaced)
 
 
-@pytest.mark.parametrize("seed", range(0, 120, 4))
+@pytest.mark.parametrize("seed", range(0, 60, 5))
 def test_the_order_of_registration_changes_nothing(seed: int) -> None:
     made, other = random_arrangement(seed), random_arrangement(seed, random.Random(seed))
     assert made.words(made.plan().moves) == other.words(other.plan().moves)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(25))
 def test_without_rules_everything_ends_within_one_replica(seed: int) -> None:
     """Kudu's randomized test: all table skews and the total skew end at one or less."""
     rng = random.Random(seed)
@@ -225,7 +219,7 @@ def fewest(counts: list[list[int]], width: int) -> int:
 def test_plans_of_tiny_fleets_are_near_the_fewest_moves() -> None:
     """A greedy plan may take a move more where totals and streams pull apart: seldom."""
     more = []
-    for seed in range(150):
+    for seed in range(100):
         rng = random.Random(seed)
         width = rng.randint(2, 4)
         counts = [[rng.randint(0, 5) for _ in range(width)] for _ in range(rng.randint(1, 3))]

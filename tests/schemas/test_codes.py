@@ -30,7 +30,8 @@ def test_the_causes_of_moves_are_those_of_the_core():
 
 
 @pytest.mark.parametrize(
-    "advice", [each for table in (REFUSALS, REASONS, HEALTH, RULES, CAUSES) for each in table.values()]
+    "advice",
+    [each for table in (REFUSALS, REASONS, HEALTH, RULES, CAUSES) for each in table.values()],
 )
 def test_advice_is_whole_sentences(advice):
     for text in (advice.meaning, advice.action):

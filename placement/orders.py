@@ -1,0 +1,104 @@
+"""From a want to a move: who gives the copy, whether the limits allow it, and the record of it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from placement.assignments import EMPTY
+from placement.choice import stable_id
+from placement.diagnose import live_slots
+from placement.model import Move, MoveState
+from placement.reasons import Code, Reason
+from placement.state import State
+from placement.wants import Want
+
+
+def copy_source(state: State, nodes: Sequence[int], target: int) -> int:
+    """The live replica to copy from: nearest to the target, then least busy; EMPTY if none."""
+    topology = state.topology
+    live = [nodes[slot] for slot in live_slots(nodes, topology)]
+    if not live or target == EMPTY:
+        return EMPTY
+    place, outgoing, rank = topology.locations, state.ledger.outgoing, topology.order()
+    return min(
+        live,
+        key=lambda n: (
+            -place[n].common_depth(place[target]),
+            outgoing[n],
+            int(rank[n]),
+        ),
+    )
+
+
+def over_limit(state: State, removed: int, target: int, source: int) -> Reason | None:
+    """Which limit of a node the move would exceed."""
+    limits, ids = state.configuration.limits, state.topology.ids
+    incoming, outgoing = state.ledger.incoming[target], state.ledger.outgoing[source]
+    if target != EMPTY and incoming >= limits.max_in_per_node:
+        message = f"{ids[target]} already receives {incoming} replicas"
+        return Reason(Code.LIMIT_REACHED, message, 1, limits.max_in_per_node - incoming)
+    if source != EMPTY and outgoing >= limits.max_out_per_node:
+        message = f"{ids[source]} already sends {outgoing} replicas"
+        return Reason(Code.LIMIT_REACHED, message, 1, limits.max_out_per_node - outgoing)
+    most = limits.max_touching_per_node
+    for node in () if most is None else (removed, target):
+        count = state.ledger.incoming[node] + state.ledger.leaving[node]
+        if (
+            node != EMPTY
+            and most is not None
+            and count >= most
+            and not state.topology.is_dead(node)
+        ):
+            return Reason(Code.LIMIT_REACHED, f"{ids[node]} has {count} moves already", 1, 0)
+    return None
+
+
+def ordered(
+    state: State,
+    shard: int,
+    nodes: Sequence[int],
+    want: Want,
+    target: int,
+    source: int,
+    before: Move | None,
+) -> Move:
+    """The move for a want; `before` is the one that it supersedes."""
+    ids, (name, number) = state.topology.ids, state.key(shard)
+    remove = ids[nodes[want.slot]] if nodes[want.slot] != EMPTY else None
+    add = ids[target] if target != EMPTY else None
+    epoch = state.next_epoch(shard)
+    parts = (name, number, want.slot, remove or "", add or "", epoch)
+    return Move(
+        move_id=stable_id(state.configuration.cell, *parts),
+        kind=want.kind,
+        stream=name,
+        shard=number,
+        slot=want.slot,
+        remove=remove,
+        add=add,
+        expected_epoch=epoch,
+        state=MoveState.ISSUED,
+        cause=want.cause,
+        reason=want.reason,
+        deadline=state.now + state.configuration.deadline_ms,
+        issued_at=state.now,
+        source=ids[source] if source != EMPTY else None,
+        supersedes=before.move_id if before else None,
+    )
+
+
+def renewed(state: State, shard: int, before: Move, slot: int, source: int) -> Move:
+    """A move of the same nodes at the shard's next epoch; its replica may have changed slots."""
+    epoch = state.next_epoch(shard)
+    parts = (before.stream, before.shard, slot, before.remove or "", before.add or "", epoch)
+    return replace(
+        before,
+        move_id=stable_id(state.configuration.cell, *parts),
+        slot=slot,
+        expected_epoch=epoch,
+        state=MoveState.ISSUED,
+        deadline=state.now + state.configuration.deadline_ms,
+        issued_at=state.now,
+        ended_at=None,
+        source=state.topology.ids[source] if source != EMPTY else None,
+        supersedes=before.move_id,
+    )

@@ -1,0 +1,113 @@
+"""Shorter ways to the same loads: what a plan moved twice, or past one another, goes directly.
+
+The search moves one replica at a time and sometimes moves one again, or moves a second replica of
+the stream away from where the first has come to. Both are found afterwards and made one move each.
+"""
+
+from collections import deque
+
+from placement.rebalance_board import OWN, Board
+from placement.rebalance_replicas import Balancer
+
+Step = tuple[int, int, int]
+
+# Times that the way is shortened: each leaves out what stood in the way of the one before.
+_ATTEMPTS = 6
+
+
+def shortened(board: Board, search: Balancer) -> list[Step]:
+    """The steps of the search, or fewer that end with the same loads, each of them lawful and an
+    improvement when its turn comes. The board ends as the steps leave it."""
+    steps = search.steps
+    merged = _merged(steps)
+    barred: set[tuple[int, int]] = set()
+    for _ in range(0 if search.swaps else _ATTEMPTS):
+        fewer = _direct(board, merged, barred)
+        if len(fewer) == len(steps):
+            break
+        _undo(board, steps)
+        replayed = _replayed(board, search, fewer)
+        if len(replayed) == len(fewer):
+            return replayed
+        done = {item for item, _, _ in replayed}
+        barred.update((item, target) for item, _, target in fewer if item not in done)
+        _undo(board, replayed)
+        for item, _, target in steps:
+            board.move(item, target)
+    return steps
+
+
+def _merged(steps: list[Step]) -> list[Step]:
+    """One step for every item that ends elsewhere, in the order of their last steps."""
+    ends: dict[int, tuple[int, int]] = {}
+    for item, source, target in steps:
+        start = ends.pop(item, (source, target))[0]
+        ends[item] = start, target
+    return [(item, start, end) for item, (start, end) in ends.items() if start != end]
+
+
+def _direct(board: Board, steps: list[Step], barred: set[tuple[int, int]]) -> list[Step]:
+    """Where one replica of a family comes to a node and another leaves it, the first, or one that
+    stands beside it, goes to where the second would."""
+    result: list[Step | None] = list(steps)
+    used = {item for item, _, _ in steps}
+    arrived: dict[tuple[int, int], deque[int]] = {}
+    for number, (item, _, target) in enumerate(steps):
+        if board.family[OWN][item] >= 0:
+            arrived.setdefault((int(board.family[OWN][item]), target), deque()).append(number)
+    for number, (item, source, target) in enumerate(steps):
+        waiting = arrived.get((int(board.family[OWN][item]), source))
+        while waiting:
+            other = waiting.popleft()
+            first = result[other]
+            if first is None or first[2] != source or first[1] == target or other == number:
+                continue
+            goes = _instead(board, first[0], first[1], target, used, barred)
+            if goes is not None:
+                used.add(goes)
+                result[other], result[number] = None, (goes, first[1], target)
+                break
+    return [step for step in result if step is not None]
+
+
+def _instead(
+    board: Board,
+    item: int,
+    source: int,
+    target: int,
+    used: set[int],
+    barred: set[tuple[int, int]],
+) -> int | None:
+    """The item, or another of its family on the node, that may go to the target."""
+    there = board.items_on(source)
+    same = board.free[there] & (board.family[OWN][there] == board.family[OWN][item])
+    others: list[int] = there[same].tolist()
+    for each in (item, *others):
+        fresh = each == item or each not in used
+        if fresh and (each, target) not in barred and target not in board.row(each):
+            return each
+    return None
+
+
+def _undo(board: Board, steps: list[Step]) -> None:
+    for item, source, _ in reversed(steps):
+        board.move(item, source)
+
+
+def _replayed(board: Board, search: Balancer, steps: list[Step]) -> list[Step]:
+    """Steps that can be made one after the other, in the order in which they can."""
+    done: list[Step] = []
+    waiting = steps
+    while waiting:
+        left: list[Step] = []
+        for step in waiting:
+            item, _, target = step
+            if search.helps(item, target):
+                board.move(item, target)
+                done.append(step)
+            else:
+                left.append(step)
+        if len(left) == len(waiting):
+            break
+        waiting = left
+    return done

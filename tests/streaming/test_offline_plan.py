@@ -1,0 +1,203 @@
+"""`placer plan`: the moves for a file, its options, its exit codes."""
+
+import orjson
+import pytest
+from typer.testing import CliRunner
+
+from schemas.codes import CAUSES
+from streaming.cli.main import app
+
+ZONES = {"a": "/eu/a", "b": "/eu/b", "c": "/us/c", "d": "/us/d"}
+
+
+def cluster(nodes, *streams, **more):
+    """`nodes`: words like a1, or a1:dead; the letter is the zone."""
+    listed = []
+    for word in nodes.split():
+        name, _, status = word.partition(":")
+        node = {"id": name, "location": ZONES[name[0]]}
+        listed.append(node | ({"status": status} if status else {}))
+    return {"levels": ["region", "zone"], "nodes": listed, "streams": list(streams), **more}
+
+
+def stream(name, *shards, factor=3, **more):
+    """`shards`: words of node ids; evenly over zones, as well as may be."""
+    replicas = [words.split() for words in shards]
+    policy = {"strategy": "spread", "rules": [{"even": "zone", "strength": "preferred"}]}
+    asked = {"stream": name, "shards": len(shards), "replication_factor": factor}
+    return asked | {"replicas": replicas, "policy": policy} | more
+
+
+def run(document, *arguments):
+    text = orjson.dumps(document).decode()
+    result = CliRunner().invoke(app, ["plan", "-", *arguments], input=text)
+    assert result.exit_code in (0, 1, 2), result.output
+    return result
+
+
+def plan(document, *arguments):
+    result = run(document, "--output", "json", *arguments)
+    return result.exit_code, orjson.loads(result.stdout.splitlines()[0]) if result.stdout else None
+
+
+def ways(answer):
+    names = ("stream", "shard", "kind", "remove", "add")
+    return [tuple(move[name] for name in names) for move in answer["moves"]]
+
+
+def test_every_field_of_an_answer():
+    status, answer = plan(cluster("a1 b1:dead b2 c1", stream("s", "a1 b1 c1"), name="one"))
+    assert status == 0
+    reason = {"code": "NODE_DEAD", "message": "node b1 is dead", "band": "soft"}
+    assert answer == {
+        "name": "one",
+        "moves": [
+            {
+                "stream": "s",
+                "shard": 0,
+                "kind": "replace",
+                "remove": "b1",
+                "add": "b2",
+                "cause": "under_replicated",
+                "reason": reason,
+            }
+        ],
+        "unfixable": [],
+        "warnings": [],
+        "hold": None,
+        "lower_bound": 1,
+        "final": {"replicas": {"s": [["a1", "b2", "c1"]]}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("nodes", "lists", "more", "moves"),
+    [
+        ("a1 b1 c1", "a1 b1", {}, [("s", 0, "add", None, "c1")]),
+        ("a1 a2 b1 c1", "a1 a2 b1 c1", {}, [("s", 0, "remove", "a2", None)]),
+        ("a1 b1 c1 d1", "a1 b1 gone", {}, [("s", 0, "replace", "gone", "c1")]),
+        ("a1 b1:draining b2 c1", "a1 b1 c1", {}, [("s", 0, "replace", "b1", "b2")]),
+        ("a1 b1 b2 c1", "a1 b1 c1", {}, []),
+    ],
+)
+def test_kinds(nodes, lists, more, moves):
+    status, answer = plan(cluster(nodes, stream("s", lists, **more)), "--phase", "repair")
+    found = ways(answer)
+    if moves and moves[0][3] == "gone":
+        # c1 and d1 are as good.
+        assert found[0][:4] == moves[0][:4]
+        assert found[0][4] in ("c1", "d1")
+    else:
+        assert found == moves
+    assert status == 0
+    assert {move["cause"] for move in answer["moves"]} <= set(CAUSES)
+
+
+def test_who_leads():
+    _, answer = plan(cluster("a1:dead a2 b1 c1", stream("s", "a1 b1 c1")))
+    (move,) = answer["moves"]
+    assert (move["kind"], move["remove"], move["add"], move["leader"]) == (
+        "replace",
+        "a1",
+        "a2",
+        "b1",
+    )
+    assert answer["final"]["replicas"]["s"][0][0] == "b1"
+    document = cluster("a1 b1 c1", stream("s", "a1 b1 c1"))
+    document["nodes"][0]["leader"] = False
+    _, answer = plan(document)
+    (move,) = answer["moves"]
+    assert (move["kind"], move["remove"], move["add"]) == ("leader", None, None)
+    assert (move["leader"], move["reason"]["code"]) == ("b1", "LEADER_NOT_ALLOWED")
+    assert answer["lower_bound"] == 0
+
+
+def test_moves_of_the_document_count_as_done():
+    nodes, lists = "a1 b1:dead b2 c1", stream("s", "a1 b1 c1", "a1 b1 c1")
+    moves = [{"stream": "s", "shard": 0, "remove": "b1", "add": "b2"}]
+    _, answer = plan(cluster(nodes, lists, moves=moves))
+    assert ways(answer) == [("s", 1, "replace", "b1", "b2")]
+    # A target that died is none; the list may show the copy that is on its way.
+    moves = [{"stream": "s", "shard": 0, "remove": "b1", "add": "d1"}]
+    nodes = "a1 b1:dead b2 c1 d1:dead"
+    _, answer = plan(cluster(nodes, stream("s", "a1 b1 c1 d1"), moves=moves))
+    assert ways(answer) == [("s", 0, "replace", "b1", "b2")]
+    # Wanted, with its target open.
+    moves = [{"stream": "s", "shard": 0, "remove": "c1"}]
+    _, answer = plan(cluster("a1 b1 c1 d1", stream("s", "a1 b1 c1"), moves=moves))
+    assert ways(answer) == [("s", 0, "replace", "c1", "d1")]
+
+
+def test_what_if(tmp_path):
+    document = cluster("a1 a2 b1 b2 c1", stream("s", "a1 b1 c1"))
+    _, answer = plan(document, "--lose", "/eu/b")
+    assert ways(answer) == [("s", 0, "replace", "b1", "a2")]
+    _, answer = plan(document, "--drain", "b1")
+    assert [(move["remove"], move["cause"]) for move in answer["moves"]] == [("b1", "drain")]
+    _, answer = plan(document, "--drain", "/eu/b")
+    assert ways(answer) == [("s", 0, "replace", "b1", "a2")]
+    joining = tmp_path / "nodes.yaml"
+    joining.write_text("nodes: [{id: d1, location: /us/d}]")
+    _, answer = plan(document, "--drain", "b1", "--drain", "b2", "--add", str(joining))
+    assert ways(answer) == [("s", 0, "replace", "b1", "d1")]
+    assert run(document, "--lose", "/nowhere").exit_code == 2
+    assert run(document, "--add", str(tmp_path / "none")).exit_code == 2
+
+
+def test_what_nothing_mends_is_told():
+    rules = {"strategy": "spread", "rules": [{"at_most": 1, "per": "zone"}]}
+    document = cluster("a1 a2 b1 c1:draining", stream("s", "a1 b1 c1", policy=rules))
+    status, answer = plan(document)
+    assert (status, answer["moves"]) == (1, [])
+    (broken,) = answer["unfixable"]
+    assert (broken["rule"], broken["domain"], broken["class"]) == ("drain", "c1", "unfixable")
+    assert plan(document, "--fail-on", "never")[0] == 0
+
+
+def test_a_hold_is_told_and_withholds_nothing():
+    document = cluster("a1 a2 b1 c1 c2 d1", stream("s", "a1 b1 c1"))
+    status, answer = plan(document, "--lose", "/eu")
+    assert status == 0
+    assert answer["hold"] == {"domain": "/eu", "reason": "all 3 nodes of /eu are dead"}
+    assert len(answer["moves"]) == 1
+
+
+def test_bounds():
+    lists = ["a1 b1 c1"] * 6
+    document = cluster("a1 a2 b1 c1:dead c2 d1", stream("s", *lists))
+    _, answer = plan(document, "--max-moves", "2")
+    assert len(answer["moves"]) == 2
+    assert [each["code"] for each in answer["warnings"]] == ["LIMIT_REACHED"]
+    _, answer = plan(document, "--max-moves-per-node", "1")
+    targets = [move["add"] for move in answer["moves"]]
+    assert len(targets) == len(set(targets))
+
+
+def test_rebalancing_waits_for_repair():
+    document = cluster("a1 b1:dead b2 c1", stream("s", "a1 b1 c1"))
+    _, answer = plan(document, "--phase", "rebalance")
+    assert answer["moves"] == []
+    assert [each["code"] for each in answer["warnings"]] == ["REPAIR_FIRST"]
+    balanced = cluster("a1 a2 b1 b2 c1 c2", stream("s", *["a1 b1 c1"] * 4))
+    _, answer = plan(balanced, "--phase", "rebalance")
+    assert len(answer["moves"]) == 4
+    assert {move["cause"] for move in answer["moves"]} == {"balance"}
+    assert plan(balanced, "--phase", "repair")[1]["moves"] == []
+
+
+def test_refused_streams_and_documents():
+    document = cluster("a1 b1 c1", stream("s", "a1 b1 c1", repair="sometimes"))
+    status, answer = plan(document)
+    assert status == 1
+    assert answer["decisions"][0]["reasons"][0]["code"] == "POLICY_UNKNOWN_VALUE"
+    status, answer = plan({"streams": []})
+    assert (status, set(answer)) == (2, {"error"})
+    status, answer = plan({"nodes": [], "streams": []})
+    assert (status, answer["moves"]) == (0, [])
+
+
+def test_a_person_reads_what_moves_and_why():
+    text = run(cluster("a1 b1:dead b2 c1", stream("s", "a1 b1 c1"))).stdout
+    assert "node b1 is dead" in text
+    assert "after the plan" in text
+    assert run(cluster("a1 b1 c1", stream("s", "a1 b1 c1"))).stdout.startswith("nothing to move")
