@@ -9,7 +9,7 @@ of them cannot fall for ever: the search ends, and ends where no move that it lo
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import permutations, product
+from itertools import permutations
 
 import numpy as np
 
@@ -24,7 +24,7 @@ _PAIRS = 12
 _NODES = 12
 _REPLICAS = 24
 # Items up to which exchanges are looked for: all pairs of them are.
-_SWAPPED = 600
+_SWAPPED = 300
 
 _KINDS = (OWN, DIMENSION, ALL)
 
@@ -101,8 +101,10 @@ class Balancer:
         board = self._board
         if np.count_nonzero(board.free) > _SWAPPED:
             return False
+        # Items of one size change nothing in total.
+        kinds = (OWN, ALL) if len(np.unique(board.size[board.free])) > 1 else (OWN,)
         for level in range(1, self._levels.last + 1):
-            for kind in (OWN, ALL):
+            for kind in kinds:
                 for family, parent in list(board.tallies[kind].uneven(level)):
                     elements = self._levels.children(level, parent)
                     for source, target in permutations(elements.tolist(), 2):
@@ -117,32 +119,31 @@ class Balancer:
         """Two items change nodes if that lowers the objective on the level."""
         back = self._board.items_on(other)
         back = back[self._board.free[back]]
-        for item, against in product(items.tolist(), back.tolist()):
-            if self._together(level, item, against) < (0, 0, 0) and (
-                self._both(item, other, against, one) or self._both(against, one, item, other)
-            ):
-                return True
+        for item in items.tolist() if len(back) else ():
+            own, dimension, total = (
+                self._together(level, kind, item, back, one, other) for kind in _KINDS
+            )
+            equal = (own == 0) & ((dimension < 0) | ((dimension == 0) & (total < 0)))
+            for against in back[(own < 0) | equal][:_REPLICAS].tolist():
+                if self._both(item, other, against, one) or self._both(against, one, item, other):
+                    return True
         return False
 
-    def _together(self, level: int, item: int, against: int) -> tuple[int, ...]:
-        """What the exchange does to the families of either kind on the level."""
-        board, result = self._board, []
-        one, other = (int(self._levels.of[level][board.node[each]]) for each in (item, against))
-        elements = np.asarray([one, other])
-        for kind in _KINDS:
-            net: dict[int, int] = {}
-            for each, sign in ((item, 1), (against, -1)):
-                family = int(board.family[kind][each])
-                net[family] = net.get(family, 0) + sign * int(board.size[each])
-            net.pop(-1, None)
-            changes = (
-                board.tallies[kind].change(
-                    level, np.full(2, family), elements, np.asarray([-more, more])
-                )
-                for family, more in net.items()
-            )
-            result.append(int(sum(change.sum() for change in changes)))
-        return tuple(result)
+    def _together(
+        self, level: int, kind: int, item: int, back: Integers, one: int, other: int
+    ) -> Integers:
+        """What each exchange of the item does to the families of one kind on the level."""
+        board = self._board
+        goes = self._change(level, kind, np.asarray([item]), one, other)
+        apart = goes + self._change(level, kind, back, other, one)
+        family = int(board.family[kind][item])
+        if family < 0:
+            return apart
+        of, tally = self._levels.of[level], board.tallies[kind]
+        families, net = np.full(len(back), family), board.size[item] - board.size[back]
+        joint = tally.change(level, families, np.full(len(back), of[one]), -net)
+        joint += tally.change(level, families, np.full(len(back), of[other]), net)
+        return np.where(board.family[kind][back] == family, joint, apart)
 
     def _both(self, first: int, to: int, second: int, back: int) -> bool:
         """Make both moves, in this order, if either is lawful when its turn comes."""

@@ -158,3 +158,12 @@ def test_leaders_stay_where_the_policy_wants_them() -> None:
     made.apply(made.plan().moves)
     led = Counter(made.topology.ids[made.table.nodes(shard)[0]] for shard in made.shards[0])
     assert led == {"a": 2, "b": 2}
+
+
+def test_nothing_to_balance_is_balanced() -> None:
+    assert not arrangement().plan().moves
+    made = arrangement([("a", ""), ("b", "")])
+    assert not made.plan().moves
+    made.stream("s", [["a"]])
+    made.table.set(0, 0, -1)
+    assert not made.plan().moves

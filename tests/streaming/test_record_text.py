@@ -34,7 +34,7 @@ def example(name: str) -> dict[str, Any]:
     ("topic", "name", "state", "words"),
     [
         ("decisions.v1", "Decision", "outcome", ["2x3", "spread", "NO_SPARE_NODE"]),
-        ("moves.v1", "Move", "state", ["orders/0", "node-0x1 -> node-0x2", "repair"]),
+        ("moves.v1", "Move", "state", ["orders/0", "node-0x1 -> node-0x2", "under_replicated"]),
         ("topology.v1", "NodeView", "status", ["/site1"]),
     ],
 )
