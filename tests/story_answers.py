@@ -1,0 +1,65 @@
+"""How a story puts records: one line for each, short enough to be read in a diff."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from placement.location import natural_key
+from placement.model import Assignment, Decision, Move, Violation
+from placement.reasons import Reason
+
+
+def shard_line(assignment: Assignment) -> str:
+    changes = [*(f"+{n}" for n in assignment.adding), *(f"-{n}" for n in assignment.removing)]
+    where = " ".join([*assignment.replicas, *changes])
+    return f"{assignment.stream}/{assignment.shard} e{assignment.epoch}: {where}"
+
+
+def layout(assignments: list[Assignment], named: bool) -> Iterator[str]:
+    """Nodes with their replicas, as the source's documentation prints them."""
+    held: dict[str, list[str]] = {}
+    for assignment in assignments:
+        for slot, node_id in enumerate(assignment.replicas):
+            stream = f"{assignment.stream} " if named else ""
+            replica = f"({stream}shard-{assignment.shard}, replica-{slot})"
+            held.setdefault(node_id, []).append(replica)
+    for node_id, replicas in in_order(held):
+        yield f"{node_id}: {', '.join(replicas)}"
+
+
+def decision_lines(decision: Decision) -> Iterator[str]:
+    counts = ""
+    if decision.outcome.value != "rejected":
+        counts = f", {decision.shards_placed} of {decision.spec.shards} shards whole"
+    if decision.replicas_missing:
+        counts += f", {decision.replicas_missing} replicas missing"
+    by = f" by {decision.strategy}" if decision.strategy else ""
+    yield f"{decision.stream} {decision.outcome}{by}{counts}"
+    yield from (f"  {reason_text(reason)}" for reason in decision.reasons)
+    yield from (f"  warning {reason_text(reason)}" for reason in decision.warnings)
+
+
+def violation_line(violation: Violation) -> str:
+    v = violation
+    where = f" in {v.domain}" if v.domain else ""
+    counted = f"{v.rule}{where}: {v.count}, limit {v.limit}"
+    code = f"{v.violation_class} ({v.reason.code})"
+    return f"{v.strength} {v.stream}/{v.shard} {counted}, {code}"
+
+
+def reason_text(reason: Reason) -> str:
+    return f"{reason.code}: {reason.message}"
+
+
+def in_order(mapping: dict[str, Any]) -> list[tuple[str, Any]]:
+    return sorted(mapping.items(), key=lambda item: natural_key(item[0]))
+
+
+def move_line(name: str, move: Move, superseded: str | None) -> str:
+    ways = " -> ".join((move.remove or "", move.add or "")).strip()
+    parts = [f"{name} {move.stream}/{move.shard} slot {move.slot}: {ways}"]
+    parts.append(f"{move.state} ({move.reason.code})")
+    if move.state.value == "issued":
+        parts.append(f"copy from {move.source or 'none'}, valid at e{move.expected_epoch}")
+        if superseded:
+            parts.append(f"for {superseded}")
+    return ", ".join(parts)
