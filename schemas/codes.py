@@ -189,6 +189,14 @@ REASONS: dict[str, ReasonAdvice] = {
                 "No node passes the rules and filters; the message has the funnel.",
                 "Loosen the filter the funnel stops at, or add nodes that pass it.",
             ),
+            "LAST_COPY": (
+                "Without the nodes that are to go no copy of these shards is left.",
+                "Copy the shards elsewhere first: add nodes that their policies admit.",
+            ),
+            "QUORUM_BROKEN": (
+                "Without the nodes that are to go these shards have no quorum.",
+                "Wait for the maintenance that has begun, or add nodes for a drain.",
+            ),
         },
     ),
     **_reasons(

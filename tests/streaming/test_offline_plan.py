@@ -66,6 +66,15 @@ def test_every_field_of_an_answer():
         "warnings": [],
         "hold": None,
         "lower_bound": 1,
+        "impact": {
+            "hash": answer["impact"]["hash"],
+            "moves": 1,
+            "copies": 1,
+            "shards": 1,
+            "streams": ["s"],
+            "violations_made": [],
+            "violations_healed": [{"stream": "s", "shard": 0, "rule": "replicas", "domain": None}],
+        },
         "final": {"replicas": {"s": [["a1", "b2", "c1"]]}},
     }
 
@@ -152,6 +161,29 @@ def test_what_nothing_mends_is_told():
     (broken,) = answer["unfixable"]
     assert (broken["rule"], broken["domain"], broken["class"]) == ("drain", "c1", "unfixable")
     assert plan(document, "--fail-on", "never")[0] == 0
+
+
+def test_a_drain_that_would_take_the_last_copy_is_told():
+    """It waits for a node that fits; whoever stops n1 before loses the shard."""
+    rules = {"strategy": "spread", "within": ["/eu/a"]}
+    document = cluster("a1 b1", stream("s", "a1", "a1", factor=1, policy=rules))
+    status, answer = plan(document, "--drain", "a1")
+    assert status == 1
+    (warning,) = answer["warnings"]
+    assert (warning["code"], warning["band"]) == ("LAST_COPY", "required-rule")
+    assert warning["message"] == "without the nodes that are to go no copy is left of s/0, s/1"
+    document["nodes"].append({"id": "a2", "location": "/eu/a"})
+    assert plan(document, "--drain", "a1")[1]["warnings"] == []
+
+
+def test_two_maintenances_that_together_break_a_quorum_are_told():
+    document = cluster("a1:maintenance a2 b1:maintenance c1 d1", stream("s", "a1 b1 c1"))
+    _, answer = plan(document)
+    (warning,) = answer["warnings"]
+    assert (warning["code"], warning["need"], warning["have"]) == ("QUORUM_BROKEN", 2, 1)
+    assert "s/0" in warning["message"]
+    document["nodes"][2]["status"] = "up"
+    assert plan(document)[1]["warnings"] == []
 
 
 def test_a_hold_is_told_and_withholds_nothing():

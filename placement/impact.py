@@ -1,0 +1,233 @@
+"""The impact of a plan, and the hash by which whoever has seen it agrees to it (need N28).
+
+A hash stands for the moves and for the state of everything that they touch, so that it does not
+survive a change of either; what else happens in the fleet does not matter to it. Cruise Control's
+second step agrees to a request whatever the cluster has become meanwhile. A saved plan keeps the
+state itself, and can say what has changed.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Protocol
+
+from placement.choice import stable_id
+from placement.location import natural_key
+from placement.model import StreamSpec
+from placement.plan import PlannedMove
+from placement.topology import Topology
+
+# What a plan rests on of one thing, by field, as JSON has it.
+Fields = Mapping[str, Any]
+
+# A node that the topology does not know.
+_UNKNOWN: Fields = {"status": "unregistered"}
+
+
+class Finding(Protocol):
+    """What a violation is known by: a `Violation` of the stream, a `Diagnosed` of a cluster."""
+
+    @property
+    def stream(self) -> str | None:
+        """None where no stream is at fault."""
+
+    @property
+    def shard(self) -> int | None:
+        """None where the stream as a whole is at fault."""
+
+    @property
+    def rule(self) -> str:
+        """The rule that is not met."""
+
+    @property
+    def domain(self) -> str | None:
+        """Where it is not met."""
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A rule that one side of a plan breaks and the other does not."""
+
+    stream: str | None
+    shard: int | None
+    rule: str
+    domain: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShardState:
+    """A shard as a plan finds it: node ids, leader first; the epoch, 0 where there is none; a move
+    under way in words, if there is one."""
+
+    replicas: tuple[str, ...]
+    epoch: int = 0
+    under_way: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """What moves rest on, by name (a shard's is `stream/shard`): the nodes that hold, give or take
+    replicas of the shards, the shards, and what their streams ask for."""
+
+    nodes: Mapping[str, Fields]
+    shards: Mapping[str, Fields]
+    streams: Mapping[str, Fields]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One difference between two states; `field` is None where the thing came or went."""
+
+    kind: str
+    name: str
+    field: str | None
+    was: Any
+    now: Any
+
+    def __str__(self) -> str:
+        if self.field is None:
+            return f"{self.kind} {self.name} " + ("is gone" if self.now is None else "is new")
+        was, now = (json.dumps(each, ensure_ascii=False) for each in (self.was, self.now))
+        return f"{self.kind} {self.name}: {self.field} was {was}, is {now}"
+
+
+@dataclass(frozen=True, slots=True)
+class Impact:
+    """What a plan does. `hash`: 32 hexadecimal digits over the moves and `touched`; `copies`: how
+    many of the moves copy a replica; the violations that it makes and heals."""
+
+    hash: str
+    moves: int
+    copies: int
+    shards: tuple[tuple[str, int], ...]
+    streams: tuple[str, ...]
+    violations_made: tuple[Broken, ...]
+    violations_healed: tuple[Broken, ...]
+    touched: Touched
+
+
+def impact(
+    moves: Sequence[PlannedMove],
+    topology: Topology,
+    spec_of: Callable[[str], StreamSpec],
+    shard_of: Callable[[str, int], ShardState],
+    *,
+    load: Sequence[int] = (),
+    nodes: Iterable[str] = (),
+    shards: Iterable[tuple[str, int]] = (),
+    before: Iterable[Finding] = (),
+    after: Iterable[Finding] = (),
+) -> Impact:
+    """The impact of moves on the fleet as it stands.
+
+    The topology is the one that was planned with, what is to happen (a node drained, relocated)
+    included. `load`: replicas by node index, for nodes with a capacity. `nodes`, `shards`: what the
+    request touches besides, such as the node to be drained or relocated and its shards. `before`,
+    `after`: violations without the plan, and when it has been carried out. The order of moves does
+    not matter to the hash, nor do their causes.
+    """
+    concerned = {(move.stream, move.shard) for move in moves} | {*shards}
+    ordered = sorted(concerned, key=lambda each: (natural_key(each[0]), each))
+    states = {key: shard_of(*key) for key in ordered}
+    named = {*nodes, *(node for state in states.values() for node in state.replicas)}
+    named |= {node for move in moves for node in (move.remove, move.add, move.leader) if node}
+    streams = tuple(dict.fromkeys(stream for stream, _ in ordered))
+    touched = Touched(
+        {name: _node(topology, name, load) for name in sorted(named, key=natural_key)},
+        {f"{name}/{shard}": _shard(state) for (name, shard), state in states.items()},
+        {name: _stream(spec_of(name)) for name in streams},
+    )
+    there, left = {_broken(each) for each in before}, {_broken(each) for each in after}
+    return Impact(
+        hash=impact_hash(moves, touched),
+        moves=len(moves),
+        copies=sum(move.add is not None for move in moves),
+        shards=tuple(ordered),
+        streams=streams,
+        violations_made=_sorted(left - there),
+        violations_healed=_sorted(there - left),
+        touched=touched,
+    )
+
+
+def impact_hash(moves: Iterable[PlannedMove], touched: Touched) -> str:
+    """The hash of moves and of what they rest on; equal ones give equal hashes everywhere."""
+    ways = sorted(
+        [m.stream, m.shard, m.kind, m.remove or "", m.add or "", m.leader or ""] for m in moves
+    )
+    parts = {each.name: getattr(touched, each.name) for each in fields(touched)}
+    return stable_id(json.dumps([ways, parts], sort_keys=True, default=str))
+
+
+def changes(before: Touched, after: Touched) -> tuple[Change, ...]:
+    """What differs, nodes first, in natural order."""
+    kinds = (
+        ("node", before.nodes, after.nodes),
+        ("shard", before.shards, after.shards),
+        ("stream", before.streams, after.streams),
+    )
+    return tuple(change for kind in kinds for change in _changes(*kind))
+
+
+def _changes(kind: str, before: Mapping[str, Fields], after: Mapping[str, Fields]) -> list[Change]:
+    found = []
+    for name in sorted({*before, *after}, key=natural_key):
+        was, now = before.get(name), after.get(name)
+        if was is None or now is None:
+            found.append(Change(kind, name, None, was, now))
+            continue
+        names = sorted({*was, *now})
+        found += [
+            Change(kind, name, field, was.get(field), now.get(field))
+            for field in names
+            if was.get(field) != now.get(field)
+        ]
+    return found
+
+
+def _node(topology: Topology, name: str, load: Sequence[int]) -> Fields:
+    """What a move from or to a node rests on. Its load counts where it may fill up."""
+    node = topology.index.get(name)
+    if node is None:
+        return _UNKNOWN
+    own = topology.attributes[node]
+    found: dict[str, Any] = {
+        "status": topology.status(node),
+        "location": own.location,
+        "tags": dict(own.tags),
+        "weight": own.weight,
+        "leader": own.leader,
+    }
+    if own.capacity is not None:
+        found |= {"capacity": own.capacity, "replicas": int(load[node]) if len(load) else 0}
+    if own.tokens is not None:
+        found["tokens"] = list(own.tokens)
+    return found
+
+
+def _shard(state: ShardState) -> Fields:
+    found: dict[str, Any] = {"replicas": list(state.replicas)}
+    if state.epoch:
+        found["epoch"] = state.epoch
+    if state.under_way is not None:
+        found["under_way"] = state.under_way
+    return found
+
+
+def _stream(spec: StreamSpec) -> Fields:
+    asked = {each.name: getattr(spec, each.name) for each in fields(spec) if each.name != "stream"}
+    # As JSON has it, so that what was saved and read again is equal.
+    plain: Fields = json.loads(json.dumps(asked, default=str))
+    return {name: value for name, value in plain.items() if value is not None}
+
+
+def _broken(found: Finding) -> Broken:
+    return Broken(found.stream, found.shard, found.rule, found.domain)
+
+
+def _sorted(found: Iterable[Broken]) -> tuple[Broken, ...]:
+    def key(each: Broken) -> tuple[Any, ...]:
+        whole = each.shard is None
+        return natural_key(each.stream or ""), whole, each.shard or 0, each.rule, each.domain or ""
+
+    return tuple(sorted(found, key=key))
