@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from placement.adopt import adopt, complete
 from placement.assignments import EMPTY
 from placement.contradictions import contradiction
+from placement.events import StreamCreated
 from placement.feasibility import Question, why_not
 from placement.judge import judged
-from placement.model import Decision, Outcome, RepairMode, StreamCreated, StreamSpec
+from placement.model import Decision, Outcome, RepairMode, StreamSpec
 from placement.policy import OnInfeasible, Policy, parse_placement_policies
 from placement.reasons import Band, Code, Reason
 from placement.rules import Rule, Standing, StreamRule, Strength

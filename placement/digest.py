@@ -4,8 +4,10 @@ It is kept up to date record by record, written into every commit marker and rec
 rebuild; equality proves that the topics held exactly the state that the marker speaks of.
 """
 
+import json
+
 from placement.choice import digest64
-from placement.model import Assignment, Decision, Move, NodeView, Violation
+from placement.model import Assignment, Decision, Memory, Move, NodeView, Violation
 
 _MODULUS = 1 << 64
 
@@ -93,3 +95,9 @@ def of_violations(violations: tuple[Violation, ...]) -> int:
         for v in violations
     ]
     return digest64("violations", first.stream, first.shard, *parts)
+
+
+def of_memory(memory: Memory) -> int:
+    """Hash of something remembered."""
+    body = json.dumps(memory.body, sort_keys=True, separators=(",", ":"))
+    return digest64("memory", memory.kind, memory.name, body, memory.at)

@@ -1,10 +1,10 @@
-"""Values that cross the core's boundary: what happened (events) and what was decided (records).
+"""What was decided: the records that the core hands out, and the words they are made of.
 
 All are immutable. Times are milliseconds since the epoch in UTC and are called `at` or `*_at`;
 the core never asks a clock. The shell translates them from and to the wire in `streaming.codec`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -122,71 +122,6 @@ class NodeAttributes:
     capacity: int | None = None
     leader: bool = True
     tokens: Tokens | None = None
-
-
-# Events, in the order in which a batch applies them.
-
-
-@dataclass(frozen=True, slots=True)
-class NodeChanged:
-    """A node's condition changed. `attributes` is set by a registration; a locality change sets
-    `location` (and `tags`, if it carries any) instead. `administrative` and `guard` stay as they
-    were where they are None."""
-
-    at: int
-    node_id: str
-    incarnation: str
-    sequence: int
-    liveness: Liveness
-    attributes: NodeAttributes | None = None
-    location: str | None = None
-    tags: tuple[tuple[str, str], ...] | None = None
-    body_hash: str = ""
-    administrative: AdministrativeState | None = None
-    guard: Guard | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class StreamCreated:
-    """A stream asks for placement. `policy` is the structured form, as given."""
-
-    at: int
-    stream: str
-    sequence: int
-    shards: int
-    replication_factor: int
-    placement_policies: str | None = None
-    policy: Mapping[str, Any] | None = None
-    quorum: str | int | None = None
-    body_hash: str = ""
-    replicas: tuple[tuple[str, ...], ...] | None = None
-    shard_tokens: Tokens | None = None
-    dimension: str | None = None
-    ranges: tuple[str, ...] | None = None
-    repair: str | None = None
-
-
-class AckKind(StrEnum):
-    """What an executor says of a move."""
-
-    ACCEPTED = "accepted"
-    COMPLETED = "completed"
-    FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True)
-class MoveAcked:
-    """The executor's word on a move; without `move_id`, on whichever its shard has open."""
-
-    at: int
-    kind: AckKind
-    move_id: str | None
-    stream: str
-    shard: int
-    reason: str | None = None
-
-
-Event = NodeChanged | StreamCreated | MoveAcked
 
 
 # Records: the state of record, one per key.
@@ -334,6 +269,46 @@ class Violation:
 
 
 @dataclass(frozen=True, slots=True)
+class Memory:
+    """One thing that the reconciler remembers beside the records above; key: kind/name.
+
+    `body` is plain JSON: what it means is its kind's affair. Whatever is decided from it is
+    decided the same after a restart, because a restart reads it back.
+    """
+
+    kind: str
+    name: str
+    body: Mapping[str, Any]
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """Something that a person should know of, told once; `subject` names what it is about.
+
+    `detail` is plain JSON for programs; the reason's sentence is for people.
+    """
+
+    kind: str
+    subject: str
+    at: int
+    reason: Reason
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The records that a reconciler is rebuilt from, in any order."""
+
+    nodes: Iterable[NodeView] = ()
+    decisions: Iterable[Decision] = ()
+    assignments: Iterable[Assignment] = ()
+    moves: Iterable[Move] = ()
+    violations: Iterable[tuple[Violation, ...]] = ()
+    memory: Iterable[Memory] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Refused:
     """An event that was not applied; `index` is its position in the batch."""
 
@@ -350,12 +325,13 @@ class Ready:
     moves: dict[str, tuple[Move, bool]] = field(default_factory=dict)
     topology: dict[str, NodeView | None] = field(default_factory=dict)
     violations: dict[tuple[str, int], tuple[Violation, ...]] = field(default_factory=dict)
+    memory: dict[tuple[str, str], Memory | None] = field(default_factory=dict)
+    alerts: list[Alert] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
 
     @property
     def empty(self) -> bool:
         """Whether nothing has to be published."""
-        return not (
-            self.decisions or self.assignments or self.moves or self.topology or self.violations
-        )
+        records = (self.decisions, self.assignments, self.moves, self.topology, self.violations)
+        return not (any(records) or self.memory or self.alerts)

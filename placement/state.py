@@ -12,13 +12,14 @@ from placement import digest
 from placement.assignments import EMPTY, AssignmentTable
 from placement.limits import Limits
 from placement.model import (
+    Alert,
     Assignment,
     Decision,
+    Memory,
     Move,
     MoveKind,
     MoveState,
     NodeView,
-    Outcome,
     Ready,
     StreamSpec,
     Violation,
@@ -84,6 +85,7 @@ class State:
         self.stream_names: list[str] = []
         self.nodes: dict[str, NodeView] = {}
         self.violations: dict[int, tuple[Violation, ...]] = {}
+        self.memory: dict[tuple[str, str], Memory] = {}
         self.digest = digest.Digest()
         self.now = 0
         self.ready = Ready()
@@ -222,13 +224,13 @@ class State:
 
     def publish_move(self, move: Move) -> None:
         """Publish a move in its current state."""
-        self._hash_move(move.move_id, digest.of_move(move))
+        self.hash_move(move.move_id, digest.of_move(move))
         self.ready.moves[move.move_id] = (move, False)
 
     def forget_moves(self, before: int) -> None:
         """Publish tombstones for moves that ended before the given time."""
         for move in self.ledger.drop_ended(before):
-            self._hash_move(move.move_id, 0)
+            self.hash_move(move.move_id, 0)
             self.ready.moves[move.move_id] = (move, True)
 
     def set_violations(self, shard: int, violations: tuple[Violation, ...]) -> None:
@@ -247,7 +249,32 @@ class State:
             del self.violations[shard]
         self.ready.violations[self.key(shard)] = violations
 
-    def _hash_move(self, move_id: str, hashed: int) -> None:
+    def remember(self, kind: str, name: str, body: Mapping[str, Any] | None) -> None:
+        """Publish something to be remembered; None forgets it. What has not changed is silent."""
+        key, before = (kind, name), self.memory.get((kind, name))
+        if (before.body if before else None) == body:
+            return
+        self.digest.change(digest.of_memory(before) if before else 0, 0)
+        if body is None:
+            del self.memory[key]
+            self.ready.memory[key] = None
+            return
+        self.memory[key] = self.ready.memory[key] = Memory(kind, name, body, self.now)
+        self.digest.change(0, digest.of_memory(self.memory[key]))
+
+    def remembered(self, kind: str) -> dict[str, Mapping[str, Any]]:
+        """What is remembered of a kind, by name, in the order of the names."""
+        found = {name: each.body for (of, name), each in self.memory.items() if of == kind}
+        return dict(sorted(found.items()))
+
+    def alert(
+        self, kind: str, subject: str, reason: Reason, detail: Mapping[str, Any] | None = None
+    ) -> None:
+        """Tell people, once."""
+        self.ready.alerts.append(Alert(kind, subject, self.now, reason, detail or {}))
+
+    def hash_move(self, move_id: str, hashed: int) -> None:
+        """Take a move's record into the digest; 0 takes it out."""
         self.digest.change(self._move_hashes.pop(move_id, 0), hashed)
         if hashed:
             self._move_hashes[move_id] = hashed
@@ -266,95 +293,6 @@ class State:
         slots = max(stream.copies, *map(len, shards), 1)
         stream.shards = self.table.add_stream(stream.index, spec.shards, slots)
         return stream.shards
-
-    def restore(
-        self,
-        nodes: Iterable[NodeView],
-        decisions: Iterable[Decision],
-        assignments: Iterable[Assignment],
-        moves: Iterable[Move],
-        violations: Iterable[tuple[Violation, ...]],
-        now: int,
-    ) -> None:
-        """Fill an empty state from the records of the compacted topics, in any order.
-
-        Raises KeyError or ValueError when the records contradict each other: the topics are then
-        not what one reconciler published.
-        """
-        self.now = now
-        for view in nodes:
-            self.topology.put(
-                view.node_id, view.attributes, view.liveness, view.administrative, view.guard
-            )
-            self.publish_node(view)
-        assignments = list(assignments)
-        published: dict[str, list[tuple[str, ...]]] = {}
-        for assignment in assignments:
-            published.setdefault(assignment.stream, []).append(assignment.replicas)
-        for decision in decisions:
-            self._restore_stream(decision, published.get(decision.stream, []))
-        known = {move.move_id: move for move in moves}
-        for assignment in assignments:
-            self._restore_shard(assignment, known)
-        for move in sorted(known.values(), key=lambda m: (m.ended_at or 0, m.move_id)):
-            self._hash_move(move.move_id, digest.of_move(move))
-            if not move.state.is_open:
-                self.ledger.keep(move)
-            elif move.move_id not in self.ledger.known:
-                raise ValueError(f"open move {move.move_id} is named by no assignment")
-        for found in violations:
-            shard = self.streams[found[0].stream].shards[found[0].shard]
-            self.violations[shard] = found
-            self.digest.change(0, digest.of_violations(found))
-        self.ready = Ready()
-
-    def _restore_stream(self, decision: Decision, shards: list[tuple[str, ...]]) -> None:
-        policy = None
-        if decision.outcome is not Outcome.REJECTED:
-            text = decision.spec.placement_policies
-            compiled = self.compile(text, decision.spec.policy if text is None else None)
-            if isinstance(compiled, Reason):
-                raise ValueError(f"policy of {decision.stream}: {compiled.message}")
-            policy = compiled
-        stream = self.publish_decision(decision, policy)
-        if decision.outcome not in (Outcome.REJECTED, Outcome.WAITING):
-            self.allot(stream, shards)
-
-    def _restore_shard(self, assignment: Assignment, moves: Mapping[str, Move]) -> None:
-        shard = self.streams[assignment.stream].shards[assignment.shard]
-        nodes = self._slots(assignment)
-        if assignment.move_id:
-            move = moves[assignment.move_id]
-            added = self.topology.index[move.add] if move.add else EMPTY
-            removed = self.topology.index[move.remove] if move.remove else EMPTY
-            if move.kind is MoveKind.ADD:
-                nodes.insert(move.slot, added)
-                if EMPTY in nodes:
-                    nodes.remove(EMPTY)
-            else:
-                nodes[move.slot] = added
-            source = self.topology.index[move.source] if move.source else EMPTY
-            self.ledger.open(OpenMove(move, shard, removed, added, source))
-        for slot, node in enumerate(nodes):
-            self.table.set(shard, slot, node)
-        self.table.epoch[shard] = assignment.epoch
-        hashed = digest.of_assignment(assignment)
-        self.digest.change(0, hashed)
-        self.table.digest[shard] = hashed
-
-    def _slots(self, assignment: Assignment) -> list[int]:
-        """The nodes by slot: those with a role stand last, whatever is missing before them."""
-        nodes = [self.topology.index[node_id] for node_id in assignment.replicas]
-        if assignment.roles is None:
-            return nodes
-        aside = sum(role != PLAIN_ROLE for role in assignment.roles)
-        stream = self.streams[assignment.stream]
-        first = stream.copies - sum(
-            rule.count for rule in self.rules(stream) if isinstance(rule, Elsewhere)
-        )
-        plain = len(nodes) - aside
-        gap = max(first - plain, 0) if aside else 0
-        return [*nodes[:plain], *[EMPTY] * gap, *nodes[plain:]]
 
 
 def _keeps_aside(rule: Rule) -> bool:

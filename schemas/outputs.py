@@ -26,6 +26,7 @@ from schemas.base import (
     Weight,
     WireModel,
 )
+from schemas.bookkeeping import CommitMarker, Digest, JournalEntry, Memory
 
 
 class Outcome(StrEnum):
@@ -136,7 +137,6 @@ class NodeStatus(StrEnum):
 # Enumerations are read from their JSON strings, which strict mode alone would refuse.
 _lax = Field(strict=False)
 Code = Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Z0-9_]{1,63}$")]
-Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{1,128}$")]
 # The unlocated domain is written as the empty path.
 LocationOrNone = Location | Annotated[str, Field(max_length=0)]
 Domain = Annotated[str, Field(max_length=2048)]
@@ -310,59 +310,36 @@ class Violations(Message):
         return f"{self.stream}/{self.shard}"
 
 
-class JournalEntry(Message):
-    """The ordered events of one batch as they were applied. Key: `cell`.
+class Alert(Message):
+    """Something a person should know of, told once. Key: `kind`.
 
-    `events` is a list of `[kind, fields]`; a long batch is cut into `chunks`, `chunk` counting
-    from 0. `caught_up` says whether the source had been read to its end, which gates repairs.
+    `subject` names what it is about (a node, a domain, a stream); `reason` says it in a sentence,
+    `detail` in fields for programs.
     """
 
-    cell: Id
-    sequence: Ordinal
-    writer_epoch: Ordinal
-    chunk: Index
-    chunks: Annotated[int, Field(ge=1)]
-    now: TimeMs
-    caught_up: bool
-    events: Items[Annotated[tuple[Text, dict[str, JsonValue]], Field(strict=False)]]
+    kind: Id
+    subject: Text
+    at: TimeMs
+    reason: Reason
+    detail: dict[str, JsonValue]
 
     def record_key(self) -> str:
-        """The cell."""
-        return self.cell
-
-
-class PartitionClock(WireModel):
-    """The silence clock of one partition of the nodes topic: last append time seen, clock time."""
-
-    append_ms: TimeMs
-    clock_ms: TimeMs
-
-
-class CommitMarker(Message):
-    """Everything a restart needs that is not in other compacted topics. Key: `cell`.
-
-    `positions` are the next source offsets by topic (short name) and partition, `clocks` the
-    silence clocks by partition of `nodes.v1`, `output_partitions` the partition counts of the
-    outputs, `digest` the hash of the state of record, in hexadecimal.
-    """
-
-    cell: Id
-    sequence: Ordinal
-    writer_epoch: Ordinal
-    now: TimeMs
-    positions: dict[str, dict[str, Ordinal]]
-    clocks: dict[str, PartitionClock]
-    output_partitions: dict[str, Annotated[int, Field(ge=1)]]
-    journal_sequence: Ordinal
-    digest: Digest
-
-    def record_key(self) -> str:
-        """The cell."""
-        return self.cell
+        """The kind."""
+        return self.kind
 
 
 OUTPUTS: dict[str, type[Message]] = {
     model.__name__: model
-    for model in (Decision, Assignment, Move, NodeView, Violations, JournalEntry, CommitMarker)
+    for model in (
+        Decision,
+        Assignment,
+        Move,
+        NodeView,
+        Violations,
+        Memory,
+        Alert,
+        JournalEntry,
+        CommitMarker,
+    )
 }
 """Every message that may be written, by the name its type carries."""

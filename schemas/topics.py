@@ -122,6 +122,13 @@ CATALOGUE: tuple[Topic, ...] = (
     _state(
         "violations.v1", "stream/shard", "Violations", "Open violations; a tombstone when healed"
     ),
+    _state(
+        "state.v1",
+        "kind/name",
+        "Memory",
+        "What else the reconciler remembers: holds, operators' orders and the like",
+    ),
+    _log("alerts.v1", "kind", ("Alert",), 30, "What a person should know of"),
     _log(
         "journal.v1",
         "cell",

@@ -10,7 +10,7 @@ from typing import Any
 from placement.model import MoveState, Outcome
 from placement.reconcile import Reconciler
 from placement.state import Configuration
-from streaming import codec
+from streaming import record_codec
 from streaming.records import Record
 
 Latest = Mapping[str, Mapping[str, dict[str, Any]]]
@@ -21,6 +21,7 @@ AUDITED = (
     "assignments.v1",
     "moves.v1",
     "violations.v1",
+    "state.v1",
     "journal.v1",
     "commits.v1",
 )
@@ -105,15 +106,7 @@ def _broken(latest: Latest, configuration: Configuration) -> Iterator[str]:
     if marker is None:
         yield f"no commit marker of cell {configuration.cell}"
         return
-    reconciler = Reconciler.restore(
-        configuration,
-        map(codec.parse_node, latest["topology.v1"].values()),
-        map(codec.parse_decision, latest["decisions.v1"].values()),
-        map(codec.parse_assignment, latest["assignments.v1"].values()),
-        map(codec.parse_move, latest["moves.v1"].values()),
-        map(codec.parse_violations, latest["violations.v1"].values()),
-        marker["now"],
-    )
+    reconciler = Reconciler.restore(configuration, record_codec.published(latest), marker["now"])
     if reconciler.digest != marker["digest"]:
         yield f"the state's digest is {reconciler.digest}, the marker says {marker['digest']}"
     for violation in reconciler.violations():

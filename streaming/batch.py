@@ -13,16 +13,16 @@ from typing import Any
 
 import orjson
 
+from placement.events import Event, NodeChanged
 from placement.liveness import Clock, Verdict
-from placement.model import Event, NodeChanged, Ready
 from schemas.envelope import Refusal, decode, validate
-from streaming import codec
+from streaming import codec, record_codec
 from streaming.batch_trace import BatchTrace
-from streaming.codec import OutRecord
 from streaming.dead_letter import dead_letter
 from streaming.errors import StreamingError
 from streaming.node_lifecycle import Judged
 from streaming.outbox import Outbox
+from streaming.record_codec import OutRecord
 from streaming.recovery import Positions, Recovered
 from streaming.source import NODES, Raw, Refused
 
@@ -118,7 +118,7 @@ class BatchApplier:
                 records.append(dead_letter(raw, "apply", reason.code, reason.message))
         for name, count in ready.counts.items():
             self.counts[name] = self.counts.get(name, 0) + count
-        records += _out_records(ready, self._cell, now, self._sequence + 1)
+        records += record_codec.ready_records(ready, self._cell, now, self._sequence + 1)
         if not records and not events and now < self._marked_at + IDLE_MARKER_MS:
             return 0
         self._commit(records, events, now, caught_up)
@@ -171,7 +171,7 @@ class BatchApplier:
             "journal_sequence": self._sequence,
             "digest": self._reconciler.digest,
         }
-        return codec.log_record("CommitMarker", "commits.v1", self._cell, body, now)
+        return record_codec.log_record("CommitMarker", "commits.v1", self._cell, body, now)
 
     def _journal(self, events: Sequence[Event], now: int, caught_up: bool) -> list[OutRecord]:
         chunks: list[list[Any]] = [[]]
@@ -186,7 +186,7 @@ class BatchApplier:
             size += length
         head = {"cell": self._cell, "sequence": self._sequence, "writer_epoch": self.writer_epoch}
         return [
-            codec.log_record(
+            record_codec.log_record(
                 "JournalEntry",
                 "journal.v1",
                 self._cell,
@@ -269,18 +269,3 @@ def _passed_step(raw: Raw) -> Step:
         return _refused_step(Refused(raw, "validate", message.code, message.detail))
     event = codec.event(message, raw.at)
     return Step(raw.at, raw.topic, raw.partition, raw.offset, event=event, raw=raw)
-
-
-def _out_records(ready: Ready, cell: str, at: int, commit: int) -> list[OutRecord]:
-    """What was decided as records; moves stand behind the assignments they refer to."""
-    records = [
-        codec.node_record(name, view, cell, at, commit) for name, view in ready.topology.items()
-    ]
-    records += [codec.decision_record(decision, cell) for decision in ready.decisions.values()]
-    records += [codec.assignment_record(each, cell) for each in ready.assignments.values()]
-    records += [codec.move_record(move, gone, cell) for move, gone in ready.moves.values()]
-    records += [
-        codec.violations_record(stream, shard, found, cell, at, commit)
-        for (stream, shard), found in ready.violations.items()
-    ]
-    return records

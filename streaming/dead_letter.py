@@ -7,7 +7,7 @@ from stand in headers named like those of Kafka Streams' dead letters (KIP-1034)
 from hashlib import sha256
 
 from schemas.topics import DEAD_LETTERS
-from streaming.codec import OutRecord
+from streaming.record_codec import OutRecord
 from streaming.source import Raw
 
 HEADER_PREFIX = "__placement.errors."

@@ -13,19 +13,13 @@ import orjson
 import yaml
 
 from placement.decide import decide
-from placement.model import (
-    AdministrativeState,
-    Decision,
-    Guard,
-    NodeChanged,
-    Outcome,
-    StreamCreated,
-)
+from placement.events import NodeChanged, StreamCreated
+from placement.model import AdministrativeState, Decision, Guard, Outcome
 from placement.reasons import Code, Reason
 from placement.state import Configuration, State
 from schemas.base import unknown_fields
 from schemas.cluster import Cluster, ClusterFile, DocumentError, RefusedStream, parse_cluster
-from streaming import codec
+from streaming import codec, record_codec
 
 # The C loader reads ten times faster; the wheels of PyYAML bring it.
 _Loader: Any = type("_Loader", (getattr(yaml, "CSafeLoader", yaml.SafeLoader),), {})
@@ -116,7 +110,7 @@ class Placed:
     def answer(self, decision: Decision | RefusedStream) -> dict[str, Any]:
         """What `place` says of one stream."""
         if isinstance(decision, RefusedStream):
-            reason = codec.reason_body(Reason(Code.STREAM_MALFORMED, decision.message))
+            reason = record_codec.reason_body(Reason(Code.STREAM_MALFORMED, decision.message))
             return {
                 "stream": decision.stream,
                 "outcome": Outcome.REJECTED,
@@ -131,8 +125,8 @@ class Placed:
             "outcome": decision.outcome,
             "replicas": self.replicas(decision),
             "policy": decision.spec.policy if policies is None else policies,
-            "reasons": [codec.reason_body(reason) for reason in decision.reasons],
-            "warnings": [codec.reason_body(warning) for warning in decision.warnings],
+            "reasons": [record_codec.reason_body(reason) for reason in decision.reasons],
+            "warnings": [record_codec.reason_body(warning) for warning in decision.warnings],
         }
 
 

@@ -10,15 +10,14 @@ from typing import Any
 
 from placement.decide import out_of_range, unknown_repair
 from placement.diagnosis import UNKNOWN, Diagnosed, Diagnosis, Examined
+from placement.events import NodeChanged, StreamCreated
 from placement.examine import examine
 from placement.location import Location, natural_key, parse_location
 from placement.model import (
     AdministrativeState,
     Guard,
     Liveness,
-    NodeChanged,
     Outcome,
-    StreamCreated,
     StreamSpec,
     ViolationClass,
 )
@@ -29,7 +28,7 @@ from placement.state import Configuration, State
 from placement.topology import Topology
 from schemas.cluster import Cluster, ClusterMove, ClusterNode, ClusterStream, RefusedStream
 from schemas.outputs import MoveKind
-from streaming import codec
+from streaming import codec, record_codec
 from streaming.offline import Document
 from streaming.offline_report import report
 
@@ -152,13 +151,13 @@ def checked(document: Document, asked: Asked) -> Checked:
     refused: list[dict[str, Any]] = []
     for stream in cluster.streams:
         if isinstance(stream, RefusedStream):
-            reason = codec.reason_body(Reason(Code.STREAM_MALFORMED, stream.message))
+            reason = record_codec.reason_body(Reason(Code.STREAM_MALFORMED, stream.message))
             refused.append(_refusal(stream.stream, reason | {"field": stream.field}))
             continue
         event = events[stream.stream]
         policy = _policy(state, event)
         if isinstance(policy, Reason):
-            refused.append(_refusal(stream.stream, codec.reason_body(policy), stream))
+            refused.append(_refusal(stream.stream, record_codec.reason_body(policy), stream))
         else:
             examined.append(_examined(event, policy, moves, state.topology))
     found = examine(state.topology, examined)
@@ -292,7 +291,7 @@ def violation_body(each: Diagnosed) -> dict[str, Any]:
         "count": each.count,
         "limit": each.limit,
         "class": each.violation_class,
-        "reason": codec.reason_body(each.reason),
+        "reason": record_codec.reason_body(each.reason),
     }
 
 

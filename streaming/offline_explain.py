@@ -6,8 +6,9 @@ from typing import Any
 
 from placement.advice import Advice, advise
 from placement.assignments import EMPTY
+from placement.events import StreamCreated
 from placement.explain import Absent, Explainer, Held
-from placement.model import Decision, Outcome, StreamCreated
+from placement.model import Decision, Outcome
 from placement.policy import Policy
 from placement.reasons import Band, Code, Reason
 from placement.state import State

@@ -25,7 +25,7 @@ from schemas.cluster import (
     ClusterNodeStatus,
     ClusterStream,
 )
-from streaming import codec
+from streaming import record_codec
 from streaming.offline import Document, DocumentFault, clusters
 from streaming.offline_check import Asked, Checked, checked, lost_nodes, violation_body
 
@@ -83,7 +83,7 @@ class Planned:
         body: dict[str, Any] = {} if name is None else {"name": name}
         body["moves"] = [_move_body(move) for move in self.plan.moves]
         body["unfixable"] = list(self.unfixable)
-        body["warnings"] = [codec.reason_body(reason) for reason in self._warnings()]
+        body["warnings"] = [record_codec.reason_body(reason) for reason in self._warnings()]
         hold = self.hold
         body["hold"] = None if hold is None else {"domain": hold.domain, "reason": hold.reason}
         body["lower_bound"] = self.plan.lower_bound
@@ -247,7 +247,7 @@ def _move_body(move: PlannedMove) -> dict[str, Any]:
         "remove": move.remove,
         "add": move.add,
         "cause": move.cause,
-        "reason": codec.reason_body(move.reason),
+        "reason": record_codec.reason_body(move.reason),
     }
     return body if move.leader is None else body | {"leader": move.leader}
 

@@ -12,8 +12,8 @@ from kafka.partitioner import murmur2
 
 from schemas.topics import full_name
 from streaming.clients import connected
-from streaming.codec import OutRecord
 from streaming.errors import StreamingError
+from streaming.record_codec import OutRecord
 
 # A million assignments take 2.5 s; a transaction that is open longer than this belongs to a dead
 # writer, and readers of committed records should not wait for it.

@@ -18,7 +18,7 @@ from placement.model import NodeView
 from placement.reconcile import Reconciler
 from placement.state import Configuration
 from schemas.topics import CATALOGUE, full_name
-from streaming import codec
+from streaming import record_codec
 from streaming.clients import CONNECT_TIMEOUT_SECONDS, connected, make_reader
 from streaming.errors import StreamingError
 from streaming.outbox import TRANSACTION_TIMEOUT_MS
@@ -29,7 +29,14 @@ Positions = dict[str, dict[int, int]]
 
 # The state of record. The journal and the dead letters are history, not state.
 COMMITS = "commits.v1"
-STATE_TOPICS = ("topology.v1", "decisions.v1", "assignments.v1", "moves.v1", "violations.v1")
+STATE_TOPICS = (
+    "topology.v1",
+    "decisions.v1",
+    "assignments.v1",
+    "moves.v1",
+    "violations.v1",
+    "state.v1",
+)
 
 
 class RecoveryRefused(StreamingError):
@@ -170,16 +177,10 @@ def _rebuild(
     marker: Mapping[str, Any] | None,
 ) -> tuple[Reconciler, list[NodeView]]:
     try:
-        nodes = [codec.parse_node(body) for body in latest["topology.v1"].values()]
-        reconciler = Reconciler.restore(
-            configuration,
-            nodes,
-            map(codec.parse_decision, latest["decisions.v1"].values()),
-            map(codec.parse_assignment, latest["assignments.v1"].values()),
-            map(codec.parse_move, latest["moves.v1"].values()),
-            map(codec.parse_violations, latest["violations.v1"].values()),
-            marker["now"] if marker else 0,
-        )
+        records = record_codec.published(latest)
+        nodes = [*records.nodes]
+        now = marker["now"] if marker else 0
+        reconciler = Reconciler.restore(configuration, records, now)
     except (KeyError, ValueError, TypeError, IndexError) as error:
         raise RecoveryRefused(
             f"the records of {', '.join(STATE_TOPICS)} contradict each other: "

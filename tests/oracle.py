@@ -22,6 +22,7 @@ UNSET: dict[str, Value] = {
     "assignments.v1": {"move_id": None, "roles": None},
     "moves.v1": dict.fromkeys(("remove", "add", "source", "supersedes", "ended_at")),
     "violations.v1": {},
+    "state.v1": {},
 }
 # Causes of moves that nothing but a rule asks for: these never go back and forth.
 RULE_CAUSES = ("required_rule", "preferred_rule")
@@ -48,6 +49,8 @@ def records_of(ready: Ready) -> Iterator[tuple[str, str, Value | None]]:
         listed = [asdict(v) | {"class": v.violation_class} for v in violations]
         value = {"stream": stream, "shard": shard, "violations": listed} if listed else None
         yield "violations.v1", f"{stream}/{shard}", value
+    for (kind, name), memory in ready.memory.items():
+        yield "state.v1", f"{kind}/{name}", None if memory is None else asdict(memory)
 
 
 class Log:

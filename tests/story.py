@@ -30,26 +30,16 @@ from typing import Any
 
 import yaml
 
+from placement.events import AckKind, Event, MoveAcked, NodeChanged, StreamCreated
 from placement.limits import Limits
-from placement.model import (
-    AckKind,
-    AdministrativeState,
-    Assignment,
-    Event,
-    Liveness,
-    Move,
-    MoveAcked,
-    NodeAttributes,
-    NodeChanged,
-    Ready,
-    StreamCreated,
-)
+from placement.model import AdministrativeState, Assignment, Liveness, Move, NodeAttributes, Ready
 from placement.reconcile import Reconciler
 from placement.state import Configuration
 from tests.datadriven import CaseError, Command, parse_command
 from tests.oracle import Log, records_of
 from tests.placement.records import Records
 from tests.story_answers import (
+    alert_line,
     decision_lines,
     in_order,
     layout,
@@ -309,6 +299,7 @@ class Story:
             yield from map(violation_line, violations)
             if not violations:
                 yield f"healed {stream}/{shard}"
+        yield from map(alert_line, ready.alerts)
         for refused in ready.refused:
             yield f"refused event {refused.index}: {reason_text(refused.reason)}"
         for name, count in sorted(ready.counts.items()):

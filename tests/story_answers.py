@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from placement.location import natural_key
-from placement.model import Assignment, Decision, Move, Violation
+from placement.model import Alert, Assignment, Decision, Move, Violation
 from placement.reasons import Reason
 
 
@@ -44,6 +44,11 @@ def violation_line(violation: Violation) -> str:
     counted = f"{v.rule}{where}: {v.count}, limit {v.limit}"
     code = f"{v.violation_class} ({v.reason.code})"
     return f"{v.strength} {v.stream}/{v.shard} {counted}, {code}"
+
+
+def alert_line(alert: Alert) -> str:
+    """Something that people are told."""
+    return f"alert {alert.kind} {alert.subject}: {reason_text(alert.reason)}"
 
 
 def reason_text(reason: Reason) -> str:

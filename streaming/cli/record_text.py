@@ -162,7 +162,15 @@ def _reasons(value: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def _alert(value: Mapping[str, Any]) -> tuple[str, str]:
+    reason = value.get("reason") or {}
+    what = [str(reason.get("code", "")), str(reason.get("message", ""))]
+    return str(value.get("subject", "")), _joined(what)
+
+
 KINDS = {
+    "alerts.v1": "alert",
+    "state.v1": "memory",
     "decisions.v1": "decision",
     "moves.v1": "move",
     "assignments.v1": "assignment",
@@ -171,6 +179,7 @@ KINDS = {
     "dlq.v1": "dead-letter",
 }
 TELLERS: dict[str, Callable[[Mapping[str, Any]], tuple[str, str]]] = {
+    "alerts.v1": _alert,
     "decisions.v1": _decision,
     "moves.v1": _move,
     "assignments.v1": _assignment,

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.model import Liveness, NodeAttributes, NodeChanged, StreamCreated, StreamSpec
+from placement.events import NodeChanged, StreamCreated
+from placement.model import Liveness, NodeAttributes, StreamSpec
 from placement.policy import Policy, compile_policy
 from placement.reconcile import Reconciler
 from placement.state import Configuration, State

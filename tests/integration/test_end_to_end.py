@@ -9,7 +9,8 @@ from hashlib import sha256
 import orjson
 import pytest
 
-from placement.model import Liveness, NodeAttributes, NodeChanged, StreamCreated
+from placement.events import NodeChanged, StreamCreated
+from placement.model import Liveness, NodeAttributes
 from placement.reconcile import Reconciler
 from placement.state import Configuration
 from streaming.fleet import Executor, Fleet, FleetNode

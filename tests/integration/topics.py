@@ -19,7 +19,14 @@ from tests.oracle import Log
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-STATE_TOPICS = ("topology.v1", "decisions.v1", "assignments.v1", "moves.v1", "violations.v1")
+STATE_TOPICS = (
+    "topology.v1",
+    "decisions.v1",
+    "assignments.v1",
+    "moves.v1",
+    "violations.v1",
+    "state.v1",
+)
 DELIVERY_TIMEOUT_SECONDS = 20.0
 # The records of one transaction become visible topic by topic, within milliseconds.
 SETTLE_TIMEOUT_SECONDS = 5.0

@@ -3,7 +3,16 @@
 import random
 from typing import Any
 
-from placement.model import Assignment, Decision, Move, NodeView, Ready, Violation
+from placement.model import (
+    Assignment,
+    Decision,
+    Memory,
+    Move,
+    NodeView,
+    Published,
+    Ready,
+    Violation,
+)
 from placement.reconcile import Reconciler
 from placement.state import Configuration
 
@@ -17,6 +26,7 @@ class Records:
         self.assignments: dict[tuple[str, int], Assignment] = {}
         self.moves: dict[str, Move] = {}
         self.violations: dict[tuple[str, int], tuple[Violation, ...]] = {}
+        self.memory: dict[tuple[str, str], Memory] = {}
 
     def commit(self, ready: Ready) -> None:
         """Take over what a batch published."""
@@ -34,6 +44,10 @@ class Records:
             self.violations[shard] = violations
             if not violations:
                 del self.violations[shard]
+        for key, memory in ready.memory.items():
+            self.memory.pop(key, None)
+            if memory is not None:
+                self.memory[key] = memory
 
     def open_moves(self) -> list[Move]:
         """Moves under way, in the order in which they were issued."""
@@ -51,10 +65,13 @@ class Records:
 
         return Reconciler.restore(
             configuration,
-            mixed(self.nodes),
-            mixed(self.decisions),
-            mixed(self.assignments),
-            mixed(self.moves),
-            mixed(self.violations),
+            Published(
+                mixed(self.nodes),
+                mixed(self.decisions),
+                mixed(self.assignments),
+                mixed(self.moves),
+                mixed(self.violations),
+                mixed(self.memory),
+            ),
             now,
         )

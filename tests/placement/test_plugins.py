@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from placement import strategies
-from placement.model import Liveness, NodeAttributes, NodeChanged, Outcome, StreamCreated
+from placement.events import NodeChanged, StreamCreated
+from placement.model import Liveness, NodeAttributes, Outcome
 from placement.plugins import enable
 from placement.reasons import Code, Reason
 from placement.reconcile import Reconciler

@@ -12,19 +12,9 @@ from typing import Any
 
 import pytest
 
+from placement.events import AckKind, Event, MoveAcked, NodeChanged, StreamCreated
 from placement.limits import Limits
-from placement.model import (
-    AckKind,
-    AdministrativeState,
-    Event,
-    Liveness,
-    Move,
-    MoveAcked,
-    NodeAttributes,
-    NodeChanged,
-    Ready,
-    StreamCreated,
-)
+from placement.model import AdministrativeState, Liveness, Move, NodeAttributes, Ready
 from placement.reconcile import Reconciler
 from placement.state import Configuration
 from tests.oracle import Log, records_of

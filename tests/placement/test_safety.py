@@ -7,16 +7,8 @@ Method: tables of shards and of nodes that are to go; once through a running rec
 import pytest
 
 from placement.assignments import EMPTY
-from placement.model import (
-    AckKind,
-    AdministrativeState,
-    Liveness,
-    MoveAcked,
-    NodeAttributes,
-    NodeChanged,
-    StreamCreated,
-    StreamSpec,
-)
+from placement.events import AckKind, MoveAcked, NodeChanged, StreamCreated
+from placement.model import AdministrativeState, Liveness, NodeAttributes, StreamSpec
 from placement.policy import Policy, compile_policy
 from placement.reasons import Code
 from placement.reconcile import Reconciler

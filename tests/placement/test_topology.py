@@ -4,8 +4,9 @@ import random
 
 import pytest
 
+from placement.events import NodeChanged
 from placement.location import Location, natural_key
-from placement.model import AdministrativeState, Guard, Liveness, NodeAttributes, NodeChanged
+from placement.model import AdministrativeState, Guard, Liveness, NodeAttributes
 from placement.model import status as word
 from placement.reconcile import Reconciler
 from placement.state import Configuration

@@ -27,6 +27,8 @@ def test_the_topics_of_this_release():
         "moves.v1",
         "topology.v1",
         "violations.v1",
+        "state.v1",
+        "alerts.v1",
         "journal.v1",
         "commits.v1",
         "dlq.v1",

@@ -19,8 +19,8 @@ from schemas.outputs import OUTPUTS
 from schemas.topics import CATALOGUE, DEAD_LETTERS
 from streaming import recovery
 from streaming.batch import BatchApplier
-from streaming.codec import OutRecord
 from streaming.node_lifecycle import NodeLifecycle
+from streaming.record_codec import OutRecord
 from streaming.recovery import STATE_TOPICS, Recovered, liveness_tables
 from streaming.source import SUBSCRIBED, Raw, layout, pack
 from tests.streaming.kafka_rows import PREFIX, arrow

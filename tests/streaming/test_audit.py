@@ -5,10 +5,11 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from placement.model import Liveness, NodeAttributes, NodeChanged, StreamCreated
+from placement.events import NodeChanged, StreamCreated
+from placement.model import Liveness, NodeAttributes
 from placement.reconcile import Reconciler
 from placement.state import Configuration
-from streaming import codec
+from streaming import record_codec
 from streaming.audit import audit
 from streaming.records import Record
 
@@ -27,9 +28,11 @@ def sound_records():
     events.append(StreamCreated(9, "plain", 1, 2, 3))
     events.append(StreamCreated(9, "strict", 1, 1, 3, placement_policies="node=exclusive"))
     ready = reconciler.apply(events, 10)
-    out = [codec.node_record(name, view, CELL, 10, 1) for name, view in ready.topology.items()]
-    out += [codec.decision_record(each, CELL) for each in ready.decisions.values()]
-    out += [codec.assignment_record(each, CELL) for each in ready.assignments.values()]
+    out = [
+        record_codec.node_record(name, view, CELL, 10, 1) for name, view in ready.topology.items()
+    ]
+    out += [record_codec.decision_record(each, CELL) for each in ready.decisions.values()]
+    out += [record_codec.assignment_record(each, CELL) for each in ready.assignments.values()]
     marker = {
         "cell": CELL,
         "sequence": 1,
@@ -37,7 +40,7 @@ def sound_records():
         "now": 10,
         "digest": reconciler.digest,
     }
-    out.append(codec.log_record("CommitMarker", "commits.v1", CELL, marker, 10))
+    out.append(record_codec.log_record("CommitMarker", "commits.v1", CELL, marker, 10))
     return [read_back(each, offset) for offset, each in enumerate(out)]
 
 

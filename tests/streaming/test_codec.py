@@ -9,21 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from placement.events import AckKind, MoveAcked, NodeChanged, StreamCreated
 from placement.liveness import Verdict
 from placement.model import (
-    AckKind,
+    Alert,
     Assignment,
     Decision,
     Liveness,
+    Memory,
     Move,
-    MoveAcked,
     MoveKind,
     MoveState,
     NodeAttributes,
-    NodeChanged,
     NodeView,
     Outcome,
-    StreamCreated,
     StreamSpec,
     Violation,
     ViolationClass,
@@ -32,12 +31,12 @@ from placement.node_log import Statement, Told
 from placement.reasons import Code, Reason
 from placement.reconcile import Reconciler
 from placement.state import Configuration
-from schemas import inputs, limits
+from schemas import inputs, limits, outputs
 from schemas.envelope import Envelope, Refusal, type_name, validate
 from schemas.outputs import OUTPUTS, Message
 from schemas.topics import BY_NAME
-from streaming import codec
-from streaming.codec import OutRecord
+from streaming import codec, record_codec
+from streaming.record_codec import OutRecord
 from streaming.source import _careful
 from tests.streaming.kafka_rows import LIFE, raw
 
@@ -58,7 +57,7 @@ reasons = st.builds(
     st.none() | counts,
     st.none() | counts,
     st.none() | st.sampled_from(["az", "tag:disk"]),
-    st.lists(locations, max_size=codec.SEEN_MAX).map(tuple),
+    st.lists(locations, max_size=record_codec.SEEN_MAX).map(tuple),
 )
 reason_lists = st.lists(reasons, max_size=2).map(tuple)
 policies = st.dictionaries(
@@ -121,37 +120,49 @@ def identity(record: OutRecord) -> bytes:
 
 @given(decisions)
 def test_decisions(decision: Decision) -> None:
-    assert codec.parse_decision(body_of(codec.decision_record(decision, CELL))) == decision
+    assert (
+        record_codec.parse_decision(body_of(record_codec.decision_record(decision, CELL)))
+        == decision
+    )
 
 
 @given(assignments)
 def test_assignments(assignment: Assignment) -> None:
-    record = codec.assignment_record(assignment, CELL)
-    assert codec.parse_assignment(body_of(record)) == assignment
+    record = record_codec.assignment_record(assignment, CELL)
+    assert record_codec.parse_assignment(body_of(record)) == assignment
 
 
 @given(moves)
 def test_moves(move: Move) -> None:
-    record = codec.move_record(move, False, CELL)
-    assert codec.parse_move(body_of(record)) == move
+    record = record_codec.move_record(move, False, CELL)
+    assert record_codec.parse_move(body_of(record)) == move
     assert record.route == f"{move.stream}/{move.shard}"
-    gone = codec.move_record(move, True, CELL)
+    gone = record_codec.move_record(move, True, CELL)
     assert (gone.key, gone.value, gone.route) == (record.key, None, record.route)
 
 
 @given(views)
 def test_nodes(view: NodeView) -> None:
-    record = codec.node_record(view.node_id, view, CELL, 5, 1)
-    assert codec.parse_node(body_of(record)) == view
-    gone = codec.node_record(view.node_id, None, CELL, 5, 1)
+    record = record_codec.node_record(view.node_id, view, CELL, 5, 1)
+    assert record_codec.parse_node(body_of(record)) == view
+    gone = record_codec.node_record(view.node_id, None, CELL, 5, 1)
     assert (gone.key, gone.value) == (record.key, None)
+
+
+def test_memory_and_alerts() -> None:
+    kept = record_codec.memory_record("hold", "/a", MEMORY, CELL, 5, 9)
+    assert (kept.key, record_codec.parse_memory(body_of(kept))) == (b"hold//a", MEMORY)
+    outputs.Memory.model_validate(body_of(kept))
+    told = record_codec.alert_record(ALERT, 0, CELL, 9)
+    assert outputs.Alert.model_validate(body_of(told)).subject == "/a"
+    assert told.key == b"HOLD"
 
 
 @given(st.lists(violations, min_size=1, max_size=3).map(tuple))
 def test_violations(found: tuple[Violation, ...]) -> None:
-    record = codec.violations_record("s", 3, found, CELL, 5, 1)
-    assert codec.parse_violations(body_of(record)) == found
-    healed = codec.violations_record("s", 3, (), CELL, 6, 2)
+    record = record_codec.violations_record("s", 3, found, CELL, 5, 1)
+    assert record_codec.parse_violations(body_of(record)) == found
+    healed = record_codec.violations_record("s", 3, (), CELL, 6, 2)
     assert (healed.key, healed.value) == (record.key, None)
 
 
@@ -159,7 +170,7 @@ def test_a_reason_names_only_so_many_domains() -> None:
     """Every record has to stay below the broker's limit, however large the fleet."""
     seen = tuple(f"/z{number}" for number in range(1_000))
     reason = Reason(Code.DOMAINS_TOO_FEW, "m", seen=seen)
-    assert codec.reason_body(reason)["seen"] == seen[: codec.SEEN_MAX]
+    assert record_codec.reason_body(reason)["seen"] == seen[: record_codec.SEEN_MAX]
 
 
 # Identity
@@ -174,6 +185,8 @@ MOVE = Move(
     Reason(Code.NODE_DEAD, "n2 is dead"), 9_000, 1_000,
 )  # fmt: skip
 VIEW = NodeView("n1", "a", 3, "0f", 2, NodeAttributes("/z1"), Liveness.UP, 1_000)
+MEMORY = Memory("hold", "/a", {"since": 1_000, "nodes": ["n1"]}, 1_000)
+ALERT = Alert("HOLD", "/a", 1_000, MOVE.reason, {"nodes": 3})
 MISSING = Violation("s", 0, "replicas", "required", 1, 2, ViolationClass.FIXABLE, MOVE.reason, 1)
 
 
@@ -181,33 +194,44 @@ def records(cell: str = CELL) -> dict[str, OutRecord]:
     """One record of every kind, and its successors: what must differ from each other."""
     body = {"writer_epoch": 1, "sequence": 9, "chunk": 0}
     return {
-        "assignment": codec.assignment_record(ASSIGNMENT, cell),
-        "next epoch": codec.assignment_record(replace(ASSIGNMENT, epoch=5), cell),
-        "next shard": codec.assignment_record(replace(ASSIGNMENT, shard=1), cell),
-        "decision": codec.decision_record(DECISION, cell),
-        "next revision": codec.decision_record(replace(DECISION, revision=2), cell),
-        "next sequence": codec.decision_record(replace(DECISION, sequence=8, revision=2), cell),
-        "move": codec.move_record(MOVE, False, cell),
-        "accepted": codec.move_record(replace(MOVE, state=MoveState.ACCEPTED), False, cell),
-        "completed": codec.move_record(replace(MOVE, state=MoveState.COMPLETED), False, cell),
-        "move forgotten": codec.move_record(MOVE, True, cell),
-        "node": codec.node_record("n1", VIEW, cell, 5, 9),
-        "next view": codec.node_record("n1", replace(VIEW, revision=3), cell, 5, 9),
-        "back with the same revision": codec.node_record(
+        "assignment": record_codec.assignment_record(ASSIGNMENT, cell),
+        "next epoch": record_codec.assignment_record(replace(ASSIGNMENT, epoch=5), cell),
+        "next shard": record_codec.assignment_record(replace(ASSIGNMENT, shard=1), cell),
+        "decision": record_codec.decision_record(DECISION, cell),
+        "next revision": record_codec.decision_record(replace(DECISION, revision=2), cell),
+        "next sequence": record_codec.decision_record(
+            replace(DECISION, sequence=8, revision=2), cell
+        ),
+        "move": record_codec.move_record(MOVE, False, cell),
+        "accepted": record_codec.move_record(replace(MOVE, state=MoveState.ACCEPTED), False, cell),
+        "completed": record_codec.move_record(
+            replace(MOVE, state=MoveState.COMPLETED), False, cell
+        ),
+        "move forgotten": record_codec.move_record(MOVE, True, cell),
+        "node": record_codec.node_record("n1", VIEW, cell, 5, 9),
+        "next view": record_codec.node_record("n1", replace(VIEW, revision=3), cell, 5, 9),
+        "back with the same revision": record_codec.node_record(
             "n1", replace(VIEW, sequence=5), cell, 5, 9
         ),
-        "node forgotten": codec.node_record("n1", None, cell, 5, 9),
-        "forgotten again": codec.node_record("n1", None, cell, 5, 10),
-        "violations": codec.violations_record("s", 0, (MISSING,), cell, 5, 9),
-        "violations later": codec.violations_record("s", 0, (MISSING,), cell, 5, 10),
-        "healed": codec.violations_record("s", 0, (), cell, 5, 9),
-        "marker": codec.log_record("CommitMarker", "commits.v1", cell, body, 5),
-        "journal": codec.log_record("JournalEntry", "journal.v1", cell, body, 5),
-        "next chunk": codec.log_record("JournalEntry", "journal.v1", cell, body | {"chunk": 1}, 5),
-        "next commit": codec.log_record(
+        "node forgotten": record_codec.node_record("n1", None, cell, 5, 9),
+        "forgotten again": record_codec.node_record("n1", None, cell, 5, 10),
+        "violations": record_codec.violations_record("s", 0, (MISSING,), cell, 5, 9),
+        "violations later": record_codec.violations_record("s", 0, (MISSING,), cell, 5, 10),
+        "healed": record_codec.violations_record("s", 0, (), cell, 5, 9),
+        "memory": record_codec.memory_record("hold", "/a", MEMORY, cell, 5, 9),
+        "memory later": record_codec.memory_record("hold", "/a", MEMORY, cell, 5, 10),
+        "forgotten": record_codec.memory_record("hold", "/a", None, cell, 5, 9),
+        "alert": record_codec.alert_record(ALERT, 0, cell, 9),
+        "next alert": record_codec.alert_record(ALERT, 1, cell, 9),
+        "marker": record_codec.log_record("CommitMarker", "commits.v1", cell, body, 5),
+        "journal": record_codec.log_record("JournalEntry", "journal.v1", cell, body, 5),
+        "next chunk": record_codec.log_record(
+            "JournalEntry", "journal.v1", cell, body | {"chunk": 1}, 5
+        ),
+        "next commit": record_codec.log_record(
             "CommitMarker", "commits.v1", cell, body | {"sequence": 10}, 5
         ),
-        "next writer": codec.log_record(
+        "next writer": record_codec.log_record(
             "CommitMarker", "commits.v1", cell, body | {"writer_epoch": 2}, 5
         ),
     }
@@ -238,7 +262,7 @@ def test_a_node_that_left_and_came_back_has_ids_of_its_own() -> None:
         ]
     ):
         for node_id, view in reconciler.apply([event], event.at).topology.items():
-            record = codec.node_record(node_id, view, CELL, event.at, commit)
+            record = record_codec.node_record(node_id, view, CELL, event.at, commit)
             assert seen.setdefault(identity(record), record.value) == record.value
     assert len(seen) == 5
 

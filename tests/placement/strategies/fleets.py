@@ -5,14 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from placement.model import (
-    AdministrativeState,
-    Decision,
-    Liveness,
-    NodeAttributes,
-    NodeChanged,
-    StreamCreated,
-)
+from placement.events import NodeChanged, StreamCreated
+from placement.model import AdministrativeState, Decision, Liveness, NodeAttributes
 from placement.reconcile import Reconciler
 from placement.state import Configuration
 

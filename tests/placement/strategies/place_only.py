@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from placement.model import Decision, Liveness, NodeAttributes, NodeChanged, StreamCreated
+from placement.events import NodeChanged, StreamCreated
+from placement.model import Decision, Liveness, NodeAttributes
 from placement.reconcile import Reconciler
 from placement.state import Configuration
 

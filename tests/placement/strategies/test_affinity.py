@@ -5,7 +5,8 @@ from collections import Counter
 
 import pytest
 
-from placement.model import Decision, Liveness, NodeAttributes, NodeChanged, Outcome, StreamCreated
+from placement.events import NodeChanged, StreamCreated
+from placement.model import Decision, Liveness, NodeAttributes, Outcome
 from placement.reconcile import Reconciler
 from placement.state import Configuration
 

@@ -6,7 +6,8 @@ from collections import Counter, defaultdict
 import pytest
 
 from placement.copysets import Copysets, Terms
-from placement.model import Liveness, NodeAttributes, NodeChanged, Outcome, StreamCreated
+from placement.events import NodeChanged, StreamCreated
+from placement.model import Liveness, NodeAttributes, Outcome
 from placement.node_filter import NodeFilter
 from placement.reconcile import Reconciler
 from placement.risk import distinct_copysets, risk, scatter_width

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from placement.examine import Examined, examine
-from placement.model import Liveness, StreamSpec
+from placement.model import Liveness, Published, StreamSpec
+from placement.rebuild import slots_of
 from placement.reconcile import Reconciler
 from placement.state import Configuration
 from tests.placement.strategies.fleets import ask, ask_one, node, random_nodes, stream, usable
@@ -320,15 +321,14 @@ def test_roles_are_published_and_restored():
     move = next(each for each, _ in ready.moves.values())
     assert (move.slot, move.add[:2]) == (3, dead[:2])
     everything |= ready.assignments
-    again = Reconciler.restore(
-        Configuration(),
+    published = Published(
         core._state.nodes.values(),
         [each.decision for each in core._state.streams.values()],
         everything.values(),
         [each for each, _ in ready.moves.values()],
         list(core._state.violations.values()),
-        1,
     )
+    again = Reconciler.restore(Configuration(), published, 1)
     assert again.digest == core.digest
     shards = core._state.streams["s"].shards
     for shard in shards:
@@ -345,7 +345,7 @@ def test_a_cold_copy_keeps_its_slot_where_a_primary_is_missing():
     state.table.set(shard, 1, -1)
     record = state.assignment(shard)
     assert record.roles == ("replica", "replica", "cold")
-    assert state._slots(record) == [nodes[0], nodes[2], -1, nodes[3]]
+    assert slots_of(state, record) == [nodes[0], nodes[2], -1, nodes[3]]
 
 
 def test_quorums_and_health_do_not_count_the_cold_copy():

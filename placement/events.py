@@ -1,0 +1,74 @@
+"""What happened: the events that a batch applies, in their order.
+
+All are immutable; `at` is the broker's append time in milliseconds since the epoch (UTC). The
+shell makes them from input messages and from the verdicts of the liveness table.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from placement.model import AdministrativeState, Guard, Liveness, NodeAttributes, Tokens
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChanged:
+    """A node's condition changed. `attributes` is set by a registration; a locality change sets
+    `location` (and `tags`, if it carries any) instead. `administrative` and `guard` stay as they
+    were where they are None."""
+
+    at: int
+    node_id: str
+    incarnation: str
+    sequence: int
+    liveness: Liveness
+    attributes: NodeAttributes | None = None
+    location: str | None = None
+    tags: tuple[tuple[str, str], ...] | None = None
+    body_hash: str = ""
+    administrative: AdministrativeState | None = None
+    guard: Guard | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamCreated:
+    """A stream asks for placement. `policy` is the structured form, as given."""
+
+    at: int
+    stream: str
+    sequence: int
+    shards: int
+    replication_factor: int
+    placement_policies: str | None = None
+    policy: Mapping[str, Any] | None = None
+    quorum: str | int | None = None
+    body_hash: str = ""
+    replicas: tuple[tuple[str, ...], ...] | None = None
+    shard_tokens: Tokens | None = None
+    dimension: str | None = None
+    ranges: tuple[str, ...] | None = None
+    repair: str | None = None
+
+
+class AckKind(StrEnum):
+    """What an executor says of a move."""
+
+    ACCEPTED = "accepted"
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class MoveAcked:
+    """The executor's word on a move; without `move_id`, on whichever its shard has open."""
+
+    at: int
+    kind: AckKind
+    move_id: str | None
+    stream: str
+    shard: int
+    reason: str | None = None
+
+
+Event = NodeChanged | StreamCreated | MoveAcked

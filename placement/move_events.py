@@ -1,0 +1,98 @@
+"""What becomes of moves: acknowledgements, deadlines, and nodes that change under them."""
+
+from placement.assignments import EMPTY
+from placement.events import AckKind, MoveAcked
+from placement.model import AdministrativeState, Move, MoveState
+from placement.moves import OpenMove
+from placement.reasons import Code, Reason
+from placement.repair import Repair
+from placement.state import State
+from placement.stream_events import StreamEvents
+
+
+class MoveEvents:
+    """Ends and accepts the moves of the ledger."""
+
+    def __init__(self, state: State, repair: Repair, streams: StreamEvents) -> None:
+        self._state, self._repair, self._streams = state, repair, streams
+
+    def acked(self, event: MoveAcked) -> None:
+        """Apply an executor's word on a move; what is late or unknown is counted."""
+        state = self._state
+        move = self._acked(event)
+        if move is None or not move.state.is_open:
+            state.count("unknown_move" if move is None else "late_ack")
+            return
+        shard = state.streams[move.stream].shards[move.shard]
+        opened = state.ledger.by_shard[shard]
+        match event.kind:
+            case AckKind.ACCEPTED:
+                if move.state is MoveState.ACCEPTED:
+                    state.count("repeated_ack")
+                else:
+                    state.publish_move(state.ledger.accept(shard))
+            case AckKind.COMPLETED:
+                self.end(opened, MoveState.COMPLETED, move.reason)
+            case AckKind.FAILED:
+                failed = Reason(Code.EXECUTOR_FAILED, event.reason or "the executor gave no reason")
+                self.end(opened, MoveState.FAILED, failed)
+
+    def _acked(self, event: MoveAcked) -> Move | None:
+        """The move an executor speaks of."""
+        state = self._state
+        if event.move_id is not None:
+            return state.ledger.known.get(event.move_id)
+        stream = state.streams.get(event.stream)
+        if stream is None or event.shard >= len(stream.shards):
+            return None
+        opened = state.ledger.by_shard.get(stream.shards[event.shard])
+        return opened.move if opened else None
+
+    def expire(self) -> None:
+        """End the moves whose deadline has passed."""
+        for opened in self._state.ledger.expired(self._state.now):
+            late = Reason(Code.DEADLINE_PASSED, f"no completion by {opened.move.deadline}")
+            self.end(opened, MoveState.EXPIRED, late)
+
+    def review(self, node: int) -> None:
+        """Look at the moves from and to the node: cancel those whose target may no longer receive,
+        or whose source came back in time."""
+        state = self._state
+        name = state.topology.ids[node]
+        for opened in state.ledger.touching(node):
+            self._repair.look_at([opened.shard])
+            if opened.added == node and not state.topology.eligible[node]:
+                lost = Reason(Code.TARGET_LOST, f"{name} is {state.topology.status(node)}")
+                self.end(opened, MoveState.CANCELLED, lost)
+            elif (
+                opened.removed == node
+                and opened.move.state is MoveState.ISSUED
+                and not self._still_leaves(node, opened.move.reason.code)
+            ):
+                back = Reason(Code.SOURCE_RETURNED, f"{name} is {state.topology.liveness[node]}")
+                self.end(opened, MoveState.CANCELLED, back)
+
+    def _still_leaves(self, node: int, why: Code) -> bool:
+        """Whether a replica is to leave the node for the reason that its move was issued for."""
+        topology = self._state.topology
+        match why:
+            case Code.NODE_DEAD | Code.NODE_UNREGISTERED:
+                return topology.is_dead(node)
+            case Code.NODE_DRAINING:
+                draining = topology.administrative[node] is AdministrativeState.DRAINING
+                return draining or topology.is_dead(node)
+        return True
+
+    def end(self, opened: OpenMove, end: MoveState, reason: Reason) -> None:
+        """End an open move; unless it completed, the replica stands where it stood before."""
+        state = self._state
+        shard = opened.shard
+        state.settle(state.ledger.close(shard, end, state.now, reason))
+        leaves_live = opened.removed != EMPTY and bool(state.topology.eligible[opened.removed])
+        if end is not MoveState.COMPLETED or leaves_live:
+            self._streams.room_made()
+        state.publish_move(opened.move)
+        state.touch(shard)
+        self._repair.look_at([shard])
+        if end is MoveState.CANCELLED:
+            self._repair.ended_early(shard, opened.move)

@@ -1,0 +1,105 @@
+"""What becomes of nodes: their condition and place, and those that leave."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from placement.events import NodeChanged
+from placement.location import DEPTH_MAX
+from placement.model import AdministrativeState, Guard, Liveness, NodeAttributes, NodeView
+from placement.move_events import MoveEvents
+from placement.repair import Repair
+from placement.state import State
+from placement.stream_events import StreamEvents
+from placement.topology import Scope
+
+
+class NodeEvents:
+    """Keeps the topology, and has looked at whatever a change of it touches."""
+
+    def __init__(
+        self, state: State, repair: Repair, streams: StreamEvents, moves: MoveEvents
+    ) -> None:
+        self._state, self._repair = state, repair
+        self._streams, self._moves = streams, moves
+        self._leaving: set[str] = set()
+
+    def resume(self) -> None:
+        """Go on where the nodes of a restored state say that things stand."""
+        views = self._state.nodes.values()
+        gone = (view for view in views if view.liveness is Liveness.UNREGISTERED)
+        self._leaving.update(view.node_id for view in gone)
+
+    def changed(self, event: NodeChanged) -> None:
+        """Record a node's new condition; one that is not known and says nothing is counted."""
+        state = self._state
+        before = state.nodes.get(event.node_id)
+        if before is None and event.attributes is None:
+            state.count("unknown_node")
+            return
+        ordered, guard = event.administrative, event.guard
+        if ordered is None:
+            ordered = before.administrative if before else AdministrativeState.NONE
+        if guard is None:
+            guard = before.guard if before else Guard.NONE
+        node = state.topology.put(
+            event.node_id, _attributes(event, before), event.liveness, ordered, guard
+        )
+        changed = before is None or before.liveness is not event.liveness
+        state.publish_node(
+            NodeView(
+                node_id=event.node_id,
+                incarnation=event.incarnation,
+                sequence=event.sequence,
+                body_hash=event.body_hash or (before.body_hash if before else ""),
+                revision=before.revision + 1 if before else 1,
+                attributes=state.topology.attributes[node],
+                liveness=event.liveness,
+                since=event.at if changed or before is None else before.since,
+                administrative=ordered,
+                guard=guard,
+            )
+        )
+        self._repair.look_at(state.table.shards_on(node))
+        self._moves.review(node)
+        self._streams.room_made()
+        if event.liveness is Liveness.UNREGISTERED:
+            self._leaving.add(event.node_id)
+
+    def scopes(self, changed: Sequence[NodeChanged]) -> tuple[Scope, ...]:
+        """What domains may come or go with these events: of every level, and of the nodes' tags."""
+        if not changed:
+            return ()
+        known = [self._state.nodes.get(event.node_id) for event in changed]
+        tags = [view.attributes.tags for view in known if view is not None]
+        tags += [event.attributes.tags for event in changed if event.attributes is not None]
+        tags += [event.tags for event in changed if event.tags is not None]
+        keys = sorted({key for each in tags for key, _ in each})
+        return (*(Scope(depth=depth) for depth in range(1, DEPTH_MAX + 1)), *map(_tag_scope, keys))
+
+    def retire(self) -> None:
+        """Drop unregistered nodes that hold nothing any more."""
+        state = self._state
+        for name in sorted(self._leaving):
+            node = state.topology.index[name]
+            if state.topology.liveness[node] is not Liveness.UNREGISTERED:
+                self._leaving.discard(name)
+            elif not state.table.load(node + 1)[node] and not state.ledger.touching(node):
+                self._leaving.discard(name)
+                state.forget_node(name)
+
+
+def _tag_scope(key: str) -> Scope:
+    return Scope(tag=key)
+
+
+def _attributes(event: NodeChanged, before: NodeView | None) -> NodeAttributes:
+    """Attributes after the event: a registration's own, else the known ones, relocated if told."""
+    if event.attributes is not None:
+        return event.attributes
+    assert before is not None
+    attributes = before.attributes
+    if event.location is not None:
+        attributes = replace(attributes, location=event.location)
+    if event.tags is not None:
+        attributes = replace(attributes, tags=event.tags)
+    return attributes

@@ -1,0 +1,99 @@
+"""Rebuild: an empty state is filled from what an earlier one published (guarantee G5)."""
+
+from collections.abc import Mapping
+
+from placement import digest
+from placement.assignments import EMPTY
+from placement.model import Assignment, Decision, Move, MoveKind, Outcome, Published, Ready
+from placement.moves import OpenMove
+from placement.reasons import Reason
+from placement.rules_roles import Elsewhere
+from placement.state import PLAIN_ROLE, State
+
+
+def rebuild(state: State, records: Published, now: int) -> None:
+    """Fill an empty state from the records of the compacted topics, in any order.
+
+    Raises KeyError or ValueError when the records contradict each other: the topics are then
+    not what one reconciler published.
+    """
+    state.now = now
+    for view in records.nodes:
+        state.topology.put(
+            view.node_id, view.attributes, view.liveness, view.administrative, view.guard
+        )
+        state.publish_node(view)
+    assignments = list(records.assignments)
+    published: dict[str, list[tuple[str, ...]]] = {}
+    for assignment in assignments:
+        published.setdefault(assignment.stream, []).append(assignment.replicas)
+    for decision in records.decisions:
+        _restore_stream(state, decision, published.get(decision.stream, []))
+    known = {move.move_id: move for move in records.moves}
+    for assignment in assignments:
+        _restore_shard(state, assignment, known)
+    for move in sorted(known.values(), key=lambda m: (m.ended_at or 0, m.move_id)):
+        state.hash_move(move.move_id, digest.of_move(move))
+        if not move.state.is_open:
+            state.ledger.keep(move)
+        elif move.move_id not in state.ledger.known:
+            raise ValueError(f"open move {move.move_id} is named by no assignment")
+    for found in records.violations:
+        shard = state.streams[found[0].stream].shards[found[0].shard]
+        state.violations[shard] = found
+        state.digest.change(0, digest.of_violations(found))
+    for memory in records.memory:
+        state.memory[memory.kind, memory.name] = memory
+        state.digest.change(0, digest.of_memory(memory))
+    state.ready = Ready()
+
+
+def _restore_stream(state: State, decision: Decision, shards: list[tuple[str, ...]]) -> None:
+    policy = None
+    if decision.outcome is not Outcome.REJECTED:
+        text = decision.spec.placement_policies
+        compiled = state.compile(text, decision.spec.policy if text is None else None)
+        if isinstance(compiled, Reason):
+            raise ValueError(f"policy of {decision.stream}: {compiled.message}")
+        policy = compiled
+    stream = state.publish_decision(decision, policy)
+    if decision.outcome not in (Outcome.REJECTED, Outcome.WAITING):
+        state.allot(stream, shards)
+
+
+def _restore_shard(state: State, assignment: Assignment, moves: Mapping[str, Move]) -> None:
+    shard = state.streams[assignment.stream].shards[assignment.shard]
+    nodes = slots_of(state, assignment)
+    if assignment.move_id:
+        move = moves[assignment.move_id]
+        added = state.topology.index[move.add] if move.add else EMPTY
+        removed = state.topology.index[move.remove] if move.remove else EMPTY
+        if move.kind is MoveKind.ADD:
+            nodes.insert(move.slot, added)
+            if EMPTY in nodes:
+                nodes.remove(EMPTY)
+        else:
+            nodes[move.slot] = added
+        source = state.topology.index[move.source] if move.source else EMPTY
+        state.ledger.open(OpenMove(move, shard, removed, added, source))
+    for slot, node in enumerate(nodes):
+        state.table.set(shard, slot, node)
+    state.table.epoch[shard] = assignment.epoch
+    hashed = digest.of_assignment(assignment)
+    state.digest.change(0, hashed)
+    state.table.digest[shard] = hashed
+
+
+def slots_of(state: State, assignment: Assignment) -> list[int]:
+    """The nodes by slot: those with a role stand last, whatever is missing before them."""
+    nodes = [state.topology.index[node_id] for node_id in assignment.replicas]
+    if assignment.roles is None:
+        return nodes
+    aside = sum(role != PLAIN_ROLE for role in assignment.roles)
+    stream = state.streams[assignment.stream]
+    first = stream.copies - sum(
+        rule.count for rule in state.rules(stream) if isinstance(rule, Elsewhere)
+    )
+    plain = len(nodes) - aside
+    gap = max(first - plain, 0) if aside else 0
+    return [*nodes[:plain], *[EMPTY] * gap, *nodes[plain:]]

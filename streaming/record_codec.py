@@ -1,0 +1,295 @@
+"""Records of our own topics: written from what the core decided, and read back for a rebuild.
+
+With `codec` the only modules that know both the wire and the core. Ids are hashes of content, so
+that a retry writes the same bytes (guarantee G2).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from placement.choice import stable_id
+from placement.model import (
+    AdministrativeState,
+    Alert,
+    Assignment,
+    Decision,
+    Guard,
+    Liveness,
+    Memory,
+    Move,
+    MoveKind,
+    MoveState,
+    NodeAttributes,
+    NodeView,
+    Outcome,
+    Published,
+    Ready,
+    StreamSpec,
+    Violation,
+    ViolationClass,
+)
+from placement.reasons import Code, Reason
+from schemas.envelope import encode_headers
+
+# A reason names the domains that were seen, so that a person can tell what is missing; more than
+# this nobody reads, and every record has to stay below the broker's size limit.
+SEEN_MAX = 50
+
+
+@dataclass(frozen=True, slots=True)
+class OutRecord:
+    """A record ready to be produced. `value` None is a tombstone; `route` decides the partition
+    where it is not the key that does."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+    route: str | None = None
+
+
+# `commit` is the sequence of the commit that publishes a record which has no revision of its own.
+
+
+def ready_records(ready: Ready, cell: str, at: int, commit: int) -> list[OutRecord]:
+    """Everything that a batch decided; moves stand behind the assignments they refer to."""
+    records = [node_record(name, view, cell, at, commit) for name, view in ready.topology.items()]
+    records += [decision_record(decision, cell) for decision in ready.decisions.values()]
+    records += [assignment_record(each, cell) for each in ready.assignments.values()]
+    records += [move_record(move, gone, cell) for move, gone in ready.moves.values()]
+    records += [
+        violations_record(stream, shard, found, cell, at, commit)
+        for (stream, shard), found in ready.violations.items()
+    ]
+    records += [
+        memory_record(kind, name, memory, cell, at, commit)
+        for (kind, name), memory in ready.memory.items()
+    ]
+    records += [
+        alert_record(alert, number, cell, commit) for number, alert in enumerate(ready.alerts)
+    ]
+    return records
+
+
+def decision_record(decision: Decision, cell: str) -> OutRecord:
+    """Key: stream."""
+    body = fields_of(decision) | {
+        "spec": fields_of(decision.spec),
+        "reasons": [reason_body(reason) for reason in decision.reasons],
+        "warnings": [reason_body(warning) for warning in decision.warnings],
+    }
+    version = (decision.sequence, decision.revision)
+    at = decision.decided_at
+    return _record("decisions.v1", "Decision", decision.stream, body, cell, version, at)
+
+
+def assignment_record(assignment: Assignment, cell: str) -> OutRecord:
+    """Key: stream/shard."""
+    key = f"{assignment.stream}/{assignment.shard}"
+    version, at = (assignment.epoch,), assignment.decided_at
+    return _record("assignments.v1", "Assignment", key, fields_of(assignment), cell, version, at)
+
+
+def move_record(move: Move, tombstone: bool, cell: str) -> OutRecord:
+    """Key: move id; routed by stream/shard, so that one shard's moves are in order."""
+    body = None if tombstone else fields_of(move) | {"reason": reason_body(move.reason)}
+    version = ("forgotten" if tombstone else move.state,)
+    at = move.ended_at or move.issued_at
+    route = f"{move.stream}/{move.shard}"
+    return _record("moves.v1", "Move", move.move_id, body, cell, version, at, route)
+
+
+def node_record(node_id: str, view: NodeView | None, cell: str, at: int, commit: int) -> OutRecord:
+    """Key: node id; None is a tombstone."""
+    if view is None:
+        return _record("topology.v1", "NodeView", node_id, None, cell, ("forgotten", commit), at)
+    body = fields_of(view) | fields_of(view.attributes)
+    del body["attributes"]
+    body |= {"tags": dict(view.attributes.tags), "status": view.status}
+    # A node that was forgotten begins with revision 1 again, maybe in the same incarnation.
+    version = (view.revision, view.incarnation, view.sequence, view.since)
+    return _record("topology.v1", "NodeView", node_id, body, cell, version, at)
+
+
+def violations_record(
+    stream: str, shard: int, violations: tuple[Violation, ...], cell: str, at: int, commit: int
+) -> OutRecord:
+    """Key: stream/shard; no violations are a tombstone."""
+    key, listed = f"{stream}/{shard}", [_violation(each) for each in violations]
+    body = {"stream": stream, "shard": shard, "violations": listed} if listed else None
+    version = ("open" if listed else "healed", commit)
+    return _record("violations.v1", "Violations", key, body, cell, version, at)
+
+
+def _violation(violation: Violation) -> dict[str, Any]:
+    body = fields_of(violation) | {"reason": reason_body(violation.reason)}
+    body["class"] = body.pop("violation_class")
+    return body
+
+
+def memory_record(
+    kind: str, name: str, memory: Memory | None, cell: str, at: int, commit: int
+) -> OutRecord:
+    """Key: kind/name; None is a tombstone."""
+    key = f"{kind}/{name}"
+    body = None if memory is None else fields_of(memory)
+    version = ("forgotten" if memory is None else "kept", commit)
+    return _record("state.v1", "Memory", key, body, cell, version, at)
+
+
+def alert_record(alert: Alert, number: int, cell: str, commit: int) -> OutRecord:
+    """Key: kind; `number` tells apart the alerts of one commit."""
+    body = fields_of(alert) | {"reason": reason_body(alert.reason)}
+    version = (commit, number)
+    return _record("alerts.v1", "Alert", alert.kind, body, cell, version, alert.at)
+
+
+def log_record(message: str, topic: str, cell: str, body: dict[str, Any], at: int) -> OutRecord:
+    """A record of the journal or the commit marker. Key: cell."""
+    version = (body["writer_epoch"], body["sequence"], body.get("chunk", 0))
+    return _record(topic, message, cell, body, cell, version, at)
+
+
+def _record(
+    topic: str,
+    message: str,
+    key: str,
+    body: dict[str, Any] | None,
+    cell: str,
+    version: tuple[Any, ...],
+    at: int,
+    route: str | None = None,
+) -> OutRecord:
+    identity = stable_id(cell, topic, key, *map(str, version))
+    headers = encode_headers(message, cell=cell, id=identity, subject=key, time_ms=at)
+    value = None if body is None else orjson.dumps(body)
+    return OutRecord(topic, key.encode(), value, [*headers], route)
+
+
+def reason_body(reason: Reason) -> dict[str, Any]:
+    """A reason as it stands in records and in the offline tool's answers."""
+    body = fields_of(reason) | {"band": reason.band}
+    body["seen"] = reason.seen[:SEEN_MAX]
+    if not reason.seen:
+        del body["seen"]
+    return body
+
+
+# Records of our own topics, back to the core
+
+
+def parse_decision(body: Mapping[str, Any]) -> Decision:
+    """Read what `decision_record` wrote."""
+    return Decision(
+        **{
+            **body,
+            "outcome": Outcome(body["outcome"]),
+            "spec": _parse_spec(body["spec"]),
+            "reasons": tuple(map(_parse_reason, body["reasons"])),
+            "warnings": tuple(map(_parse_reason, body["warnings"])),
+        }
+    )
+
+
+def _parse_spec(body: Mapping[str, Any]) -> StreamSpec:
+    lists = {name: tuple(body[name]) for name in ("shard_tokens", "ranges") if name in body}
+    return StreamSpec(**{**body, **lists})
+
+
+def parse_assignment(body: Mapping[str, Any]) -> Assignment:
+    """Read what `assignment_record` wrote."""
+    lists = {name: tuple(body[name]) for name in ("replicas", "adding", "removing")}
+    if "roles" in body:
+        lists["roles"] = tuple(body["roles"])
+    return Assignment(**{"move_id": None, **body, **lists})
+
+
+def parse_move(body: Mapping[str, Any]) -> Move:
+    """Read what `move_record` wrote."""
+    return Move(
+        **{
+            "remove": None,
+            "add": None,
+            **body,
+            "kind": MoveKind(body["kind"]),
+            "state": MoveState(body["state"]),
+            "reason": _parse_reason(body["reason"]),
+        }
+    )
+
+
+def parse_node(body: Mapping[str, Any]) -> NodeView:
+    """Read what `node_record` wrote."""
+    return NodeView(
+        node_id=body["node_id"],
+        incarnation=body["incarnation"],
+        sequence=body["sequence"],
+        body_hash=body["body_hash"],
+        revision=body["revision"],
+        attributes=attributes_of(body),
+        liveness=Liveness(body["liveness"]),
+        since=body["since"],
+        administrative=AdministrativeState(body.get("administrative", AdministrativeState.NONE)),
+        guard=Guard(body.get("guard", Guard.NONE)),
+    )
+
+
+def parse_violations(body: Mapping[str, Any]) -> tuple[Violation, ...]:
+    """Read what `violations_record` wrote."""
+    return tuple(map(_parse_violation, body["violations"]))
+
+
+def _parse_violation(body: Mapping[str, Any]) -> Violation:
+    fields = dict(body)
+    fields["violation_class"] = ViolationClass(fields.pop("class"))
+    return Violation(**fields | {"reason": _parse_reason(body["reason"])})
+
+
+def parse_memory(body: Mapping[str, Any]) -> Memory:
+    """Read what `memory_record` wrote."""
+    return Memory(**body)
+
+
+def published(latest: Mapping[str, Mapping[str, dict[str, Any]]]) -> Published:
+    """The last value of every key of the state topics, by topic, as what the core is rebuilt from.
+
+    Reading it raises KeyError, ValueError or TypeError where a record is none of ours.
+    """
+    return Published(
+        nodes=[parse_node(body) for body in latest["topology.v1"].values()],
+        decisions=map(parse_decision, latest["decisions.v1"].values()),
+        assignments=map(parse_assignment, latest["assignments.v1"].values()),
+        moves=map(parse_move, latest["moves.v1"].values()),
+        violations=map(parse_violations, latest["violations.v1"].values()),
+        memory=map(parse_memory, latest["state.v1"].values()),
+    )
+
+
+def _parse_reason(body: Mapping[str, Any]) -> Reason:
+    fields = {name: value for name, value in body.items() if name != "band"}
+    return Reason(**fields | {"code": Code(body["code"]), "seen": tuple(body.get("seen", ()))})
+
+
+def fields_of(value: Any) -> dict[str, Any]:
+    """The fields of a slotted dataclass that are set."""
+    fields = ((name, getattr(value, name)) for name in value.__slots__)
+    return {name: each for name, each in fields if each is not None}
+
+
+def attributes_of(body: Mapping[str, Any]) -> NodeAttributes:
+    return NodeAttributes(
+        location=body.get("location") or "",
+        tags=tags_of(body.get("tags") or {}),
+        host=body.get("host"),
+        weight=float(body["weight"]),
+        capacity=body.get("capacity"),
+        leader=body["leader"],
+        tokens=None if body.get("tokens") is None else tuple(body["tokens"]),
+    )
+
+
+def tags_of(tags: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(tags.items()))
