@@ -8,36 +8,42 @@ all told in it; the shared oracle judges every batch besides. The commands:
                    default='{strategy: …}'  deadline= retention= (seconds): a new, empty reconciler
     topology       lines `/site1 n1 n2 weight=2 capacity=4 leader=false disk=ssd`: these nodes are
                    up; what is no attribute is a tag; `-` is the location of nodes without one
+    register       nodes= location= [weight= capacity= leader= disk=ssd]: the same in one line
     create         stream= shards= rf= [policies= | policy='{…}'] [quorum= replicas='n1 n2,n3']
                    [sequence= body= repair=dead_only]; `streams=12` creates t1 … t12 alike
-    up, dead, suspect, unregister   nodes=n1,n2      relocate   node= location= [disk=ssd]
-    drain, undrain                  nodes=n1,n2
-    ack            kind=accepted|completed|failed moves=all|m1,m2 [reason=]: `all` are the open ones
-    batch          lines are commands of the three kinds above, all in one batch
+    up, dead, suspect, unregister   nodes=n1,n2 or a domain, nodes=/site1
+    drain, cordon, maintain, undrain   nodes= likewise
+    relocate       node= location= [disk=ssd]
+    ack            kind=accepted|completed|failed moves=all|m1,m2 [reason=]: `all` are the open
+                   ones, `t1/0` is the last move of the shard, `t1/0~1` the one before;
+                   shards=t1/0: an acknowledgement that names no move
+    batch          lines are commands of the kinds above, all in one batch
     tick           seconds=: time passes
     replan         nothing happens; at rest it answers nothing
+    rest           executors complete all moves until there is none, and nothing is left to do
     show           what=shards|nodes|layout|load|moves|violations|decisions [stream=]
     verify         the fleet is at rest: the oracle's final check
     rebuild        a new reconciler from the records alone; digests must agree, and so must the
-                   next batch of both
+                   next batch of both; order=7: records come in an order drawn from this number
 
 Every command that makes a batch takes `caught_up=no`. Moves are called m1, m2, … as they appear.
 """
 
+import random
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import yaml
 
-from placement.events import AckKind, Event, MoveAcked, NodeChanged, StreamCreated
+from placement.events import Event
 from placement.limits import Limits
-from placement.model import AdministrativeState, Assignment, Liveness, Move, NodeAttributes, Ready
+from placement.model import Assignment, Move, Ready
 from placement.reconcile import Reconciler
 from placement.state import Configuration
 from tests.datadriven import CaseError, Command, parse_command
 from tests.oracle import Log, records_of
 from tests.placement.records import Records
+from tests.story_actors import Actors
 from tests.story_answers import (
     alert_line,
     decision_lines,
@@ -49,21 +55,15 @@ from tests.story_answers import (
     violation_line,
 )
 
-LIVENESS = {
-    "up": Liveness.UP,
-    "dead": Liveness.DEAD,
-    "suspect": Liveness.SUSPECT,
-    "unregister": Liveness.UNREGISTERED,
-}
-ORDERS = {"drain": AdministrativeState.DRAINING, "undrain": AdministrativeState.NONE}
+# More batches than any fleet of a story needs; what takes longer goes round in circles.
+REST_BATCHES = 300
 
 
 class Story:
     """One reconciler and what it has published."""
 
     def __init__(self) -> None:
-        self.now = 0
-        self.sequence = 0
+        self.actors = Actors()
         self.begin(Configuration())
 
     def begin(self, configuration: Configuration) -> None:
@@ -71,110 +71,42 @@ class Story:
         self.reconciler = Reconciler(configuration)
         self.twin: Reconciler | None = None
         self.records = Records()
-        self.names: dict[str, str] = {}
+        self.actors = Actors(self.actors.now, self.actors.sequence)
         self.log = Log(levels=configuration.levels)
 
     def answer(self, command: Command) -> str:
         """Carry out one command."""
-        makes = self.makers().get(command.name)
-        if makes is not None:
-            caught_up = command.take("caught_up", "yes") == "yes"
-            return "\n".join(self.told(self.commit(list(makes(command)), caught_up)))
+        if command.name in self.actors.makers():
+            return "\n".join(self.told(self.carry_out(command)))
         commands: dict[str, Callable[[Command], str]] = {
             "settings": self.settings,
             "topology": self.topology,
             "show": self.show,
             "verify": self.verify,
             "rebuild": self.rebuild,
+            "rest": self.rest,
         }
         if command.name not in commands:
             raise CaseError(f"unknown command {command.name}")
         return commands[command.name](command)
 
-    # Commands that are a batch
+    @property
+    def now(self) -> int:
+        """Time of the story in ms."""
+        return self.actors.now
 
-    def makers(self) -> dict[str, Callable[[Command], Iterator[Event]]]:
-        """What turns a command into events."""
-        return {
-            **dict.fromkeys(LIVENESS, self.change_nodes),
-            **dict.fromkeys(ORDERS, self.order),
-            "relocate": self.relocate,
-            "create": self.create,
-            "ack": self.ack,
-            "batch": self.batch,
-            "tick": self.tick,
-            "replan": lambda _: iter(()),
-        }
+    # Batches
 
-    def batch(self, command: Command) -> Iterator[Event]:
-        for line in command.read():
-            inner = parse_command(line)
-            yield from self.makers()[inner.name](inner)
-            inner.check_used()
-
-    def tick(self, command: Command) -> Iterator[Event]:
-        self.now += int(float(command.take("seconds")) * 1000)
-        return iter(())
-
-    def change_nodes(self, command: Command) -> Iterator[Event]:
-        for node_id in command.take("nodes").split(","):
-            yield self.change(node_id, LIVENESS[command.name])
-
-    def order(self, command: Command) -> Iterator[Event]:
-        for node_id in command.take("nodes").split(","):
-            known = self.records.nodes[node_id].liveness
-            yield self.change(node_id, known, administrative=ORDERS[command.name])
-
-    def relocate(self, command: Command) -> Iterator[Event]:
-        node_id, location = command.take("node"), command.take("location")
-        known = self.records.nodes[node_id]
-        disk = command.given("disk")
-        tags = (("disk", disk),) if disk else None
-        yield self.change(node_id, known.liveness, location=location, tags=tags)
-
-    def change(self, node_id: str, liveness: Liveness, **more: Any) -> NodeChanged:
-        self.sequence += 1
-        return NodeChanged(self.now, node_id, "a", self.sequence, liveness, **more)
-
-    def create(self, command: Command) -> Iterator[Event]:
-        count = int(command.take("streams", "0"))
-        names = [f"t{n + 1}" for n in range(count)] or [command.take("stream")]
-        quorum, policy, replicas = map(command.given, ("quorum", "policy", "replicas"))
-        repair = command.given("repair")
-        self.sequence += 1
-        sequence = int(command.take("sequence", str(self.sequence)))
-        for name in names:
-            yield StreamCreated(
-                at=self.now,
-                stream=name,
-                sequence=sequence,
-                shards=int(command.take("shards", "1")),
-                replication_factor=int(command.take("rf")),
-                placement_policies=command.given("policies"),
-                policy=None if policy is None else yaml.safe_load(policy),
-                quorum=int(quorum) if quorum and quorum.isdecimal() else quorum,
-                replicas=replicas and tuple(tuple(nodes.split()) for nodes in replicas.split(",")),
-                body_hash=command.take("body", ""),
-                repair=repair,
-            )
-
-    def ack(self, command: Command) -> Iterator[Event]:
-        kind, moves = AckKind(command.take("kind")), command.take("moves")
-        named = {name: move_id for move_id, name in self.names.items()}
-        wanted = [named.get(name, name) for name in moves.split(",")]
-        if moves == "all":
-            wanted = [move.move_id for move in self.records.open_moves()]
-        reason = command.given("reason")
-        for move_id in wanted:
-            move = self.log.all_moves.get(move_id, {"stream": "?", "shard": 0})
-            yield MoveAcked(self.now, kind, move_id, move["stream"], move["shard"], reason)
+    def carry_out(self, command: Command) -> Ready:
+        """A command that makes a batch."""
+        events = list(self.actors.makers()[command.name](command))
+        return self.commit(events, command.take("caught_up", "yes") == "yes")
 
     def commit(self, events: list[Event], caught_up: bool = True) -> Ready:
         """One batch, judged by the oracle and, after a rebuild, by the rebuilt twin."""
         ready = self.reconciler.apply(events, self.now, caught_up)
         self.records.commit(ready)
-        for move_id in ready.moves:
-            self.name(move_id)
+        self.actors.see(ready)
         self.log.feed_ready(ready, caught_up)
         assert not self.log.violations(), self.log.violations()
         if self.twin is not None:
@@ -211,35 +143,63 @@ class Story:
         events: list[Event] = []
         for line in command.read():
             location, *words = line.split()
-            pairs = dict(word.split("=") for word in words if "=" in word)
-            capacity = pairs.pop("capacity", None)
-            attributes = NodeAttributes(
-                location="" if location == "-" else location,
-                weight=float(pairs.pop("weight", 1)),
-                capacity=None if capacity is None else int(capacity),
-                leader=pairs.pop("leader", "true") == "true",
-                tags=tuple(sorted(pairs.items())),
-            )
-            events.extend(
-                self.change(node_id, Liveness.UP, attributes=attributes)
-                for node_id in words
-                if "=" not in node_id
-            )
-        told = self.told(self.commit(events))
+            nodes = ",".join(word for word in words if "=" not in word)
+            more = [word for word in words if "=" in word]
+            told = f"register nodes={nodes} location={location} {' '.join(more)}"
+            events.extend(self.actors.register(parse_command(told)))
+        ready = self.commit(events)
         locations = {view.attributes.location for view in self.records.nodes.values()}
         known = f"ok nodes={len(self.records.nodes)} locations={len(locations)}"
-        return "\n".join((known, *told))
+        return "\n".join((known, *self.told(ready)))
 
     def verify(self, _command: Command) -> str:
         found = self.log.final_violations()
         return "\n".join(found) if found else "ok"
 
-    def rebuild(self, _command: Command) -> str:
-        self.twin = self.records.rebuild(self.configuration, self.now)
+    def rebuild(self, command: Command) -> str:
+        order = command.given("order")
+        self.twin = self.rebuilt(None if order is None else random.Random(order))
         assert self.twin.digest == self.reconciler.digest
         assert self.twin.now == self.reconciler.now
+        assert self.twin.open_moves == self.reconciler.open_moves
         nodes, streams = len(self.records.nodes), len(self.records.decisions)
         return f"ok nodes={nodes} streams={streams} open={self.twin.open_moves}"
+
+    def rebuilt(self, order: random.Random | None) -> Reconciler:
+        return self.records.rebuild(self.configuration, self.now, order)
+
+    def rest(self, _command: Command) -> str:
+        """Executors complete what is open until there is nothing to do, which has to last."""
+        completing, completed = parse_command("ack kind=completed moves=all"), 0
+        for batches in range(REST_BATCHES):
+            open_before = len(self.records.open_moves())
+            ready = self.carry_out(completing)
+            completed += open_before
+            if not open_before and not (ready.moves or ready.assignments):
+                break
+        else:
+            raise AssertionError(f"no rest after {REST_BATCHES} batches")
+        found = self.log.final_violations(reported_is_enough=True)
+        assert not found, "\n".join(found)
+        ready = self.carry_out(parse_command("replan"))
+        assert ready.empty, f"at rest, and yet {ready}"
+        self.second_opinion()
+        return f"ok after {batches} batches, {completed} moves"
+
+    def second_opinion(self) -> None:
+        """One that does not know what was tried before, and is told of every node once more, finds
+        nothing to do either."""
+        self.twin, known = None, self.records.violations
+        self.records.violations = {}
+        again = self.rebuilt(None)
+        self.records.violations = known
+        looked_at = [
+            self.actors.change(node_id, view.liveness, attributes=view.attributes)
+            for node_id, view in in_order(self.records.nodes)
+        ]
+        ready = again.apply(looked_at, self.now)
+        assert not ready.moves, f"repairs were missed: {ready.moves}"
+        assert not ready.assignments, f"promotions were missed: {ready.assignments}"
 
     def show(self, command: Command) -> str:
         what, only = command.take("what"), command.given("stream")
@@ -306,7 +266,7 @@ class Story:
             yield f"{name}={count}"
 
     def name(self, move_id: str) -> str:
-        return self.names.setdefault(move_id, f"m{len(self.names) + 1}")
+        return self.actors.names[move_id]
 
     def move_line(self, move: Move) -> str:
         superseded = self.name(move.supersedes) if move.supersedes else None

@@ -1,0 +1,176 @@
+"""Nodes, users, operators and executors of a story: they turn its lines into events.
+
+Everything they say is a function of the line and of what was said and published before, so that a
+story from which lines were struck out can still be told: a move that was never made is acknowledged
+like one that nobody knows, a node that never came is spoken of all the same.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import yaml
+
+from placement.events import AckKind, Event, MoveAcked, NodeChanged, StreamCreated
+from placement.location import natural_key
+from placement.model import AdministrativeState, Liveness, Move, NodeAttributes, Ready
+from tests.datadriven import Command, parse_command
+
+LIVENESS = {
+    "up": Liveness.UP,
+    "dead": Liveness.DEAD,
+    "suspect": Liveness.SUSPECT,
+    "unregister": Liveness.UNREGISTERED,
+}
+ORDERS = {
+    "drain": AdministrativeState.DRAINING,
+    "cordon": AdministrativeState.CORDONED,
+    "maintain": AdministrativeState.MAINTENANCE,
+    "undrain": AdministrativeState.NONE,
+}
+# What `register` takes that is no tag.
+ATTRIBUTES = ("nodes", "location", "weight", "capacity", "leader")
+
+Maker = Callable[[Command], Iterator[Event]]
+
+
+class Actors:
+    """What they know: the time, the nodes as last spoken of, and the moves they were told."""
+
+    def __init__(self, now: int = 0, sequence: int = 0) -> None:
+        self.now = now
+        self.sequence = sequence
+        self.nodes: dict[str, tuple[Liveness, str]] = {}
+        self.moves: dict[str, Move] = {}
+        self.names: dict[str, str] = {}
+        # Moves of every shard, `t1/0`, in the order in which they were issued.
+        self.issued: dict[str, list[str]] = {}
+
+    def makers(self) -> dict[str, Maker]:
+        """What turns a command into events."""
+        return {
+            **dict.fromkeys(LIVENESS, self.change_nodes),
+            **dict.fromkeys(ORDERS, self.order),
+            "register": self.register,
+            "relocate": self.relocate,
+            "create": self.create,
+            "ack": self.ack,
+            "batch": self.batch,
+            "tick": self.tick,
+            "replan": lambda _: iter(()),
+        }
+
+    def see(self, ready: Ready) -> None:
+        """Executors read what was published."""
+        for move, _ in ready.moves.values():
+            self.moves[move.move_id] = move
+            if move.move_id not in self.names:
+                self.names[move.move_id] = f"m{len(self.names) + 1}"
+                self.issued.setdefault(f"{move.stream}/{move.shard}", []).append(move.move_id)
+
+    def batch(self, command: Command) -> Iterator[Event]:
+        for line in command.read():
+            inner = parse_command(line)
+            yield from self.makers()[inner.name](inner)
+            inner.check_used()
+
+    def tick(self, command: Command) -> Iterator[Event]:
+        self.now += int(float(command.take("seconds")) * 1000)
+        return iter(())
+
+    # Nodes
+
+    def register(self, command: Command) -> Iterator[Event]:
+        tags = {key: command.take(key) for key in command.arguments if key not in ATTRIBUTES}
+        location, capacity = command.take("location", "-"), command.given("capacity")
+        attributes = NodeAttributes(
+            location="" if location == "-" else location,
+            weight=float(command.take("weight", "1")),
+            capacity=None if capacity is None else int(capacity),
+            leader=command.take("leader", "true") == "true",
+            tags=tuple(sorted(tags.items())),
+        )
+        for node_id in self.named(command):
+            yield self.change(node_id, Liveness.UP, attributes=attributes)
+
+    def change_nodes(self, command: Command) -> Iterator[Event]:
+        for node_id in self.named(command):
+            yield self.change(node_id, LIVENESS[command.name])
+
+    def order(self, command: Command) -> Iterator[Event]:
+        for node_id in self.named(command):
+            known, _ = self.nodes.get(node_id, (Liveness.UP, ""))
+            yield self.change(node_id, known, administrative=ORDERS[command.name])
+
+    def relocate(self, command: Command) -> Iterator[Event]:
+        node_id, location = command.take("node"), command.take("location")
+        known, _ = self.nodes.get(node_id, (Liveness.UP, ""))
+        disk = command.given("disk")
+        tags = (("disk", disk),) if disk else None
+        yield self.change(node_id, known, location="" if location == "-" else location, tags=tags)
+
+    def named(self, command: Command) -> list[str]:
+        """Nodes by id, or all that stand in a domain (`/s1/r2`)."""
+        found: list[str] = []
+        for name in command.take("nodes").split(","):
+            inside = [n for n, (_, at) in self.nodes.items() if f"{at}/".startswith(f"{name}/")]
+            found += sorted(inside, key=natural_key) if name.startswith("/") else [name]
+        return found
+
+    def change(self, node_id: str, liveness: Liveness, **more: Any) -> NodeChanged:
+        self.sequence += 1
+        event = NodeChanged(self.now, node_id, "a", self.sequence, liveness, **more)
+        location = event.attributes.location if event.attributes else event.location
+        known = self.nodes.get(node_id, (None, ""))[1]
+        self.nodes[node_id] = liveness, known if location is None else location
+        return event
+
+    # Users
+
+    def create(self, command: Command) -> Iterator[Event]:
+        count = int(command.take("streams", "0"))
+        names = [f"t{n + 1}" for n in range(count)] or [command.take("stream")]
+        quorum, policy, replicas = map(command.given, ("quorum", "policy", "replicas"))
+        repair = command.given("repair")
+        self.sequence += 1
+        sequence = int(command.take("sequence", str(self.sequence)))
+        for name in names:
+            yield StreamCreated(
+                at=self.now,
+                stream=name,
+                sequence=sequence,
+                shards=int(command.take("shards", "1")),
+                replication_factor=int(command.take("rf")),
+                placement_policies=command.given("policies"),
+                policy=None if policy is None else yaml.safe_load(policy),
+                quorum=int(quorum) if quorum and quorum.isdecimal() else quorum,
+                replicas=replicas and tuple(tuple(nodes.split()) for nodes in replicas.split(",")),
+                body_hash=command.take("body", ""),
+                repair=repair,
+            )
+
+    # Executors
+
+    def ack(self, command: Command) -> Iterator[Event]:
+        kind, reason = AckKind(command.take("kind")), command.given("reason")
+        if "shards" in command.arguments:
+            for shard in command.take("shards").split(","):
+                stream, _, number = shard.rpartition("/")
+                yield MoveAcked(self.now, kind, None, stream, int(number), reason)
+            return
+        by_name = {name: move_id for move_id, name in self.names.items()}
+        for name in command.take("moves").split(","):
+            for move_id in self._meant(name, by_name):
+                move = self.moves.get(move_id)
+                at = (move.stream, move.shard) if move else ("?", 0)
+                yield MoveAcked(self.now, kind, move_id, *at, reason)
+
+    def _meant(self, name: str, by_name: dict[str, str]) -> list[str]:
+        """Ids of `all` open moves, of `m3`, of the last one of shard `t1/0`, of the last but one
+        `t1/0~1`; what is none of these is an id itself."""
+        if name == "all":
+            return [move.move_id for move in self.moves.values() if move.state.is_open]
+        shard, _, back = name.partition("~")
+        issued = self.issued.get(shard, [])
+        if issued:
+            return issued[::-1][int(back or 0) :][:1] or [name]
+        return [by_name.get(name, name)]
