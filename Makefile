@@ -3,9 +3,10 @@ SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo run test lint format bench lock clean
+.PHONY: help setup demo run test simulate lint format bench lock clean
 
 PYTHON ?= python3
+SEEDS ?= 10000
 VENV := .venv
 BIN := $(VENV)/bin
 # Files whose age says what the environment holds; a changed lock makes it again.
@@ -49,6 +50,9 @@ run: setup  ## the reconciler on an embedded broker, until Ctrl-C
 
 test: setup  ## all tests; what was skipped is named with its reason
 	@$(BIN)/python -m pytest -rs
+
+simulate: setup  ## SEEDS= histories of simulated fleets, each step judged by an oracle
+	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --jobs $$(nproc)
 
 lint: setup  ## style, formatting and types
 	@$(BIN)/ruff check .

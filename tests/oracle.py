@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
 from placement.model import Ready
-from tests.oracle_policy import UNKNOWN_NODE, Value, broken_policy
+from tests.oracle_policy import UNKNOWN_NODE, Value, broken_policy, copies
 
 Shard = tuple[str, int]
 
@@ -145,14 +145,12 @@ class Log:
                 replicas = assignment["replicas"]
                 live = [node for node in replicas if self._alive(node)]
                 waits = decision["outcome"] == "partial" and len(live) == len(replicas)
-                aside = sum(role != "replica" for role in assignment["roles"] or ())
-                surplus = len(replicas) > spec["replication_factor"] + aside
-                if surplus and spec.get("repair") != "dead_only":
+                if len(replicas) > copies(spec) and spec.get("repair") != "dead_only":
                     found.append(f"{stream}/{number} has too many replicas: {replicas}")
                 emptied = [n for n in live if self.nodes[n]["administrative"] == "draining"]
                 if emptied and not self._admits(stream, number):
                     found.append(f"{stream}/{number} is still on {emptied}")
-                if len(live) < spec["replication_factor"] and not waits:
+                if len(live) < copies(spec) and not waits:
                     found.append(f"{stream}/{number} has live replicas {live} only")
             spoken = {n for n in shards if self._admits(stream, n)}
             replicas = [shards[number]["replicas"] for number in sorted(shards)]
@@ -266,7 +264,7 @@ class Log:
     def _judge_issue(self, key: str, move: Value) -> None:
         """A move as it is issued: is it needed, and may its target receive a replica."""
         shard, old, new = (move["stream"], move["shard"]), move["remove"], move["add"]
-        if new and not self._may_receive(new):
+        if new and not self._may_receive(new) and not self._may_be_fenced(move):
             self._wrong(f"move {key} aims at {new}, which may not receive replicas")
         if move["source"] and not self._alive(move["source"]):
             self._wrong(f"move {key} copies from {move['source']}, which does not live")
@@ -288,7 +286,7 @@ class Log:
         held = [*self.assignments[shard]["replicas"]]
         # A move that is completed at once is in no list any more.
         held += [] if old in held else [old]
-        factor = self.decisions[shard[0]]["spec"]["replication_factor"]
+        factor = copies(self.decisions[shard[0]]["spec"])
         if len(held) <= factor:
             self._wrong(f"move {key} removes {old} of {held}, {factor} are asked for")
         live = [node for node in held if self._alive(node)]
@@ -313,7 +311,7 @@ class Log:
         if live and live[0] != replicas[0] and caught_up:
             self._wrong(f"{shard} is led by {replicas[0]}, which is dead, though {live[0]} lives")
         said = [v for v in self.open_violations.get(shard, ()) if v["rule"] == "replicas"]
-        factor = self.decisions[shard[0]]["spec"]["replication_factor"]
+        factor = copies(self.decisions[shard[0]]["spec"])
         if [v["count"] for v in said] != ([len(live)] if len(live) < factor else []):
             self._wrong(f"{shard} has {len(live)} of {factor} replicas, its violations are {said}")
         if (self._open.get(shard) or None) != assignment["move_id"]:
@@ -322,7 +320,7 @@ class Log:
     def _judge_counts(self, stream: str, decision: Value) -> None:
         spec, outcome = decision["spec"], decision["outcome"]
         shards = [a for (name, _), a in self.assignments.items() if name == stream]
-        factor = spec["replication_factor"]
+        factor = copies(spec)
         placed = sum(len(a["replicas"]) for a in shards)
         whole = sum(len(a["replicas"]) >= factor for a in shards)
         missing = spec["shards"] * factor - sum(min(len(a["replicas"]), factor) for a in shards)
@@ -349,6 +347,13 @@ class Log:
         node = self.nodes.get(node_id, {})
         told = (node.get("liveness"), node.get("administrative"), node.get("guard"))
         return told == ("up", "none", "none")
+
+    def _may_be_fenced(self, move: Value) -> bool:
+        """Kafka's striping takes a fenced broker as a follower where it has no other."""
+        strategy = self.decisions[move["stream"]].get("strategy")
+        node = self.nodes.get(move["add"], {})
+        told = (node.get("liveness"), node.get("administrative"), node.get("guard"))
+        return strategy == "striped" and move["slot"] > 0 and told == ("suspect", "none", "none")
 
     def _wrong(self, what: str) -> None:
         self._found.append(what)

@@ -10,6 +10,16 @@ from typing import Any
 
 Value = Mapping[str, Any]
 UNKNOWN_NODE: Value = {"location": "", "tags": {}}
+# Strategies that keep copies beside the replication factor unless `cold` says how many.
+KEEPS_COLD = ("cost", "bytedance")
+
+
+def copies(spec: Value) -> int:
+    """Replicas of a shard that is whole."""
+    beside = (
+        int(spec["policy"].get("cold", 1)) if spec["policy"].get("strategy") in KEEPS_COLD else 0
+    )
+    return int(spec["replication_factor"]) + beside
 
 
 def broken_policy(
@@ -36,7 +46,7 @@ def broken_policy(
             counts = Counter(_domain(node, nodes, scope, levels) for node in shard) if scope else {}
             if isinstance(rule.get("at_most"), int) and max(counts.values()) > rule["at_most"]:
                 yield number, f"{dict(counts)} is more than {rule}"
-            if "at_least" in rule and len(counts) < rule["at_least"]:
+            if isinstance(rule.get("at_least"), int) and len(counts) < rule["at_least"]:
                 yield number, f"{dict(counts)} is fewer than {rule}"
 
 

@@ -170,21 +170,24 @@ class Story:
 
     def rest(self, _command: Command) -> str:
         """Executors complete what is open until there is nothing to do, which has to last."""
+        batches, moves = self.finish_moves()
+        found = self.log.final_violations(reported_is_enough=True)
+        assert not found, "\n".join(found)
+        ready = self.carry_out(parse_command("replan"))
+        assert ready.empty, f"at rest, and yet {ready}"
+        self.second_opinion()
+        return f"ok after {batches} batches, {moves} moves"
+
+    def finish_moves(self) -> tuple[int, int]:
+        """Batches and moves until nothing is open and nothing comes."""
         completing, completed = parse_command("ack kind=completed moves=all"), 0
         for batches in range(REST_BATCHES):
             open_before = len(self.records.open_moves())
             ready = self.carry_out(completing)
             completed += open_before
             if not open_before and not (ready.moves or ready.assignments):
-                break
-        else:
-            raise AssertionError(f"no rest after {REST_BATCHES} batches")
-        found = self.log.final_violations(reported_is_enough=True)
-        assert not found, "\n".join(found)
-        ready = self.carry_out(parse_command("replan"))
-        assert ready.empty, f"at rest, and yet {ready}"
-        self.second_opinion()
-        return f"ok after {batches} batches, {completed} moves"
+                return batches, completed
+        raise AssertionError(f"no rest after {REST_BATCHES} batches")
 
     def second_opinion(self) -> None:
         """One that does not know what was tried before, and is told of every node once more, finds

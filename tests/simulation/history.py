@@ -1,0 +1,197 @@
+"""A simulated history: what nodes, users, operators and executors do, drawn from one seed.
+
+A history is told in the language of `tests/story.py`, one command per batch, so that one that fails
+can be shortened and kept as a text case. What is drawn may depend on what was published (moves are
+acknowledged, nodes return); what a line means does not depend on the lines before it having been
+drawn, so that lines can be struck out.
+"""
+
+import random
+from collections.abc import Iterator
+
+from placement.model import Liveness
+from tests.datadriven import parse_command
+from tests.simulation.fleets import ELSEWHERE, draw_fleet, draw_settings
+from tests.simulation.wishes import AFFINITIES, POLICIES
+from tests.story import Story
+
+# Batches of a history, besides those in which it comes to rest.
+BATCHES = (6, 20)
+STREAMS_MAX = 6
+
+
+class Failure(Exception):
+    """A history that went wrong: its seed, its commands, the last of which failed, and why."""
+
+    def __init__(self, seed: int, blocks: list[str], cause: Exception) -> None:
+        super().__init__(f"seed {seed}, command {len(blocks)}: {type(cause).__name__}: {cause}")
+        self.seed = seed
+        self.blocks = blocks
+        self.cause = cause
+
+
+def tell(story: Story, block: str) -> None:
+    """Carry out one command: its line, and its input below."""
+    first, *lines = block.split("\n")
+    command = parse_command(first, lines)
+    if command.name in story.actors.makers():
+        story.carry_out(command)
+    else:
+        story.answer(command)
+    command.check_used()
+
+
+class History:
+    """One fleet with its users and executors."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.rng = random.Random(seed)
+        self.story = Story()
+        self.blocks: list[str] = []
+        self.homes = draw_fleet(self.rng)
+        self.streams = 0
+        self.relocates = self.rng.random() < 0.3
+        self.orders = self.rng.random() < 0.5
+
+    def play(self) -> "History":
+        """Tell all of it; raises Failure with what was told."""
+        try:
+            self._tell(draw_settings(self.rng))
+            self._tell("\n".join(("batch", *self._first_nodes())))
+            for _ in range(self.rng.randint(*BATCHES)):
+                self._step()
+            self._tell("\n".join(("batch", *self._recovery())))
+            self._tell("rest")
+        except Exception as error:
+            raise Failure(self.seed, self.blocks, error) from error
+        return self
+
+    def _tell(self, block: str) -> None:
+        self.blocks.append(block)
+        tell(self.story, block)
+
+    def _step(self) -> None:
+        rng = self.rng
+        if rng.random() < 0.25:
+            self._tell(f"rebuild order={rng.randrange(1000)}")
+        lines = [f"tick seconds={rng.choice((0.01, 1, 20))}"]
+        for _ in range(rng.randint(0, 4)):
+            lines += self._draw()
+        caught_up = "" if rng.random() < 0.9 else " caught_up=no"
+        self._tell("\n".join((f"batch{caught_up}", *lines)))
+
+    def _draw(self) -> Iterator[str]:
+        """One event, or a few that belong together."""
+        roll = self.rng.random()
+        if roll < 0.4:
+            yield from self._draw_node()
+        elif roll < 0.46:
+            yield from self._draw_domain()
+        elif roll < 0.62 and self.streams < STREAMS_MAX:
+            yield self._draw_stream()
+        else:
+            yield from self._draw_acks()
+
+    # Nodes
+
+    def _first_nodes(self) -> Iterator[str]:
+        for node_id in self.homes:
+            if self.rng.random() < 0.75:
+                yield self._registered(node_id)
+
+    def _registered(self, node_id: str) -> str:
+        return f"register nodes={node_id} {self.homes[node_id]}"
+
+    def _heals(self, node_id: str) -> Iterator[str]:
+        """The node is up where it belongs, and no order stands against it."""
+        yield self._registered(node_id)
+        yield f"undrain nodes={node_id}"
+
+    def _recovery(self) -> Iterator[str]:
+        for node_id in self.homes:
+            yield from self._heals(node_id)
+
+    def _draw_node(self) -> Iterator[str]:
+        rng = self.rng
+        node_id = rng.choice(list(self.homes))
+        if node_id not in self.story.actors.nodes or rng.random() < 0.3:
+            yield from self._heals(node_id)
+        elif self.relocates and rng.random() < 0.2:
+            yield f"relocate node={node_id} location={rng.choice(ELSEWHERE)}"
+        elif self.orders and rng.random() < 0.4:
+            order = rng.choice(("drain", "drain", "cordon", "maintain", "undrain"))
+            yield f"{order} nodes={node_id}"
+        elif rng.random() < 0.1:
+            for _ in range(rng.randint(1, 3)):
+                yield f"suspect nodes={node_id}"
+                yield f"up nodes={node_id}"
+        else:
+            yield f"{rng.choice(('suspect', 'dead', 'dead', 'unregister'))} nodes={node_id}"
+
+    def _draw_domain(self) -> Iterator[str]:
+        """A rack or a site loses power, is emptied, or comes back as a whole."""
+        rng = self.rng
+        places = sorted({place for _, place in self.story.actors.nodes.values() if place})
+        if not places:
+            return
+        place = rng.choice(places)
+        if rng.random() < 0.5:
+            place = "/" + place.split("/")[1]
+        gone = any(
+            liveness is not Liveness.UP
+            for liveness, at in self.story.actors.nodes.values()
+            if f"{at}/".startswith(f"{place}/")
+        )
+        if gone:
+            yield f"up nodes={place}"
+        elif self.orders and rng.random() < 0.3:
+            yield f"drain nodes={place}"
+        else:
+            yield f"{rng.choice(('suspect', 'dead'))} nodes={place}"
+
+    # Streams
+
+    def _draw_stream(self) -> str:
+        rng = self.rng
+        name = f"t{self.streams}"
+        if self.streams == 0 or rng.random() < 0.85:
+            self.streams += 1
+            name = f"t{self.streams}"
+        words = [f"create stream={name} shards={rng.randint(1, 3)} rf={rng.randint(1, 4)}"]
+        roll = rng.random()
+        if roll < 0.25:
+            words.append(f"policies='{rng.choice(AFFINITIES)}'")
+        elif roll < 0.95:
+            words.append(f'policy="{rng.choice(POLICIES)}"')
+        if rng.random() < 0.12:
+            words.append(f"replicas='{self._draw_replicas()}'")
+        if rng.random() < 0.1:
+            words.append("repair=dead_only")
+        return f"{' '.join(words)} body={self.story.actors.sequence}"
+
+    def _draw_replicas(self) -> str:
+        """An existing placement to adopt; it may name too many, dead or unknown nodes."""
+        ids = list(self.homes)
+        shards = self.rng.randint(1, 3)
+        lists = (self.rng.sample(ids, self.rng.randint(0, 3)) for _ in range(shards))
+        return ",".join(" ".join(nodes) for nodes in lists)
+
+    # Executors
+
+    def _draw_acks(self) -> Iterator[str]:
+        """They accept, complete, fail, repeat themselves, come late, or keep silent."""
+        rng, issued = self.rng, self.story.actors.issued
+        if not issued or rng.random() < 0.02:
+            yield "ack kind=completed moves=ghost"
+            return
+        held = [f"{m.stream}/{m.shard}" for m in self.story.records.open_moves()]
+        shards = held or list(issued)
+        for shard in rng.sample(shards, min(len(shards), rng.randint(1, 4))):
+            kind = rng.choice(("accepted", "completed", "completed", "completed", "failed"))
+            if rng.random() < 0.05:
+                yield f"ack kind={kind} shards={shard}"
+                continue
+            back = "" if rng.random() < 0.9 else f"~{rng.randint(1, 2)}"
+            for _ in range(rng.choice((1, 1, 1, 2))):
+                yield f"ack kind={kind} moves={shard}{back}"

@@ -1,0 +1,71 @@
+"""Many seeds, on several processes: which fail, and how fast they go."""
+
+import multiprocessing
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from tests.simulation.history import Failure, History
+from tests.simulation.shrink import as_case, shrink
+
+# Seeds that a process plays before it says so.
+CHUNK = 20
+TELL_SECONDS = 5
+# A failure on one line; its story comes at the end.
+FAILURE_WIDTH = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What became of some seeds; failures as (seed, what)."""
+
+    seeds: int
+    batches: int
+    failures: tuple[tuple[int, str], ...]
+
+
+def play(seeds: Iterable[int]) -> Played:
+    """Play histories one after the other."""
+    count, batches, failures = 0, 0, []
+    for seed in seeds:
+        count += 1
+        try:
+            batches += len(History(seed).play().blocks)
+        except Failure as failure:
+            failures.append((seed, str(failure)))
+            batches += len(failure.blocks)
+    return Played(count, batches, tuple(failures))
+
+
+def play_many(first: int, count: int, jobs: int) -> Iterator[Played]:
+    """Play `count` seeds from `first` on in `jobs` processes; yields as they are done."""
+    starts = range(first, first + count, CHUNK)
+    chunks = [range(start, min(start + CHUNK, first + count)) for start in starts]
+    if jobs == 1:
+        yield from map(play, chunks)
+        return
+    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+        yield from pool.imap_unordered(play, chunks)
+
+
+def report(first: int, count: int, jobs: int, show: int) -> bool:
+    """Play, tell of the progress, and print failing seeds; whether all went well. The first `show`
+    failures are shrunk and printed as text cases."""
+    started, told_at, seeds, batches, failed = time.monotonic(), 0.0, 0, 0, []
+    for played in play_many(first, count, jobs):
+        seeds += played.seeds
+        batches += played.batches
+        for seed, what in played.failures:
+            print(what.splitlines()[0][:FAILURE_WIDTH])
+            failed.append(seed)
+        elapsed = time.monotonic() - started
+        if seeds == count or elapsed - told_at > TELL_SECONDS:
+            told_at, rate = elapsed, seeds / elapsed
+            print(f"{seeds} of {count} seeds, {len(failed)} failures, {rate:.1f} seeds/s")
+    print(f"{batches} commands, {jobs} processes, {elapsed:.0f} s")
+    for seed in sorted(failed)[:show]:
+        try:
+            History(seed).play()
+        except Failure as failure:
+            print(f"\n{as_case(shrink(failure), f'Seed {seed}, shrunk.')}")
+    return not failed

@@ -1,0 +1,44 @@
+"""Simulated histories, judged by the oracle after every batch.
+
+Goal: whatever happens in whatever order, and wherever the log is cut into batches, nothing that is
+published is ever wrong; once the fleet is whole again and executors answer, all is as was asked.
+Here a bounded number of seeds is played; `make simulate` plays thousands.
+"""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.simulation.history import Failure, History
+from tests.simulation.shrink import as_case, failing, shrink
+from tests.simulation.wishes import strategies_missing
+
+SEEDS = 300
+# Seeds of one test, so that parts can be run by themselves.
+PART = 50
+
+
+def test_every_strategy_is_asked_for() -> None:
+    assert strategies_missing() == set()
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, PART))
+def test_histories(first: int, record_property: Callable[[str, object], None]) -> None:
+    record_property("seeds", PART)
+    for seed in range(first, first + PART):
+        try:
+            History(seed).play()
+        except Failure as failure:
+            story = as_case(shrink(failure), f"Seed {seed}, shrunk.")
+            pytest.fail(f"{failure}\n\n{story}", pytrace=False)
+
+
+def test_a_failure_is_shrunk_to_its_story(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a long history two commands stay that make the planner fail, and the case says how."""
+    monkeypatch.setattr("tests.story.Log.final_violations", lambda *_, **__: ["all is lost"])
+    with pytest.raises(Failure) as caught:
+        History(3).play()
+    blocks = shrink(caught.value)
+    assert blocks == ["rest"]
+    assert failing(blocks) is not None
+    assert as_case(blocks, "Nothing.").endswith("rest\n----\nAssertionError: all is lost\n")
