@@ -109,6 +109,20 @@ class AssignmentTable:
         nodes: list[int] = self._slot_node[base : base + int(self._shard_factor[shard])].tolist()
         return nodes
 
+    def rows(self, shards: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Planned nodes of shards that have equally many slots, one row each."""
+        slots = np.arange(int(self._shard_factor[shards[0]]) if len(shards) else 0)
+        found: NDArray[np.int32] = self._slot_node[self._shard_base[shards][:, None] + slots]
+        return found.astype(np.int64)
+
+    def streams_of(self, shards: NDArray[np.int64]) -> NDArray[np.int32]:
+        """Index of the stream of each shard."""
+        return self._shard_stream[shards]
+
+    def numbers_of(self, shards: NDArray[np.int64]) -> NDArray[np.int32]:
+        """Number of each shard within its stream."""
+        return self._shard_number[shards]
+
     def replicas(self, shard: int) -> list[int]:
         """Planned nodes of the shard without its empty slots."""
         return [node for node in self.nodes(shard) if node != EMPTY]

@@ -6,8 +6,9 @@ nothing. Ended moves stay for `retention` so that a repeated acknowledgement is 
 """
 
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from heapq import heappop, heappush
 
 from placement.model import Move, MoveState
 from placement.reasons import Reason
@@ -34,6 +35,9 @@ class Ledger:
         self.outgoing: Counter[int] = Counter()
         self.leaving: Counter[int] = Counter()
         self._ended: deque[str] = deque()
+        self._by_node: dict[int, set[int]] = {}
+        # Deadline, move and shard; a move that has ended is passed over when its time comes.
+        self._deadlines: list[tuple[int, str, int]] = []
 
     def open(self, opened: OpenMove) -> None:
         """Enter an issued move; the shard must not have one already."""
@@ -43,6 +47,9 @@ class Ledger:
         self.incoming[opened.added] += 1
         self.outgoing[opened.source] += 1
         self.leaving[opened.removed] += 1
+        for node in (opened.added, opened.removed):
+            self._by_node.setdefault(node, set()).add(opened.shard)
+        heappush(self._deadlines, (opened.move.deadline, opened.move.move_id, opened.shard))
 
     def accept(self, shard: int) -> Move:
         """The executor has taken the move over."""
@@ -59,6 +66,8 @@ class Ledger:
         self.incoming[opened.added] -= 1
         self.outgoing[opened.source] -= 1
         self.leaving[opened.removed] -= 1
+        for node in (opened.added, opened.removed):
+            self._by_node[node].discard(shard)
         reason = opened.move.reason if reason is None else reason
         opened.move = replace(opened.move, state=state, ended_at=at, reason=reason)
         self.keep(opened.move)
@@ -72,13 +81,18 @@ class Ledger:
 
     def touching(self, node: int) -> list[OpenMove]:
         """Open moves that add to or remove from the node, in the order of their shards' names."""
-        found = [o for o in self.by_shard.values() if node in (o.added, o.removed)]
-        return sorted(found, key=lambda opened: (opened.move.stream, opened.move.shard))
+        shards = self._by_node.get(node, ())
+        return _in_order(self.by_shard[shard] for shard in shards)
 
     def expired(self, now: int) -> list[OpenMove]:
-        """Open moves past their deadline."""
-        found = [o for o in self.by_shard.values() if o.move.deadline <= now]
-        return sorted(found, key=lambda opened: (opened.move.stream, opened.move.shard))
+        """Open moves past their deadline; to be closed by who asks."""
+        found: list[OpenMove] = []
+        while self._deadlines and self._deadlines[0][0] <= now:
+            _, move_id, shard = heappop(self._deadlines)
+            opened = self.by_shard.get(shard)
+            if opened is not None and opened.move.move_id == move_id:
+                found.append(opened)
+        return _in_order(found)
 
     def drop_ended(self, before: int) -> Iterator[Move]:
         """Forget, and yield, moves that ended before the given time."""
@@ -91,3 +105,7 @@ class Ledger:
             del self.known[move.move_id]
             dropped.append(move)
         yield from sorted(dropped, key=lambda move: move.move_id)
+
+
+def _in_order(found: Iterable[OpenMove]) -> list[OpenMove]:
+    return sorted(found, key=lambda opened: (opened.move.stream, opened.move.shard))

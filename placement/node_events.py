@@ -61,6 +61,7 @@ class NodeEvents:
         )
         self._repair.look_at(state.table.shards_on(node))
         self._moves.review(node)
+        self._repair.reconsider()
         self._streams.room_made()
         if event.liveness is Liveness.UNREGISTERED:
             self._leaving.add(event.node_id)

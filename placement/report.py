@@ -1,8 +1,8 @@
 """The violations of one shard as they are published: what is broken, and what becomes of it."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 
+from placement.assignments import EMPTY
 from placement.diagnose import (
     REPLICAS_RULE,
     broken_filter,
@@ -15,10 +15,7 @@ from placement.model import Cause, Violation, ViolationClass
 from placement.reasons import Band, Code, Reason
 from placement.rules import ColocateSlots, Strength
 from placement.state import State
-from placement.wants import Wants
-
-Failed = Mapping[Cause | None, Reason]
-"""Why a shard got no move: by cause, or, under None, for whatever it wants."""
+from placement.wants import Failed, Wants
 
 SURPLUS_RULE = "surplus"
 DRAIN_RULE = "drain"
@@ -50,6 +47,26 @@ class Report:
             broken = broken_rules(name, number, [rule], standing, state.now)
             found.extend((seen_to, violation) for violation in broken)
         return tuple(self._classed(shard, cause, each, failed) for cause, each in found)
+
+    def lacks(self, shard: int, live: int, failed: Failed) -> tuple[Violation, ...] | None:
+        """The same for a shard that breaks no rule with its `live` planned replicas; None where
+        it has to be asked why it lacks some."""
+        state = self._state
+        opened, factor = state.ledger.by_shard.get(shard), state.stream_of(shard).copies
+        if opened is not None and (opened.removed == EMPTY or state.topology.dead[opened.removed]):
+            live -= 1
+        if live >= factor:
+            return ()
+        if opened is not None:
+            why, kind = opened.move.reason, ViolationClass.FIXABLE
+        else:
+            found = failed.get(Cause.UNDER_REPLICATED) or failed.get(None)
+            if found is None:
+                return None
+            why, kind = found, _class_of(found)
+        (name, number), now = state.key(shard), state.now
+        parts = (name, number, REPLICAS_RULE, _REQUIRED, live, factor, kind, why, now)
+        return (Violation(*parts),)
 
     def _copies(self, shard: int) -> list[tuple[Cause | None, Violation]]:
         """Too few replicas, too many, or some apart from those of the other shards."""
@@ -114,6 +131,10 @@ class Report:
         why = failed.get(cause) or failed.get(None)
         if why is None:
             return fixable
-        throttled = why.band is Band.THROTTLED
-        kind = ViolationClass.DEFERRED if throttled else ViolationClass.UNFIXABLE
-        return replace(violation, violation_class=kind, reason=why)
+        return replace(violation, violation_class=_class_of(why), reason=why)
+
+
+def _class_of(why: Reason) -> ViolationClass:
+    """What becomes of a violation that no move was issued for."""
+    throttled = why.band is Band.THROTTLED
+    return ViolationClass.DEFERRED if throttled else ViolationClass.UNFIXABLE

@@ -4,9 +4,11 @@ Everything here can be rebuilt from the records it published (guarantee G5); the
 Within one batch a shard is published once, so that its epoch rises by exactly one.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+import numpy as np
 
 from placement import digest
 from placement.assignments import EMPTY, AssignmentTable
@@ -91,6 +93,7 @@ class State:
         self.ready = Ready()
         self._dirty: dict[int, None] = {}
         self._move_hashes: dict[str, int] = {}
+        self._policies: dict[str, Policy] = {}
 
     def begin(self, now: int) -> None:
         """Start a batch; the core's time never goes back."""
@@ -99,7 +102,7 @@ class State:
 
     def finish(self) -> Ready:
         """Publish the shards that changed, and hand the batch over."""
-        for shard in sorted(self._dirty, key=self.key):
+        for shard in self.in_order(self._dirty):
             self.table.epoch[shard] += 1
             assignment = self.assignment(shard)
             hashed = digest.of_assignment(assignment)
@@ -116,6 +119,17 @@ class State:
     def key(self, shard: int) -> tuple[str, int]:
         """Stream name and number of a shard: its name outside this process."""
         return self.stream_names[self.table.stream_of(shard)], self.table.number_of(shard)
+
+    def keys(self, shards: Collection[int]) -> list[tuple[str, int]]:
+        """`key` of many shards."""
+        index = np.fromiter(shards, np.int64, len(shards))
+        streams = self.table.streams_of(index).tolist()
+        names = map(self.stream_names.__getitem__, streams)
+        return [*zip(names, self.table.numbers_of(index).tolist(), strict=True)]
+
+    def in_order(self, shards: Collection[int]) -> list[int]:
+        """Shards by the names of their streams, then by number."""
+        return [shard for _, shard in sorted(zip(self.keys(shards), shards, strict=True))]
 
     def stream_of(self, shard: int) -> Stream:
         """The stream that a shard belongs to."""
@@ -143,11 +157,20 @@ class State:
     ) -> Policy | Reason:
         """Compile a stream's request against the configured default and the known levels."""
         default = self.configuration.default_policy
-        return compile_policy(spec_policies, policy, default, self.topology, STRATEGIES)
+        compiled = compile_policy(spec_policies, policy, default, self.topology, STRATEGIES)
+        if isinstance(compiled, Reason):
+            return compiled
+        # Equal policies are one object, by which streams are told apart at no cost.
+        known = self._policies.setdefault(repr(compiled), compiled)
+        return known if known == compiled else compiled
 
     def touch(self, shard: int) -> None:
         """The shard's assignment changes in this batch."""
         self._dirty[shard] = None
+
+    def touched(self) -> set[str]:
+        """Streams of the shards whose assignments change in this batch."""
+        return {name for name, _ in self.keys(self._dirty)}
 
     def next_epoch(self, shard: int) -> int:
         """The epoch that this batch publishes for a touched shard."""
@@ -238,10 +261,11 @@ class State:
         before = self.violations.get(shard, ())
         if [_essence(v) for v in before] == [_essence(v) for v in violations]:
             return
-        kept = {(v.rule, v.domain): v.since for v in before}
-        violations = tuple(
-            replace(v, since=kept.get((v.rule, v.domain), v.since)) for v in violations
-        )
+        if before:
+            kept = {(v.rule, v.domain): v.since for v in before}
+            violations = tuple(
+                replace(v, since=kept.get((v.rule, v.domain), v.since)) for v in violations
+            )
         self.digest.change(digest.of_violations(before), digest.of_violations(violations))
         if violations:
             self.violations[shard] = violations

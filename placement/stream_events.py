@@ -111,9 +111,11 @@ class StreamEvents:
     def complete_partial(self) -> None:
         """Revise the decision of every partial stream whose last replica has been added."""
         state = self._state
-        for name in sorted(self._partial):
+        touched = self._partial & state.touched() if self._partial else set()
+        opened = state.ledger.by_shard.values() if touched else ()
+        adding = {each.shard for each in opened if each.removed == EMPTY}
+        for name in sorted(touched):
             stream = state.streams[name]
-            adding = {o.shard for o in state.ledger.by_shard.values() if o.removed == EMPTY}
             factor = stream.copies
             held = [len(state.table.replicas(shard)) for shard in stream.shards]
             lacks = [

@@ -66,6 +66,7 @@ class Topology:
         self._eligible = np.zeros(self._capacity, bool)
         self._accounted = np.zeros(self._capacity, bool)
         self._fenced = np.zeros(self._capacity, bool)
+        self._dead = np.zeros(self._capacity, bool)
         self._digest = np.zeros(self._capacity, np.uint64)
         self._domain_of = np.zeros((DEPTH_MAX + 1, self._capacity), np.int32)
         self._by_id: list[tuple[tuple[tuple[int, int, str], ...], int]] = []
@@ -112,6 +113,11 @@ class Topology:
     def fenced(self) -> NDArray[np.bool_]:
         """Whether a node is suspect and nothing else speaks against it: Kafka's fenced brokers."""
         return self._fenced[: self.size]
+
+    @property
+    def dead(self) -> NDArray[np.bool_]:
+        """Whether replicas on a node have to be replaced: it is dead or gone."""
+        return self._dead[: self.size]
 
     @property
     def digests(self) -> NDArray[np.uint64]:
@@ -246,6 +252,7 @@ class Topology:
             and guard is not Guard.QUARANTINED
         )
         self._fenced[node] = liveness is Liveness.SUSPECT and trusted and not ordered
+        self._dead[node] = self.is_dead(node)
 
     def places(self, scopes: Iterable[Scope]) -> frozenset[tuple[Scope, int]]:
         """The domains in which a node is accounted for."""
@@ -291,6 +298,7 @@ class Topology:
         self._eligible = np.concatenate([self._eligible, np.zeros(more, bool)])
         self._accounted = np.concatenate([self._accounted, np.zeros(more, bool)])
         self._fenced = np.concatenate([self._fenced, np.zeros(more, bool)])
+        self._dead = np.concatenate([self._dead, np.zeros(more, bool)])
         self._digest = np.concatenate([self._digest, np.zeros(more, np.uint64)])
         added = np.zeros((DEPTH_MAX + 1, more), np.int32)
         self._domain_of = np.concatenate([self._domain_of, added], axis=1)

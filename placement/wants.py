@@ -12,6 +12,7 @@ from placement.assignments import EMPTY
 from placement.diagnose import live_slots, shared_nodes, why_needy
 from placement.mend import LEFT_ALONE, Case, find_move, score
 from placement.model import AdministrativeState, Cause, Liveness, MoveKind, RepairMode
+from placement.moves import OpenMove
 from placement.reasons import Code, Reason
 from placement.rules import STREAM_RULES, ColocateSlots, Rule, Strength
 from placement.rules_roles import Elsewhere, LeaderIn
@@ -24,6 +25,10 @@ from placement.topology import LEAF, Topology
 _UNIT_SPARES_MAX = 3
 # How a replica's node fares, the worst first: who goes first where there are too many.
 _DEAD, _LEAVING, _DOUBTFUL, _WELL = range(4)
+
+
+# Why a shard got no move, by cause, or, under None, for whatever it wants.
+Failed = dict[Cause | None, Reason]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +77,10 @@ class Wants:
 
     def rules(self, stream: Stream) -> tuple[Rule, ...]:
         """The rules of a stream."""
-        if stream.index not in self._rules:
-            self._rules[stream.index] = self._state.rules(stream)
-        return self._rules[stream.index]
+        policy = id(stream.policy)
+        if policy not in self._rules:
+            self._rules[policy] = self._state.rules(stream)
+        return self._rules[policy]
 
     def is_colocated(self, stream: Stream) -> bool:
         """Whether replica r of all the stream's shards moves as one unit."""
@@ -170,6 +176,11 @@ class Wants:
         lacking = state.stream_of(shard).copies - len(live_slots(nodes, topology))
         return (dead + empty)[: max(lacking, 0)]
 
+    def hurries(self, shard: int, opened: OpenMove) -> bool:
+        """Whether the shard lacks replicas while its open move is about something less urgent."""
+        less = urgency(Cause(opened.move.cause)) > urgency(Cause.UNDER_REPLICATED)
+        return less and bool(self.needy(shard))
+
     def strays(self, shard: int) -> list[int]:
         """Slots of a colocated stream's shard that stand apart, while a node of the others is
         missing here."""
@@ -228,7 +239,7 @@ class Wants:
             return Cause.PREFERRED_RULE
         return Cause.SURPLUS if self.surplus(shard) else None
 
-    def of(self, shard: int, view: View, failed: dict[Cause | None, Reason]) -> Iterator[Want]:
+    def of(self, shard: int, view: View, failed: Failed) -> Iterator[Want]:
         """The shard's wants, the most urgent first. `failed` is told of causes for which there is
         no move."""
         state = self._state
@@ -276,9 +287,7 @@ class Wants:
         message = f"the replica on {topology.ids[node]} is to be replaced"
         return Reason(Code.REPLACEMENT_WANTED, message)
 
-    def _mended(
-        self, shard: int, strength: Strength, view: View, failed: dict[Cause | None, Reason]
-    ) -> Iterator[Want]:
+    def _mended(self, shard: int, strength: Strength, view: View, failed: Failed) -> Iterator[Want]:
         """The move that keeps rules of this strength better, if any is broken."""
         if not self.broken(shard, strength):
             return

@@ -1,0 +1,103 @@
+"""The agenda of repair: which shards are looked at again, and when.
+
+Shards that want what no limit keeps from them are looked at in every batch, those that a limit
+keeps waiting when it has room, those that cannot be helped when the fleet changes, the others when
+an event touches them. All of it follows from what is published, so that a rebuilt reconciler has
+the same.
+"""
+
+from collections.abc import Iterable
+
+from placement.diagnose import live_slots
+from placement.glance import Glance
+from placement.model import Cause, ViolationClass
+from placement.reasons import Band, Code
+from placement.state import State
+from placement.waiting import Urgency, Waiting
+from placement.wants import Wants, urgency
+
+
+class Agenda:
+    """Every shard that is in need, once, under what it waits for."""
+
+    def __init__(self, state: State, wants: Wants) -> None:
+        self._state = state
+        self._wants = wants
+        self.recheck: set[int] = set()
+        self.waiting = Waiting()
+        self.stuck: set[int] = set()
+        self._wanted: set[int] = set()
+        # Of those that wait the ones that wait for the source of events.
+        self._behind: set[int] = set()
+
+    def due(self, caught_up: bool) -> set[int]:
+        """Take out what has to be looked at in this batch."""
+        if caught_up:
+            self.recheck |= self._behind
+        self._look_further()
+        due = self.recheck | self._wanted
+        self.leave(due)
+        self.recheck.clear()
+        return due
+
+    def leave(self, shards: Iterable[int]) -> None:
+        """These shards are looked at anew."""
+        for shard in shards:
+            self._wanted.discard(shard)
+            self.waiting.leave(shard)
+            self._behind.discard(shard)
+        self.stuck.difference_update(shards)
+
+    def take(self) -> int:
+        """Take out the most urgent of the shards that wait."""
+        shard = self.waiting.take()
+        self._behind.discard(shard)
+        return shard
+
+    def file(self, shard: int, seen: Glance) -> None:
+        """Keep in mind when the shard has to be looked at again: always, when limits have room,
+        when the fleet changes, or not."""
+        self.leave([shard])
+        said = self._state.violations.get(shard, ())
+        opened = self._state.ledger.by_shard.get(shard)
+        if opened is not None:
+            if self._wants.hurries(shard, opened) or self._is_unled(shard, seen):
+                self._wanted.add(shard)
+        elif any(v.reason.band is Band.THROTTLED for v in said):
+            self.waiting.put(shard, self.urgency(shard, seen))
+            if any(v.reason.code is Code.NOT_CAUGHT_UP for v in said):
+                self._behind.add(shard)
+        elif any(v.violation_class is ViolationClass.FIXABLE for v in said):
+            self._wanted.add(shard)
+        elif said:
+            self.stuck.add(shard)
+        elif self._is_unled(shard, seen):
+            self._wanted.add(shard)
+
+    def urgency(self, shard: int, seen: Glance) -> Urgency:
+        """The shard's place among those that want something."""
+        live = seen.lacking.get(shard)
+        if live is not None:
+            return (urgency(Cause.UNDER_REPLICATED), live, *self._state.key(shard))
+        live = len(live_slots(self._state.table.nodes(shard), self._state.topology))
+        return (urgency(self._wants.cause(shard)), live, *self._state.key(shard))
+
+    def _is_unled(self, shard: int, seen: Glance) -> bool:
+        if (shard in seen.lacking or shard in seen.well) and shard not in seen.unled:
+            return False
+        return self._wants.next_leader(shard) is not None
+
+    def _look_further(self) -> None:
+        """What changes in one shard of a stream may concern others that are in need already, and
+        those of a colocated stream that stand apart."""
+        state, opened = self._state, self._state.ledger.by_shard
+        streams = dict.fromkeys(state.table.stream_of(shard) for shard in self.recheck)
+        for index in streams:
+            stream = state.streams[state.stream_names[index]]
+            colocated = self._wants.is_colocated(stream)
+            if not colocated and not self._wants.is_wide(stream):
+                continue
+            for other in stream.shards:
+                known = other in self.stuck or other in self.waiting or other in opened
+                if known or (colocated and self._wants.strays(other)):
+                    self.recheck.add(other)

@@ -1,0 +1,125 @@
+"""Many shards at a glance: those that are well, and those that lack replicas and nothing else.
+
+After the death of a node nearly all shards that it touched are of these two kinds. They are told
+from the columns of the table, by the rules' own `doubtful`; only the others are asked one by one.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.assignments import EMPTY
+from placement.model import Cause
+from placement.rules import CountsDomains, Mask, Rule, Standing
+from placement.rules_roles import Elsewhere, LeaderIn
+from placement.shard_rows import by_size
+from placement.state import State, Stream
+from placement.wants import Wants
+
+# Shards from which a look at all of them as arrays costs less than one at each.
+GLANCED_FROM = 16
+
+Shards = NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Glance:
+    """`lacking`: live replicas of each shard that lacks some and breaks no rule with those it has;
+    `well`: the same of shards that want nothing; `unled`: shards of both kinds whose first replica
+    may not lead; `others`: what has to be asked one by one."""
+
+    lacking: dict[int, int] = field(default_factory=dict)
+    well: dict[int, int] = field(default_factory=dict)
+    unled: set[int] = field(default_factory=set)
+    others: list[int] = field(default_factory=list)
+
+
+def glance(state: State, wants: Wants, shards: Collection[int], planned: bool = False) -> Glance:
+    """Look at shards, each named once. Those with an open move are among the others, unless they
+    are looked at as `planned` and the move gives back what was lost."""
+    found = Glance()
+    if len(shards) < GLANCED_FROM:
+        found.others = [*shards]
+        return found
+    opened = state.ledger.by_shard.values()
+    given_back = Cause.UNDER_REPLICATED if planned else None
+    apart = {each.shard for each in opened if each.move.cause != given_back}
+    apart.update(shard for shard, _ in wants.marked)
+    found.others = [shard for shard in shards if shard in apart]
+    left = np.fromiter((shard for shard in shards if shard not in apart), np.int64)
+    for stream, members in _alike(state, left):
+        if all(_tells_at_once(rule) for rule in wants.rules(stream)):
+            _look(found, state, wants, stream, members)
+        else:
+            found.others += members.tolist()
+    return found
+
+
+def unled(state: State, wants: Wants) -> list[int]:
+    """Every shard that may want another leader."""
+    topology, found = state.topology, []
+    leads = np.append(topology.can_lead & ~topology.dead, False)
+    for index, rows in state.table.streams():
+        stream = state.streams[state.stream_names[index]]
+        ordered = any(isinstance(rule, LeaderIn | Elsewhere) for rule in wants.rules(stream))
+        doubtful = np.arange(len(rows)) if ordered else np.flatnonzero(~leads[rows[:, 0]])
+        found += (doubtful + stream.shards[0]).tolist()
+    return found
+
+
+def _tells_at_once(rule: Rule) -> bool:
+    """Whether the rule looks at one shard alone and says of many which of them may break it."""
+    return isinstance(rule, CountsDomains) and hasattr(rule, "doubtful")
+
+
+def _alike(state: State, shards: Shards) -> Iterator[tuple[Stream, Shards]]:
+    """The shards of streams that one policy, one number of slots and one of copies is for, with
+    one of these streams."""
+    indexes, same = np.unique(state.table.streams_of(shards), return_inverse=True)
+    kinds: dict[tuple[int, int, int], int] = {}
+    examples: list[Stream] = []
+    kind_of = np.zeros(len(indexes), np.int64)
+    for place, index in enumerate(indexes.tolist()):
+        stream = state.streams[state.stream_names[index]]
+        slots = state.table.factor(stream.shards[0])
+        kind = kinds.setdefault((id(stream.policy), slots, stream.copies), len(kinds))
+        if kind == len(examples):
+            examples.append(stream)
+        kind_of[place] = kind
+    each = kind_of[same]
+    for kind, stream in enumerate(examples):
+        yield stream, shards[each == kind]
+
+
+def _look(found: Glance, state: State, wants: Wants, stream: Stream, shards: Shards) -> None:
+    topology, copies = state.topology, stream.copies
+    assert stream.policy is not None
+    rows = state.table.rows(shards)
+    # The last entry is what EMPTY finds.
+    alive = np.append(~topology.dead, False)
+    live = alive[rows]
+    held, count = (rows != EMPTY).sum(axis=1), live.sum(axis=1)
+    admits = stream.policy.nodes
+    admitted = True if admits.everything else admits.mask(topology)
+    kept = np.append(topology.accounted & admitted, False)
+    plain = (count > 0) & (held <= copies) & (kept[rows] | ~live).all(axis=1)
+    plain &= ~_doubted(wants, stream, rows, live & plain[:, None])
+    leads = live[:, 0] & np.append(topology.can_lead, False)[rows[:, 0]]
+    found.others += shards[~plain].tolist()
+    found.unled.update(shards[plain & ~leads].tolist())
+    lacks = count < copies
+    for kind, which in ((found.lacking, plain & lacks), (found.well, plain & ~lacks)):
+        kind.update(zip(shards[which].tolist(), count[which].tolist(), strict=True))
+
+
+def _doubted(wants: Wants, stream: Stream, rows: Shards, live: Mask) -> Mask:
+    """Rows that may break a rule with the replicas that live."""
+    assert stream.policy is not None
+    doubted = np.zeros(len(rows), bool)
+    standing = Standing(wants.judging, stream.copies, (), nodes=stream.policy.nodes)
+    for numbers, nodes, _ in by_size(rows, live):
+        for rule in wants.rules(stream):
+            doubted[numbers] |= rule.doubtful(nodes, standing)  # type: ignore[attr-defined]
+    return doubted

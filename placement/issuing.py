@@ -1,0 +1,205 @@
+"""Issuing: the next move of one shard, its leader, and what is called off for it.
+
+A move is planned as if an open one that is less urgent had never been, and supersedes it. The
+replicas of a colocated stream go where those of its other shards are, or are to be.
+"""
+
+from dataclasses import replace
+
+from placement.assignments import EMPTY
+from placement.mend import Case, find_target
+from placement.model import Cause, Move, MoveKind, MoveState
+from placement.moves import OpenMove
+from placement.orders import copy_source, ordered, over_limit, renewed
+from placement.reasons import Band, Code, Reason
+from placement.state import State, Stream
+from placement.strategies.base import View
+from placement.wants import Failed, Want, Wants
+
+
+class Issuing:
+    """Issues moves during one run, and knows what the run has come to."""
+
+    def __init__(self, state: State, wants: Wants) -> None:
+        self._state = state
+        self._wants = wants
+        # Moves that this batch has ended, by shard: the next one supersedes them.
+        self.ended: dict[int, Move] = {}
+        # Streams whose shards depend on each other, and of which one has changed.
+        self.shifted: set[int] = set()
+        # Whether a move that was done at once has made room.
+        self.freed = False
+        self._hopeless: dict[tuple[int, int], Reason] = {}
+
+    def begin(self) -> None:
+        """Start over, after room was made."""
+        self.freed = False
+        self._hopeless.clear()
+
+    def finish(self) -> None:
+        """The run is over."""
+        self.begin()
+        self.ended.clear()
+        self.shifted.clear()
+
+    def issue(self, shard: int, view: View, failed: Failed) -> bool:
+        """Issue the shard's next move, if there is one; `failed` learns why there is none."""
+        opened = self._state.ledger.by_shard.get(shard)
+        if opened is not None and not self._outranked(shard, opened):
+            return False
+        if opened is not None:
+            self._put_back(opened, view)
+        for want in self._wants.of(shard, view, failed):
+            if opened is not None and want.cause is not Cause.UNDER_REPLICATED:
+                break
+            reason = self._try(shard, want, view, opened)
+            if reason is None:
+                return True
+            failed.setdefault(want.cause, reason)
+            if reason.band is Band.THROTTLED:
+                break
+        if opened is not None:
+            self._put_forward(opened, view)
+        return False
+
+    def _outranked(self, shard: int, opened: OpenMove) -> bool:
+        """Whether the shard lacks replicas while its open move is about something less urgent. A
+        move that nobody has seen yet is left until the next batch."""
+        if opened.move.expected_epoch > int(self._state.table.epoch[shard]):
+            return False
+        return opened.move.kind is not MoveKind.REMOVE and self._wants.hurries(shard, opened)
+
+    def _put_back(self, opened: OpenMove, view: View) -> None:
+        """Plan as if the open move had never been issued."""
+        self._place(opened.shard, opened.move.slot, opened.removed, view)
+
+    def _put_forward(self, opened: OpenMove, view: View) -> None:
+        """The open move goes on."""
+        self._place(opened.shard, opened.move.slot, opened.added, view)
+
+    def _place(self, shard: int, slot: int, node: int, view: View) -> None:
+        """Put a node, or nothing, into a slot of the plan."""
+        before = self._state.table.nodes(shard)[slot]
+        if before != EMPTY:
+            view.remove(before)
+        if node != EMPTY:
+            view.add(node)
+        self._state.table.set(shard, slot, node)
+        self._wants.changed(shard)
+        stream = self._state.stream_of(shard)
+        if self._wants.is_wide(stream) or self._wants.is_colocated(stream):
+            self.shifted.add(stream.index)
+
+    def _try(self, shard: int, want: Want, view: View, outranked: OpenMove | None) -> Reason | None:
+        """Issue a move for the want, or say why there is none."""
+        state = self._state
+        nodes = state.table.nodes(shard)
+        target = EMPTY if want.kind is MoveKind.REMOVE else self._target(shard, want, nodes, view)
+        if isinstance(target, Reason):
+            return target
+        source = copy_source(state, nodes, target)
+        limit = over_limit(state, nodes[want.slot], target, source)
+        if limit:
+            return limit
+        if outranked is not None:
+            self.ended[shard] = state.ledger.close(shard, MoveState.SUPERSEDED, state.now).move
+        before = self.ended.get(shard)
+        if before is not None:
+            before = replace(before, state=MoveState.SUPERSEDED)
+            state.ledger.known[before.move_id] = before
+            state.publish_move(before)
+        move = ordered(state, shard, nodes, want, target, source, before)
+        self._place(shard, want.slot, target, view)
+        state.touch(shard)
+        opened = OpenMove(move, shard, nodes[want.slot], target, source)
+        state.ledger.open(opened)
+        if not state.configuration.acked:
+            state.settle(state.ledger.close(shard, MoveState.COMPLETED, state.now))
+            self.freed |= opened.removed != EMPTY and not state.topology.is_dead(opened.removed)
+        state.publish_move(opened.move)
+        return None
+
+    def _target(self, shard: int, want: Want, nodes: list[int], view: View) -> int | Reason:
+        """Where the replica goes."""
+        stream = self._state.stream_of(shard)
+        if self._wants.is_colocated(stream):
+            return self._common_target(stream, shard, want, nodes, view)
+        if want.target is not None:
+            return want.target
+        return find_target(self._wants.case(shard), want.slot, view)
+
+    def _common_target(
+        self, stream: Stream, shard: int, want: Want, nodes: list[int], view: View
+    ) -> int | Reason:
+        """The node that all shards of a colocated stream share: the one that the others have
+        already, or one that is chosen for all."""
+        topology, unit = self._state.topology, self._wants.unit(stream)
+        leaves = want.unit if want.unit in unit else None
+        missing = [node for node in unit if node not in nodes]
+        if leaves is None and missing:
+            follow = min(missing, key=lambda node: unit[node] != want.slot)
+            assert stream.policy is not None
+            open_to = topology.eligible[follow] and stream.policy.nodes.passes(topology, follow)
+            room = bool(view.has_room()[follow])
+            return follow if open_to and room else self._blocked(shard, want.slot, follow)
+        key = (stream.index, nodes[want.slot])
+        if key in self._hopeless:
+            return self._hopeless[key]
+        target = want.target
+        if target is None:
+            case: Case = replace(
+                self._wants.case(shard), shard=0, others=(), room=len(stream.shards)
+            )
+            slot = want.slot
+            if leaves is not None:
+                case = self._wants.unit_case(stream)
+                slot = list(case.nodes).index(leaves)
+            found = find_target(case, slot, view)
+            if isinstance(found, Reason):
+                self._hopeless[key] = found
+                return found
+            target = found
+        if leaves is not None:
+            del unit[leaves]
+        unit[target] = want.slot
+        return target
+
+    def _blocked(self, shard: int, slot: int, node: int) -> Reason:
+        """A colocated stream is never split: the shard waits for the node of the others."""
+        (name, number), node_id = self._state.key(shard), self._state.topology.ids[node]
+        what = f"replica {slot} of {name}/{number} belongs on {node_id} with the other shards"
+        return Reason(Code.NO_CANDIDATE, f"{what}, which may not hold it now", 1, 0)
+
+    def keep_needed(self, shard: int) -> None:
+        """Cancel the removal of a replica that is needed after all, if nobody has begun it."""
+        state = self._state
+        opened = state.ledger.by_shard.get(shard)
+        if opened is None or opened.move.kind is not MoveKind.REMOVE:
+            return
+        if opened.move.state is MoveState.ISSUED and self._wants.needy(shard):
+            needed = Reason(Code.REPLICA_MISSING, "the other replicas are not enough any more")
+            state.settle(state.ledger.close(shard, MoveState.CANCELLED, state.now, needed))
+            state.publish_move(opened.move)
+            state.touch(shard)
+            self._wants.changed(shard)
+
+    def promote(self, shard: int) -> None:
+        """Put the replica in front that has to lead. An open move is valid at its own epoch only,
+        so that one of the same nodes supersedes it."""
+        state, leader = self._state, self._wants.next_leader(shard)
+        if leader is None:
+            return
+        opened = state.ledger.by_shard.get(shard)
+        nodes = state.complete(shard)
+        source = copy_source(state, nodes, opened.added) if opened else EMPTY
+        state.table.swap(shard, 0, leader)
+        state.touch(shard)
+        self._wants.changed(shard)
+        if opened is None:
+            return
+        before = state.ledger.close(shard, MoveState.SUPERSEDED, state.now).move
+        state.publish_move(before)
+        slot = {0: leader, leader: 0}.get(before.slot, before.slot)
+        move = renewed(state, shard, before, slot, source)
+        state.ledger.open(replace(opened, move=move, source=source))
+        state.publish_move(move)

@@ -1,0 +1,59 @@
+"""Shards that a limit keeps waiting, the most urgent first.
+
+They are not looked at again in every batch: a batch takes from the front as many as the limits
+allow. Their order is derived from the state, so that a rebuilt reconciler has the same.
+"""
+
+from heapq import heapify, heappop, heappush
+
+# Cause, live replicas, stream and number: no two shards share one.
+Urgency = tuple[int, int, str, int]
+
+# Entries that are out of date are dropped once they are more than those in use, and than this.
+_STALE_MAX = 256
+
+
+class Waiting:
+    """A priority queue of shards that may be left at any time."""
+
+    def __init__(self) -> None:
+        self._urgency: dict[int, Urgency] = {}
+        self._heap: list[tuple[Urgency, int]] = []
+
+    def __contains__(self, shard: int) -> bool:
+        return shard in self._urgency
+
+    def __len__(self) -> int:
+        return len(self._urgency)
+
+    def put(self, shard: int, urgency: Urgency) -> None:
+        """Let a shard wait, or change its place."""
+        if self._urgency.get(shard) == urgency:
+            return
+        self._urgency[shard] = urgency
+        heappush(self._heap, (urgency, shard))
+        if len(self._heap) > 2 * len(self._urgency) + _STALE_MAX:
+            self._heap = [(place, each) for each, place in self._urgency.items()]
+            heapify(self._heap)
+
+    def leave(self, shard: int) -> None:
+        """The shard waits no more."""
+        self._urgency.pop(shard, None)
+
+    def first(self) -> Urgency | None:
+        """The urgency of the shard at the front."""
+        heap = self._heap
+        while heap and self._urgency.get(heap[0][1]) != heap[0][0]:
+            heappop(heap)
+        return heap[0][0] if heap else None
+
+    def take(self) -> int:
+        """Take the shard at the front out; there must be one."""
+        self.first()
+        _, shard = heappop(self._heap)
+        del self._urgency[shard]
+        return shard
+
+    def shards(self) -> list[int]:
+        """All that wait, in no order."""
+        return [*self._urgency]

@@ -1,0 +1,57 @@
+"""What is said of many shards at a glance is what is said of each when it is asked alone."""
+
+import pytest
+
+from placement import glance
+from placement.model import Ready
+from placement.reconcile import Reconciler
+from placement.waiting import Waiting
+from tests.oracle import records_of
+from tests.simulation.history import History
+
+SEEDS = 24
+NEVER = 1 << 40
+
+
+def published(seed: int, monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """All records of one random history."""
+    found: list[object] = []
+    apply = Reconciler.apply
+
+    def kept(core: Reconciler, *arguments: object) -> Ready:
+        ready = apply(core, *arguments)  # type: ignore[arg-type]
+        found.extend(records_of(ready))
+        return ready
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Reconciler, "apply", kept)
+        History(seed).play()
+    return found
+
+
+@pytest.mark.parametrize("seed", range(1_000, 1_000 + SEEDS))
+def test_many_at_once_are_treated_as_one_by_one(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(glance, "GLANCED_FROM", 1)
+    at_once = published(seed, monkeypatch)
+    monkeypatch.setattr(glance, "GLANCED_FROM", NEVER)
+    assert published(seed, monkeypatch) == at_once
+
+
+def test_shards_wait_in_the_order_of_their_urgency() -> None:
+    waiting = Waiting()
+    for shard in range(1_000):
+        waiting.put(shard, (shard * 7 % 5, 1, "s", shard))
+    for shard in range(0, 1_000, 2):
+        waiting.leave(shard)
+    for shard in range(1, 1_000, 4):
+        waiting.put(shard, (9, 0, "s", shard))
+    waiting.put(2, (0, 0, "a", 2))
+    assert len(waiting) == 501
+    expected = sorted(
+        ((9, 0, "s", shard) if shard % 4 == 1 else (shard * 7 % 5, 1, "s", shard))
+        for shard in range(1, 1_000, 2)
+    )
+    assert waiting.first() == (0, 0, "a", 2)
+    taken = [waiting.take() for _ in range(len(waiting))]
+    assert taken == [2, *(number for *_, number in expected)]
+    assert waiting.first() is None
