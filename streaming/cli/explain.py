@@ -1,15 +1,28 @@
 """`placer explain FILE [STREAM[/SHARD]]`: why a replica is there, why a node is not used, and what
-would let a refused stream be placed."""
+would let a refused stream be placed. `placer explain --live STREAM[/SHARD]` asks the same of a
+running reconciler's topics, and why nothing moves."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streaming.cli.answers import EXIT_DOCUMENT, File, answer_documents
-from streaming.cli.options import FailOn, FailOnOption, Output, OutputOption, PluginOption
+from streaming.cli.answers import EXIT_DOCUMENT, answer_documents
+from streaming.cli.options import (
+    Bootstrap,
+    Config,
+    FailOn,
+    FailOnOption,
+    Output,
+    OutputOption,
+    PluginOption,
+    Prefix,
+    connection,
+)
 
 if TYPE_CHECKING:
+    from streaming.live_explain import LiveExplanation, LiveShard
     from streaming.offline_explain import Explained, Explanation, Wanted
+    from streaming.settings import Settings
 
 # Whole sentences for the first replicas; programs take --output json.
 _LINES_SHOWN_MAX = 60
@@ -23,6 +36,8 @@ def register(app: typer.Typer) -> None:
         "  placer explain cluster.yaml    [dim]# every stream; for refusals, what to add[/dim]\n\n"
         "  placer explain cluster.yaml orders/0\n\n"
         "  placer explain cluster.yaml orders --node n5    [dim]# why not n5?[/dim]\n\n"
+        "  placer explain --live orders/0 --bootstrap 127.0.0.1:9092    "
+        "[dim]# as it stands now[/dim]\n\n"
         "What is advised has been tried: the nodes were added and the stream placed again. "
         "Exit code 1: a stream was rejected, waits or lacks replicas; 2: a document is malformed, "
         "or has no such stream or node.",
@@ -30,7 +45,13 @@ def register(app: typer.Typer) -> None:
 
 
 def explain(
-    file: File,
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help="Cluster file in YAML or JSON, - for stdin; with --live a stream.",
+        ),
+    ],
     stream: Annotated[
         str | None,
         typer.Argument(metavar="[STREAM[/SHARD]]", help="Only this stream, or this shard of it."),
@@ -38,11 +59,24 @@ def explain(
     node: Annotated[
         str | None, typer.Option("--node", metavar="NODE", help="Why this node is used, or not.")
     ] = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="Explain the running state instead of a file.")
+    ] = False,
     output: OutputOption = Output.TEXT,
     fail_on: FailOnOption = None,
+    bootstrap: Bootstrap = None,
+    prefix: Prefix = None,
+    config: Config = None,
     _plugin: PluginOption = None,
 ) -> None:
     """Explain the placement of a cluster file: the funnel from candidates to the chosen node."""
+    if live:
+        if stream is not None:
+            raise typer.BadParameter("--live reads no file: placer explain --live STREAM/SHARD")
+        _explain_live(_wanted(file, node), output, connection(config, bootstrap, prefix))
+        return
+    if any(each is not None for each in (bootstrap, prefix, config)):
+        raise typer.BadParameter("--bootstrap, --prefix and --config belong to --live")
     from streaming.offline_explain import Explanation, explained
 
     wanted = _wanted(stream, node)
@@ -123,3 +157,54 @@ def _sentence(text: str) -> str:
     word = text.partition(" ")[0]
     begun = text[:1].upper() + text[1:] if word.isalpha() else text
     return begun + ("" if text.endswith(".") else ".")
+
+
+def _explain_live(wanted: "Wanted", output: Output, settings: "Settings") -> None:
+    from streaming.cli.options import enable_plugins
+    from streaming.live import Live
+    from streaming.live_explain import explained_live
+
+    enable_plugins(settings.policy.plugins)
+    with Live(settings) as live:
+        found = explained_live(live, wanted.stream or "", wanted.shard, wanted.node)
+    if output is Output.JSON:
+        import orjson
+
+        typer.echo(orjson.dumps(found.body()))
+        return
+    from rich.console import Console
+
+    _show_live(Console(highlight=False, soft_wrap=True), found)
+
+
+def _show_live(console: Any, found: "LiveExplanation") -> None:
+    from streaming.cli.place import heading
+
+    body = found.body()
+    console.print(heading(body, None))
+    for reason in (*body["reasons"], *body["warnings"]):
+        console.print(f"  {_sentence(reason['message'])}", markup=False)
+    for shard in found.shards[:_LINES_SHOWN_MAX]:
+        for text in _live_lines(shard):
+            console.print(f"  {text}", markup=False)
+    left = len(found.shards) - _LINES_SHOWN_MAX
+    if left > 0:
+        console.print(f"  … and {left} more shards; ask for {body['stream']}/SHARD", style="dim")
+
+
+def _live_lines(shard: "LiveShard") -> list[str]:
+    """The sentences of one shard: its replicas, its move, what is broken, why it stands still."""
+    a, body = shard.assignment, shard.body()
+    lines = [f"{a.stream}/{a.shard} at epoch {a.epoch}: {' '.join(a.replicas)}"]
+    lines += [f"  {each.reason}" for each in shard.held]
+    lines += [] if shard.absent is None else [f"  {shard.absent.reason}"]
+    move = body["move"]
+    if move is not None:
+        ways = f"{move['remove'] or '-'} -> {move['add'] or '-'}"
+        lines.append(f"  move {ways} is {move['state']}: {_sentence(move['reason']['message'])}")
+    for each in body["violations"]:
+        what = f"{each['rule']} in {each['domain']}" if each["domain"] else each["rule"]
+        lines.append(f"  {each['strength']} {what}: {_sentence(each['reason']['message'])}")
+    if body["still"] is not None:
+        lines.append(f"  nothing moves: {_sentence(body['still'])}")
+    return lines

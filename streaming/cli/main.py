@@ -14,11 +14,14 @@ from streaming.cli import (
     check,
     demo,
     explain,
+    listings,
     nearest,
     place,
     plan,
     run,
     send,
+    status,
+    suggest,
     topics,
     watch,
 )
@@ -81,6 +84,9 @@ broker.register(app)
 app.add_typer(topics.app)
 app.add_typer(send.app)
 watch.register(app)
+status.register(app)
+listings.register(app)
+suggest.register(app)
 place.register(app)
 check.register(app)
 plan.register(app)

@@ -59,7 +59,7 @@ def _show(console: Any, answer: "Placed") -> None:
     console.print(topology_tree(cluster.nodes, loads(answer), cluster.levels))
     for decision, line in zip(answer.body()["decisions"], answer.document.lines, strict=True):
         console.print()
-        _show_decision(console, decision, line)
+        show_decision(console, decision, line)
 
 
 def loads(answer: "Placed") -> dict[str, int]:
@@ -78,7 +78,8 @@ def heading(decision: dict[str, Any], line: int | None) -> Any:
     return Text.assemble((f"{name} ", "bold"), (outcome, STYLES[outcome]), (where, "dim"))
 
 
-def _show_decision(console: Any, decision: dict[str, Any], line: int | None) -> None:
+def show_decision(console: Any, decision: dict[str, Any], line: int | None) -> None:
+    """A decision with its reasons and replicas."""
     from rich.table import Table
     from rich.text import Text
 

@@ -1,0 +1,147 @@
+"""`placer suggest` and `placer export`: the live state as input of the offline tool.
+
+`suggest` is KIP-879's placement suggestion: where a stream would go, asked of the running state and
+changing nothing. `export` writes that state as a cluster file, for every offline command.
+"""
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streaming.cli.options import (
+    Bootstrap,
+    Config,
+    Output,
+    OutputOption,
+    Prefix,
+    connection,
+    enable_plugins,
+)
+
+if TYPE_CHECKING:
+    from schemas.cluster import Cluster
+
+EXIT_UNANSWERED = 1
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command(
+        "suggest",
+        epilog="[bold]Examples[/bold]\n\n"
+        "  placer suggest --shards 12 --rf 3 --bootstrap 127.0.0.1:9092\n\n"
+        "  placer suggest --shards 4 --rf 2 --nodes n1,n2,n5 --simple\n\n"
+        "  placer suggest --rf 3 --policies node=exclusive --output json\n\n"
+        "Exit code 1: it would be rejected, would wait or lack replicas.",
+    )(suggest)
+    app.command(
+        "export",
+        epilog="[bold]Examples[/bold]\n\n"
+        "  placer export > cluster.yaml\n\n"
+        "  placer export | placer check - --lose /eu/az1    [dim]# what if, as of now[/dim]\n\n"
+        "  placer export | placer plan - --drain n7",
+    )(export)
+
+
+def suggest(
+    shards: Annotated[int, typer.Option("--shards", help="Shards of the stream.")] = 1,
+    rf: Annotated[int, typer.Option("--rf", help="Replicas of each shard.")] = 3,
+    nodes: Annotated[
+        str | None,
+        typer.Option("--nodes", metavar="N1,N2,…", help="The only candidates.", show_default=False),
+    ] = None,
+    simple: Annotated[
+        bool, typer.Option("--simple", help="Round robin that knows no racks (strategy simple).")
+    ] = False,
+    policy: Annotated[
+        str | None,
+        typer.Option("--policy", metavar="YAML", help="A structured policy.", show_default=False),
+    ] = None,
+    policies: Annotated[
+        str | None,
+        typer.Option("--policies", metavar="TEXT", help="placement_policies.", show_default=False),
+    ] = None,
+    output: OutputOption = Output.TEXT,
+    bootstrap: Bootstrap = None,
+    prefix: Prefix = None,
+    config: Config = None,
+) -> None:
+    """Suggest where a new stream would be placed beside what is there; nothing is changed."""
+    from pydantic import ValidationError
+
+    from streaming.live import Live
+    from streaming.live_suggest import suggested
+
+    if sum((simple, policy is not None, policies is not None)) > 1:
+        raise typer.BadParameter("--simple, --policy and --policies exclude each other")
+    if nodes is not None and policies is not None:
+        raise typer.BadParameter("--nodes goes with a structured policy, not with --policies")
+    settings = connection(config, bootstrap, prefix)
+    asked: dict[str, Any] = {"shards": shards, "replication_factor": rf}
+    if policies is not None:
+        asked["placement_policies"] = policies
+    else:
+        asked["policy"] = _policy(policy, simple, settings.policy.default)
+        if nodes is not None:
+            named = [name.strip() for name in nodes.split(",")]
+            asked["policy"] = {**asked["policy"], "nodes": named}
+    enable_plugins(settings.policy.plugins)
+    with Live(settings) as live:
+        try:
+            answer, whole = suggested(live.cluster(), asked)
+        except ValidationError as error:
+            raise typer.BadParameter(error.errors()[0]["msg"]) from error
+    if output is Output.JSON:
+        import orjson
+
+        typer.echo(orjson.dumps(answer))
+    else:
+        from rich.console import Console
+
+        from streaming.cli.place import show_decision
+
+        show_decision(Console(highlight=False, soft_wrap=True), answer, None)
+    raise typer.Exit(EXIT_UNANSWERED if whole.unanswered else 0)
+
+
+def export(
+    bootstrap: Bootstrap = None,
+    prefix: Prefix = None,
+    config: Config = None,
+) -> None:
+    """Write the live state as a cluster file: nodes, streams with replicas, moves under way."""
+    import yaml
+
+    from streaming.live import Live
+
+    with Live(connection(config, bootstrap, prefix)) as live:
+        body = _file(live.cluster())
+    yaml.safe_dump(body, sys.stdout, sort_keys=False, allow_unicode=True, default_flow_style=None)
+
+
+def _file(cluster: "Cluster") -> dict[str, Any]:
+    """The cluster in the form of a cluster file; what is not set is left out."""
+
+    def bodies(models: Any) -> list[dict[str, Any]]:
+        return [each.model_dump(mode="json", exclude_defaults=True) for each in models]
+
+    body = {"levels": list(cluster.levels), "nodes": bodies(cluster.nodes)}
+    body |= {"streams": bodies(cluster.streams), "moves": bodies(cluster.moves)}
+    return {name: value for name, value in body.items() if value or name in ("nodes", "streams")}
+
+
+def _policy(text: str | None, simple: bool, default: dict[str, Any]) -> dict[str, Any]:
+    import yaml
+
+    if simple:
+        return {"strategy": "simple"}
+    if text is None:
+        return default
+    try:
+        read = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise typer.BadParameter(f"not YAML: {error}", param_hint="--policy") from error
+    if not isinstance(read, dict):
+        raise typer.BadParameter("expected a mapping: {strategy: …}", param_hint="--policy")
+    return read

@@ -1,0 +1,201 @@
+"""The live state: what a reconciler has published last, read from its topics.
+
+`status`, the listings, `explain --live`, `suggest` and `export` look at it. As a `Cluster` it is
+what the offline tool reads from a file, so that the same code judges both.
+"""
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from confluent_kafka import TopicPartition
+
+from placement.location import natural_key
+from placement.model import Assignment, Decision, Move, NodeView, Outcome, Violation
+from schemas.cluster import Cluster, ClusterMove, ClusterNode, ClusterStream
+from schemas.outputs import MoveKind
+from schemas.topics import full_name
+from streaming import record_codec
+from streaming.clients import CONNECT_TIMEOUT_SECONDS, make_reader
+from streaming.errors import StreamingError
+from streaming.records import CommittedReader
+from streaming.recovery import COMMITS, STATE_TOPICS
+from streaming.settings import Settings
+from streaming.source import SUBSCRIBED
+
+# Outcomes of streams that are in force: the others ask for nothing any more, or never did.
+_IN_FORCE = (Outcome.PLACED, Outcome.DEGRADED, Outcome.PARTIAL, Outcome.WAITING)
+_SPEC_FIELDS = (
+    "stream",
+    "shards",
+    "replication_factor",
+    "quorum",
+    "shard_tokens",
+    "dimension",
+    "ranges",
+    "repair",
+)
+
+
+class Live:
+    """Last values by topic and key, as of the last `refresh`. Raises BrokerUnreachable and
+    TopicMissing when it is made."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._options = settings.resolved_kafka_options()
+        self._bootstrap, self._prefix = settings.kafka.bootstrap_servers, settings.topics.prefix
+        topics = (*STATE_TOPICS, COMMITS)
+        self._reader = CommittedReader(self._bootstrap, self._prefix, topics, options=self._options)
+        self.latest: dict[str, dict[str, dict[str, Any]]] = {topic: {} for topic in topics}
+        self.refresh()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._reader.close()
+
+    def refresh(self) -> None:
+        """Take in what has been committed since."""
+        for record in self._reader.read_to_end():
+            held = self.latest[record.topic]
+            if record.value is None:
+                held.pop(record.key or "", None)
+            else:
+                held[record.key or ""] = record.value
+
+    @property
+    def marker(self) -> Mapping[str, Any]:
+        """The last commit. Raises StreamingError where no reconciler of this cell has run."""
+        marker = self.latest[COMMITS].get(self._settings.cell)
+        if marker is None:
+            raise StreamingError(
+                f"no reconciler of cell '{self._settings.cell}' has committed anything to "
+                f"{full_name(COMMITS, self._prefix)}; start one with: placer run"
+            )
+        return marker
+
+    @property
+    def nodes(self) -> list[NodeView]:
+        """All known nodes, in the natural order of their ids."""
+        return self._sorted("topology.v1", record_codec.parse_node)
+
+    @property
+    def decisions(self) -> list[Decision]:
+        """The last answer to every stream, by name."""
+        return self._sorted("decisions.v1", record_codec.parse_decision)
+
+    @property
+    def assignments(self) -> list[Assignment]:
+        """All shards, by stream and number."""
+        return self._sorted("assignments.v1", record_codec.parse_assignment)
+
+    @property
+    def open_moves(self) -> list[Move]:
+        """Moves under way, the oldest first."""
+        moves = self._sorted("moves.v1", record_codec.parse_move)
+        found = [move for move in moves if move.state.is_open]
+        return sorted(found, key=lambda move: move.issued_at)
+
+    @property
+    def violations(self) -> list[Violation]:
+        """Open violations of all shards, by stream and shard."""
+        lists = self._sorted("violations.v1", record_codec.parse_violations)
+        return [violation for found in lists for violation in found]
+
+    def memory(self, kind: str) -> dict[str, Mapping[str, Any]]:
+        """What the reconciler remembers of a kind, by name."""
+        found = self._sorted("state.v1", record_codec.parse_memory)
+        return {each.name: each.body for each in found if each.kind == kind}
+
+    def lag(self) -> dict[str, int]:
+        """Records of each input topic that no commit has taken in yet. Its own ticks, one a
+        second, are among them."""
+        reader = make_reader(self._bootstrap, self._options)
+        waiting: dict[str, int] = {}
+        try:
+            for topic in SUBSCRIBED:
+                waiting[topic] = 0
+                for partition, position in self.marker["positions"].get(topic, {}).items():
+                    place = TopicPartition(full_name(topic, self._prefix), int(partition))
+                    _, end = reader.get_watermark_offsets(place, CONNECT_TIMEOUT_SECONDS)
+                    waiting[topic] += max(end - position, 0)
+        finally:
+            reader.close()
+        return waiting
+
+    def cluster(self) -> Cluster:
+        """Nodes, the streams in force with their replicas, and the moves under way, as a cluster
+        file would say it; the tiers' names come from the settings."""
+        replicas: dict[str, list[tuple[str, ...]]] = {}
+        for shard in sorted(self.assignments, key=lambda each: each.shard):
+            replicas.setdefault(shard.stream, []).append(shard.replicas)
+        streams = [
+            _stream(decision, replicas.get(decision.spec.stream))
+            for decision in self.decisions
+            if decision.outcome in _IN_FORCE
+        ]
+        return Cluster(
+            name=None,
+            levels=tuple(self._settings.levels),
+            nodes=tuple(map(_node, self.nodes)),
+            streams=tuple(streams),
+            moves=tuple(map(_move, self.open_moves)),
+        )
+
+    def _sorted(self, topic: str, parse: Any) -> list[Any]:
+        """A topic's records in the natural order of their keys. Raises StreamingError for one that
+        is none of ours."""
+        found = []
+        for key, body in sorted(self.latest[topic].items(), key=lambda each: natural_key(each[0])):
+            try:
+                found.append(parse(body))
+            except (KeyError, ValueError, TypeError) as error:
+                name = full_name(topic, self._prefix)
+                raise StreamingError(
+                    f"{name}: the record of key {key!r} is none of this version's: {error}; see "
+                    "what is wrong with: placer doctor"
+                ) from error
+        return found
+
+
+def _node(view: NodeView) -> ClusterNode:
+    a = view.attributes
+    return ClusterNode.model_validate(
+        {
+            "id": view.node_id,
+            "host": a.host,
+            "location": a.location or None,
+            "tags": dict(a.tags),
+            "weight": a.weight,
+            "capacity": a.capacity,
+            "leader": a.leader,
+            "tokens": a.tokens,
+            "status": view.status,
+        }
+    )
+
+
+def _stream(decision: Decision, replicas: list[tuple[str, ...]] | None) -> ClusterStream:
+    spec = decision.spec
+    body = {name: getattr(spec, name) for name in _SPEC_FIELDS}
+    body |= {"replicas": replicas}
+    policies = spec.placement_policies
+    body |= {"policy": dict(spec.policy)} if policies is None else {"placement_policies": policies}
+    return ClusterStream.model_validate(body)
+
+
+def _move(move: Move) -> ClusterMove:
+    return ClusterMove(
+        stream=move.stream,
+        shard=move.shard,
+        kind=MoveKind(move.kind),
+        remove=move.remove,
+        add=move.add,
+    )

@@ -1,0 +1,165 @@
+"""Goal: status, listings, explain --live, suggest and export tell what the topics hold.
+
+Method: a reconciler's records are committed to the embedded broker, commands run in this process.
+The story: six nodes in three zones, two streams; n1 dies, so that its replica moves.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import yaml
+from typer.testing import Result
+
+from placement.events import NodeChanged, StreamCreated
+from placement.model import Liveness, NodeAttributes
+from placement.state import Configuration
+from streaming.admin import apply_topics
+from streaming.broker import EmbeddedBroker
+from tests.streaming.published import Publisher
+
+Placer = Callable[..., Result]
+NODES = {f"n{i}": f"/z{(i + 1) // 2}" for i in range(1, 7)}
+
+
+def node(node_id: str, sequence: int, liveness: Liveness = Liveness.UP) -> NodeChanged:
+    attributes = NodeAttributes(NODES[node_id]) if sequence == 1 else None
+    return NodeChanged(sequence, node_id, "a", sequence, liveness, attributes)
+
+
+@pytest.fixture(scope="module")
+def at(broker: EmbeddedBroker) -> tuple[str, str]:
+    bootstrap, prefix = broker.bootstrap_servers, "live."
+    apply_topics(bootstrap, prefix)
+    publisher = Publisher(bootstrap, prefix, Configuration())
+    publisher.apply([node(node_id, 1) for node_id in NODES], 1_000)
+    asked = {"strategy": "location_majority"}
+    streams = [
+        StreamCreated(2, "orders", 1, 2, 3, policy=asked),
+        StreamCreated(2, "clicks", 1, 1, 2, quorum="one"),
+        StreamCreated(2, "wide", 1, 1, 9, placement_policies="node=exclusive"),
+    ]
+    publisher.apply(streams, 2_000)
+    publisher.apply([node("n1", 2, Liveness.DEAD)], 3_000)
+    return bootstrap, prefix
+
+
+def body(result: Result) -> Any:
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.output
+    return orjson.loads(result.stdout)
+
+
+def test_status(placer: Placer, at: tuple[str, str]) -> None:
+    result = placer("status", "--output", "json", at=at)
+    assert result.exit_code == 1
+    told = body(result)
+    assert told["nodes"] == {"dead": 1, "up": 5}
+    assert told["streams"] == {"placed": 2, "rejected": 1}
+    assert told["last_commit"]["sequence"] == 3
+    assert told["health"]["worst"] == "at_risk"
+    moves = told["moves"]
+    assert moves["open"] == len(moves["oldest"]) > 0
+    assert {move["remove"] for move in moves["oldest"]} == {"n1"}
+    text = placer("status", at=at).stdout
+    for words in ("cell main", "n1 dead", "1 rejected", "at_risk", "moves"):
+        assert words.split()[0] in text
+
+
+def test_no_reconciler_has_run(placer: Placer, bootstrap: str, prefix: str) -> None:
+    result = placer("status", at=(bootstrap, prefix))
+    assert result.exit_code == 3
+    assert "no reconciler of cell 'main' has committed anything" in result.stderr
+
+
+def test_listings(placer: Placer, at: tuple[str, str]) -> None:
+    nodes = body(placer("nodes", "--output", "json", at=at))
+    assert [row["node"] for row in nodes] == list(NODES)
+    assert nodes[0]["status"] == "dead"
+    assert sum(row["replicas"] for row in nodes) == 2 * 3 + 2
+    assert sum(row["coming"] for row in nodes) == nodes[0]["going"] > 0
+    dead = body(placer("nodes", "--where", "status=dead", "--output", "json", at=at))
+    assert [row["node"] for row in dead] == ["n1"]
+    locations = body(placer("locations", "--output", "json", at=at))
+    assert [(row["location"], row["nodes"], row["up"]) for row in locations] == [
+        ("/z1", 2, 1),
+        ("/z2", 2, 2),
+        ("/z3", 2, 2),
+    ]
+    streams = {row["stream"]: row for row in body(placer("streams", "--output", "json", at=at))}
+    assert streams["wide"]["outcome"] == "rejected"
+    assert streams["wide"]["reasons"]
+    policies = body(placer("policies", "--output", "json", at=at))
+    assert {row["policy"]: row["named"] for row in policies} == {
+        "location_majority": ["orders"],
+        "spread": ["clicks"],
+    }
+    broken = body(placer("violations", "--output", "json", at=at))
+    assert {row["rule"] for row in broken} == {"replicas"}
+    assert all(row["class"] in ("fixable", "deferred") for row in broken)
+    table = placer("nodes", "--columns", "node,status", at=at).stdout.split()
+    assert table[:4] == ["node", "status", "n1", "dead"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("nodes", "--where", "colour=red"), "no column 'colour'"),
+        (("nodes", "--where", "status"), "expected COLUMN=VALUE"),
+        (("streams", "--columns", "name"), "no column 'name'"),
+        (("explain", "--live", "nothing"), "there is no stream 'nothing'"),
+        (("explain", "--live", "orders/7"), "has 2 shards"),
+        (("explain", "--live", "orders", "--node", "n99"), "there is no node 'n99'"),
+        (("suggest", "--simple", "--policies", "x"), "exclude each other"),
+        (("suggest", "--policy", "["), "not YAML"),
+    ],
+)
+def test_wrong_usage(
+    placer: Placer, at: tuple[str, str], words: tuple[str, ...], said: str
+) -> None:
+    result = placer(*words, at=at)
+    assert result.exit_code == 2
+    assert said in result.stderr.replace("\n", " ").replace("│", "").replace("  ", " ")
+
+
+def test_explain_live(placer: Placer, at: tuple[str, str]) -> None:
+    told = body(placer("explain", "--live", "orders", "--output", "json", at=at))
+    moving = [shard for shard in told["shards"] if shard["move"]]
+    assert moving, "n1 held a replica"
+    for shard in moving:
+        assert shard["move"]["remove"] == "n1"
+        assert shard["move"]["reason"]["code"] == "NODE_DEAD"
+        assert shard["still"] is None
+        assert [each["node"] for each in shard["held"]] == shard["replicas"]
+    refused = body(placer("explain", "--live", "wide", "--output", "json", at=at))
+    assert (refused["outcome"], refused["shards"]) == ("rejected", [])
+    text = placer("explain", "--live", "clicks/0", at=at).stdout
+    assert "clicks/0 at epoch" in text
+    absent = placer("explain", "--live", "orders/0", "--node", "n1", at=at).stdout
+    assert "n1" in absent
+
+
+def test_suggest_changes_nothing(placer: Placer, at: tuple[str, str]) -> None:
+    before = placer("export", at=at).stdout
+    told = body(placer("suggest", "--shards", "4", "--rf", "3", "--output", "json", at=at))
+    assert told["outcome"] == "placed"
+    assert [len(nodes) for nodes in told["replicas"]] == [3] * 4
+    assert all("n1" not in nodes for nodes in told["replicas"]), "it is dead"
+    some = placer("suggest", "--rf", "2", "--nodes", "n2,n3", "--output", "json", at=at)
+    assert sorted(body(some)["replicas"][0]) == ["n2", "n3"]
+    none = placer("suggest", "--rf", "9", "--policies", "node=exclusive", at=at)
+    assert none.exit_code == 1
+    assert placer("export", at=at).stdout == before
+
+
+def test_export_is_a_cluster_file(placer: Placer, at: tuple[str, str], tmp_path: Path) -> None:
+    text = placer("export", at=at).stdout
+    exported = yaml.safe_load(text)
+    assert [each["id"] for each in exported["nodes"]] == list(NODES)
+    assert {each["stream"] for each in exported["streams"]} == {"orders", "clicks"}
+    assert {each["remove"] for each in exported["moves"]} == {"n1"}
+    file = tmp_path / "cluster.yaml"
+    file.write_text(text)
+    checked = placer("check", str(file), "--output", "json")
+    assert body(checked)["health"]["worst"] == "at_risk"
