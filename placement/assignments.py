@@ -1,19 +1,22 @@
 """The assignment table: every replica of every shard, as columns.
 
-A slot is one position of a shard's assignment. A stream's slots are contiguous, so that a shard is
-a slice; each node keeps the list of its slots with O(1) insert and remove, so that the death of a
-node costs what it holds. There is no Python object per replica: at 10 million replicas the columns
-take about 200 MB.
+A slot is one position of a shard's assignment. A shard's slots are contiguous, so that it is a
+slice, and so are those of a stream until it gets more shards; each node keeps the list of its slots
+with O(1) insert and remove, so that the death of a node costs what it holds. What a dropped stream
+leaves is used again. There is no Python object per replica: at 10 million replicas the columns take
+about 200 MB.
 
 The table holds the *planned* arrangement: while a move is open its target stands in the slot.
 """
 
-from collections.abc import Iterator
-from itertools import pairwise
+from array import array
+from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+from placement.extents import Extents
 
 EMPTY = -1
 
@@ -29,22 +32,28 @@ class AssignmentTable:
         self._slot_node = np.full(_FIRST, EMPTY, np.int32)
         self._slot_shard = np.zeros(_FIRST, np.int32)
         self._slot_place = np.zeros(_FIRST, np.int32)
-        self._slots = 0
+        self._slots = Extents()
         self._shard_base = np.zeros(_FIRST, np.int64)
         self._shard_factor = np.zeros(_FIRST, np.int32)
         self._shard_stream = np.zeros(_FIRST, np.int32)
         self._shard_number = np.zeros(_FIRST, np.int32)
         self.epoch = np.zeros(_FIRST, np.int64)
         self.digest = np.zeros(_FIRST, np.uint64)
-        self._shards = 0
+        self._shards = Extents()
+        self._owned: dict[int, Sequence[int]] = {}
         self._node_slots: list[NDArray[np.int32]] = []
         self._load = np.zeros(_FIRST, np.int64)
         self._leaders = np.zeros(_FIRST, np.int64)
 
     @property
     def shards(self) -> int:
-        """Number of shards."""
-        return self._shards
+        """One more than the highest index of a shard."""
+        return self._shards.end
+
+    def shards_of(self, stream: int) -> Sequence[int]:
+        """The shards of a stream in the order of their numbers: a range, or an array where some
+        were added later."""
+        return self._owned.get(stream, range(0))
 
     def load(self, nodes: int) -> NDArray[np.int64]:
         """Planned replicas on each of the first `nodes` nodes."""
@@ -56,39 +65,52 @@ class AssignmentTable:
         self._node(nodes - 1)
         return self._leaders[:nodes]
 
-    def add_stream(self, stream: int, shards: int, replication_factor: int) -> range:
-        """Append empty slots for a stream; returns its shard indexes."""
-        first, base = self._shards, self._slots
-        self._reserve(first + shards, base + shards * replication_factor)
-        self._shards += shards
-        self._slots += shards * replication_factor
-        self._shard_base[first : self._shards] = base + replication_factor * np.arange(shards)
-        self._shard_factor[first : self._shards] = replication_factor
-        self._shard_stream[first : self._shards] = stream
-        self._shard_number[first : self._shards] = np.arange(shards)
-        owners = np.repeat(np.arange(first, self._shards), replication_factor)
-        self._slot_shard[base : self._slots] = owners
-        return range(first, self._shards)
+    def add_shards(self, stream: int, count: int, slots: int) -> range:
+        """Give a stream so many more shards with empty slots; returns their indexes."""
+        known = self.shards_of(stream)
+        shards = self._shards.take(count)
+        base = self._slots.take(count * slots)
+        self._reserve(self._shards.end, self._slots.end)
+        added = range(shards, shards + count)
+        self._shard_stream[shards : added.stop] = stream
+        self._shard_number[shards : added.stop] = len(known) + np.arange(count)
+        self._lay_out(added, base, slots)
+        self._owned[stream] = array("q", (*known, *added)) if known else added
+        return added
 
-    def blocks(self, factor: int) -> Iterator[tuple[int, NDArray[np.int32]]]:
-        """Streams of this replication factor by index, each with the planned nodes of its slots,
-        one row per shard."""
-        owners = self._shard_stream[: self._shards]
-        firsts = np.flatnonzero(np.diff(owners, prepend=-1)).tolist()
-        for first, last in pairwise((*firsts, self._shards)):
-            if int(self._shard_factor[first]) == factor:
-                base = int(self._shard_base[first])
-                slots = self._slot_node[base : base + (last - first) * factor]
-                yield int(owners[first]), slots.reshape(-1, factor)
+    def widen(self, stream: int, slots: int) -> None:
+        """Give every shard of a stream so many slots, the new ones empty and behind the others."""
+        shards = self.shards_of(stream)
+        kept = [self.nodes(shard) for shard in shards]
+        self._free_slots(shards)
+        base = self._slots.take(len(shards) * slots)
+        self._reserve(self._shards.end, self._slots.end)
+        self._lay_out(shards, base, slots)
+        for shard, nodes in zip(shards, kept, strict=True):
+            for slot, node in enumerate(nodes):
+                self.set(shard, slot, node)
+
+    def drop_stream(self, stream: int) -> None:
+        """Forget a stream's shards; their indexes are free again."""
+        shards = self.shards_of(stream)
+        self._free_slots(shards)
+        indexes = np.asarray(shards, np.int64)
+        self.epoch[indexes] = 0
+        self.digest[indexes] = 0
+        for first, count in _stretches(indexes, np.ones(len(indexes), np.int64)):
+            self._shards.give(first, count)
+        self._owned.pop(stream, None)
 
     def streams(self) -> Iterator[tuple[int, NDArray[np.int32]]]:
         """Every stream by index, with the planned nodes of its shards, one row per shard."""
-        owners = self._shard_stream[: self._shards]
-        firsts = np.flatnonzero(np.diff(owners, prepend=-1)).tolist()
-        for first, last in pairwise((*firsts, self._shards)):
-            base, factor = int(self._shard_base[first]), int(self._shard_factor[first])
-            slots = self._slot_node[base : base + (last - first) * factor]
-            yield int(owners[first]), slots.reshape(-1, factor)
+        for stream, shards in self._owned.items():
+            slots, base = int(self._shard_factor[shards[0]]), int(self._shard_base[shards[0]])
+            if isinstance(shards, range):
+                found = self._slot_node[base : base + len(shards) * slots].reshape(-1, slots)
+            else:
+                bases = self._shard_base[np.asarray(shards)]
+                found = self._slot_node[bases[:, None] + np.arange(slots)]
+            yield stream, found
 
     def stream_of(self, shard: int) -> int:
         """Index of the stream that the shard belongs to."""
@@ -190,6 +212,22 @@ class AssignmentTable:
             self._load = np.concatenate([self._load, np.zeros(more, np.int64)])
             self._leaders = np.concatenate([self._leaders, np.zeros(more, np.int64)])
 
+    def _lay_out(self, shards: Sequence[int], base: int, slots: int) -> None:
+        """Give the shards their slots, one after the other from `base` on."""
+        indexes = np.asarray(shards, np.int64)
+        self._shard_base[indexes] = base + slots * np.arange(len(indexes))
+        self._shard_factor[indexes] = slots
+        self._slot_shard[base : base + slots * len(indexes)] = np.repeat(indexes, slots)
+
+    def _free_slots(self, shards: Sequence[int]) -> None:
+        """Empty all slots of the shards and give them back."""
+        for shard in shards:
+            for slot in range(self.factor(shard)):
+                self.set(shard, slot, EMPTY)
+        indexes = np.asarray(shards, np.int64)
+        for first, count in _stretches(self._shard_base[indexes], self._shard_factor[indexes]):
+            self._slots.give(first, count)
+
     def _reserve(self, shards: int, slots: int) -> None:
         if slots > len(self._slot_node):
             size = max(slots, 2 * len(self._slot_node))
@@ -210,3 +248,14 @@ def _grown(column: NDArray[_T], size: int, fill: int) -> NDArray[_T]:
     grown = np.full(size, fill, column.dtype)
     grown[: len(column)] = column
     return grown
+
+
+def _stretches(
+    firsts: NDArray[np.int64], lengths: NDArray[np.int64] | NDArray[np.int32]
+) -> Iterator[tuple[int, int]]:
+    """Stretches (first, length), those that follow each other taken together."""
+    if not len(firsts):
+        return
+    breaks = np.flatnonzero(firsts[1:] != firsts[:-1] + lengths[:-1]) + 1
+    for part in np.split(np.arange(len(firsts)), breaks):
+        yield int(firsts[part[0]]), int(lengths[part].sum())

@@ -29,13 +29,13 @@ OWN, DIMENSION, ALL = range(3)
 
 @dataclass(slots=True)
 class Arranged:
-    """A stream: its shards' nodes by rank (EMPTY where there is none), one row per shard, which the
-    board keeps up to date; `unit` if its slots move as one."""
+    """A stream: its shards in the table, and their nodes by rank (EMPTY where there is none), one
+    row per shard, which the board keeps up to date; `unit` if its slots move as one."""
 
     spec: StreamSpec
     policy: Policy
     rules: tuple[Rule, ...]
-    first: int
+    shards: Integers
     rows: Integers
     unit: bool = False
 
@@ -90,9 +90,8 @@ class Board:
                 counted = dimensions.setdefault(dimension, len(dimensions))
             free = np.full(len(node), not fixed)
             if moving:
-                under_way = np.fromiter(
-                    (each.first + int(s) in moving for s in shard), bool, len(shard)
-                )
+                index = each.shards[shard].tolist()
+                under_way = np.fromiter((s in moving for s in index), bool, len(shard))
                 free &= ~under_way
             of = np.full(len(node), number)
             pools = np.full(len(node), counted)
@@ -159,8 +158,8 @@ class Board:
         """The shards, by index in the table, that the item's move concerns."""
         stream = self.streams[self.stream[item]]
         if stream.unit:
-            return list(range(stream.first, stream.first + len(stream.rows)))
-        return [stream.first + int(self.shard[item])]
+            return [int(shard) for shard in stream.shards]
+        return [int(stream.shards[self.shard[item]])]
 
     def move(self, item: int, target: int) -> None:
         """Put the item on another node."""
@@ -193,13 +192,13 @@ def _streams(view: View) -> list[Arranged]:
     """Placed streams that have a policy, in the order of their names."""
     rank = np.append(view.topology.order(), EMPTY)  # so that EMPTY stays what it is
     judging = view.topology.judging()
-    found, first = [], 0
+    found = []
     for index, nodes in view.table.streams():
         spec, policy = view.spec_of(index), view.policy_of(index)
         if spec is not None and policy is not None:
             rules = STRATEGIES[policy.strategy].rules(policy, judging)
-            found.append(Arranged(spec, policy, rules, first, rank[nodes].astype(np.int64)))
-        first += len(nodes)
+            shards = np.asarray(view.table.shards_of(index), np.int64)
+            found.append(Arranged(spec, policy, rules, shards, rank[nodes].astype(np.int64)))
     return sorted(found, key=lambda each: natural_key(each.spec.stream))
 
 
@@ -212,7 +211,7 @@ def _fixed(stream: Arranged, moving: Collection[int]) -> Reason | None:
         return Reason(Code.KEPT_AS_IS, f"strategy '{strategy}' is not balanced by load")
     if not any(isinstance(rule, ColocateSlots) for rule in stream.rules):
         return None
-    under_way = any(stream.first + s in moving for s in range(len(stream.rows)))
+    under_way = any(shard in moving for shard in stream.shards.tolist())
     if under_way or (stream.rows != stream.rows[:1]).any():
         return Reason(Code.KEPT_AS_IS, f"the shards of {name} do not stand together yet")
     stream.unit = True

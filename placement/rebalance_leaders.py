@@ -32,7 +32,7 @@ class Electorate:
     def __init__(self, board: Board, guard: Guard, budget: Budget, moving: set[int]) -> None:
         self._board, self._guard, self._budget = board, guard, budget
         levels = board.levels
-        of, node, shard, free, members = [], [], [], [], []
+        of, node, shard, index, free, members = [], [], [], [], [], []
         widest = max((each.rows.shape[1] for each in board.streams), default=1)
         for number, each in enumerate(board.streams):
             firsts = each.rows[:, 0]
@@ -41,6 +41,7 @@ class Electorate:
             of.append(np.full(len(held), -1 if fixed else number))
             node.append(firsts[held])
             shard.append(held)
+            index.append(each.shards[held])
             members.append(self._members(number, held, widest))
             free.append(np.full(len(held), not (fixed or each.unit)))
         self.stream = _joined(of)
@@ -49,8 +50,7 @@ class Electorate:
         self.members = np.concatenate(members) if members else np.zeros((0, widest), np.int64)
         self.free = _joined(free).astype(bool)
         if moving and len(self.free):
-            first = np.asarray([each.first for each in board.streams], np.int64)
-            busy = np.isin(first[self.stream] + self.shard, sorted(moving))
+            busy = np.isin(_joined(index), sorted(moving))
             self.free &= ~busy
         able = board.can_lead & board.eligible
         by_filter = [levels.weights(mask & board.can_lead) for mask in board.admitted]
@@ -175,7 +175,7 @@ class Electorate:
     def _allowed(self, item: int, heir: int) -> bool:
         each = self._board.streams[self.stream[item]]
         shard = int(self.shard[item])
-        if not self._budget.may_lead(each.first + shard):
+        if not self._budget.may_lead(int(each.shards[shard])):
             return False
         after = each.rows[shard].tolist()
         slot = after.index(heir)
@@ -193,8 +193,9 @@ class Electorate:
         self.node[item] = target
         self._on[source].discard(item)
         self._on.setdefault(target, set()).add(item)
-        self._budget.shards.add(each.first + int(self.shard[item]))
-        self.steps.append((each.first + int(self.shard[item]), slot, source, target))
+        shard = int(each.shards[self.shard[item]])
+        self._budget.shards.add(shard)
+        self.steps.append((shard, slot, source, target))
 
 
 def _joined(columns: list[Integers]) -> Integers:

@@ -61,7 +61,7 @@ class Stream:
     decision: Decision
     policy: Policy | None
     index: int
-    shards: range = range(0)
+    shards: Sequence[int] = range(0)
 
     @property
     def spec(self) -> StreamSpec:
@@ -84,7 +84,8 @@ class State:
         self.table = AssignmentTable()
         self.ledger = Ledger()
         self.streams: dict[str, Stream] = {}
-        self.stream_names: list[str] = []
+        self.stream_names: dict[int, str] = {}
+        self._streams_seen = 0
         self.nodes: dict[str, NodeView] = {}
         self.violations: dict[int, tuple[Violation, ...]] = {}
         self.memory: dict[tuple[str, str], Memory] = {}
@@ -304,18 +305,19 @@ class State:
             self._move_hashes[move_id] = hashed
 
     def _enter(self, decision: Decision, policy: Policy | None) -> Stream:
-        stream = Stream(decision, policy, len(self.stream_names))
-        self.stream_names.append(decision.stream)
+        stream = Stream(decision, policy, self._streams_seen)
+        self._streams_seen += 1
+        self.stream_names[stream.index] = decision.stream
         self.streams[decision.stream] = stream
         return stream
 
-    def allot(self, stream: Stream, shards: Iterable[Sequence[object]] = ()) -> range:
+    def allot(self, stream: Stream, shards: Iterable[Sequence[object]] = ()) -> Sequence[int]:
         """Give a stream that is being placed its empty slots: as many for each shard as it has
         replicas to, and as many as the longest of `shards`, which an adopted surplus makes longer
         than that."""
         spec = stream.spec
         slots = max(stream.copies, *map(len, shards), 1)
-        stream.shards = self.table.add_stream(stream.index, spec.shards, slots)
+        stream.shards = self.table.add_shards(stream.index, spec.shards, slots)
         return stream.shards
 
 

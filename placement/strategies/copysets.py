@@ -178,16 +178,21 @@ class CopysetsStrategy:
 def _known(policy: Policy, factor: int, view: View) -> list[tuple[int, ...]]:
     """Whole sets in use by streams of an equal policy, and by the stream under way."""
     found: set[tuple[int, ...]] = set()
-    for index, block in view.table.blocks(factor):
-        if _same(view.policy_of(index), policy):
+    for index, rows in view.table.streams():
+        other, spec = view.policy_of(index), view.spec_of(index)
+        if other is None or spec is None or not _same(other, policy):
+            continue
+        if other.copies(spec.replication_factor) == factor:
+            # A lowered replication factor has left slots behind, and maybe what is too much.
+            block = rows[(rows[:, factor:] == EMPTY).all(axis=1), :factor]
             whole = block[(block != EMPTY).all(axis=1)]
             found.update(map(tuple, np.unique(np.sort(whole, axis=1), axis=0).tolist()))
     found.update(tuple(nodes) for nodes in view.shards if EMPTY not in nodes)
     return list(found)
 
 
-def _same(one: Policy | None, other: Policy) -> bool:
-    if one is None or one.strategy != other.strategy:
+def _same(one: Policy, other: Policy) -> bool:
+    if one.strategy != other.strategy:
         return False
     return (one.parameters, one.rules, one.nodes) == (other.parameters, other.rules, other.nodes)
 

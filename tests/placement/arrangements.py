@@ -51,7 +51,7 @@ class Arrangement:
         replication = factor - compiled.beside
         self.specs.append(StreamSpec(name, len(rows), replication, policy, **more))
         self.policies.append(compiled)
-        self.shards.append(self.table.add_stream(index, len(rows), factor))
+        self.shards.append(self.table.add_shards(index, len(rows), factor))
         for shard, row in zip(self.shards[-1], rows, strict=True):
             for slot, node_id in enumerate(row):
                 self.table.set(shard, slot, self.topology.index[node_id])

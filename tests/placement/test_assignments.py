@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -13,6 +13,7 @@ from hypothesis.stateful import (
 )
 
 from placement.assignments import EMPTY, AssignmentTable
+from placement.extents import Extents
 
 # Enough to outgrow the columns (256 entries at first) and the slot lists of a node (8 at first).
 STREAMS = st.tuples(st.integers(1, 60), st.integers(1, 5))
@@ -20,13 +21,13 @@ NODES = st.one_of(st.integers(0, 4), st.integers(250, 600))
 
 
 class TableAgainstDict(RuleBasedStateMachine):
-    """`model` maps (shard, slot) to a node; what the table derives is counted from it."""
+    """`model` maps (stream, number, slot) to a node; what the table derives is counted from it."""
 
     @initialize(stream=STREAMS)
     def begin(self, stream: tuple[int, int]) -> None:
         self.table = AssignmentTable()
-        self.model: dict[tuple[int, int], int] = {}
-        self.shards: list[tuple[int, int, int]] = []
+        self.model: dict[tuple[int, int, int], int] = {}
+        self.extents: dict[int, list[int]] = {}
         self.nodes = 1
         self.streams = 0
         self.add_stream(stream)
@@ -34,64 +35,110 @@ class TableAgainstDict(RuleBasedStateMachine):
     @rule(stream=STREAMS)
     def add_stream(self, stream: tuple[int, int]) -> None:
         count, factor = stream
-        added = self.table.add_stream(self.streams, count, factor)
-        assert added == range(len(self.shards), len(self.shards) + count)
-        self.shards += [(self.streams, number, factor) for number in range(count)]
-        self.model |= {(shard, slot): EMPTY for shard in added for slot in range(factor)}
+        added = self.table.add_shards(self.streams, count, factor)
+        assert self.table.shards_of(self.streams) == added
+        self.extents[self.streams] = [count, factor]
         self.streams += 1
+        self.fit()
+
+    @rule(data=st.data(), more=st.integers(1, 9))
+    def add_shards(self, data: st.DataObject, more: int) -> None:
+        stream = data.draw(st.sampled_from(sorted(self.extents)))
+        before = [*self.table.shards_of(stream)]
+        added = self.table.add_shards(stream, more, self.extents[stream][1])
+        assert [*self.table.shards_of(stream)] == [*before, *added]
+        self.extents[stream][0] += more
+        self.fit()
+
+    @rule(data=st.data(), more=st.integers(0, 3))
+    def widen(self, data: st.DataObject, more: int) -> None:
+        stream = data.draw(st.sampled_from(sorted(self.extents)))
+        self.extents[stream][1] += more
+        self.table.widen(stream, self.extents[stream][1])
+        self.fit()
+
+    @precondition(lambda self: len(self.extents) > 1)
+    @rule(data=st.data())
+    def drop_stream(self, data: st.DataObject) -> None:
+        stream = data.draw(st.sampled_from(sorted(self.extents)))
+        self.table.drop_stream(stream)
+        assert not self.table.shards_of(stream)
+        del self.extents[stream]
+        self.model = {key: node for key, node in self.model.items() if key[0] != stream}
+
+    def fit(self) -> None:
+        """Slots that are new are empty."""
+        for stream, (count, factor) in self.extents.items():
+            for number in range(count):
+                for slot in range(factor):
+                    self.model.setdefault((stream, number, slot), EMPTY)
+
+    def shard(self, stream: int, number: int) -> int:
+        return self.table.shards_of(stream)[number]
 
     @rule(data=st.data(), node=NODES)
     def put(self, data: st.DataObject, node: int) -> None:
-        shard, slot = data.draw(st.sampled_from(sorted(self.model)))
-        self.table.set(shard, slot, node)
-        self.model[shard, slot] = node
+        stream, number, slot = data.draw(st.sampled_from(sorted(self.model)))
+        self.table.set(self.shard(stream, number), slot, node)
+        self.model[stream, number, slot] = node
         self.nodes = max(self.nodes, node + 1)
 
     @rule(data=st.data(), node=NODES)
     def fill(self, data: st.DataObject, node: int) -> None:
         """The same node in many shards, as a big node has it."""
         slot = data.draw(st.integers(0, 1))
-        for shard in range(len(self.shards)):
-            if (shard, slot) in self.model:
-                self.table.set(shard, slot, node)
-                self.model[shard, slot] = node
+        for stream, number, place in self.model:
+            if place == slot:
+                self.table.set(self.shard(stream, number), slot, node)
+                self.model[stream, number, slot] = node
         self.nodes = max(self.nodes, node + 1)
 
     @rule(data=st.data())
     def clear(self, data: st.DataObject) -> None:
-        shard, slot = data.draw(st.sampled_from(sorted(self.model)))
-        self.table.set(shard, slot, EMPTY)
-        self.model[shard, slot] = EMPTY
+        stream, number, slot = data.draw(st.sampled_from(sorted(self.model)))
+        self.table.set(self.shard(stream, number), slot, EMPTY)
+        self.model[stream, number, slot] = EMPTY
 
-    @precondition(lambda self: any(factor > 1 for _, _, factor in self.shards))
+    @precondition(lambda self: any(factor > 1 for _, factor in self.extents.values()))
     @rule(data=st.data())
     def swap(self, data: st.DataObject) -> None:
-        wide = [shard for shard, (_, _, factor) in enumerate(self.shards) if factor > 1]
-        shard = data.draw(st.sampled_from(wide))
-        slots = st.integers(0, self.shards[shard][2] - 1)
+        wide = [stream for stream, (_, factor) in self.extents.items() if factor > 1]
+        stream = data.draw(st.sampled_from(wide))
+        number = data.draw(st.integers(0, self.extents[stream][0] - 1))
+        slots = st.integers(0, self.extents[stream][1] - 1)
         one, other = data.draw(slots), data.draw(slots)
-        self.table.swap(shard, one, other)
-        before = self.model[shard, one], self.model[shard, other]
-        self.model[shard, other], self.model[shard, one] = before
+        self.table.swap(self.shard(stream, number), one, other)
+        first, second = (stream, number, one), (stream, number, other)
+        self.model[first], self.model[second] = self.model[second], self.model[first]
 
     @invariant()
     def agrees(self) -> None:
         table = self.table
-        assert table.shards == len(self.shards)
         held: dict[int, set[int]] = {}
         load: Counter[int] = Counter()
         leaders: Counter[int] = Counter()
-        for shard, (stream, number, factor) in enumerate(self.shards):
-            nodes = [self.model[shard, slot] for slot in range(factor)]
-            assert table.nodes(shard) == nodes
-            assert table.replicas(shard) == [node for node in nodes if node != EMPTY]
-            described = table.stream_of(shard), table.number_of(shard), table.factor(shard)
-            assert described == (stream, number, factor)
-            for slot, node in enumerate(nodes):
-                if node != EMPTY:
-                    held.setdefault(node, set()).add(shard)
-                    load[node] += 1
-                    leaders[node] += slot == 0
+        indexes: list[int] = []
+        for stream, (count, factor) in self.extents.items():
+            indexes += table.shards_of(stream)
+            for number in range(count):
+                shard = self.shard(stream, number)
+                nodes = [self.model[stream, number, slot] for slot in range(factor)]
+                assert table.nodes(shard) == nodes
+                assert table.replicas(shard) == [node for node in nodes if node != EMPTY]
+                described = table.stream_of(shard), table.number_of(shard), table.factor(shard)
+                assert described == (stream, number, factor)
+                for slot, node in enumerate(nodes):
+                    if node != EMPTY:
+                        held.setdefault(node, set()).add(shard)
+                        load[node] += 1
+                        leaders[node] += slot == 0
+        assert len(indexes) == len(set(indexes))
+        assert table.shards == max(indexes) + 1
+        rows = {stream: nodes.tolist() for stream, nodes in table.streams()}
+        assert rows == {
+            stream: [table.nodes(self.shard(stream, number)) for number in range(count)]
+            for stream, (count, _) in self.extents.items()
+        }
         assert table.load(self.nodes).tolist() == [load[node] for node in range(self.nodes)]
         assert table.leaders(self.nodes).tolist() == [leaders[node] for node in range(self.nodes)]
         for node in {*held, 0, self.nodes - 1}:
@@ -108,3 +155,32 @@ def test_a_new_table_knows_nothing() -> None:
     assert table.load(0).tolist() == []
     assert table.load(3).tolist() == [0, 0, 0]
     assert table.shards_on(1_000) == []
+
+
+def test_what_a_dropped_stream_leaves_is_used_again() -> None:
+    table = AssignmentTable()
+    for stream in range(3):
+        table.add_shards(stream, 4, 3)
+    table.epoch[table.shards_of(1)] = 7
+    table.drop_stream(1)
+    again = table.add_shards(3, 4, 3)
+    assert again == range(4, 8)
+    assert table.epoch[again].tolist() == [0, 0, 0, 0]
+    assert table.shards == 12
+    for stream in (0, 2, 3):
+        table.drop_stream(stream)
+    assert table.shards == 0
+
+
+@given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 9)), max_size=40))
+def test_extents_never_overlap(steps: list[tuple[int, int]]) -> None:
+    """Stretches are taken, and one of them is given back after some of the steps."""
+    extents = Extents()
+    taken: list[tuple[int, int]] = []
+    for count, gone in steps:
+        taken.append((extents.take(count), count))
+        if gone < len(taken):
+            extents.give(*taken.pop(gone))
+        places = [place for first, length in taken for place in range(first, first + length)]
+        assert len(places) == len(set(places))
+        assert extents.end == max(places, default=-1) + 1
