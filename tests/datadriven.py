@@ -65,7 +65,8 @@ class Command:
 
 def parse_command(line: str, lines: list[str] | None = None) -> Command:
     """Parse `name key=value …`."""
-    name, *words = shlex.split(line)
+    quoted = any(sign in line for sign in "'\"\\")
+    name, *words = shlex.split(line) if quoted else line.split()
     arguments: dict[str, str] = {}
     for word in words:
         key, equals, value = word.partition("=")

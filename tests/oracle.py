@@ -2,19 +2,25 @@
 
 Random histories, the Spark application and the end-to-end tests feed it the same records, as the
 plain dicts that stand on the topics (design section 5.1). It knows nothing of the planner: state
-is put together again from the records, and policies are judged by `tests.oracle_policy`.
+is put together again from the records (`oracle_world`), moves are judged as they are issued
+(`oracle_moves`), batches as they end (`oracle_batch`), topics against each other
+(`oracle_joins`), fleets at rest (`oracle_rest`), policies anew (`oracle_policy`).
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields, is_dataclass
+from functools import cache
+from typing import Any
 
 from placement.model import Ready
-from tests.oracle_policy import UNKNOWN_NODE, Value, broken_policy, copies
+from tests.oracle_batch import judge_counts, judge_limits, judge_losses, judge_open, judge_shard
+from tests.oracle_joins import judge_epoch, judge_step
+from tests.oracle_moves import judge_form, judge_need
+from tests.oracle_policy import UNKNOWN_NODE, Value
+from tests.oracle_rest import judge_missed, judge_whole
+from tests.oracle_world import OPEN_STATES, Shard, World
 
-Shard = tuple[str, int]
-
-OPEN_STATES = ("issued", "accepted")
-ALIVE = ("up", "suspect")
 # Records leave out what is not set.
 UNSET: dict[str, Value] = {
     "topology.v1": {**UNKNOWN_NODE, "administrative": "none", "guard": "none"},
@@ -35,46 +41,62 @@ def records_of(ready: Ready) -> Iterator[tuple[str, str, Value | None]]:
     for node_id, view in ready.topology.items():
         value = None
         if view is not None:
-            value = asdict(view)
+            value = as_plain(view)
             value |= value.pop("attributes")
             value["tags"] = dict(view.attributes.tags)
         yield "topology.v1", node_id, value
     for stream, decision in ready.decisions.items():
-        yield "decisions.v1", stream, asdict(decision)
+        yield "decisions.v1", stream, as_plain(decision)
     for (stream, shard), assignment in ready.assignments.items():
-        yield "assignments.v1", f"{stream}/{shard}", asdict(assignment)
+        yield "assignments.v1", f"{stream}/{shard}", as_plain(assignment)
     for move_id, (move, dropped) in ready.moves.items():
-        yield "moves.v1", move_id, None if dropped else asdict(move)
+        yield "moves.v1", move_id, None if dropped else as_plain(move)
     for (stream, shard), violations in ready.violations.items():
-        listed = [asdict(v) | {"class": v.violation_class} for v in violations]
+        listed = [as_plain(v) | {"class": v.violation_class} for v in violations]
         value = {"stream": stream, "shard": shard, "violations": listed} if listed else None
         yield "violations.v1", f"{stream}/{shard}", value
     for (kind, name), memory in ready.memory.items():
-        yield "state.v1", f"{kind}/{name}", None if memory is None else asdict(memory)
+        yield "state.v1", f"{kind}/{name}", None if memory is None else as_plain(memory)
 
 
-class Log:
+def as_plain(value: Any) -> Any:
+    """A record as plain dicts and tuples; what is none of its own is shared, not copied."""
+    names = _field_names(type(value))
+    if names:
+        return {name: as_plain(getattr(value, name)) for name in names}
+    return tuple(map(as_plain, value)) if isinstance(value, tuple) else value
+
+
+@cache
+def _field_names(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind)) if is_dataclass(kind) else ()
+
+
+class Log(World):
     """Everything published, in commit order.
 
     `ordered=False` says that the topics were read one by one, so that only the order within a
     topic is known: checks of a moment (was the target up when the move was issued) are left out,
-    joins by epoch and id are made all the same. `levels` are the configured names of the tiers.
+    joins by epoch and id are made all the same. `levels` are the configured names of the tiers,
+    `limits` those that moves have to keep.
     """
 
-    def __init__(self, ordered: bool = True, levels: Sequence[str] = ()) -> None:
-        self.nodes: dict[str, Value] = {}
-        self.decisions: dict[str, Value] = {}
-        self.assignments: dict[Shard, Value] = {}
-        self.moves: dict[str, Value] = {}
-        self.open_violations: dict[Shard, list[Value]] = {}
+    def __init__(
+        self, ordered: bool = True, levels: Sequence[str] = (), limits: Any = None
+    ) -> None:
+        super().__init__(levels)
         self._ordered = ordered
-        self._levels = tuple(levels)
+        self._limits = limits
         self._bodies: dict[object, Value] = {}
         self._epochs: dict[Shard, list[Value]] = {}
-        self.all_moves: dict[str, Value] = {}
-        self._open: dict[Shard, str] = {}
+        self._completed: dict[Shard, list[Value]] = {}
         # Nodes that a rule made a shard leave, and by which move, since the fleet last changed.
         self._left: dict[tuple[Shard, str], str] = {}
+        # Since the fleet last changed: where shards stood, and how many replicas have moved.
+        self._started: dict[Shard, set[str]] = {}
+        self.moved: Counter[Shard] = Counter()
+        self._steps: list[tuple[Value | None, Value]] = []
+        self._issued: list[Value] = []
         self._found: list[str] = []
 
     def feed(self, topic: str, key: str, value: Value | None, record_id: str | None = None) -> None:
@@ -94,33 +116,37 @@ class Log:
             self._identity(topic, key, value, record_id)
         handler(key, value)
 
-    def feed_ready(self, ready: Ready, caught_up: bool = True) -> None:
+    def feed_ready(self, ready: Ready, caught_up: bool = True, now: int | None = None) -> None:
         """Take in one batch of the core, and judge the state that it leaves."""
         for topic, key, value in records_of(ready):
             self.feed(topic, key, value)
-        self.commit(caught_up)
+        self.commit(caught_up, now)
 
-    def commit(self, caught_up: bool = True) -> None:
+    def commit(self, caught_up: bool = True, now: int | None = None) -> None:
         """A batch ends here: judge what only holds between batches. `caught_up` says that the
-        batch was allowed to repair."""
+        batch was allowed to repair, `now` is its time in ms."""
+        lists: dict[str, list[list[str]]] = {stream: [] for stream in self.decisions}
         for shard, assignment in self.assignments.items():
-            self._judge_shard(shard, assignment, caught_up)
-        for stream, decision in self.decisions.items():
-            self._judge_counts(stream, decision)
+            self._wrong(judge_shard(self, shard, caught_up))
+            lists[shard[0]].append(assignment["replicas"])
+        for stream, replicas in lists.items():
+            self._wrong(judge_counts(self, stream, replicas))
+        self._wrong(judge_open(self, now))
+        if self._limits is not None:
+            self._wrong(judge_limits(self, self._limits, self._issued))
+        if self._issued and not caught_up:
+            self._wrong([f"moves are issued while the source is behind: {self._issued}"])
+        for before, after in self._steps:
+            if before is not None:
+                self._wrong(judge_losses(self, before, after))
+        if self._ordered:
+            self._wrong(self._joined())
+            self._steps.clear()
+        self._issued.clear()
 
     def violations(self) -> list[str]:
         """Everything found wrong so far, in words."""
-        found = list(self._found)
-        done: dict[Shard, list[Value]] = {}
-        for move in self.all_moves.values():
-            if move["state"] == "completed":
-                done.setdefault((move["stream"], move["shard"]), []).append(move)
-        for shard, history in self._epochs.items():
-            for before, after in zip([None, *history], history, strict=False):
-                found += self._judge_step(before, after, done.get(shard, []))
-        for move in self.all_moves.values():
-            found += self._judge_epoch(move)
-        return found
+        return [*self._found, *self._joined()]
 
     def final_violations(self, reported_is_enough: bool = False) -> list[str]:
         """What is wrong in a fleet at rest: `violations()`, and every placed stream has all its
@@ -128,37 +154,19 @@ class Log:
 
         `reported_is_enough`: a broken required rule passes if an open violation speaks of it.
         """
-        found = self.violations()
-        found += [f"move {move_id} of {shard} is open" for shard, move_id in self._open.items()]
-        for stream, decision in self.decisions.items():
-            spec = decision["spec"]
-            shards = {n: a for (s, n), a in self.assignments.items() if s == stream}
-            if decision["outcome"] in ("rejected", "waiting"):
-                found += (
-                    [f"{stream} is {decision['outcome']} and has assignments"] if shards else []
-                )
-                continue
-            if sorted(shards) != list(range(spec["shards"])):
-                found.append(f"{stream} has shards {sorted(shards)} of {spec['shards']}")
-                continue
-            for number, assignment in shards.items():
-                replicas = assignment["replicas"]
-                live = [node for node in replicas if self._alive(node)]
-                waits = decision["outcome"] == "partial" and len(live) == len(replicas)
-                if len(replicas) > copies(spec) and spec.get("repair") != "dead_only":
-                    found.append(f"{stream}/{number} has too many replicas: {replicas}")
-                emptied = [n for n in live if self.nodes[n]["administrative"] == "draining"]
-                if emptied and not self._admits(stream, number):
-                    found.append(f"{stream}/{number} is still on {emptied}")
-                if len(live) < copies(spec) and not waits:
-                    found.append(f"{stream}/{number} has live replicas {live} only")
-            spoken = {n for n in shards if self._admits(stream, n)}
-            replicas = [shards[number]["replicas"] for number in sorted(shards)]
-            for number, broken in broken_policy(spec, replicas, self.nodes, self._levels):
-                told = number in spoken if number is not None else bool(spoken)
-                if not (reported_is_enough and told):
-                    found.append(f"{stream}/{number}: {broken}")
-        return found
+        return [*self.violations(), *judge_whole(self, reported_is_enough)]
+
+    def missed(self) -> list[str]:
+        """What a fleet at rest could have been given by one move, and was not."""
+        return list(judge_missed(self))
+
+    def lower_bound(self) -> int:
+        """Replicas that stand elsewhere than when the fleet last changed: no plan that ends here
+        has fewer moves. `moved` has as many, unless a replica went somewhere and on."""
+        return sum(
+            len(set(self.assignments[shard]["replicas"]) - before)
+            for shard, before in self._started.items()
+        )
 
     # Records, one by one
 
@@ -176,25 +184,27 @@ class Log:
         for name in names:
             if name in self._bodies:
                 same = "the same" if self._bodies[name] == value else "another"
-                self._wrong(f"id {name} came twice, with {same} body")
+                self._say(f"id {name} came twice, with {same} body")
             self._bodies[name] = value
 
     def _node(self, key: str, value: Value | None) -> None:
         before = self.nodes.pop(key, None)
         self._left.clear()
+        self._started.clear()
+        self.moved.clear()
         if value is None:
             return
         if before is not None and value["revision"] <= before["revision"]:
-            self._wrong(f"node {key} went from revision {before['revision']} to {value}")
+            self._say(f"node {key} went from revision {before['revision']} to {value}")
         self.nodes[key] = value
 
     def _decision(self, key: str, value: Value | None) -> None:
         assert value is not None, "no tombstones of decisions yet"
         revision = self.decisions[key]["revision"] if key in self.decisions else 0
         if value["revision"] <= revision:
-            self._wrong(f"decision {key} went from revision {revision} to {value['revision']}")
+            self._say(f"decision {key} went from revision {revision} to {value['revision']}")
         if (value["outcome"] == "rejected") > bool(value["reasons"]):
-            self._wrong(f"decision {key} is {value['outcome']} without a reason")
+            self._say(f"decision {key} is {value['outcome']} without a reason")
         self.decisions[key] = value
 
     def _assignment(self, key: str, value: Value | None) -> None:
@@ -202,198 +212,85 @@ class Log:
         shard = (value["stream"], value["shard"])
         before = self.assignments.get(shard)
         if value["epoch"] != (before["epoch"] if before else 0) + 1:
-            self._wrong(f"{key} went to epoch {value['epoch']} from {before and before['epoch']}")
+            self._say(f"{key} went to epoch {value['epoch']} from {before and before['epoch']}")
         self.assignments[shard] = value
         self._epochs.setdefault(shard, []).append(value)
+        self._steps.append((before, value))
         replicas, adding, removing = value["replicas"], value["adding"], value["removing"]
+        if before is not None:
+            self._started.setdefault(shard, set(before["replicas"]))
         if len({*replicas, *adding}) != len(replicas) + len(adding):
-            self._wrong(f"{key} has a node twice: {replicas} adding {adding}")
+            self._say(f"{key} has a node twice: {replicas} adding {adding}")
         if not set(removing) <= set(replicas):
-            self._wrong(f"{key} removes {removing}, which is none of {replicas}")
+            self._say(f"{key} removes {removing}, which is none of {replicas}")
         if bool(value["move_id"]) != bool(adding or removing):
             told = f"adds {adding} and removes {removing}"
-            self._wrong(f"{key} names move {value['move_id']} but {told}")
+            self._say(f"{key} names move {value['move_id']} but {told}")
 
     def _move(self, key: str, value: Value | None) -> None:
         before = self.moves.pop(key, None)
         if value is None:
             if before is None or before["state"] in OPEN_STATES:
-                self._wrong(f"move {key} was forgotten as {before and before['state']}")
+                self._say(f"move {key} was forgotten as {before and before['state']}")
             return
         self.moves[key] = self.all_moves[key] = value
         shard, state = (value["stream"], value["shard"]), value["state"]
         if before is None:
-            self._issued(key, value)
+            self._first_seen(key, value)
         else:
             changed = [f for f in value if value[f] != before[f] and f not in MOVE_PROGRESS]
             if changed:
-                self._wrong(f"move {key} changed its {changed}")
+                self._say(f"move {key} changed its {changed}")
             if before["state"] not in OPEN_STATES or state == "issued":
-                self._wrong(f"move {key} went from {before['state']} to {state}")
+                self._say(f"move {key} went from {before['state']} to {state}")
         if (value["ended_at"] is None) != (state in OPEN_STATES):
-            self._wrong(f"move {key} is {state} and ended at {value['ended_at']}")
+            self._say(f"move {key} is {state} and ended at {value['ended_at']}")
         if state in OPEN_STATES:
-            if self._open.setdefault(shard, key) != key:
-                self._wrong(f"{shard} has two open moves: {key} and {self._open[shard]}")
+            if self.open_moves.setdefault(shard, key) != key:
+                self._say(f"{shard} has two open moves: {key} and {self.open_moves[shard]}")
         else:
             self._closed(shard, key, value)
 
-    def _closed(self, shard: Shard, key: str, move: Value) -> None:
-        if self._open.get(shard) == key:
-            del self._open[shard]
-        left = (shard, move["remove"])
-        if move["state"] != "completed" and self._left.get(left) == key:
-            del self._left[left]
-
-    def _issued(self, key: str, move: Value) -> None:
-        """A move is seen for the first time; `completed` at once is the immediate mode."""
-        if move["state"] not in ("issued", "completed"):
-            self._wrong(f"move {key} began as {move['state']}")
-        lacks = (move["remove"] is None, move["add"] is None)
-        if lacks != (move["kind"] == "add", move["kind"] == "remove"):
-            told = f"adds {move['add']} and removes {move['remove']}"
-            self._wrong(f"move {key} of kind {move['kind']} {told}")
-        if move["deadline"] <= move["issued_at"]:
-            self._wrong(f"move {key} was late when it was issued")
-        superseded = self.all_moves.get(move["supersedes"])
-        if move["supersedes"] and (superseded is None or superseded["state"] != "superseded"):
-            self._wrong(f"move {key} supersedes {superseded}")
-        if self._ordered:
-            self._judge_issue(key, move)
-
-    def _judge_issue(self, key: str, move: Value) -> None:
-        """A move as it is issued: is it needed, and may its target receive a replica."""
-        shard, old, new = (move["stream"], move["shard"]), move["remove"], move["add"]
-        if new and not self._may_receive(new) and not self._may_be_fenced(move):
-            self._wrong(f"move {key} aims at {new}, which may not receive replicas")
-        if move["source"] and not self._alive(move["source"]):
-            self._wrong(f"move {key} copies from {move['source']}, which does not live")
-        if move["kind"] == "remove":
-            self._judge_removal(key, move)
-        elif self._alive(old) and not move["supersedes"]:
-            draining = self.nodes[old]["administrative"] == "draining"
-            why = move["reason"]["code"]
-            if why != "RULE_NOT_MET" and not (why == "NODE_DRAINING" and draining):
-                self._wrong(f"move {key} replaces the replica on {old}, which lives")
+    def _first_seen(self, key: str, move: Value) -> None:
+        self._issued.append(move)
+        self._wrong(judge_form(self, key, move))
+        if not self._ordered:
+            return
+        self._wrong(judge_need(self, key, move))
+        shard = (move["stream"], move["shard"])
         if move["cause"] in RULE_CAUSES:
-            if (shard, new) in self._left:
-                self._wrong(f"move {key} brings {shard} back to {new}, which a rule made it leave")
-            self._left[shard, old] = key
+            if (shard, move["add"]) in self._left:
+                self._say(f"move {key} brings {shard} back to {move['add']}, which a rule left")
+            self._left[shard, move["remove"]] = key
 
-    def _judge_removal(self, key: str, move: Value) -> None:
-        """Only a surplus is removed, and nothing healthy while something else remains."""
-        shard, old = (move["stream"], move["shard"]), move["remove"]
-        held = [*self.assignments[shard]["replicas"]]
-        # A move that is completed at once is in no list any more.
-        held += [] if old in held else [old]
-        factor = copies(self.decisions[shard[0]]["spec"])
-        if len(held) <= factor:
-            self._wrong(f"move {key} removes {old} of {held}, {factor} are asked for")
-        live = [node for node in held if self._alive(node)]
-        # A removal that an executor has begun goes on when another leader makes it anew.
-        needed = len(live) <= factor or len(live) < len(held)
-        if needed and self._alive(old) and not move["supersedes"]:
-            self._wrong(f"move {key} removes the live replica on {old}, with {live} of {held}")
+    def _closed(self, shard: Shard, key: str, move: Value) -> None:
+        if self.open_moves.get(shard) == key:
+            del self.open_moves[shard]
+        left = (shard, move["remove"])
+        if move["state"] == "completed":
+            self._completed.setdefault(shard, []).append(move)
+            self.moved[shard] += bool(move["add"])
+        elif self._left.get(left) == key:
+            del self._left[left]
 
     def _violations(self, key: str, value: Value | None) -> None:
         stream, _, number = key.rpartition("/")
         if value is None:
             if self.open_violations.pop((stream, int(number)), None) is None:
-                self._wrong(f"violations of {key} were healed twice")
+                self._say(f"violations of {key} were healed twice")
         else:
             self.open_violations[stream, int(number)] = value["violations"]
 
-    # Between batches
+    def _joined(self) -> Iterator[str]:
+        """Joins that have not been judged: in order those of this batch, else all."""
+        for before, after in self._steps:
+            shard = (after["stream"], after["shard"])
+            yield from judge_step(self, before, after, self._completed.get(shard, ()))
+        for move in self._issued if self._ordered else self.all_moves.values():
+            yield from judge_epoch(move, self._epochs.get((move["stream"], move["shard"]), ()))
 
-    def _judge_shard(self, shard: Shard, assignment: Value, caught_up: bool) -> None:
-        replicas = assignment["replicas"]
-        live = [node for node in replicas if self._alive(node)]
-        if live and live[0] != replicas[0] and caught_up:
-            self._wrong(f"{shard} is led by {replicas[0]}, which is dead, though {live[0]} lives")
-        said = [v for v in self.open_violations.get(shard, ()) if v["rule"] == "replicas"]
-        factor = copies(self.decisions[shard[0]]["spec"])
-        if [v["count"] for v in said] != ([len(live)] if len(live) < factor else []):
-            self._wrong(f"{shard} has {len(live)} of {factor} replicas, its violations are {said}")
-        if (self._open.get(shard) or None) != assignment["move_id"]:
-            self._wrong(f"{shard} shows move {assignment['move_id']}, not {self._open.get(shard)}")
-
-    def _judge_counts(self, stream: str, decision: Value) -> None:
-        spec, outcome = decision["spec"], decision["outcome"]
-        shards = [a for (name, _), a in self.assignments.items() if name == stream]
-        factor = copies(spec)
-        placed = sum(len(a["replicas"]) for a in shards)
-        whole = sum(len(a["replicas"]) >= factor for a in shards)
-        missing = spec["shards"] * factor - sum(min(len(a["replicas"]), factor) for a in shards)
-        if outcome == "rejected":
-            missing = 0
-        said = (decision["shards_placed"], decision["replicas_missing"])
-        if said != (whole, missing):
-            self._wrong(f"{stream}: shards placed, replicas missing {said} are {whole, missing}")
-        wanted = {"placed": missing == 0, "degraded": missing == 0, "waiting": placed == 0}
-        if not wanted.get(outcome, True) or (outcome == "partial" and not (placed and missing)):
-            self._wrong(f"{stream} is {outcome} with {placed} replicas, {missing} missing")
-
-    def _admits(self, stream: str, shard: int) -> bool:
-        """Whether an open violation speaks of a required rule of the shard's policy."""
-        return any(
-            violation["strength"] == "required" and violation["rule"] != "replicas"
-            for violation in self.open_violations.get((stream, shard), ())
-        )
-
-    def _alive(self, node_id: str) -> bool:
-        return self.nodes.get(node_id, {}).get("liveness") in ALIVE
-
-    def _may_receive(self, node_id: str) -> bool:
-        node = self.nodes.get(node_id, {})
-        told = (node.get("liveness"), node.get("administrative"), node.get("guard"))
-        return told == ("up", "none", "none")
-
-    def _may_be_fenced(self, move: Value) -> bool:
-        """Kafka's striping takes a fenced broker as a follower where it has no other."""
-        strategy = self.decisions[move["stream"]].get("strategy")
-        node = self.nodes.get(move["add"], {})
-        told = (node.get("liveness"), node.get("administrative"), node.get("guard"))
-        return strategy == "striped" and move["slot"] > 0 and told == ("suspect", "none", "none")
-
-    def _wrong(self, what: str) -> None:
+    def _say(self, what: str) -> None:
         self._found.append(what)
 
-    # Joins by epoch and id
-
-    def _judge_step(
-        self, before: Value | None, after: Value, completed: Sequence[Value]
-    ) -> list[str]:
-        """A shard's replicas change by a completed move only, and shown moves are known."""
-        name = f"{after['stream']}/{after['shard']} at epoch {after['epoch']}"
-        shown = self.all_moves.get(after["move_id"])
-        found = []
-        if after["move_id"] and (shown is None or shown["expected_epoch"] != after["epoch"]):
-            found.append(f"{name} shows a move of another epoch: {shown}")
-        if before is None:
-            return found
-        lost = sorted(set(before["replicas"]) - set(after["replicas"]))
-        gained = sorted(set(after["replicas"]) - set(before["replicas"]))
-        epochs = (before["epoch"], after["epoch"])
-        done = [move for move in completed if move["expected_epoch"] in epochs]
-        explained = [[[m[n]] if m[n] else [] for n in ("remove", "add")] for m in done]
-        if (lost or gained) and [lost, gained] not in explained:
-            found.append(f"{name} lost {lost} and gained {gained} without a completed move")
-        return found
-
-    def _judge_epoch(self, move: Value) -> list[str]:
-        """A move is valid at the epoch that its issue published, where the shard shows it."""
-        history = self._epochs.get((move["stream"], move["shard"]), [])
-        at = [a for a in history if a["epoch"] == move["expected_epoch"]]
-        if move["add"]:
-            shown = [a for a in at if a["move_id"] == move["move_id"]]
-            shown = [a for a in shown if move["add"] in a["adding"]]
-            shown += [a for a in at if move["add"] in a["replicas"] and not a["move_id"]]
-        else:
-            old = move["remove"]
-            shown = [a for a in at if a["move_id"] == move["move_id"] and old in a["removing"]]
-            shown += [a for a in at if old not in a["replicas"] and not a["move_id"]]
-        if not shown:
-            return [f"no assignment shows move {move}, only {at}"]
-        if move["source"] and move["source"] not in {*shown[0]["replicas"], move["remove"]}:
-            return [f"move {move} copies from a node that has no replica: {shown}"]
-        return []
+    def _wrong(self, found: Iterable[str]) -> None:
+        self._found.extend(found)

@@ -72,7 +72,7 @@ class Story:
         self.twin: Reconciler | None = None
         self.records = Records()
         self.actors = Actors(self.actors.now, self.actors.sequence)
-        self.log = Log(levels=configuration.levels)
+        self.log = Log(levels=configuration.levels, limits=configuration.limits)
 
     def answer(self, command: Command) -> str:
         """Carry out one command."""
@@ -107,7 +107,7 @@ class Story:
         ready = self.reconciler.apply(events, self.now, caught_up)
         self.records.commit(ready)
         self.actors.see(ready)
-        self.log.feed_ready(ready, caught_up)
+        self.log.feed_ready(ready, caught_up, self.now)
         assert not self.log.violations(), self.log.violations()
         if self.twin is not None:
             again = self.twin.apply(events, self.now, caught_up)
@@ -172,6 +172,7 @@ class Story:
         """Executors complete what is open until there is nothing to do, which has to last."""
         batches, moves = self.finish_moves()
         found = self.log.final_violations(reported_is_enough=True)
+        found += self.log.missed()
         assert not found, "\n".join(found)
         ready = self.carry_out(parse_command("replan"))
         assert ready.empty, f"at rest, and yet {ready}"

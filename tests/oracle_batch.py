@@ -1,0 +1,85 @@
+"""What holds after every batch: leaders, counts, limits, leases, and that nothing is lost."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from tests.oracle_world import Shard, Value, World
+
+
+def judge_shard(world: World, shard: Shard, caught_up: bool) -> Iterator[str]:
+    """The shard as it stands, with what is said of it."""
+    assignment = world.assignments[shard]
+    replicas = assignment["replicas"]
+    live = world.live(replicas)
+    if live and live[0] != replicas[0] and caught_up:
+        yield f"{shard} is led by {replicas[0]}, which is dead, though {live[0]} lives"
+    said = [v for v in world.open_violations.get(shard, ()) if v["rule"] == "replicas"]
+    factor = world.copies(shard[0])
+    if [v["count"] for v in said] != ([len(live)] if len(live) < factor else []):
+        yield f"{shard} has {len(live)} of {factor} replicas, its violations are {said}"
+    if (world.open_moves.get(shard) or None) != assignment["move_id"]:
+        yield f"{shard} shows move {assignment['move_id']}, not {world.open_moves.get(shard)}"
+
+
+def judge_counts(world: World, stream: str, lists: list[list[str]]) -> Iterator[str]:
+    """What a decision says of its stream."""
+    decision = world.decisions[stream]
+    spec, outcome, factor = decision["spec"], decision["outcome"], world.copies(stream)
+    placed = sum(map(len, lists))
+    whole = sum(len(replicas) >= factor for replicas in lists)
+    missing = spec["shards"] * factor - sum(min(len(replicas), factor) for replicas in lists)
+    if outcome == "rejected":
+        missing = 0
+    said = (decision["shards_placed"], decision["replicas_missing"])
+    if said != (whole, missing):
+        yield f"{stream}: shards placed, replicas missing {said} are {whole, missing}"
+    wanted = {"placed": missing == 0, "degraded": missing == 0, "waiting": placed == 0}
+    if not wanted.get(outcome, True) or (outcome == "partial" and not (placed and missing)):
+        yield f"{stream} is {outcome} with {placed} replicas, {missing} missing"
+
+
+def judge_losses(world: World, before: Value, after: Value) -> Iterator[str]:
+    """Never fewer live copies by our doing: what was given up was a surplus, or another took its
+    place, which may have died since."""
+    shard, factor = (after["stream"], after["shard"]), world.copies(after["stream"])
+    lived, lives = world.live(before["replicas"]), world.live(after["replicas"])
+    gained = set(after["replicas"]) - set(before["replicas"])
+    if len({*lives, *gained}) < min(len(lived), factor):
+        yield f"{shard} had the live replicas {lived} and now has {lives}"
+
+
+def judge_open(world: World, now: int | None) -> Iterator[str]:
+    """What is under way still makes sense."""
+    for shard, move_id in world.open_moves.items():
+        move = world.all_moves[move_id]
+        new = move["add"]
+        if new and not world.may_receive(new) and not world.may_be_fenced(move):
+            yield f"move {move_id} of {shard} is open, its target {new} may not receive replicas"
+        if now is not None and move["deadline"] <= now:
+            yield f"move {move_id} of {shard} is open at {now}, past its deadline"
+
+
+def judge_limits(world: World, limits: Any, issued: list[Value]) -> Iterator[str]:
+    """Open moves in total, by node in and out, and new ones in this batch. A move that goes on
+    under another leader is none of these."""
+    new = [move for move in issued if not _renews(world, move)]
+    if len(new) > limits.max_per_batch:
+        yield f"{len(new)} moves in one batch, {limits.max_per_batch} are allowed"
+    moves = [world.all_moves[move_id] for move_id in world.open_moves.values()]
+    if len(moves) > limits.max_open and new:
+        yield f"{len(moves)} moves are open, {limits.max_open} are allowed"
+    into = Counter(move["add"] for move in moves if move["add"])
+    out = Counter(move["source"] for move in moves if move["source"])
+    for move in new:
+        if move["state"] != "issued":
+            continue
+        if move["add"] and into[move["add"]] > limits.max_in_per_node:
+            yield f"{into[move['add']]} moves towards {move['add']} are open"
+        if move["source"] and out[move["source"]] > limits.max_out_per_node:
+            yield f"{out[move['source']]} moves copying from {move['source']} are open"
+
+
+def _renews(world: World, move: Value) -> bool:
+    before = world.all_moves.get(move["supersedes"]) or {}
+    return all(before.get(key) == move[key] for key in ("remove", "add", "kind"))
