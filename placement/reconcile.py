@@ -52,6 +52,16 @@ class Reconciler:
         """Number of moves under way."""
         return len(self._state.ledger.by_shard)
 
+    def in_force(self) -> Ready:
+        """All nodes, streams, violations and memory as they stand, as if just published."""
+        state = self._state
+        return Ready(
+            decisions={name: stream.decision for name, stream in state.streams.items()},
+            topology=dict(state.nodes),
+            violations={state.key(shard): found for shard, found in state.violations.items()},
+            memory=dict(state.memory),
+        )
+
     def apply(self, events: Sequence[Event], now: int, caught_up: bool = True) -> Ready:
         """Apply the events of a batch in order and derive what has to be done.
 

@@ -7,12 +7,12 @@ Every start is the same (design section 9): fence, rebuild from the topics, fres
 marker. Every failure ends the process; a restart is the recovery.
 """
 
-import logging
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,8 +23,11 @@ from schemas.topics import CATALOGUE, full_name
 from streaming import admin
 from streaming.batch import BatchApplier
 from streaming.batch_trace import BatchTrace
+from streaming.endpoint import Endpoint
 from streaming.errors import StreamingError
+from streaming.logs import LogEvent, tell
 from streaming.node_lifecycle import OUTPUT_SCHEMA, STATE_SCHEMA, NodeLifecycle
+from streaming.observer import Observer
 from streaming.outbox import Outbox
 from streaming.recovery import Recovered, liveness_tables, recover
 from streaming.session import close_session, open_session
@@ -35,8 +38,6 @@ from streaming.ticks import Ticker
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
-
-_log = logging.getLogger(__name__)
 
 # How often the main thread looks whether the query has ended; stopping is told by an event.
 _WATCH_SECONDS = 0.2
@@ -82,7 +83,8 @@ def run(settings: Settings, *, on_ready: Callable[[], None], stop: threading.Eve
     counts = admin.partition_counts(bootstrap, prefix, options=options)
     outputs = {t.name: counts[t.name] for t in CATALOGUE if t.direction == "out"}
     outbox = Outbox(bootstrap, prefix, settings.cell, outputs, options)
-    with ThreadPoolExecutor(max_workers=1) as beside:
+    observer = Observer(settings.cell)
+    with _endpoint(settings, observer), ThreadPoolExecutor(max_workers=1) as beside:
         # Spark takes seconds to start; the state is read in the meantime.
         recovery = beside.submit(_recover, settings, outbox, outputs, options)
         spark = open_session(
@@ -94,11 +96,9 @@ def run(settings: Settings, *, on_ready: Callable[[], None], stop: threading.Eve
         try:
             recovered = recovery.result()
             trace = BatchTrace(settings.trace.file)
-            applier = BatchApplier(recovered, outbox, settings.cell, outputs, trace)
+            applier = BatchApplier(recovered, outbox, settings.cell, outputs, trace, observer)
             applier.take_over()
-            _log.info(
-                "recovered %d records, writer epoch %d", recovered.records, applier.writer_epoch
-            )
+            observer.recovered(recovered.reconciler, recovered.records, applier.writer_epoch)
             with Ticker(
                 bootstrap,
                 prefix,
@@ -108,7 +108,7 @@ def run(settings: Settings, *, on_ready: Callable[[], None], stop: threading.Eve
                 tick_interval_seconds(settings),
                 options,
             ) as ticker:
-                flow = _Flow(settings, spark, recovered, applier, ticker, options, trace)
+                flow = _Flow(settings, spark, recovered, applier, ticker, options, trace, observer)
                 return flow.run(on_ready, stop)
         finally:
             close_session(spark)
@@ -126,8 +126,10 @@ class _Flow:
         ticker: Ticker,
         options: dict[str, str],
         trace: BatchTrace,
+        observer: Observer,
     ) -> None:
         self._settings, self._spark, self._trace = settings, spark, trace
+        self._observer = observer
         self._applier, self._ticker, self._options = applier, ticker, options
         self._recovered = recovered
         self._between = threading.Lock()
@@ -137,7 +139,7 @@ class _Flow:
 
     def run(self, on_ready: Callable[[], None], stop: threading.Event) -> int:
         query = self._start()
-        ready = False
+        started, ready = time.monotonic(), False
         try:
             while not stop.wait(_WATCH_SECONDS if ready else _WATCH_SECONDS / 4):
                 if not query.isActive:
@@ -146,9 +148,12 @@ class _Flow:
                 self._trace.write_last(query)
                 if not ready and self._first_batch.is_set():
                     ready = True
+                    self._observer.ready(time.monotonic() - started)
                     on_ready()
         finally:
+            self._observer.over("the query has ended")
             self._stop(query)
+        tell(LogEvent.STOPPED)
         return 0
 
     def _start(self) -> "StreamingQuery":
@@ -190,6 +195,7 @@ class _Flow:
 
     def _take(self, batch: "DataFrame", batch_id: int) -> None:
         self._trace.begin(batch_id)
+        self._observer.batch_began()
         with self._trace.part("toArrow"):
             payloads = batch.toArrow()["payload"].to_pylist()
         with self._between:
@@ -198,6 +204,7 @@ class _Flow:
             caught_up = self._ticker.caught_up(self._applier.tick_seen)
             with self._trace.part("apply"):
                 self._applier.apply(payloads, caught_up)
+        self._observer.batch_ended()
         self._first_batch.set()
 
     def _stop(self, query: "StreamingQuery") -> None:
@@ -206,6 +213,18 @@ class _Flow:
             self._stopping = True
             self._between.release()
         query.stop()
+
+
+@contextmanager
+def _endpoint(settings: Settings, observer: Observer) -> Iterator[None]:
+    """Serve metrics and probes from the first moment, where a port is set."""
+    at = settings.metrics
+    if at.port is None:
+        yield
+        return
+    with Endpoint(at.host, at.port, observer.metrics, observer.health) as endpoint:
+        tell(LogEvent.SERVING, address=endpoint.address)
+        yield
 
 
 def timers_of(settings: Settings) -> Timers:

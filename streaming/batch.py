@@ -6,20 +6,23 @@ exactly behind it. Spark's batch id means nothing here.
 """
 
 import pickle
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 
 from placement.events import Event, NodeChanged
 from placement.liveness import Clock, Verdict
 from schemas.envelope import Refusal, decode, validate
+from schemas.topics import DEAD_LETTERS
 from streaming import codec, record_codec
 from streaming.batch_trace import BatchTrace
-from streaming.dead_letter import dead_letter
+from streaming.dead_letter import dead_letter, reason_of
 from streaming.errors import StreamingError
+from streaming.metrics import Committed
 from streaming.node_lifecycle import Judged
 from streaming.outbox import Outbox
 from streaming.record_codec import OutRecord
@@ -57,6 +60,16 @@ class Step:
         return self.at, self.topic, self.partition, self.offset
 
 
+class Watches(Protocol):
+    """Who is told what batches bring and do; see `streaming.observer`."""
+
+    def read(self, topic: str, records: int) -> None:
+        """So many records of a topic (short name) are in the batch."""
+
+    def committed(self, commit: Committed) -> None:
+        """A prefix has been committed."""
+
+
 class BatchApplier:
     """Applies micro-batches to the reconciler and commits what they decide."""
 
@@ -67,10 +80,12 @@ class BatchApplier:
         cell: str,
         partitions: dict[str, int],
         trace: BatchTrace | None = None,
+        watch: Watches | None = None,
     ) -> None:
         self._reconciler = recovered.reconciler
         self._outbox = outbox
         self._trace = trace or BatchTrace()
+        self._watch = watch
         self._cell = cell
         self._partitions = partitions
         self._positions: Positions = recovered.positions
@@ -92,6 +107,7 @@ class BatchApplier:
         """
         judged: list[Judged] = [pickle.loads(payload) for payload in payloads]
         self._check_start(judged)
+        self._tell_read(judged)
         steps = _steps(judged)
         latest = max((s.last_at for each in judged for s in each.stretches), default=0)
         commits = 0
@@ -109,7 +125,9 @@ class BatchApplier:
     def _apply_prefix(self, prefix: Sequence[Step], now: int, caught_up: bool) -> int:
         planned = [step for step in prefix if step.event is not None]
         events = [step.event for step in planned if step.event is not None]
+        began = time.perf_counter()
         ready = self._reconciler.apply(events, now, caught_up)
+        planned_at = time.perf_counter()
         records = [step.letter for step in prefix if step.letter is not None]
         for refused in ready.refused:
             raw = planned[refused.index].raw
@@ -118,21 +136,37 @@ class BatchApplier:
                 records.append(dead_letter(raw, "apply", reason.code, reason.message))
         for name, count in ready.counts.items():
             self.counts[name] = self.counts.get(name, 0) + count
+        letters = tuple(reason_of(each) for each in records if each.topic == DEAD_LETTERS)
         records += record_codec.ready_records(ready, self._cell, now, self._sequence + 1)
         if not records and not events and now < self._marked_at + IDLE_MARKER_MS:
             return 0
-        self._commit(records, events, now, caught_up)
+        commit_seconds = self._commit(records, events, now, caught_up)
+        if self._watch is not None:
+            spent = (planned_at - began, commit_seconds)
+            open_moves = self._reconciler.open_moves
+            self._watch.committed(Committed(tuple(events), ready, letters, *spent, now, open_moves))
         return 1
 
     def _commit(
         self, records: list[OutRecord], events: Sequence[Event], now: int, caught_up: bool
-    ) -> None:
+    ) -> float:
+        """Commit; returns the seconds that it took."""
         self._sequence += 1
         journal = self._journal(events, now, caught_up) if events or records else []
         written = [*records, *journal, self._marker(now)]
+        began = time.perf_counter()
         with self._trace.part("commit"):
             self._outbox.commit(written)
         self._marked_at = now
+        return time.perf_counter() - began
+
+    def _tell_read(self, judged: Sequence[Judged]) -> None:
+        if self._watch is None:
+            return
+        # Every topology shard tells of the same stretches.
+        stretches = {(s.topic, s.partition): s for each in judged for s in each.stretches}
+        for (topic, _), stretch in sorted(stretches.items()):
+            self._watch.read(topic, stretch.next_offset - stretch.first_offset)
 
     def _check_start(self, judged: Sequence[Judged]) -> None:
         for stretch in (stretch for each in judged for stretch in each.stretches):

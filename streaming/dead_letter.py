@@ -16,6 +16,12 @@ VALUE_BYTES_MAX = 1024
 HEADER_BYTES_MAX = 1024
 
 
+def reason_of(letter: OutRecord) -> str:
+    """The reason code of a dead letter."""
+    found = dict(letter.headers)[f"{HEADER_PREFIX}reason"]
+    return "" if found is None else found.decode()
+
+
 def dead_letter(raw: Raw, stage: str, code: str, detail: str) -> OutRecord:
     """The dead letter of `raw`. `stage`: decode, validate, order or apply; `code` is stable."""
     value = raw.value or b""

@@ -257,6 +257,26 @@ class SparkSettings(Section):
         return _refuse_plain_secrets(options)
 
 
+class MetricsSettings(Section):
+    host: str = Field(
+        default="127.0.0.1", description="Address that metrics and probes are served on."
+    )
+    port: Annotated[int, Field(ge=0, le=65_535)] | None = Field(
+        default=None,
+        description="Port of /metrics (Prometheus), /livez and /readyz; 0: any free one. "
+        "Empty: none.",
+    )
+
+
+class LogSettings(Section):
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="Least weight of what is logged."
+    )
+    format: Literal["text", "json"] = Field(
+        default="text", description="text for people, json: one object a line."
+    )
+
+
 class TraceSettings(Section):
     file: Path | None = Field(
         default=None,
@@ -300,6 +320,8 @@ class Settings(BaseSettings):
     policy: PolicySettings = Field(default_factory=PolicySettings)
     tick: TickSettings = Field(default_factory=TickSettings)
     spark: SparkSettings = Field(default_factory=SparkSettings)
+    metrics: MetricsSettings = Field(default_factory=MetricsSettings)
+    log: LogSettings = Field(default_factory=LogSettings)
     trace: TraceSettings = Field(default_factory=TraceSettings)
 
     @field_validator("levels")

@@ -110,6 +110,9 @@ def run(
     if print_config:
         typer.echo(settings.render(), nl=False)
         return
+    from streaming.logs import configure
+
+    configure(settings.log.level, settings.log.format)
     enable_plugins(settings.policy.plugins)
     if settings.checkpoint is None and not embedded:
         raise typer.BadParameter("name a scratch directory: --checkpoint DIR")

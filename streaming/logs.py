@@ -1,0 +1,79 @@
+"""The application's log: one line for each thing that happened, with a code that never changes.
+
+As text for people or, with `log.format: json`, as one object a line whose fields come in the order
+of Spark's own (`pyspark.logger`), so that one parser reads both. Ids and names come from outside:
+they are fields, never formats, and secrets are in none of them.
+"""
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+LOGGER = "placer"
+
+
+class LogEvent(StrEnum):
+    """What happened; the README has the table."""
+
+    RECOVERED = "RECOVERED"
+    READY = "READY"
+    SERVING = "SERVING"
+    DEAD_LETTERS = "DEAD_LETTERS"
+    ALERT = "ALERT"
+    SLOW_BATCH = "SLOW_BATCH"
+    STOPPED = "STOPPED"
+
+
+MEANINGS = {
+    LogEvent.RECOVERED: "the state was rebuilt from the topics and its digest is right",
+    LogEvent.READY: "the first batch has been taken",
+    LogEvent.SERVING: "metrics and probes are served",
+    LogEvent.DEAD_LETTERS: "records of a batch were refused; how many, by reason",
+    LogEvent.ALERT: "something a person should know of went to the alerts topic",
+    LogEvent.SLOW_BATCH: "a batch took longer than ticks come",
+    LogEvent.STOPPED: "the query was stopped between two batches",
+}
+
+
+def tell(event: LogEvent, level: int = logging.INFO, **fields: Any) -> None:
+    """Log what happened."""
+    logging.getLogger(LOGGER).log(level, MEANINGS[event], extra={"event": event, "fields": fields})
+
+
+def configure(level: str, form: str) -> None:
+    """Send our log to standard error. `form`: text or json."""
+    logger = logging.getLogger(LOGGER)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Json() if form == "json" else _Text())
+    logger.handlers[:] = [handler]
+    logger.propagate = False
+    logger.setLevel(level.upper())
+
+
+def _time(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+
+
+class _Json(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "ts": _time(record),
+            "level": record.levelname,
+            "logger": record.name,
+            "msg": record.getMessage(),
+            "event": str(getattr(record, "event", "")),
+            "context": getattr(record, "fields", {}),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+class _Text(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        fields = " ".join(f"{k}={v!r}" for k, v in getattr(record, "fields", {}).items())
+        head = f"{_time(record)} {record.levelname} {getattr(record, 'event', '')}"
+        return f"{head} {record.getMessage()} {fields}".rstrip()

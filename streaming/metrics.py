@@ -1,0 +1,160 @@
+"""Metrics of a running reconciler in Prometheus' format, from what each commit published.
+
+Names follow Prometheus' naming practice; labels are words from fixed lists, never ids. Work per
+commit is proportional to what it changed.
+"""
+
+from collections import Counter as Counts
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.process_collector import ProcessCollector
+
+from placement.diagnose import REPLICAS_RULE
+from placement.events import Event
+from placement.model import Ready
+
+# From a batch of nothing but a tick to one that fills with a storm after a pause.
+_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2)
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """One commit of the application: what was taken in, what was published, how long it took.
+
+    `letters`: reason codes of the dead letters; `ignored`: counted inputs that changed nothing.
+    """
+
+    events: tuple[Event, ...]
+    ready: Ready
+    letters: tuple[str, ...]
+    planning_seconds: float
+    commit_seconds: float
+    at_ms: int
+    open_moves: int
+
+
+class _Tally:
+    """How many things are in each category, kept as things change category."""
+
+    def __init__(self, gauge: Gauge, words: Iterable[str] = ()) -> None:
+        self._gauge = gauge
+        self._of: dict[Hashable, tuple[str, ...]] = {}
+        for word in words:
+            gauge.labels(word)
+
+    def put(self, key: Hashable, categories: tuple[str, ...]) -> None:
+        """The thing is in these categories from now on; none: it is gone."""
+        for category in self._of.pop(key, ()):
+            self._gauge.labels(category).dec()
+        for category in categories:
+            self._gauge.labels(category).inc()
+        if categories:
+            self._of[key] = categories
+
+
+class Metrics:
+    """All metrics, in a registry of their own."""
+
+    def __init__(self, cell: str) -> None:
+        self.registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        GCCollector(registry=registry)
+
+        def counter(name: str, told: str, *labels: str) -> Counter:
+            return Counter(f"reconciler_{name}", told, labels, registry=registry)
+
+        def gauge(name: str, told: str, *labels: str) -> Gauge:
+            return Gauge(f"reconciler_{name}", told, labels, registry=registry)
+
+        def histogram(name: str, told: str) -> Histogram:
+            return Histogram(f"reconciler_{name}", told, registry=registry, buckets=_SECONDS)
+
+        Info("reconciler_build", "Version and cell.", registry=registry).info(
+            {"version": version("placement-reconciler"), "cell": cell}
+        )
+        self._read = counter("records_read", "Records read from input topics.", "topic")
+        self._events = counter("events_consumed", "Events applied, by type.", "type")
+        self._rejected = counter("events_rejected", "Records dead-lettered, by reason.", "reason")
+        self._ignored = counter("events_ignored", "Events that changed nothing, by why.", "why")
+        self._decisions = counter("decisions_emitted", "Decisions, by outcome.", "outcome")
+        self._moves = counter(
+            "commands_emitted", "Moves issued, by kind and cause.", "kind", "cause"
+        )
+        self._ended = counter("commands_ended", "Moves ended, by final state.", "state")
+        self._alerts = counter("alerts_emitted", "Alerts, by kind.", "kind")
+        self._in_flight = gauge("moves_in_flight", "Moves under way.")
+        self._lacking = gauge("underreplicated_shards", "Shards with too few live replicas.")
+        self._last = gauge("last_batch_timestamp_seconds", "When the last batch was committed.")
+        self._batch = histogram("batch_duration_seconds", "From the batch's arrival to its commit.")
+        self._planning = histogram("planning_duration_seconds", "Of it: deciding what to do.")
+        self._commit = histogram("commit_duration_seconds", "Of it: the transaction.")
+        self._nodes = _Tally(gauge("nodes", "Known nodes, by status.", "status"))
+        self._streams = _Tally(gauge("streams", "Known streams, by last outcome.", "outcome"))
+        severity = gauge("placement_violations", "Open violations, by strength.", "severity")
+        self._broken = _Tally(severity, ("required", "preferred"))
+        self._memory = _Tally(gauge("memory", "What is remembered: holds, requests …", "kind"))
+        self._without: set[Hashable] = set()
+
+    def resumed(self, in_force: Ready, open_moves: int) -> None:
+        """Start from a restored state."""
+        self._census(in_force)
+        self._in_flight.set(open_moves)
+
+    def read(self, topic: str, records: int) -> None:
+        """So many records of a topic (short name) have been read."""
+        self._read.labels(topic).inc(records)
+
+    def batch_ended(self, seconds: float) -> None:
+        """A micro-batch has been applied and committed."""
+        self._batch.observe(seconds)
+
+    def committed(self, commit: Committed) -> None:
+        """Take in one commit."""
+        ready = commit.ready
+        _count(self._events, (type(event).__name__ for event in commit.events))
+        _count(self._rejected, commit.letters)
+        for why, count in ready.counts.items():
+            self._ignored.labels(why).inc(count)
+        _count(self._decisions, (str(each.outcome) for each in ready.decisions.values()))
+        _count(self._alerts, (alert.kind for alert in ready.alerts))
+        moves = [move for move, forgotten in ready.moves.values() if not forgotten]
+        for move in moves:
+            if move.issued_at == commit.at_ms and move.state.value in ("issued", "completed"):
+                self._moves.labels(str(move.kind), move.cause).inc()
+            if not move.state.is_open:
+                self._ended.labels(str(move.state)).inc()
+        self._census(ready)
+        self._in_flight.set(commit.open_moves)
+        self._planning.observe(commit.planning_seconds)
+        self._commit.observe(commit.commit_seconds)
+        self._last.set(commit.at_ms / 1000)
+
+    def _census(self, ready: Ready) -> None:
+        for node_id, view in ready.topology.items():
+            self._nodes.put(node_id, () if view is None else (view.status,))
+        for stream, decision in ready.decisions.items():
+            self._streams.put(stream, (str(decision.outcome),))
+        for shard, violations in ready.violations.items():
+            self._broken.put(shard, tuple(str(each.strength) for each in violations))
+            self._without.discard(shard)
+            if any(each.rule == REPLICAS_RULE for each in violations):
+                self._without.add(shard)
+        self._lacking.set(len(self._without))
+        for key, memory in ready.memory.items():
+            self._memory.put(key, () if memory is None else (memory.kind,))
+
+
+def _count(counter: Counter, labels: Iterable[str]) -> None:
+    for label, count in Counts(labels).items():
+        counter.labels(label).inc(count)
+
+
+def descriptions() -> Mapping[str, str]:
+    """Every metric of ours with its sentence, for the README's table."""
+    found = Metrics("main").registry.collect()
+    ours = (each for each in found if each.name.startswith("reconciler_"))
+    return {each.name: each.documentation for each in ours}

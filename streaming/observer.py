@@ -1,0 +1,63 @@
+"""What the application tells of itself: metrics, health and log, fed from the batches' course."""
+
+import logging
+import time
+from collections import Counter
+
+from placement.reconcile import Reconciler
+from streaming.health import Health
+from streaming.logs import LogEvent, tell
+from streaming.metrics import Committed, Metrics
+
+# Ticks come every second: a batch that takes longer makes the next one wait.
+SLOW_BATCH_SECONDS = 3.0
+
+
+class Observer:
+    """Told by the application what happens; answers nothing and decides nothing."""
+
+    def __init__(self, cell: str) -> None:
+        self.metrics, self.health = Metrics(cell), Health()
+        self._began = time.monotonic()
+
+    def recovered(self, reconciler: Reconciler, records: int, writer_epoch: int) -> None:
+        """The state has been rebuilt."""
+        self.metrics.resumed(reconciler.in_force(), reconciler.open_moves)
+        tell(LogEvent.RECOVERED, records=records, writer_epoch=writer_epoch)
+
+    def batch_began(self) -> None:
+        """A micro-batch has arrived."""
+        self._began = time.monotonic()
+        self.health.batch_began()
+
+    def read(self, topic: str, records: int) -> None:
+        """So many records of a topic are in it."""
+        self.metrics.read(topic, records)
+
+    def committed(self, commit: Committed) -> None:
+        """A part of it, or all, has been committed."""
+        self.metrics.committed(commit)
+        for alert in commit.ready.alerts:
+            message = alert.reason.message
+            tell(
+                LogEvent.ALERT, logging.WARNING, kind=alert.kind, subject=alert.subject, why=message
+            )
+        if commit.letters:
+            reasons = dict(Counter(commit.letters))
+            tell(LogEvent.DEAD_LETTERS, logging.WARNING, reasons=reasons)
+
+    def batch_ended(self) -> None:
+        """It is done."""
+        seconds = time.monotonic() - self._began
+        self.metrics.batch_ended(seconds)
+        self.health.batch_ended()
+        if seconds > SLOW_BATCH_SECONDS:
+            tell(LogEvent.SLOW_BATCH, logging.WARNING, seconds=round(seconds, 1))
+
+    def ready(self, seconds: float) -> None:
+        """The first batch has been taken."""
+        tell(LogEvent.READY, seconds_since_start=round(seconds, 1))
+
+    def over(self, why: str) -> None:
+        """The query has ended."""
+        self.health.over(why)

@@ -1,0 +1,191 @@
+"""Goal: metrics, probes and log lines say what happened, in words that never change."""
+
+import io
+import json
+import logging
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from placement.events import AckKind, Event, MoveAcked, NodeChanged, StreamCreated
+from placement.model import Liveness, NodeAttributes
+from placement.reconcile import Reconciler
+from placement.state import Configuration
+from streaming import metrics as metrics_module
+from streaming.endpoint import Endpoint, EndpointRefused
+from streaming.health import BATCH_SECONDS_MAX, QUIET_SECONDS_MAX, Health
+from streaming.logs import MEANINGS, LogEvent, configure, tell
+from streaming.metrics import Committed, Metrics
+from streaming.observer import Observer
+
+README = Path(metrics_module.__file__).with_name("README.md")
+NODES = {f"n{i}": f"/z{i}" for i in range(1, 5)}
+
+
+def node(node_id: str, at: int, liveness: Liveness = Liveness.UP) -> NodeChanged:
+    attributes = NodeAttributes(NODES[node_id]) if at == 0 else None
+    return NodeChanged(at, node_id, "a", at, liveness, attributes)
+
+
+class Told:
+    """Metrics fed by a reconciler, batch by batch."""
+
+    def __init__(self) -> None:
+        self.core = Reconciler(Configuration())
+        self.observer = Observer("main")
+        self.observer.recovered(self.core, 0, 1)
+
+    def batch(self, events: list[Event], at: int, letters: tuple[str, ...] = ()) -> None:
+        self.observer.batch_began()
+        ready = self.core.apply(events, at)
+        commit = Committed(tuple(events), ready, letters, 0.01, 0.02, at, self.core.open_moves)
+        self.observer.committed(commit)
+        self.observer.batch_ended()
+
+    def value(self, name: str, **labels: str) -> float | None:
+        return self.observer.metrics.registry.get_sample_value(f"reconciler_{name}", labels)
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+def test_metrics_follow_what_is_published(told: Told) -> None:
+    told.batch([node(node_id, 0) for node_id in NODES], 1)
+    asked = [
+        StreamCreated(2, "s", 1, 2, 3),
+        StreamCreated(2, "no", 1, 1, 9, placement_policies="node=exclusive"),
+    ]
+    told.batch(asked, 2, ("NOT_JSON", "NOT_JSON", "KEY_MISMATCH"))
+    assert told.value("events_consumed_total", type="NodeChanged") == 4
+    assert told.value("events_rejected_total", reason="NOT_JSON") == 2
+    assert told.value("decisions_emitted_total", outcome="placed") == 1
+    assert told.value("streams", outcome="rejected") == 1
+    assert told.value("nodes", status="up") == 4
+    assert told.value("underreplicated_shards") == 0
+    ready = told.core.in_force()
+    dead = next(iter(NODES))
+    told.batch([node(dead, 3, Liveness.DEAD)], 3)
+    open_moves = told.core.open_moves
+    assert open_moves > 0
+    assert told.value("nodes", status="dead") == 1
+    assert told.value("nodes", status="up") == 3
+    assert told.value("moves_in_flight") == open_moves
+    assert told.value("underreplicated_shards") == open_moves
+    assert told.value("placement_violations", severity="required") == open_moves
+    issued = told.value("commands_emitted_total", kind="replace", cause="under_replicated")
+    assert issued == open_moves
+    acks: list[Event] = [MoveAcked(4, AckKind.COMPLETED, None, "s", shard) for shard in (0, 1)]
+    told.batch(acks, 4)
+    assert told.value("commands_ended_total", state="completed") == open_moves
+    assert told.value("moves_in_flight") == told.value("underreplicated_shards") == 0
+    assert told.value("placement_violations", severity="required") == 0
+    assert told.value("batch_duration_seconds_count") == 4
+    assert told.value("last_batch_timestamp_seconds") == 0.004
+    assert set(ready.decisions) == {"s", "no"}
+
+
+def test_a_restart_counts_from_the_state(told: Told) -> None:
+    told.batch([node(node_id, 0) for node_id in NODES], 1)
+    told.batch([StreamCreated(2, "s", 1, 2, 3), node("n1", 3, Liveness.DEAD)], 3)
+    again = Metrics("main")
+    again.resumed(told.core.in_force(), told.core.open_moves)
+    for name in ("nodes", "streams", "placement_violations", "underreplicated_shards"):
+        assert samples(again, name) == samples(told.observer.metrics, name)
+    assert again.registry.get_sample_value("reconciler_commands_emitted_total") is None
+
+
+def samples(metrics: Metrics, name: str) -> dict[tuple[tuple[str, str], ...], float]:
+    families = (f for f in metrics.registry.collect() if f.name == f"reconciler_{name}")
+    found = (sample for family in families for sample in family.samples)
+    return {tuple(sample.labels.items()): sample.value for sample in found if sample.value}
+
+
+def get(address: str, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=10) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+@pytest.fixture
+def served(told: Told) -> Iterator[tuple[Told, str]]:
+    with Endpoint("127.0.0.1", 0, told.observer.metrics, told.observer.health) as endpoint:
+        yield told, endpoint.address
+
+
+def test_the_endpoint(served: tuple[Told, str]) -> None:
+    told, address = served
+    assert get(address, "/livez") == (200, "ok\n")
+    status, why = get(address, "/readyz")
+    assert (status, "starting" in why) == (503, True)
+    told.batch([], 1)
+    assert get(address, "/readyz")[0] == 200
+    status, text = get(address, "/metrics")
+    assert status == 200
+    assert 'reconciler_build_info{cell="main"' in text
+    assert get(address, "/other")[0] == 404
+    told.observer.over("the query has ended")
+    assert get(address, "/livez") == (503, "the query has ended\n")
+    assert get(address, "/readyz")[0] == 503
+
+
+def test_a_port_that_is_taken(served: tuple[Told, str]) -> None:
+    told, address = served
+    host, port = address.split(":")
+    with pytest.raises(EndpointRefused, match=r"set metrics\.port"):
+        Endpoint(host, int(port), told.observer.metrics, told.observer.health)
+
+
+def test_health_over_time() -> None:
+    now = 0.0
+    health = Health(lambda: now)
+    health.batch_began()
+    now = BATCH_SECONDS_MAX
+    assert health.live()[0]
+    now += 1
+    assert health.live() == (False, "a batch has not ended for 61 s")
+    health.batch_ended()
+    assert health.ready()[0]
+    now += QUIET_SECONDS_MAX + 1
+    assert health.live()[0], "Kafka may be away: a restart would not mend that"
+    assert not health.ready()[0]
+
+
+def test_names_follow_the_practice(told: Told) -> None:
+    for family in told.observer.metrics.registry.collect():
+        if family.name.startswith("reconciler_"):
+            assert re.fullmatch(r"reconciler_[a-z_]+", family.name)
+            assert family.documentation.endswith((".", "…"))
+            assert family.type in ("counter", "gauge", "histogram", "info")
+
+
+def test_the_readme_lists_every_metric_and_every_event() -> None:
+    text = README.read_text("utf-8")
+    for name in metrics_module.descriptions():
+        assert f"`{name}" in text, name
+    for event in LogEvent:
+        assert f"| `{event}` | {MEANINGS[event]} |" in text, event
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_log_lines(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.StringIO()
+    monkeypatch.setattr("sys.stderr", out)
+    configure("info", form)
+    tell(LogEvent.ALERT, logging.WARNING, subject="a\nb")
+    line = out.getvalue()
+    assert line.count("\n") == 1, "what comes from outside cannot begin a line"
+    if form == "json":
+        read = json.loads(line)
+        assert list(read) == ["ts", "level", "logger", "msg", "event", "context"]
+        assert (read["event"], read["context"]) == ("ALERT", {"subject": "a\nb"})
+    else:
+        assert "WARNING ALERT" in line
+    logging.getLogger("placer").handlers.clear()
