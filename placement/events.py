@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from placement.flaps import Flaps
 from placement.model import AdministrativeState, Guard, Liveness, NodeAttributes, Tokens
 
 
 @dataclass(frozen=True, slots=True)
 class NodeChanged:
     """A node's condition changed. `attributes` is set by a registration; a locality change sets
-    `location` (and `tags`, if it carries any) instead. `administrative` and `guard` stay as they
-    were where they are None."""
+    `location` (and `tags`, if it carries any) instead. `administrative`, `guard` and `flaps` stay
+    as they were where they are None."""
 
     at: int
     node_id: str
@@ -29,6 +30,7 @@ class NodeChanged:
     body_hash: str = ""
     administrative: AdministrativeState | None = None
     guard: Guard | None = None
+    flaps: Flaps | None = None
 
 
 @dataclass(frozen=True, slots=True)

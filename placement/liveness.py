@@ -1,11 +1,9 @@
 """Liveness: a pure columnar table that turns a partition's log into node verdicts.
 
-Silence is measured in the log, not on a wall (design section 4). Each partition of the nodes topic
-has a clock that advances with every record by the gap in broker append time, but by no more than
-`Timers.gap_max_ms` at once; nodes are judged at tick records, by the clock of the partition that
-their last record came from. So a node's wrong clock, a partition that cannot be read, a jump of a
-broker's clock or a stopped application can delay a verdict but never cause one, and where the log
-is cut into batches changes nothing.
+Nodes are judged at tick records, by the silence clock of the partition that their last record came
+from (`silence`); those that come and go are held down (`flaps`). A node's wrong clock, a partition
+that cannot be read, a jump of a broker's clock or a stopped application can delay a verdict but
+never cause one, and where the log is cut into batches changes nothing.
 """
 
 import json
@@ -16,24 +14,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from placement.model import Liveness
+from placement.flaps import Flaps
+from placement.model import HoldDown, Liveness, NodeView, Transition
 from placement.node_log import Beats, PartitionLog, Statement, Tick, Told
 from placement.reasons import Code, Reason
+from placement.silence import NO_PARTITION, Clock, SilenceClocks, Timers
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# Ticks come every second; three of them missing is a stall of the log, not a silence of its nodes.
-GAP_MAX_MS = 3_000
-
-# Nodes restored from the topology topic: no record of theirs has been seen by this process, so
-# that they are judged by the slowest of all clocks.
-NO_PARTITION = -1
-
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A node's condition changed at a record of the log, or the record was refused."""
+    """A node's condition changed at a record of the log, or the record was refused. `flaps` is
+    None where they are as they were."""
 
     at: int
     offset: int
@@ -43,27 +37,7 @@ class Verdict:
     liveness: Liveness
     statement: Statement | None = None
     refused: Reason | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Timers:
-    """Silence in ms after which a node takes no new replicas, and loses those it has."""
-
-    suspect_after_ms: int
-    dead_after_ms: int
-
-    @property
-    def gap_max_ms(self) -> int:
-        """By how much one record may advance a clock: no single gap makes a suspect."""
-        return min(GAP_MAX_MS, self.suspect_after_ms // 2)
-
-
-@dataclass(slots=True)
-class Clock:
-    """A partition's clock in ms, and the append time of its last record."""
-
-    reading: int
-    at: int
+    flaps: Flaps | None = None
 
 
 class _Status(IntEnum):
@@ -82,8 +56,9 @@ class LivenessTable:
 
     def __init__(self, timers: Timers) -> None:
         self.timers = timers
-        self.clocks: dict[int, Clock] = {}
-        self._baseline: dict[int, int] = {}
+        self._silence = SilenceClocks(timers.gap_max_ms)
+        self._flaps: dict[int, Flaps] = {}
+        self._sweep_at = 0
         self._ids: list[str] = []
         self._index: dict[str, int] = {}
         self._incarnations: list[str] = []
@@ -93,6 +68,11 @@ class LivenessTable:
         self._status = np.zeros(64, np.int8)
         self._partition = np.full(64, NO_PARTITION, np.int32)
         self._static: bytes | None = None
+
+    @property
+    def clocks(self) -> dict[int, Clock]:
+        """The clocks by partition."""
+        return self._silence.by_partition
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -105,31 +85,26 @@ class LivenessTable:
         liveness = _LIVENESS[int(self._status[node])]
         return liveness, self._incarnations[node], int(self._sequence[node])
 
-    def restore(
-        self, nodes: Iterable[tuple[str, str, int, str, Liveness]], clocks: Mapping[int, Clock]
-    ) -> None:
-        """Fill an empty table: (id, incarnation, sequence, body hash, liveness) per node.
+    def restore(self, nodes: Iterable[NodeView], clocks: Mapping[int, Clock]) -> None:
+        """Fill an empty table with what is believed of the nodes.
 
         A node that was up is taken as seen just now; one that was suspect as just become so.
         """
-        self.clocks = {p: Clock(clock.reading, clock.at) for p, clock in clocks.items()}
-        self._baseline = {partition: clock.reading for partition, clock in clocks.items()}
-        for node_id, incarnation, sequence, body_hash, liveness in nodes:
-            node = self._append(node_id)
-            self._incarnations[node] = incarnation
-            self._hashes[node] = body_hash
-            self._sequence[node] = sequence
-            self._status[node] = _LIVENESS.index(liveness)
-            silent = self.timers.suspect_after_ms if liveness is Liveness.SUSPECT else 0
+        self._silence.restore(clocks)
+        for view in nodes:
+            node = self._append(view.node_id)
+            self._incarnations[node] = view.incarnation
+            self._hashes[node] = view.body_hash
+            self._sequence[node] = view.sequence
+            self._status[node] = _LIVENESS.index(view.liveness)
+            silent = self.timers.suspect_after_ms if view.liveness is Liveness.SUSPECT else 0
             self._seen[node] = -silent
+            if view.transitions or view.hold_down is not None:
+                self._flaps[node] = Flaps(view.transitions, view.hold_down)
 
     def apply(self, log: PartitionLog) -> list[Verdict]:
         """Advance over a stretch of one partition; verdicts come in the order of its records."""
-        clock = self.clocks.get(log.partition)
-        if clock is None:
-            clock = self.clocks[log.partition] = Clock(0, log.first_at)
-            self._baseline.setdefault(log.partition, 0)
-        start = clock.reading + min(max(log.first_at - clock.at, 0), self.timers.gap_max_ms)
+        clock, start = self._silence.open(log.partition, log.first_at)
         verdicts: list[Verdict] = []
         others: list[Statement | Tick] = [*log.statements, *log.ticks]
         others.sort(key=lambda each: each.offset)
@@ -166,10 +141,10 @@ class LivenessTable:
             return
         silent = heard[self._status[node[heard]] != _Status.UP]
         for row in np.sort(silent[np.unique(node[silent], return_index=True)[1]]).tolist():
-            self._status[node[row]] = _Status.UP
             (beat,) = beats.select(np.array([row + run.start])).rows()
+            flaps = self._turn(int(node[row]), _Status.UP, beat.at)
             life = (beat.node_id, beat.incarnation, beat.sequence)
-            verdicts.append(Verdict(beat.at, beat.offset, *life, Liveness.UP))
+            verdicts.append(Verdict(beat.at, beat.offset, *life, Liveness.UP, flaps=flaps))
         # Of each node the highest sequence counts, and among equals the first.
         order = heard[np.lexsort((-heard, sequence[heard], node[heard]))]
         last = order[np.append(np.diff(node[order]) != 0, True)]
@@ -184,6 +159,7 @@ class LivenessTable:
 
     def _state(self, said: Statement, partition: int, now: int, verdicts: list[Verdict]) -> None:
         node = self._index.get(said.node_id)
+        known = node is not None
         if node is None:
             if said.told is not Told.REGISTERED:
                 return
@@ -204,40 +180,70 @@ class LivenessTable:
             self._incarnations[node], self._hashes[node] = said.incarnation, said.body_hash
             self._static = None
         self._touch(node, said.sequence, partition, now)
-        gone = said.told is Told.UNREGISTERED
-        self._status[node] = _Status.UNREGISTERED if gone else _Status.UP
-        liveness = Liveness.UNREGISTERED if gone else Liveness.UP
-        verdicts.append(
-            Verdict(
-                said.at, said.offset, said.node_id, said.incarnation, said.sequence, liveness, said
-            )
-        )
+        status = _Status.UNREGISTERED if said.told is Told.UNREGISTERED else _Status.UP
+        flaps = self._turn(node, status, said.at) if known else None
+        life = (said.node_id, said.incarnation, said.sequence)
+        verdicts.append(Verdict(said.at, said.offset, *life, _LIVENESS[status], said, flaps=flaps))
 
     def _judge(self, tick: Tick, partition: int, now: int, verdicts: list[Verdict]) -> None:
+        if self._silence.repartitioned(tick.partitions):
+            self._unsettle()
         size = len(self._ids)
         status, home = self._status[:size], self._partition[:size]
-        silence = np.where(home == partition, now - self._seen[:size], -1)
-        restored = home == NO_PARTITION
-        if restored.any():
-            slowest = min(
-                clock.reading - self._baseline.get(p, 0) for p, clock in self.clocks.items()
-            )
-            silence = np.where(restored, slowest - self._seen[:size], silence)
+        silence = self._silence.silence(home, self._seen[:size], partition, now)
         dead = (status <= _Status.SUSPECT) & (silence >= self.timers.dead_after_ms)
         suspect = (status == _Status.UP) & (silence >= self.timers.suspect_after_ms) & ~dead
-        found = np.flatnonzero(dead | suspect).tolist()
-        for node in sorted(found, key=self._ids.__getitem__):
-            status[node] = _Status.DEAD if dead[node] else _Status.SUSPECT
-            verdicts.append(
-                Verdict(
-                    tick.at,
-                    tick.offset,
-                    self._ids[node],
-                    self._incarnations[node],
-                    int(self._sequence[node]),
-                    _LIVENESS[int(status[node])],
-                )
-            )
+        flaps: dict[int, Flaps | None] = dict.fromkeys(self._over(tick.at, partition))
+        for node in flaps:
+            flaps[node] = self._flaps[node] = self._flaps[node].released()
+        for node in np.flatnonzero(dead | suspect).tolist():
+            flaps[node] = self._turn(node, _Status.DEAD if dead[node] else _Status.SUSPECT, tick.at)
+        for node in sorted(flaps, key=self._ids.__getitem__):
+            life = (self._ids[node], self._incarnations[node], int(self._sequence[node]))
+            liveness = _LIVENESS[int(status[node])]
+            verdicts.append(Verdict(tick.at, tick.offset, *life, liveness, flaps=flaps[node]))
+        self._sweep(tick.at)
+
+    def _unsettle(self) -> None:
+        """Nodes will go on in other partitions: all that is known of them counts from here."""
+        size = len(self._ids)
+        readings = {p: clock.reading for p, clock in self.clocks.items()}
+        slowest, home = self._silence.slowest(), self._partition[:size]
+        shown = np.array([readings.get(p, slowest) for p in home.tolist()], np.int64)
+        self._seen[:size] -= shown
+        self._partition[:size] = NO_PARTITION
+        self._silence.rebase()
+
+    def _over(self, at: int, partition: int) -> list[int]:
+        """Nodes whose hold-down has run out at a tick of their partition."""
+        return [
+            node
+            for node, flaps in self._flaps.items()
+            if flaps.hold is not None
+            and flaps.held
+            and at >= flaps.hold.until
+            and self._partition[node] in (partition, NO_PARTITION)
+        ]
+
+    def _turn(self, node: int, status: _Status, at: int) -> Flaps | None:
+        """Set a node's status; its flaps, if that makes a transition."""
+        if self._status[node] == status:
+            return None
+        self._status[node] = status
+        flaps = self._flaps.get(node, Flaps()).turned(at, _LIVENESS[status], self.timers.flaps)
+        self._flaps[node] = flaps
+        return flaps
+
+    def _sweep(self, at: int) -> None:
+        """Forget, once in a while, transitions that no longer matter."""
+        if at < self._sweep_at:
+            return
+        self._sweep_at = at + self.timers.flaps.window_ms
+        old = [
+            node for node, flaps in self._flaps.items() if flaps.forgotten(at, self.timers.flaps)
+        ]
+        for node in old:
+            del self._flaps[node]
 
     def _touch(self, node: int, sequence: int, partition: int, now: int) -> None:
         self._sequence[node], self._seen[node], self._partition[node] = sequence, now, partition
@@ -265,11 +271,14 @@ class LivenessTable:
         if self._static is None:
             names = [self._ids, self._incarnations, self._hashes]
             self._static = json.dumps(names, separators=(",", ":")).encode()
+        silence = self._silence
         clocks = {
-            p: [clock.reading, clock.at, self._baseline.get(p, 0)]
+            p: [clock.reading, clock.at, silence.baseline.get(p, 0)]
             for p, clock in sorted(self.clocks.items())
         }
-        header = json.dumps([len(self._static), clocks], separators=(",", ":")).encode()
+        parts = [len(self._static), clocks, silence.partitions, silence.settling, self._sweep_at]
+        flaps = [_plain(node, self._flaps[node]) for node in sorted(self._flaps)]
+        header = json.dumps([*parts, flaps], separators=(",", ":")).encode()
         size = len(self._ids)
         columns = (getattr(self, f"_{name}")[:size].tobytes() for name in _COLUMNS)
         return b"".join([len(header).to_bytes(4, "big"), header, self._static, *columns])
@@ -278,11 +287,14 @@ class LivenessTable:
     def from_bytes(cls, blob: bytes, timers: Timers) -> "LivenessTable":
         """Read what `to_bytes` wrote."""
         table = cls(timers)
+        silence = table._silence
         start = 4 + int.from_bytes(blob[:4], "big")
-        length, clocks = json.loads(blob[4:start])
+        header = json.loads(blob[4:start])
+        length, clocks, silence.partitions, silence.settling, table._sweep_at, flaps = header
         for partition, (reading, at, baseline) in clocks.items():
             table.clocks[int(partition)] = Clock(reading, at)
-            table._baseline[int(partition)] = baseline
+            silence.baseline[int(partition)] = baseline
+        table._flaps = dict(map(_read, flaps))
         table._static = blob[start : start + length]
         table._ids, table._incarnations, table._hashes = json.loads(table._static)
         table._index = {node_id: node for node, node_id in enumerate(table._ids)}
@@ -294,6 +306,20 @@ class LivenessTable:
             spare = np.zeros(max(64, size) - size, empty.dtype)
             setattr(table, f"_{name}", np.concatenate([column, spare]))
         return table
+
+
+def _plain(node: int, flaps: Flaps) -> list[Any]:
+    """The flaps of a node, as JSON has it."""
+    turns = [[each.at, _LIVENESS.index(each.liveness)] for each in flaps.transitions]
+    hold = flaps.hold
+    return [node, turns, hold and [hold.since, hold.until, hold.active]]
+
+
+def _read(plain: list[Any]) -> tuple[int, Flaps]:
+    """What `_plain` wrote."""
+    node, turns, hold = plain
+    transitions = tuple(Transition(at, _LIVENESS[liveness]) for at, liveness in turns)
+    return node, Flaps(transitions, HoldDown(*hold) if hold else None)
 
 
 def _refusal(said: Statement, holder: str, code: Code) -> Verdict:

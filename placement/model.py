@@ -211,8 +211,27 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
+class Transition:
+    """A node's liveness changed."""
+
+    at: int
+    liveness: Liveness
+
+
+@dataclass(frozen=True, slots=True)
+class HoldDown:
+    """The time for which a flapping node receives nothing; `active` until it has run out. The last
+    one is kept, because the next is longer."""
+
+    since: int
+    until: int
+    active: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class NodeView:
-    """What the reconciler believes of a node; key: node_id."""
+    """What the reconciler believes of a node; key: node_id. `transitions` are the latest ones, by
+    which flapping is told."""
 
     node_id: str
     incarnation: str
@@ -224,6 +243,8 @@ class NodeView:
     since: int
     administrative: AdministrativeState = AdministrativeState.NONE
     guard: Guard = Guard.NONE
+    transitions: tuple[Transition, ...] = ()
+    hold_down: HoldDown | None = None
 
     @property
     def status(self) -> str:

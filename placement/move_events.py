@@ -2,7 +2,7 @@
 
 from placement.assignments import EMPTY
 from placement.events import AckKind, MoveAcked
-from placement.model import AdministrativeState, Move, MoveState
+from placement.model import AdministrativeState, Guard, Move, MoveState
 from placement.moves import OpenMove
 from placement.reasons import Code, Reason
 from placement.repair import Repair
@@ -77,7 +77,8 @@ class MoveEvents:
         topology = self._state.topology
         match why:
             case Code.NODE_DEAD | Code.NODE_UNREGISTERED:
-                return topology.is_dead(node)
+                # A node that flaps is back for a moment only: copying goes on.
+                return topology.is_dead(node) or topology.guard[node] is Guard.HELD_DOWN
             case Code.NODE_DRAINING:
                 draining = topology.administrative[node] is AdministrativeState.DRAINING
                 return draining or topology.is_dead(node)

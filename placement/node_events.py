@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from placement.events import NodeChanged
+from placement.flaps import Flaps
 from placement.location import DEPTH_MAX
 from placement.model import AdministrativeState, Guard, Liveness, NodeAttributes, NodeView
 from placement.move_events import MoveEvents
+from placement.reasons import Code, Reason
 from placement.repair import Repair
 from placement.state import State
 from placement.stream_events import StreamEvents
@@ -41,6 +43,9 @@ class NodeEvents:
             ordered = before.administrative if before else AdministrativeState.NONE
         if guard is None:
             guard = before.guard if before else Guard.NONE
+        flaps = event.flaps or _flaps(before)
+        if event.flaps is not None:
+            guard = Guard.HELD_DOWN if flaps.held else Guard.NONE
         node = state.topology.put(
             event.node_id, _attributes(event, before), event.liveness, ordered, guard
         )
@@ -57,14 +62,27 @@ class NodeEvents:
                 since=event.at if changed or before is None else before.since,
                 administrative=ordered,
                 guard=guard,
+                transitions=flaps.transitions,
+                hold_down=flaps.hold,
             )
         )
+        if guard is Guard.HELD_DOWN and (before is None or before.guard is not guard):
+            self._tell_held(event.node_id, flaps)
         self._repair.look_at(state.table.shards_on(node))
         self._moves.review(node)
         self._repair.reconsider()
         self._streams.room_made()
         if event.liveness is Liveness.UNREGISTERED:
             self._leaving.add(event.node_id)
+
+    def _tell_held(self, node_id: str, flaps: Flaps) -> None:
+        hold = flaps.hold
+        assert hold is not None
+        seconds = (hold.until - hold.since) // 1000
+        turns = len(flaps.transitions)
+        message = f"{node_id} came and went {turns} times, it receives nothing for {seconds} s"
+        detail = {"since": hold.since, "until": hold.until}
+        self._state.alert("HELD_DOWN", node_id, Reason(Code.NODE_FLAPPING, message), detail)
 
     def scopes(self, changed: Sequence[NodeChanged]) -> tuple[Scope, ...]:
         """What domains may come or go with these events: of every level, and of the nodes' tags."""
@@ -87,6 +105,10 @@ class NodeEvents:
             elif not state.table.load(node + 1)[node] and not state.ledger.touching(node):
                 self._leaving.discard(name)
                 state.forget_node(name)
+
+
+def _flaps(before: NodeView | None) -> Flaps:
+    return Flaps() if before is None else Flaps(before.transitions, before.hold_down)
 
 
 def _tag_scope(key: str) -> Scope:

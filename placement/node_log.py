@@ -50,11 +50,13 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A tick of the application: the only moments at which silence is judged."""
+    """A tick of the application: the only moments at which silence is judged. `partitions`: of how
+    many the application knows; 0 where it does not say."""
 
     offset: int
     elapsed: int
     at: int
+    partitions: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -243,6 +243,10 @@ REASONS: dict[str, ReasonAdvice] = {
                 "A replica stands on a node that is being emptied.",
                 "Nothing; a move follows where the policy leaves another node.",
             ),
+            "NODE_FLAPPING": (
+                "A node comes and goes; it receives nothing until it has been quiet for a while.",
+                "Look at the node and its network; see `hold_down` in its record.",
+            ),
             "REPLACEMENT_WANTED": (
                 "A replica was marked to be replaced, its target being left open.",
                 "Nothing; the plan finds the target.",

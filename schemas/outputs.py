@@ -252,10 +252,20 @@ class Transition(WireModel):
     liveness: Annotated[Liveness, _lax]
 
 
+class HoldDown(WireModel):
+    """A flapping node receives no replicas from `since` to `until`; `active` until that has run
+    out. The next hold-down is twice as long, unless the node stays quiet for as long as this."""
+
+    since: TimeMs
+    until: TimeMs
+    active: bool
+
+
 class NodeView(Message):
     """What the reconciler believes of a node. Key: `node_id`. The state of record of topology.
 
-    `location` is empty for a node that has none. `since` is when `liveness` was reached.
+    `location` is empty for a node that has none. `since` is when `liveness` was reached,
+    `transitions` are its latest changes, by which flapping is told, `hold_down` the node's last.
     """
 
     node_id: Id
@@ -276,6 +286,7 @@ class NodeView(Message):
     administrative: Annotated[AdministrativeState, _lax] = AdministrativeState.NONE
     guard: Annotated[Guard, _lax] = Guard.NONE
     transitions: Items[Transition] | None = None
+    hold_down: HoldDown | None = None
 
     def record_key(self) -> str:
         """The node's id."""

@@ -16,8 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from placement.flaps import FlapRule
 from placement.limits import Limits
-from placement.liveness import Timers
+from placement.silence import Timers
 from placement.state import Configuration
 from schemas.topics import CATALOGUE, full_name
 from streaming import admin
@@ -230,8 +231,16 @@ def _endpoint(settings: Settings, observer: Observer) -> Iterator[None]:
 def timers_of(settings: Settings) -> Timers:
     """The liveness timers in ms."""
     liveness = settings.liveness
+    flaps = FlapRule(
+        liveness.flap_transitions,
+        round(liveness.flap_window_seconds * 1000),
+        round(liveness.hold_down_seconds * 1000),
+        round(liveness.hold_down_max_seconds * 1000),
+    )
     return Timers(
-        round(liveness.suspect_after_seconds * 1000), round(liveness.dead_after_seconds * 1000)
+        round(liveness.suspect_after_seconds * 1000),
+        round(liveness.dead_after_seconds * 1000),
+        flaps,
     )
 
 

@@ -15,7 +15,8 @@ from typing import Any, Protocol
 import orjson
 
 from placement.events import Event, NodeChanged
-from placement.liveness import Clock, Verdict
+from placement.liveness import Verdict
+from placement.silence import Clock
 from schemas.envelope import Refusal, decode, validate
 from schemas.topics import DEAD_LETTERS
 from streaming import codec, record_codec

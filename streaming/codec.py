@@ -21,7 +21,7 @@ from placement.model import (
 from schemas.cluster import Cluster, ClusterNodeStatus, ClusterStream
 from schemas.inputs import InputMessage, MoveAccepted, MoveCompleted, MoveFailed, StreamRequest
 from schemas.inputs import StreamCreated as StreamCreatedMessage
-from streaming.record_codec import attributes_of, fields_of, tags_of
+from streaming.record_codec import attributes_of, fields_of, flaps_body, tags_of
 
 if TYPE_CHECKING:
     from placement.liveness import Verdict
@@ -74,6 +74,7 @@ def node_changed(verdict: "Verdict") -> NodeChanged:
         location=location,
         tags=tags,
         body_hash=verdict.statement.body_hash if verdict.statement else "",
+        flaps=verdict.flaps,
     )
 
 
@@ -149,4 +150,6 @@ def journal_event(each: Event) -> list[Any]:
     body = fields_of(each)
     if isinstance(each, NodeChanged) and each.attributes is not None:
         body["attributes"] = fields_of(each.attributes)
+    if isinstance(each, NodeChanged) and each.flaps is not None:
+        body["flaps"] = flaps_body(each.flaps)
     return [type(each).__name__, body]

@@ -15,7 +15,8 @@ from typing import Any
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
-from placement.liveness import Clock, LivenessTable, Timers, Verdict
+from placement.liveness import LivenessTable, Verdict
+from placement.silence import Clock, Timers
 from streaming.source import Packed, Raw, Refused, Stretch
 
 STATE_SCHEMA = "topology_shard int, table binary"

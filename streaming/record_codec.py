@@ -11,12 +11,14 @@ from typing import Any
 import orjson
 
 from placement.choice import stable_id
+from placement.flaps import Flaps
 from placement.model import (
     AdministrativeState,
     Alert,
     Assignment,
     Decision,
     Guard,
+    HoldDown,
     Liveness,
     Memory,
     Move,
@@ -28,6 +30,7 @@ from placement.model import (
     Published,
     Ready,
     StreamSpec,
+    Transition,
     Violation,
     ViolationClass,
 )
@@ -107,7 +110,8 @@ def node_record(node_id: str, view: NodeView | None, cell: str, at: int, commit:
     if view is None:
         return _record("topology.v1", "NodeView", node_id, None, cell, ("forgotten", commit), at)
     body = fields_of(view) | fields_of(view.attributes)
-    del body["attributes"]
+    del body["attributes"], body["transitions"]
+    body |= flaps_body(Flaps(view.transitions, view.hold_down))
     body |= {"tags": dict(view.attributes.tags), "status": view.status}
     # A node that was forgotten begins with revision 1 again, maybe in the same incarnation.
     version = (view.revision, view.incarnation, view.sequence, view.since)
@@ -221,8 +225,29 @@ def parse_move(body: Mapping[str, Any]) -> Move:
     )
 
 
+def flaps_body(flaps: Flaps) -> dict[str, Any]:
+    """Transitions and hold-down, where there are any."""
+    body: dict[str, Any] = {}
+    if flaps.transitions:
+        body["transitions"] = [fields_of(each) for each in flaps.transitions]
+    if flaps.hold is not None:
+        body["hold_down"] = fields_of(flaps.hold)
+    return body
+
+
+def parse_flaps(body: Mapping[str, Any]) -> Flaps:
+    """Read what `flaps_body` wrote."""
+    turns = body.get("transitions") or ()
+    hold = body.get("hold_down")
+    return Flaps(
+        tuple(Transition(each["at"], Liveness(each["liveness"])) for each in turns),
+        None if hold is None else HoldDown(hold["since"], hold["until"], hold["active"]),
+    )
+
+
 def parse_node(body: Mapping[str, Any]) -> NodeView:
     """Read what `node_record` wrote."""
+    flaps = parse_flaps(body)
     return NodeView(
         node_id=body["node_id"],
         incarnation=body["incarnation"],
@@ -234,6 +259,8 @@ def parse_node(body: Mapping[str, Any]) -> NodeView:
         since=body["since"],
         administrative=AdministrativeState(body.get("administrative", AdministrativeState.NONE)),
         guard=Guard(body.get("guard", Guard.NONE)),
+        transitions=flaps.transitions,
+        hold_down=flaps.hold,
     )
 
 

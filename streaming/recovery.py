@@ -13,9 +13,10 @@ from typing import Any
 from confluent_kafka import Consumer, IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from placement.liveness import Clock, LivenessTable, Timers
+from placement.liveness import LivenessTable
 from placement.model import NodeView
 from placement.reconcile import Reconciler
+from placement.silence import Clock, Timers
 from placement.state import Configuration
 from schemas.topics import CATALOGUE, full_name
 from streaming import record_codec
@@ -106,9 +107,7 @@ def liveness_tables(
     for shard in range(topology_shards):
         mine = (view for view in nodes if shard_of(view.node_id, topology_shards) == shard)
         table = LivenessTable(timers)
-        table.restore(
-            ((v.node_id, v.incarnation, v.sequence, v.body_hash, v.liveness) for v in mine), clocks
-        )
+        table.restore(mine, clocks)
         tables.append((shard, table.to_bytes()))
     return tables
 

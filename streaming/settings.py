@@ -184,6 +184,21 @@ class LivenessSettings(Section):
         "suspect_after_seconds.",
     )
 
+    flap_transitions: Annotated[int, Field(ge=2, le=100)] = Field(
+        default=5,
+        description="Changes of a node's liveness within flap_window_seconds that hold it down: "
+        "it receives no replicas.",
+    )
+    flap_window_seconds: DurationSeconds = Field(
+        default=600.0, description="Time within which changes count as flapping."
+    )
+    hold_down_seconds: DurationSeconds = Field(
+        default=600.0, description="Length of a node's first hold-down; each next one is doubled."
+    )
+    hold_down_max_seconds: DurationSeconds = Field(
+        default=86_400.0, description="Longest hold-down."
+    )
+
     @field_validator("dead_after_seconds")
     @classmethod
     def _check_dead_after(cls, dead_after_seconds: float, info: ValidationInfo) -> float:

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from placement.choice import digest64
-from placement.liveness import Timers
 from placement.node_log import Beat, Beats, PartitionLog, Statement, Tick, Told
+from placement.silence import Timers
 from schemas.envelope import Refusal, decode, validate
 from schemas.inputs import (
     NodeHeartbeat,
@@ -255,7 +255,8 @@ def _careful(raw: Raw, elapsed: int) -> Beat | Statement | Refused | tuple[Tick,
     if isinstance(message, Refusal):
         return Refused(raw, "validate", message.code, message.detail)
     if isinstance(message, TickMessage):
-        return Tick(raw.offset, elapsed, raw.at), message.writer_epoch, message.number
+        counted = Tick(raw.offset, elapsed, raw.at, message.partitions)
+        return counted, message.writer_epoch, message.number
     assert isinstance(message, NodeMessage)
     life = (message.node_id, message.incarnation, message.sequence)
     if isinstance(message, NodeHeartbeat):

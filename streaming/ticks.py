@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 import orjson
+from confluent_kafka import KafkaException
 
 from schemas.envelope import encode_headers
 from schemas.inputs import TICK_KEY, Tick
@@ -18,6 +19,8 @@ from streaming.source import NODES
 
 # A batch takes a fraction of a second; five seconds behind is a backlog, not a slow batch.
 BEHIND_SECONDS_MAX = 5.0
+# In ticks. Partitions are added once in years; clients find them within five minutes.
+_COUNT_EVERY = 30
 
 
 class Ticker:
@@ -72,11 +75,22 @@ class Ticker:
     def _run(self) -> None:
         while True:
             self._number += 1
+            if self._number % _COUNT_EVERY == 0:
+                self._count_partitions()
             for partition in range(self._partitions):
                 self._tick(partition)
             self._writer.poll(0)
             if self._closing.wait(self._interval_seconds):
                 return
+
+    def _count_partitions(self) -> None:
+        """New partitions get ticks too, so that silence can be judged in them."""
+        try:
+            found = self._writer.list_topics(self._topic, self._interval_seconds).topics
+        except KafkaException:
+            return
+        if self._topic in found:
+            self._partitions = max(self._partitions, len(found[self._topic].partitions))
 
     def _tick(self, partition: int) -> None:
         number = self._number

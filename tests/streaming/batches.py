@@ -12,7 +12,7 @@ import orjson
 from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
-from placement.liveness import Clock, Timers
+from placement.silence import Clock, Timers
 from placement.state import Configuration
 from schemas.envelope import type_name
 from schemas.outputs import OUTPUTS
@@ -45,14 +45,15 @@ class KeptOutbox:
 class Driver:
     """One run of the application over the transactions of earlier ones."""
 
-    def __init__(self, earlier: Iterable[Commit] = ()) -> None:
+    def __init__(self, earlier: Iterable[Commit] = (), timers: Timers = TIMERS) -> None:
+        self._layout = layout(PREFIX, 1, timers)
         recovered = recover(earlier)
         self.positions = {topic: dict(at) for topic, at in recovered.positions.items()}
         self.outbox = KeptOutbox()
         self.applier = BatchApplier(recovered, self.outbox, CELL, OUTPUTS_COUNTED)  # type: ignore[arg-type]
-        tables = liveness_tables(recovered.nodes, recovered.clocks, TIMERS, 1)
+        tables = liveness_tables(recovered.nodes, recovered.clocks, timers, 1)
         self._operator = TwsTester(
-            NodeLifecycle(TIMERS),
+            NodeLifecycle(timers),
             initialStateRow=[(0, Row(topology_shard=0, table=blob)) for _, blob in tables],
         )
         self.applier.take_over()
@@ -67,7 +68,7 @@ class Driver:
         rows = [
             Row(**row)
             for records in partitions
-            for made in pack(layout(PREFIX, 1, TIMERS), iter([arrow(records)]))
+            for made in pack(self._layout, iter([arrow(records)]))
             for row in made.to_pylist()
         ]
         before = len(self.commits)

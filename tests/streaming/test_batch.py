@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from placement.liveness import Clock
+from placement.silence import Clock
 from schemas.codes import RefusalCode
 from schemas.topics import DEAD_LETTERS
 from streaming import batch as batch_module

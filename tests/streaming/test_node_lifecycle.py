@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
-from placement.liveness import Clock, LivenessTable, Timers, Verdict
+from placement.liveness import LivenessTable, Verdict
 from placement.model import Liveness, NodeAttributes, NodeView
+from placement.silence import Clock, Timers
 from schemas.codes import RefusalCode
 from streaming import node_lifecycle
 from streaming.node_lifecycle import Judged, NodeLifecycle

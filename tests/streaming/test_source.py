@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.liveness import Timers
+from placement.silence import Timers
 from schemas.codes import RefusalCode
 from streaming import source
 from streaming.source import Raw, layout, shard_of

@@ -1,0 +1,65 @@
+"""Flapping: a node that comes and goes is held down, longer each time (needs N2; ceph/ceph#6615).
+
+Times are broker append times. A jump of the broker's clock may therefore end a hold-down early or
+late; neither moves anything, as a node that is held down only receives nothing.
+"""
+
+from dataclasses import dataclass, replace
+
+from placement.model import HoldDown, Liveness, Transition
+
+
+@dataclass(frozen=True, slots=True)
+class FlapRule:
+    """How many transitions within which time hold a node down, and for how long at first.
+
+    Five in ten minutes: Ceph counts more than five times down in 600 s as flapping and keeps an
+    OSD out for up to a day (rook/rook#12715), which bounds the doubling here.
+    """
+
+    transitions: int = 5
+    window_ms: int = 600_000
+    hold_ms: int = 600_000
+    hold_max_ms: int = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Flaps:
+    """A node's latest transitions, oldest first, and its last hold-down."""
+
+    transitions: tuple[Transition, ...] = ()
+    hold: HoldDown | None = None
+
+    @property
+    def held(self) -> bool:
+        """Whether the node is held down."""
+        return self.hold is not None and self.hold.active
+
+    def turned(self, at: int, liveness: Liveness, rule: FlapRule) -> "Flaps":
+        """After one more transition; those older than the window are forgotten."""
+        recent = [each for each in self.transitions if each.at > at - rule.window_ms]
+        kept = (*recent, Transition(at, liveness))[-rule.transitions :]
+        counted_from = -1 if self.hold is None else self.hold.since
+        if len(kept) < rule.transitions or kept[0].at <= counted_from:
+            return Flaps(kept, self.hold)
+        return Flaps(kept, HoldDown(at, at + self._length(at, rule)))
+
+    def released(self) -> "Flaps":
+        """After the hold-down has run out."""
+        assert self.hold is not None
+        return Flaps(self.transitions, replace(self.hold, active=False))
+
+    def forgotten(self, at: int, rule: FlapRule) -> bool:
+        """Whether nothing of this matters any more."""
+        if self.transitions and self.transitions[-1].at > at - rule.window_ms:
+            return False
+        return self.hold is None or (not self.held and at >= self._quiet_at(self.hold))
+
+    def _length(self, at: int, rule: FlapRule) -> int:
+        """Twice the last hold-down, unless the node has been quiet for as long as that since."""
+        if self.hold is None or at >= self._quiet_at(self.hold):
+            return rule.hold_ms
+        return min(2 * (self.hold.until - self.hold.since), rule.hold_max_ms)
+
+    def _quiet_at(self, hold: HoldDown) -> int:
+        return hold.until + (hold.until - hold.since)

@@ -1,0 +1,111 @@
+"""Silence clocks: how long a node has said nothing, measured in the log and not on a wall.
+
+Each partition of the nodes topic has a clock that advances with every record by the gap in broker
+append time, but by no more than `Timers.gap_max_ms` at once (design section 4). So a partition that
+cannot be read, a jump of a broker's clock or a stopped application makes nobody silent.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.flaps import FlapRule
+
+# Ticks come every second; three of them missing is a stall of the log, not a silence of its nodes.
+GAP_MAX_MS = 3_000
+
+# Nodes restored from the topology topic: no record of theirs has been seen by this process, so
+# that they are judged by the slowest of all clocks.
+NO_PARTITION = -1
+
+# Kafka's clients learn of new partitions when they renew their metadata, every five minutes
+# (`metadata.max.age.ms`); until all have, a node may speak where nobody listens yet.
+SETTLE_MS = 600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Timers:
+    """Silence in ms after which a node takes no new replicas, and loses those it has; and what
+    counts as flapping."""
+
+    suspect_after_ms: int
+    dead_after_ms: int
+    flaps: FlapRule = field(default_factory=FlapRule)
+
+    @property
+    def gap_max_ms(self) -> int:
+        """By how much one record may advance a clock: no single gap makes a suspect."""
+        return min(GAP_MAX_MS, self.suspect_after_ms // 2)
+
+
+@dataclass(slots=True)
+class Clock:
+    """A partition's clock in ms, and the append time of its last record."""
+
+    reading: int
+    at: int
+
+
+class SilenceClocks:
+    """The clocks of all partitions of the nodes topic.
+
+    `baseline` is what each clock showed when the table was restored, or when the number of
+    partitions changed; the time since then is the same for all that can be read.
+    """
+
+    def __init__(self, gap_max_ms: int) -> None:
+        self.gap_max_ms = gap_max_ms
+        self.by_partition: dict[int, Clock] = {}
+        self.baseline: dict[int, int] = {}
+        self.partitions = 0
+        self.settling = False
+
+    def restore(self, clocks: Mapping[int, Clock]) -> None:
+        """Go on where the clocks stood; silence counts from here."""
+        self.by_partition = {p: Clock(clock.reading, clock.at) for p, clock in clocks.items()}
+        self.baseline = {partition: clock.reading for partition, clock in clocks.items()}
+        self.partitions = len(clocks)
+
+    def open(self, partition: int, first_at: int) -> tuple[Clock, int]:
+        """The clock of a stretch, and what it shows at the stretch's first record."""
+        clock = self.by_partition.get(partition)
+        if clock is None:
+            clock = self.by_partition[partition] = Clock(0, first_at)
+            self.baseline.setdefault(partition, 0)
+        return clock, clock.reading + min(max(first_at - clock.at, 0), self.gap_max_ms)
+
+    def slowest(self) -> int:
+        """Time since the baseline by the slowest clock; one that nothing was read from stands."""
+        if len(self.by_partition) < self.partitions:
+            return 0
+        passed = (each.reading - self.baseline.get(p, 0) for p, each in self.by_partition.items())
+        return min(passed, default=0)
+
+    def repartitioned(self, partitions: int) -> bool:
+        """Take note of how many partitions a tick knows of; whether that is another number."""
+        known, self.partitions = self.partitions, partitions or self.partitions
+        return known not in (0, self.partitions)
+
+    def rebase(self) -> None:
+        """Count anew from here, and let all clocks judge for a while."""
+        self.baseline = {p: clock.reading for p, clock in self.by_partition.items()}
+        self.settling = True
+
+    def silence(
+        self, home: NDArray[np.int32], seen: NDArray[np.int64], partition: int, now: int
+    ) -> NDArray[np.int64]:
+        """Silence of each node, where `partition` shows `now`: by the clock of its own partition,
+        by the slowest where it has none, and by both while the partitions settle. It is -1 for
+        those that another partition's ticks judge."""
+        found: NDArray[np.int64] = np.where(home == partition, now - seen, -1)
+        homeless = home == NO_PARTITION
+        if not self.settling and not homeless.any():
+            return found
+        slowest = self.slowest()
+        found = np.where(homeless, slowest - seen, found)
+        if self.settling:
+            self.settling = slowest < SETTLE_MS
+            found = np.minimum(found, np.where(homeless, found, slowest))
+        return found

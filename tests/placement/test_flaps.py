@@ -1,0 +1,116 @@
+"""Flapping: when a node is held down, for how long, and how that survives a restart."""
+
+import pytest
+
+from placement.flaps import FlapRule, Flaps
+from placement.liveness import LivenessTable, Verdict
+from placement.model import HoldDown, Liveness, NodeAttributes, NodeView, Transition
+from placement.node_log import Beat, Beats, PartitionLog, Statement, Tick, Told
+from placement.silence import Clock, Timers
+
+RULE = FlapRule(transitions=5, window_ms=600, hold_ms=100, hold_max_ms=350)
+TIMERS = Timers(2_000, 4_000, FlapRule(3, 60_000, 10_000, 15_000))
+
+
+def after(*times: int) -> Flaps:
+    """What is held against a node that turned at these times."""
+    flaps = Flaps()
+    for number, at in enumerate(times):
+        flaps = flaps.turned(at, (Liveness.SUSPECT, Liveness.UP)[number % 2], RULE)
+    return flaps
+
+
+@pytest.mark.parametrize(
+    ("times", "held"),
+    [
+        ((1, 2, 3, 4), None),
+        ((1, 2, 3, 4, 5), (5, 105)),
+        ((1, 2, 3, 4, 600), (600, 700)),
+        ((1, 2, 3, 4, 601), None),
+        ((1, 2, 3, 4, 601, 601), (601, 701)),
+        # Only what happens during a hold-down counts for the next, which is twice as long.
+        ((1, 2, 3, 4, 5, 6, 7, 8, 9), (5, 105)),
+        ((1, 2, 3, 4, 5, 6, 7, 8, 9, 10), (10, 210)),
+        # Twice again would be 400.
+        ((1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), (15, 365)),
+        # Quiet for as long as it was held: the first length again.
+        ((1, 2, 3, 4, 5, 201, 202, 203, 204, 204), (204, 404)),
+        ((1, 2, 3, 4, 5, 201, 202, 203, 204, 205), (205, 305)),
+    ],
+)
+def test_hold_down(times: tuple[int, ...], held: tuple[int, int] | None) -> None:
+    hold = after(*times).hold
+    assert (hold and (hold.since, hold.until)) == held
+    assert after(*times).held is (held is not None)
+
+
+def test_the_latest_transitions_are_kept() -> None:
+    assert [each.at for each in after(1, 2, 3, 4, 5, 6).transitions] == [2, 3, 4, 5, 6]
+    assert [each.at for each in after(1, 2, 700).transitions] == [700]
+
+
+def test_what_matters_no_more_is_forgotten() -> None:
+    assert not after(1, 2).forgotten(601, RULE)
+    assert after(1, 2).forgotten(602, RULE)
+    held = after(1, 2, 3, 4, 5)
+    assert not held.forgotten(10_000, RULE), "it is still to be released"
+    assert held.released().forgotten(10_000, RULE)
+    assert not Flaps(hold=HoldDown(0, 100, active=False)).forgotten(199, RULE)
+
+
+def verdicts_of(table: LivenessTable, first: int, said: dict[int, str]) -> list[Verdict]:
+    """Ticks each second from `first` to the last of `said`, and what the node says in between."""
+    records: list[Statement | Tick | Beat] = []
+    for at in range(first, max(said) + 1, 500):
+        if at in said:
+            life = (len(records), at - first, at, "n1", "a", at)
+            told = Told.REGISTERED if said[at] == "registers" else None
+            records.append(Statement(*life, told, "h") if told else Beat(*life))
+        elif at % 1_000 == 0:
+            records.append(Tick(len(records), at - first, at))
+    log = PartitionLog(
+        0,
+        first,
+        max(said),
+        max(said) - first,
+        Beats.of(each for each in records if isinstance(each, Beat)),
+        [each for each in records if isinstance(each, Statement)],
+        [each for each in records if isinstance(each, Tick)],
+    )
+    return table.apply(log)
+
+
+def told(verdicts: list[Verdict]) -> list[tuple[int, str, bool | None]]:
+    return [(v.at, v.liveness.value, v.flaps and v.flaps.held) for v in verdicts]
+
+
+def test_a_flapping_node_is_held_and_released_at_a_tick() -> None:
+    table = LivenessTable(TIMERS)
+    beats = dict.fromkeys(range(7500, 20000, 1000), "beats")
+    found = verdicts_of(table, 500, {500: "registers", 4_500: "beats", **beats})
+    assert told(found) == [
+        (500, "up", None),
+        (3_000, "suspect", False),
+        (4_500, "up", False),
+        (7_000, "suspect", True),
+        (7_500, "up", True),
+        (17_000, "up", False),
+    ]
+    assert found[3].flaps is not None
+    assert found[3].flaps.hold == HoldDown(7_000, 17_000)
+
+
+def test_a_restored_table_goes_on_holding() -> None:
+    """What the node's record says is all that it takes."""
+    turns = (Transition(1_000, Liveness.SUSPECT), Transition(2_000, Liveness.UP))
+    held = HoldDown(2_000, 12_000)
+    view = NodeView(
+        "n1", "a", 1, "h", 3, NodeAttributes(), Liveness.UP, 2_000,
+        transitions=turns, hold_down=held,
+    )  # fmt: skip
+    table = LivenessTable(TIMERS)
+    table.restore([view], {0: Clock(9_000, 11_000)})
+    table = LivenessTable.from_bytes(table.to_bytes(), TIMERS)
+    found = verdicts_of(table, 11_500, {12_500: "beats", 13_500: "beats"})
+    assert told(found) == [(12_000, "up", False)]
+    assert found[0].flaps == Flaps(turns, HoldDown(2_000, 12_000, active=False))
