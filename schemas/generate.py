@@ -1,4 +1,5 @@
-"""Writes what is derived from the models: `json/*.schema.json` and the tables of the README.
+"""Writes what is derived from the models: `json/*.schema.json`, `asyncapi.json` and the tables of
+the README.
 
 python -m schemas.generate           rewrite what is stale
 python -m schemas.generate --check   change nothing; exit status 1 if something is stale
@@ -10,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from schemas.asyncapi import document
 from schemas.base import WireModel
 from schemas.cluster import ClusterFile
 from schemas.codes import CAUSES, HEALTH, REASONS, REFUSALS, RULES
@@ -122,7 +124,10 @@ def main(arguments: list[str]) -> int:
         print("usage: python -m schemas.generate [--check]", file=sys.stderr)
         return 2
     readme_path = PACKAGE / "README.md"
-    wanted = schema_files() | {readme_path: readme(readme_path.read_text("utf-8"))}
+    wanted = schema_files() | {
+        readme_path: readme(readme_path.read_text("utf-8")),
+        PACKAGE / "asyncapi.json": _dump(document(MODELS)),
+    }
     found = {path for path in (PACKAGE / "json").iterdir() if path.suffix == ".json"}
     superfluous = sorted(found - wanted.keys())
     stale = [p for p, text in wanted.items() if not p.exists() or p.read_text("utf-8") != text]
