@@ -35,6 +35,7 @@ class JournalEntry(Message):
 
     `events` is a list of `[kind, fields]`; a long batch is cut into `chunks`, `chunk` counting
     from 0. `caught_up` says whether the source had been read to its end, which gates repairs.
+    `configuration`, in the first entry of each writer, is what decides beside the events.
     """
 
     cell: Id
@@ -44,6 +45,7 @@ class JournalEntry(Message):
     chunks: Annotated[int, Field(ge=1)]
     now: TimeMs
     caught_up: bool
+    configuration: dict[str, JsonValue] | None = None
     events: Items[Annotated[tuple[Text, dict[str, JsonValue]], Field(strict=False)]]
 
     def record_key(self) -> str:
@@ -63,7 +65,8 @@ class CommitMarker(Message):
 
     `positions` are the next source offsets by topic (short name) and partition, `clocks` the
     silence clocks by partition of `nodes.v1`, `output_partitions` the partition counts of the
-    outputs, `digest` the hash of the state of record, in hexadecimal.
+    outputs, `digest` the hash of the state of record, in hexadecimal, `configuration` what decides
+    beside the events.
     """
 
     cell: Id
@@ -75,6 +78,7 @@ class CommitMarker(Message):
     output_partitions: dict[str, Annotated[int, Field(ge=1)]]
     journal_sequence: Ordinal
     digest: Digest
+    configuration: dict[str, JsonValue] | None = None
 
     def record_key(self) -> str:
         """The cell."""

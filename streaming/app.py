@@ -17,13 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from placement.flaps import FlapRule
-from placement.limits import Limits
 from placement.silence import Timers
-from placement.state import Configuration
 from schemas.topics import CATALOGUE, full_name
 from streaming import admin
 from streaming.batch import BatchApplier
 from streaming.batch_trace import BatchTrace
+from streaming.configuration import configuration
 from streaming.endpoint import Endpoint
 from streaming.errors import StreamingError
 from streaming.logs import LogEvent, tell
@@ -51,24 +50,6 @@ _PROMISES = ("message.timestamp.type", "cleanup.policy")
 
 class QueryFailed(StreamingError):
     """The streaming query ended by itself."""
-
-
-def configuration(settings: Settings) -> Configuration:
-    """The core's configuration from the settings."""
-    moves = settings.moves
-    return Configuration(
-        cell=settings.cell,
-        levels=tuple(settings.levels),
-        default_policy=settings.policy.default,
-        limits=Limits(
-            max_in_per_node=moves.max_in_per_node,
-            max_out_per_node=moves.max_out_per_node,
-            max_open=moves.max_open,
-            max_per_batch=moves.max_per_batch,
-        ),
-        acked=moves.completion == "acked",
-        deadline_ms=round(moves.deadline_seconds * 1000),
-    )
 
 
 def run(settings: Settings, *, on_ready: Callable[[], None], stop: threading.Event) -> int:

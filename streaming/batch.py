@@ -23,6 +23,7 @@ from streaming import codec, record_codec
 from streaming.batch_trace import BatchTrace
 from streaming.dead_letter import dead_letter, reason_of
 from streaming.errors import StreamingError
+from streaming.journal_codec import configuration_body, journal_event
 from streaming.metrics import Committed
 from streaming.node_lifecycle import Judged
 from streaming.outbox import Outbox
@@ -84,6 +85,7 @@ class BatchApplier:
         watch: Watches | None = None,
     ) -> None:
         self._reconciler = recovered.reconciler
+        self._configuration = configuration_body(recovered.configuration)
         self._outbox = outbox
         self._trace = trace or BatchTrace()
         self._watch = watch
@@ -98,8 +100,9 @@ class BatchApplier:
         self.counts: dict[str, int] = {}
 
     def take_over(self) -> None:
-        """Commit a marker of this writer's epoch: from here on no older writer has it too."""
-        self._commit([], [], self._reconciler.now, True)
+        """Commit a marker of this writer's epoch: from here on no older writer has it too. The
+        journal says with it what configuration decides from here on."""
+        self._commit([], [], self._reconciler.now, True, first=True)
 
     def apply(self, payloads: Iterable[bytes], caught_up: bool) -> int:
         """Apply one micro-batch, given as the operator's payloads; returns the commits made.
@@ -149,11 +152,17 @@ class BatchApplier:
         return 1
 
     def _commit(
-        self, records: list[OutRecord], events: Sequence[Event], now: int, caught_up: bool
+        self,
+        records: list[OutRecord],
+        events: Sequence[Event],
+        now: int,
+        caught_up: bool,
+        first: bool = False,
     ) -> float:
         """Commit; returns the seconds that it took."""
         self._sequence += 1
-        journal = self._journal(events, now, caught_up) if events or records else []
+        told = first or events or records
+        journal = self._journal(events, now, caught_up, first) if told else []
         written = [*records, *journal, self._marker(now)]
         began = time.perf_counter()
         with self._trace.part("commit"):
@@ -205,21 +214,30 @@ class BatchApplier:
             "output_partitions": self._partitions,
             "journal_sequence": self._sequence,
             "digest": self._reconciler.digest,
+            "configuration": self._configuration,
         }
         return record_codec.log_record("CommitMarker", "commits.v1", self._cell, body, now)
 
-    def _journal(self, events: Sequence[Event], now: int, caught_up: bool) -> list[OutRecord]:
+    def _journal(
+        self, events: Sequence[Event], now: int, caught_up: bool, first: bool
+    ) -> list[OutRecord]:
         chunks: list[list[Any]] = [[]]
         size = 0
         for event in events:
-            line = codec.journal_event(event)
+            line = journal_event(event)
             length = len(orjson.dumps(line))
             if size + length > JOURNAL_CHUNK_BYTES_MAX and chunks[-1]:
                 chunks.append([])
                 size = 0
             chunks[-1].append(line)
             size += length
-        head = {"cell": self._cell, "sequence": self._sequence, "writer_epoch": self.writer_epoch}
+        head: dict[str, Any] = {
+            "cell": self._cell,
+            "sequence": self._sequence,
+            "writer_epoch": self.writer_epoch,
+        }
+        if first:
+            head["configuration"] = self._configuration
         return [
             record_codec.log_record(
                 "JournalEntry",

@@ -1,7 +1,7 @@
 """Translation between the wire and the core: the only module that knows both.
 
 Input messages become core events; core records become keys, headers and JSON values, and back
-again when the state is rebuilt; events become journal lines. Ids are hashes of content, so that a
+again when the state is rebuilt. Ids are hashes of content, so that a
 retry writes the same bytes (guarantee G2).
 """
 
@@ -21,7 +21,7 @@ from placement.model import (
 from schemas.cluster import Cluster, ClusterNodeStatus, ClusterStream
 from schemas.inputs import InputMessage, MoveAccepted, MoveCompleted, MoveFailed, StreamRequest
 from schemas.inputs import StreamCreated as StreamCreatedMessage
-from streaming.record_codec import attributes_of, fields_of, flaps_body, tags_of
+from streaming.record_codec import attributes_of, tags_of
 
 if TYPE_CHECKING:
     from placement.liveness import Verdict
@@ -140,16 +140,3 @@ def _stream_created(request: StreamRequest, at: int, sequence: int, hashed: str)
         ranges=request.ranges,
         repair=request.repair,
     )
-
-
-# The journal
-
-
-def journal_event(each: Event) -> list[Any]:
-    """An event as the journal keeps it: its kind and its fields."""
-    body = fields_of(each)
-    if isinstance(each, NodeChanged) and each.attributes is not None:
-        body["attributes"] = fields_of(each.attributes)
-    if isinstance(each, NodeChanged) and each.flaps is not None:
-        body["flaps"] = flaps_body(each.flaps)
-    return [type(each).__name__, body]

@@ -7,6 +7,7 @@ what any consumer with `isolation.level=read_committed` sees.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,8 +19,10 @@ from streaming.clients import CONNECT_TIMEOUT_SECONDS, make_reader, present_part
 from streaming.errors import BrokerUnreachable, StreamingError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from types import TracebackType
+
+Positions = Mapping[str, Mapping[int, int]]
 
 # Taken from the client's queue at once: enough to amortise the call, small against memory.
 RECORDS_PER_CALL_MAX = 10_000
@@ -40,7 +43,8 @@ LEADER_WAIT_SECONDS = 0.05
 @dataclass(frozen=True, slots=True)
 class Record:
     """One committed record. `value` is None for a tombstone and for what is no JSON object, which
-    `raw` tells apart: None, or the bytes."""
+    `raw` tells apart: None, or the bytes. `key` and `headers` are text for people, `raw_key` and
+    `raw_headers` what was written."""
 
     topic: str
     """Short name, without the prefix: `moves.v1`."""
@@ -51,6 +55,33 @@ class Record:
     headers: dict[str, str]
     timestamp_ms: int
     raw: bytes | None
+    raw_key: bytes | None = None
+    raw_headers: tuple[tuple[str, bytes | None], ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        topic: str,
+        partition: int,
+        offset: int,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: tuple[tuple[str, bytes | None], ...],
+    ) -> Record:
+        """The record as it was written."""
+        return cls(
+            topic=topic,
+            partition=partition,
+            offset=offset,
+            key=None if key is None else _text(key),
+            value=_object(value),
+            headers={name: _text(content or b"") for name, content in headers},
+            timestamp_ms=timestamp_ms,
+            raw=value,
+            raw_key=key,
+            raw_headers=headers,
+        )
 
 
 class CommittedReader:
@@ -68,8 +99,11 @@ class CommittedReader:
         topics: Sequence[str],
         *,
         from_beginning: bool = True,
+        positions: Positions | None = None,
         options: Mapping[str, str] | None = None,
     ) -> None:
+        """`positions`: next offset by topic and partition; what it does not name begins as
+        `from_beginning` says."""
         self._consumer = make_reader(bootstrap, options)
         self._short_names = {full_name(topic, prefix): topic for topic in topics}
         self._partitions = [
@@ -79,16 +113,35 @@ class CommittedReader:
         ]
         # Next offset to read by partition. Control records move it too, so that it reaches the
         # end of a partition that closes with the marker of a transaction.
-        self._next = {
-            partition: 0 if from_beginning else self._end(partition)
-            for partition in self._partitions
+        self._next: dict[tuple[str, int], int] = {}
+        places = []
+        for name, partition in self._partitions:
+            known = (positions or {}).get(self._short_names[name], {}).get(partition)
+            if known is None and not from_beginning:
+                known = self._end((name, partition))
+            self._next[name, partition] = known or 0
+            start = OFFSET_BEGINNING if known is None else known
+            places.append(TopicPartition(name, partition, start))
+        self._consumer.assign(places)
+
+    @property
+    def positions(self) -> dict[str, dict[int, int]]:
+        """Next offset to read, by topic and partition."""
+        found: dict[str, dict[int, int]] = {}
+        for (name, partition), offset in self._next.items():
+            found.setdefault(self._short_names[name], {})[partition] = offset
+        return found
+
+    def first_offsets(self, topics: Sequence[str]) -> dict[str, dict[int, int]]:
+        """Offset of the oldest record that is still kept, by topic and partition."""
+        return {
+            topic: {
+                partition: self._watermarks((name, partition))[0]
+                for name, partition in self._partitions
+                if self._short_names[name] == topic
+            }
+            for topic in topics
         }
-        self._consumer.assign(
-            [
-                TopicPartition(*partition, OFFSET_BEGINNING if from_beginning else offset)
-                for partition, offset in self._next.items()
-            ]
-        )
 
     def poll(self, timeout_seconds: float) -> list[Record]:
         """The next records; empty when none came within the time."""
@@ -143,10 +196,13 @@ class CommittedReader:
 
     def _end(self, partition: tuple[str, int]) -> int:
         """The offset behind the last committed record."""
+        return self._watermarks(partition)[1]
+
+    def _watermarks(self, partition: tuple[str, int]) -> tuple[int, int]:
         deadline = time.monotonic() + CONNECT_TIMEOUT_SECONDS
         while True:
             try:
-                _, end = self._consumer.get_watermark_offsets(
+                first, end = self._consumer.get_watermark_offsets(
                     TopicPartition(*partition), timeout=CONNECT_TIMEOUT_SECONDS
                 )
             except KafkaException as error:
@@ -158,7 +214,7 @@ class CommittedReader:
                     f"the end of {partition[0]} cannot be asked for: {reason.str()}"
                 ) from error
             else:
-                return end
+                return first, end
 
     def _advance(self, message: Any) -> bool:
         """Note how far the partition was read; True when `message` is a record."""
@@ -171,16 +227,14 @@ class CommittedReader:
         return not at_end
 
     def _record(self, message: Any) -> Record:
-        key, raw = message.key(), message.value()
-        return Record(
-            topic=self._short_names[message.topic()],
-            partition=message.partition(),
-            offset=message.offset(),
-            key=None if key is None else _text(key),
-            value=_object(raw),
-            headers={name: _text(value or b"") for name, value in message.headers() or ()},
-            timestamp_ms=message.timestamp()[1],
-            raw=raw,
+        return Record.of(
+            self._short_names[message.topic()],
+            message.partition(),
+            message.offset(),
+            message.timestamp()[1],
+            message.key(),
+            message.value(),
+            tuple(message.headers() or ()),
         )
 
 

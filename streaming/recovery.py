@@ -48,6 +48,7 @@ class RecoveryRefused(StreamingError):
 class Recovered:
     """Where the last writer stopped. `positions`: next offset by short topic name and partition."""
 
+    configuration: Configuration
     reconciler: Reconciler
     nodes: list[NodeView]
     positions: Positions
@@ -80,7 +81,7 @@ def recover(
         )
     if marker is not None:
         _check_partitions(marker, partitions)
-    reconciler, nodes = _rebuild(configuration, latest, marker)
+    reconciler, nodes = rebuild(configuration, latest, marker)
     expected = marker["digest"] if marker else reconciler.digest
     if reconciler.digest != expected:
         raise RecoveryRefused(
@@ -89,6 +90,7 @@ def recover(
         )
     clocks = marker["clocks"] if marker else {}
     return Recovered(
+        configuration=configuration,
         reconciler=reconciler,
         nodes=nodes,
         positions=_positions(bootstrap, prefix, options, marker),
@@ -170,11 +172,15 @@ def _latest(
     return latest
 
 
-def _rebuild(
+def rebuild(
     configuration: Configuration,
     latest: Mapping[str, Mapping[str, dict[str, Any]]],
     marker: Mapping[str, Any] | None,
 ) -> tuple[Reconciler, list[NodeView]]:
+    """The reconciler that left these records, last values by topic and key, and its nodes.
+
+    Raises RecoveryRefused when they contradict each other.
+    """
     try:
         records = record_codec.published(latest)
         nodes = [*records.nodes]

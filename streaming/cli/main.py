@@ -18,6 +18,8 @@ from streaming.cli import (
     nearest,
     place,
     plan,
+    record,
+    replay,
     run,
     send,
     status,
@@ -93,6 +95,8 @@ plan.register(app)
 explain.register(app)
 nearest.register(app)
 demo.register(app)
+record.register(app)
+replay.register(app)
 
 
 def main() -> None:

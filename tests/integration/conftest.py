@@ -6,10 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from placement.state import Configuration
 from streaming.admin import apply_topics
 from streaming.broker import EmbeddedBroker
+from streaming.history import read_history
+from streaming.verify import Report, replay_history
 from tests.integration.application import Application
 from tests.integration.topics import Inputs, Outputs
+
+CELL = "main"
 
 
 class System:
@@ -36,6 +41,11 @@ class System:
         started = self.launch(**settings)
         started.wait_ready()
         return started
+
+    def replay(self) -> Report:
+        """The journal through the core again, held against what is on the topics."""
+        told = read_history(self.bootstrap, self.prefix, CELL, None, written=True)
+        return replay_history(told, CELL, Configuration(cell=CELL), verify=True)
 
     def close(self) -> None:
         for application in self._applications:

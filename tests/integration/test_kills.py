@@ -114,3 +114,6 @@ def test_no_decision_is_lost_or_doubled(own_system: System, requests: Requests) 
     assert final.keys() == {f"s{number}" for number in range(requests.asked)}
     assert {answer["outcome"] for answer in final.values()} == {"placed"}
     assert len({record.value["writer_epoch"] for record in outputs.of("commits.v1")}) == KILLS + 1
+    report = system.replay()
+    assert report.differences == ()
+    assert report.compared == report.records

@@ -18,12 +18,12 @@ ASSIGNED = ("within", {"strategy": "spread", "within": ["/z1"]})
 
 
 def contents(system: System) -> dict[str, list[tuple[str | None, bytes | None]]]:
-    """Everything on the output topics but the commit markers."""
+    """Everything on the output topics but what says who commits."""
     outputs = [topic.name for topic in CATALOGUE if topic.direction == "out"]
     return {
         topic: [(record.key, record.raw) for record in system.outputs.of(topic)]
         for topic in outputs
-        if topic != "commits.v1"
+        if topic not in ("commits.v1", "journal.v1")
     }
 
 
@@ -66,6 +66,10 @@ def test_a_restart_changes_nothing_and_a_damaged_state_is_refused(own_system: Sy
     assert second.wait_end() == 0, second.output
     assert "Traceback" not in second.printed
 
+    # The journal says from where on the other default held.
+    report = system.replay()
+    assert (report.differences, report.digest) == ((), outputs.marker["digest"])
+
     altered = outputs.latest("assignments.v1")["s0/0"]
     altered["replicas"] = altered["replicas"][::-1]
     producer = make_producer(system.bootstrap)
@@ -77,3 +81,5 @@ def test_a_restart_changes_nothing_and_a_damaged_state_is_refused(own_system: Sy
     assert "digest" in third.printed
     assert "Traceback" not in third.printed
     assert len(outputs.records) <= count + 1, "nothing was committed in between"
+    (difference,) = system.replay().differences
+    assert (difference.topic, difference.key) == ("assignments.v1", "s0/0")

@@ -88,7 +88,8 @@ def recover(commits: Iterable[Commit]) -> Recovered:
         elif record.topic in latest:
             latest[record.topic][key] = orjson.loads(record.value or b"")
     found = latest[recovery.COMMITS].get(CELL)
-    reconciler, nodes = recovery._rebuild(Configuration(cell=CELL), latest, found)
+    configuration = Configuration(cell=CELL)
+    reconciler, nodes = recovery.rebuild(configuration, latest, found)
     positions = {
         topic: {
             int(p): offset for p, offset in (found["positions"][topic] if found else {}).items()
@@ -96,12 +97,11 @@ def recover(commits: Iterable[Commit]) -> Recovered:
         for topic in SUBSCRIBED
     }
     if found is None:
-        return Recovered(reconciler, nodes, positions, {}, 0, 0, 0)
+        return Recovered(configuration, reconciler, nodes, positions, {}, 0, 0, 0)
     assert reconciler.digest == found["digest"]
     clocks = {int(p): Clock(c["clock_ms"], c["append_ms"]) for p, c in found["clocks"].items()}
-    return Recovered(
-        reconciler, nodes, positions, clocks, found["sequence"], found["writer_epoch"], 0
-    )
+    sequence, writer_epoch = found["sequence"], found["writer_epoch"]
+    return Recovered(configuration, reconciler, nodes, positions, clocks, sequence, writer_epoch, 0)
 
 
 def of_topic(commits: Iterable[Commit], topic: str) -> list[OutRecord]:

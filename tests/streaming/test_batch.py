@@ -118,16 +118,19 @@ def test_a_small_batch_is_one_transaction_that_ends_with_its_marker() -> None:
     check_contract(driver.commits)
 
 
-def test_taking_over_commits_a_marker_and_nothing_else() -> None:
+def test_taking_over_commits_a_marker_and_the_configuration() -> None:
     first = Driver()
     first.batch(fleet(3), [stream("a", 0)])
     second = Driver(first.commits)
-    ((record,),) = second.commits
+    ((entry, record),) = second.commits
     before, after = marker(first.commits[-1]), marker([record])
     assert after.pop("writer_epoch") == before.pop("writer_epoch") + 1
     assert after.pop("sequence") == after.pop("journal_sequence") == before.pop("sequence") + 1
     del before["journal_sequence"]
     assert after == before
+    (told,) = bodies([[entry]], "journal.v1")
+    assert (told["events"], told["configuration"]) == ([], after["configuration"])
+    check_contract(second.commits)
 
 
 def test_ticks_alone_commit_every_few_seconds_only() -> None:

@@ -352,16 +352,3 @@ def test_what_a_node_said_reaches_the_core() -> None:
     assert (gone.attributes, gone.location, gone.liveness) == (None, None, Liveness.UNREGISTERED)
     silent = codec.node_changed(Verdict(50, 3, "n1", "a", 7, Liveness.SUSPECT))
     assert silent == NodeChanged(50, "n1", "a", 7, Liveness.SUSPECT)
-
-
-def test_the_journal_holds_every_field_that_is_set() -> None:
-    event = codec.node_changed(verdict("NodeRegistered", {"location": "/z1"}))
-    kind, body = orjson.loads(orjson.dumps(codec.journal_event(event)))
-    assert kind == "NodeChanged"
-    assert body["attributes"] == {"location": "/z1", "tags": [], "weight": 1.0, "leader": True}
-    assert (body["at"], body["liveness"]) == (50, "up")
-    asked = STREAM | {"placement_policies": "x"}
-    created = codec.event(message("StreamCreated", asked), 9)
-    kind, body = orjson.loads(orjson.dumps(codec.journal_event(created)))
-    assert (kind, body.pop("body_hash")) == ("StreamCreated", created.body_hash)
-    assert body == asked | {"at": 9}

@@ -1,0 +1,173 @@
+"""`placer replay`: the journal through the core again, and what differs from what was written."""
+
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from streaming.cli.moment import TIME_MS_MIN, parse_time, time_text
+from streaming.cli.options import Bootstrap, Config, Prefix, connection
+
+if TYPE_CHECKING:
+    from streaming.history import History
+    from streaming.journal import Entry
+    from streaming.record_codec import OutRecord
+    from streaming.recording import Recording
+    from streaming.replay import Until
+    from streaming.settings import Settings
+    from streaming.verify import Report
+
+EXIT_DIFFERENT = 1
+
+
+class ReplayOutput(StrEnum):
+    """text: a summary for people; json: the same for programs; ndjson: also every record."""
+
+    TEXT = "text"
+    JSON = "json"
+    NDJSON = "ndjson"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        "replay",
+        epilog="[bold]Examples[/bold]\n\n"
+        "  placer replay --from-topic --verify --bootstrap kafka:9092\n\n"
+        "  placer replay incident.ndjson --verify\n\n"
+        "  placer replay incident.ndjson --until 2026-11-21T17:00:00Z --output ndjson\n\n"
+        "Exit code 1: a record differs; the first one is shown.",
+    )(replay)
+
+
+def replay(
+    file: Annotated[
+        Path | None, typer.Argument(help="A recording. [dim]or --from-topic[/dim]")
+    ] = None,
+    from_topic: Annotated[
+        bool, typer.Option("--from-topic", help="Read the journal from its topic.")
+    ] = False,
+    snapshot_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--snapshot",
+            help="With --from-topic: start here, not at the journal's beginning.",
+            show_default=False,
+        ),
+    ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Compare with the records that were written.")
+    ] = False,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            "--until",
+            metavar="SEQUENCE|TIME",
+            help="End after this commit, or before this time (ISO 8601 or ms since 1970).",
+            show_default=False,
+        ),
+    ] = None,
+    output: Annotated[
+        ReplayOutput,
+        typer.Option(help="text: a summary; json: the same; ndjson: also every record, a line."),
+    ] = ReplayOutput.TEXT,
+    bootstrap: Bootstrap = None,
+    prefix: Prefix = None,
+    config: Config = None,
+) -> None:
+    """Run the journal through the core again, at full speed; it gives every record again.
+
+    With --verify ids, headers and bodies are held against what was written, byte for byte.
+    """
+    from streaming.configuration import configuration
+    from streaming.recording import read_recording
+    from streaming.verify import replay_history
+
+    if (file is None) != from_topic:
+        raise typer.BadParameter("name a recording, or --from-topic")
+    if snapshot_file is not None and not from_topic:
+        raise typer.BadParameter("--snapshot goes with --from-topic; a recording brings its own")
+    end = _until(until)
+    settings = connection(config, bootstrap, prefix)
+    recording = read_recording(file) if file else None
+    report = replay_history(
+        _history(settings, recording, snapshot_file, verify),
+        recording.head.cell if recording else settings.cell,
+        configuration(settings),
+        end,
+        verify=verify,
+        on_record=_print_record if output is ReplayOutput.NDJSON else None,
+    )
+    _show(report, verify, output)
+    if report.differences:
+        raise typer.Exit(EXIT_DIFFERENT)
+
+
+def _history(
+    settings: "Settings", recording: "Recording | None", start: Path | None, verify: bool
+) -> "History":
+    from streaming.history import history_of, read_history
+    from streaming.recording import read_recording
+
+    if recording is not None:
+        return history_of(recording)
+    return read_history(
+        settings.kafka.bootstrap_servers,
+        settings.topics.prefix,
+        settings.cell,
+        read_recording(start).snapshot if start else None,
+        settings.resolved_kafka_options(),
+        written=verify,
+    )
+
+
+def _until(text: str | None) -> "Until | None":
+    from streaming.replay import Until
+
+    if text is None:
+        return None
+    if text.isdecimal() and int(text) < TIME_MS_MIN:
+        return Until(sequence=int(text))
+    try:
+        return Until(time_ms=parse_time(text))
+    except ValueError:
+        raise typer.BadParameter(
+            f"--until: expected a sequence or a time such as 2026-11-21T17:00:00Z, got {text!r}"
+        ) from None
+
+
+def _print_record(entry: "Entry", record: "OutRecord") -> None:
+    import orjson
+
+    headers = dict(record.headers)
+    line = {
+        "sequence": entry.sequence,
+        "topic": record.topic,
+        "key": (record.key or b"").decode(),
+        "id": (headers.get("ce_id") or b"").decode(),
+        "value": None if record.value is None else orjson.loads(record.value),
+    }
+    typer.echo(orjson.dumps(line))
+
+
+def _show(report: "Report", verify: bool, output: ReplayOutput) -> None:
+    if output is not ReplayOutput.TEXT:
+        import orjson
+
+        typer.echo(orjson.dumps(asdict(report)))
+        return
+    rate = report.events / report.seconds if report.seconds else 0.0
+    typer.echo(
+        f"{report.entries} journal entries, {report.events} events, {report.records} records in "
+        f"{report.seconds:.2f} s ({rate:,.0f} events/s)"
+    )
+    typer.echo(f"through sequence {report.sequence}, {time_text(report.now)}, {report.digest}")
+    if not verify:
+        return
+    if not report.differences:
+        typer.secho(f"equal: {report.compared} records, byte for byte", fg=typer.colors.GREEN)
+        return
+    typer.secho(f"{len(report.differences)} differences, the first:", fg=typer.colors.RED)
+    typer.echo(f"  {report.differences[0]}")

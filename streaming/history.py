@@ -1,0 +1,107 @@
+"""What a replay goes through: journal, written records and where it starts, from topics or a file.
+
+A commit becomes visible topic by topic. So the outputs are read twice and the journal after them:
+of every commit whose marker the first reading saw the second has all records, and of every record
+read the journal has the entry.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from streaming.errors import StreamingError
+from streaming.journal import JOURNAL
+from streaming.recording import Recording
+from streaming.records import CommittedReader, Record
+from streaming.recovery import COMMITS, STATE_TOPICS
+from streaming.snapshot import Snapshot
+
+# What the core publishes that is no state: kept for a time, then deleted.
+ALERTS = "alerts.v1"
+OUTPUTS = (*STATE_TOPICS, ALERTS, COMMITS)
+
+
+class JournalShortened(StreamingError):
+    """Retention has taken journal entries that would be needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """`start`: the snapshot it begins with, None for the beginning of everything. `sequence`: the
+    last commit all of whose records are in `written`. `alerts_shortened`: retention has taken
+    alerts from behind `start`."""
+
+    start: Snapshot | None
+    journal: list[Record]
+    written: list[Record]
+    sequence: int
+    alerts_shortened: bool = False
+
+
+def history_of(recording: Recording) -> History:
+    """The history that a recording holds. Raises JournalShortened when it holds none."""
+    journal = recording.of(JOURNAL)
+    if recording.snapshot is None and (not journal or journal[0].offset):
+        raise JournalShortened("the recording holds neither a snapshot nor the journal's beginning")
+    return History(recording.snapshot, journal, recording.of(*OUTPUTS), recording.sequence)
+
+
+def read_history(
+    bootstrap: str,
+    prefix: str,
+    cell: str,
+    start: Snapshot | None,
+    options: Mapping[str, str] | None = None,
+    *,
+    written: bool,
+) -> History:
+    """The history on the topics behind `start`; the outputs only where `written` asks for them.
+
+    Raises JournalShortened, BrokerUnreachable, TopicMissing.
+    """
+    records: list[Record] = []
+    sequence = start.sequence if start else 0
+    shortened = False
+    if written:
+        positions = start.positions if start else {}
+        with CommittedReader(
+            bootstrap, prefix, OUTPUTS, positions=positions, options=options
+        ) as outputs:
+            records = outputs.read_to_end()
+            kept = outputs.first_offsets([ALERTS])[ALERTS]
+            behind = positions.get(ALERTS, {})
+            shortened = any(first > behind.get(p, 0) for p, first in kept.items())
+            sequence = max([sequence, *(marker_sequence(record, cell) for record in records)])
+            records += outputs.read_to_end()
+    with CommittedReader(bootstrap, prefix, [JOURNAL], options=options) as reader:
+        first = reader.first_offsets([JOURNAL])
+        journal = reader.read_to_end()
+    check_beginning(first, journal[0].value if start and journal else None, start)
+    return History(start, journal, records, sequence, shortened)
+
+
+def check_beginning(
+    first: Mapping[str, Mapping[int, int]],
+    oldest: Mapping[str, object] | None,
+    start: Snapshot | None = None,
+) -> None:
+    """Refuse a journal that retention has shortened, unless its oldest entry is one that `start`
+    already holds. `first`: oldest offsets kept. Raises JournalShortened."""
+    gone = [offset for offset in first[JOURNAL].values() if offset]
+    if not gone:
+        return
+    if start is not None and oldest is not None:
+        sequence = oldest.get("sequence")
+        if isinstance(sequence, int) and sequence <= start.sequence + 1:
+            return
+    raise JournalShortened(
+        f"{JOURNAL} starts at offset {gone[0]}: entries before it were deleted; start from a "
+        "snapshot that is newer (placer snapshot), or from a recording"
+    )
+
+
+def marker_sequence(record: Record, cell: str) -> int:
+    """The sequence of a commit marker of the cell; 0 for any other record."""
+    if record.topic != COMMITS or record.key != cell or record.value is None:
+        return 0
+    sequence: int = record.value["sequence"]
+    return sequence

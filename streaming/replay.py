@@ -1,0 +1,120 @@
+"""Replay: the journal through the core again, which gives every record again, byte for byte.
+
+    snapshot (or nothing) -> for each journal entry: Reconciler.apply -> records
+
+A writer's first entry stands for a restart: the core is rebuilt there from the records replayed so
+far, as the application did. `streaming.verify` holds the records against those on the topics.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from placement.reconcile import Reconciler
+from placement.state import Configuration
+from streaming import record_codec
+from streaming.errors import StreamingError
+from streaming.journal import Entry
+from streaming.record_codec import OutRecord
+from streaming.recovery import STATE_TOPICS, rebuild
+from streaming.snapshot import Snapshot
+
+
+class ReplayRefused(StreamingError):
+    """What is given does not hold all that a replay needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What one journal entry gave: records in the order in which they were written, without the
+    dead letters, which are made from inputs and not by the core; and the state's digest."""
+
+    entry: Entry
+    records: list[OutRecord]
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Until:
+    """Where a replay ends: after the commit of this sequence, or before this time in ms."""
+
+    sequence: int | None = None
+    time_ms: int | None = None
+
+    def passed(self, entry: Entry) -> bool:
+        """Whether the entry lies beyond."""
+        if self.sequence is not None and entry.sequence > self.sequence:
+            return True
+        return self.time_ms is not None and entry.now >= self.time_ms
+
+
+class Replay:
+    """A core that goes through the journal from a snapshot, or from the beginning of everything."""
+
+    def __init__(self, cell: str, configuration: Configuration, start: Snapshot | None) -> None:
+        """`configuration` holds until an entry says another."""
+        self._cell = cell
+        self._values: dict[str, dict[bytes, bytes]] = {topic: {} for topic in STATE_TOPICS}
+        self._sequence = start.sequence if start else 0
+        self._now = start.now if start else 0
+        for record in start.records if start else ():
+            if record.topic in self._values and record.raw_key is not None and record.raw:
+                self._values[record.topic][record.raw_key] = record.raw
+        self._reconciler = self._rebuilt(configuration) if start else Reconciler(configuration)
+        if start and self._reconciler.digest != start.digest:
+            raise ReplayRefused(
+                f"the snapshot's records have digest {self._reconciler.digest}, its marker says "
+                f"{start.digest}: it was altered"
+            )
+
+    @property
+    def sequence(self) -> int:
+        """Sequence of the last commit replayed."""
+        return self._sequence
+
+    @property
+    def now(self) -> int:
+        """The core's time behind it, in ms."""
+        return self._now
+
+    @property
+    def digest(self) -> str:
+        """Digest of the state behind it."""
+        return self._reconciler.digest
+
+    def run(self, entries: Iterable[Entry], until: Until | None = None) -> Iterator[Replayed]:
+        """Apply the entries behind the start, in order, up to `until`."""
+        for entry in entries:
+            if entry.sequence <= self._sequence:
+                continue
+            if until is not None and until.passed(entry):
+                return
+            yield self._apply(entry)
+
+    def _apply(self, entry: Entry) -> Replayed:
+        self._sequence = entry.sequence
+        if entry.configuration is not None:
+            self._reconciler = self._rebuilt(entry.configuration)
+            return Replayed(entry, [], self._reconciler.digest)
+        ready = self._reconciler.apply(entry.events, entry.now, entry.caught_up)
+        records = record_codec.ready_records(ready, self._cell, entry.now, entry.sequence)
+        for record in records:
+            values = self._values.get(record.topic)
+            if values is None or record.key is None:
+                continue
+            if record.value is None:
+                values.pop(record.key, None)
+            else:
+                values[record.key] = record.value
+        self._now = self._reconciler.now
+        return Replayed(entry, records, self._reconciler.digest)
+
+    def _rebuilt(self, configuration: Configuration) -> Reconciler:
+        latest: dict[str, dict[str, dict[str, Any]]] = {
+            topic: {key.decode(): orjson.loads(value) for key, value in values.items()}
+            for topic, values in self._values.items()
+        }
+        reconciler, _ = rebuild(configuration, latest, {"now": self._now})
+        return reconciler
