@@ -109,7 +109,7 @@ class Impact:
 def impact(
     moves: Sequence[PlannedMove],
     topology: Topology,
-    spec_of: Callable[[str], StreamSpec],
+    spec_of: Callable[[str], StreamSpec | None],
     shard_of: Callable[[str, int], ShardState],
     *,
     load: Sequence[int] = (),
@@ -122,7 +122,8 @@ def impact(
 
     The topology is the one that was planned with, what is to happen (a node drained, relocated)
     included. `load`: replicas by node index, for nodes with a capacity. `nodes`, `shards`: what the
-    request touches besides, such as the node to be drained or relocated and its shards. `before`,
+    request touches besides, such as the node to be drained or relocated and its shards. A stream
+    that is no more has no spec, and its shards have no replicas. `before`,
     `after`: violations without the plan, and when it has been carried out. The order of moves does
     not matter to the hash, nor do their causes.
     """
@@ -135,7 +136,7 @@ def impact(
     touched = Touched(
         {name: _node(topology, name, load) for name in sorted(named, key=natural_key)},
         {f"{name}/{shard}": _shard(state) for (name, shard), state in states.items()},
-        {name: _stream(spec_of(name)) for name in streams},
+        {name: _stream(spec) for name in streams if (spec := spec_of(name)) is not None},
     )
     there, left = {_broken(each) for each in before}, {_broken(each) for each in after}
     return Impact(

@@ -30,6 +30,7 @@ from placement.repair import Repair
 from placement.state import Configuration, State
 from placement.strategies.base import View
 from placement.topology import Topology
+from placement.traffic import crosses
 
 UNLIMITED = 1 << 40
 
@@ -54,7 +55,8 @@ class InFlight:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A stream as it stands: node indexes by shard, leader first, and its moves by shard."""
+    """A stream as it stands: node indexes by shard, leader first, EMPTY where a slot is to be
+    filled before others, and its moves by shard."""
 
     spec: StreamSpec
     policy: Policy
@@ -81,13 +83,17 @@ class PlannedMove:
 class Plan:
     """The moves in their order. `lower_bound` is the fewest copies that reach the same; `final`
     has the replicas of every stream when all is done; `left` what no move was found for;
-    `throttled` counts shards that a limit keeps waiting."""
+    `throttled` counts shards that a limit keeps waiting, `crossing` copies whose nearest source
+    stands in another domain of the top level than their target (need N26); `limited`: rebalancing
+    has found moves that the bounds of this plan leave to the next."""
 
     moves: tuple[PlannedMove, ...]
     lower_bound: int
     final: Mapping[str, tuple[tuple[str, ...], ...]]
     left: tuple[Violation, ...]
     throttled: int
+    crossing: int = 0
+    limited: bool = False
     warnings: tuple[Reason, ...] = ()
     before: tuple[Skew, ...] = ()
     after: tuple[Skew, ...] = ()
@@ -101,23 +107,21 @@ def plan(
     max_moves_per_node: int | None = None,
 ) -> Plan:
     """Plan one phase. The topology is not changed; the streams' nodes are its indexes."""
-    limits = Limits(UNLIMITED, UNLIMITED, UNLIMITED, UNLIMITED)
-    repaired = _Draft(topology, streams, limits)
-    repaired.repair()
-    if phase is Phase.REPAIR or (phase is Phase.ALL and repaired.moves):
-        if max_moves is None and max_moves_per_node is None:
-            return repaired.plan()
-        most = UNLIMITED if max_moves is None else max_moves
-        limits = Limits(UNLIMITED, UNLIMITED, UNLIMITED, most, max_moves_per_node)
-        bounded = _Draft(topology, streams, limits)
-        bounded.repair()
-        return bounded.plan()
-    if repaired.moves:
-        count = len(repaired.moves)
+    most = UNLIMITED if max_moves is None else max_moves
+    limits = Limits(UNLIMITED, UNLIMITED, UNLIMITED, most, max_moves_per_node)
+    if phase is Phase.REBALANCE:
+        limits = Limits(UNLIMITED, UNLIMITED, UNLIMITED, UNLIMITED)
+    draft = _Draft(topology, streams, limits)
+    draft.repair()
+    if phase is Phase.REBALANCE and draft.moves:
+        count = len(draft.moves)
         message = f"{count} repairs come first: plan and carry out the phase 'repair'"
         untouched = _Draft(topology, streams, limits)
         return untouched.plan((Reason(Code.REPAIR_FIRST, message, 0, count),))
-    return repaired.rebalanced(max_moves, max_moves_per_node)
+    repaired = draft.plan()
+    if phase is Phase.REPAIR or (phase is Phase.ALL and (repaired.moves or repaired.throttled)):
+        return repaired
+    return draft.rebalanced(max_moves, max_moves_per_node)
 
 
 class _Draft:
@@ -135,6 +139,8 @@ class _Draft:
             self._enter(stream)
         self._moving = frozenset(self._state.ledger.by_shard)
         self.moves: list[PlannedMove] = []
+        self._crossing = 0
+        self._leaders_left: set[tuple[str, int]] = set()
 
     def _enter(self, given: Standing) -> None:
         """Take a stream into the state as it will be when its moves are done."""
@@ -144,11 +150,11 @@ class _Draft:
         lists = [[*nodes] for nodes in given.shards]
         for shard, nodes in zip(state.allot(stream, lists), lists, strict=True):
             number = state.table.number_of(shard)
-            if nodes:
+            if nodes and nodes[0] != EMPTY:
                 self._leaders[shard] = state.topology.ids[nodes[0]]
             seen: set[int] = set()
             for slot, node in enumerate(nodes):
-                if node in seen:
+                if node in seen and node != EMPTY:
                     self._twice[shard, slot] = state.topology.ids[node]
                 else:
                     state.table.set(shard, slot, node)
@@ -212,11 +218,19 @@ class _Draft:
             if shard not in moved:
                 moved.add(shard)
                 self.moves.append(self._told(shard, move))
+                self._copy(state.complete(shard), move.add)
         follow = [shard for shard in range(state.table.shards) if self._follows(shard, moved)]
         room = max(state.configuration.limits.max_per_batch - len(self.moves), 0)
         self.moves[:0] = [self._led(shard) for shard in follow[:room]]
         for shard in follow[room:]:
             self._leave_leader(shard)
+        self._leaders_left = {state.key(shard) for shard in follow[room:]}
+
+    def _copy(self, holders: list[int], target: str | None) -> None:
+        """Count where a copy for the target comes from."""
+        topology = self._state.topology
+        if target is not None:
+            self._crossing += crosses(topology, holders, topology.index[target])
 
     def _look(self) -> None:
         """Let repair look at whatever may want something; at all there is while nodes are away for
@@ -291,6 +305,7 @@ class _Draft:
                 state.table.swap(step.shard, 0, step.slot)
                 ways: tuple[str | None, str | None, str | None] = (None, None, ids[step.add])
             else:
+                self._copy(state.table.nodes(step.shard), ids[step.add])
                 state.table.set(step.shard, step.slot, step.add)
                 ways = (ids[step.remove], ids[step.add], None)
             kind = MoveKind(step.kind)
@@ -314,7 +329,9 @@ class _Draft:
             lower_bound=copies if balance is None else balance.lower_bound,
             final=final,
             left=tuple(v for v in said if v.violation_class == "unfixable"),
-            throttled=len({(v.stream, v.shard) for v in waiting}),
+            throttled=len({(v.stream, v.shard) for v in waiting} | self._leaders_left),
+            crossing=self._crossing,
+            limited=balance is not None and balance.limited,
             warnings=(*warnings, *(reason for _, reason in kept)),
             before=() if balance is None else balance.before,
             after=() if balance is None else balance.after,

@@ -64,6 +64,7 @@ class Code(StrEnum):
     LIMIT_REACHED = "LIMIT_REACHED"
     NOT_CAUGHT_UP = "NOT_CAUGHT_UP"
     REPAIR_FIRST = "REPAIR_FIRST"
+    PLANS_REPEAT = "PLANS_REPEAT"
     DEADLINE_PASSED = "DEADLINE_PASSED"
     EXECUTOR_FAILED = "EXECUTOR_FAILED"
     SEQUENCE_CONFLICT = "SEQUENCE_CONFLICT"
@@ -107,6 +108,7 @@ BAND_OF: dict[Code, Band] = {
     **dict.fromkeys(_REQUIRED, Band.REQUIRED_RULE),
     **dict.fromkeys(_THROTTLED, Band.THROTTLED),
     **dict.fromkeys(_OK, Band.OK),
+    Code.PLANS_REPEAT: Band.BUG,
 }
 
 

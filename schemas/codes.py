@@ -227,6 +227,15 @@ REASONS: dict[str, ReasonAdvice] = {
         },
     ),
     **_reasons(
+        Band.BUG,
+        {
+            "PLANS_REPEAT": (
+                "Plan after plan would bring back an arrangement that was there before.",
+                "Carry out the waves that are shown, and report the cluster file.",
+            ),
+        },
+    ),
+    **_reasons(
         Band.SOFT,
         {
             "RULE_NOT_MET": (

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from placement.contradictions import contradiction
 from placement.decide import out_of_range, unknown_repair
 from placement.diagnosis import UNKNOWN, Diagnosed, Diagnosis, Examined
 from placement.events import NodeChanged, StreamCreated
@@ -25,6 +26,7 @@ from placement.policy import Policy
 from placement.reasons import Code, Reason
 from placement.risk import Risk, failures, risk
 from placement.state import Configuration, State
+from placement.strategies import STRATEGIES
 from placement.topology import Topology
 from schemas.cluster import Cluster, ClusterMove, ClusterNode, ClusterStream, RefusedStream
 from schemas.outputs import MoveKind
@@ -38,11 +40,13 @@ _UNLOCATED = "(unlocated)"
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What a check is to tell besides: domains or tags that are lost, how many nodes fail
-    (`1%` or a number), whether a report is wanted."""
+    (`1%` or a number), whether a report is wanted. `resized`: streams that are asked for another
+    replication factor, which their policy may contradict."""
 
     lose: tuple[str, ...] = ()
     fail: str | None = None
     report: bool = False
+    resized: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +160,8 @@ def checked(document: Document, asked: Asked) -> Checked:
             continue
         event = events[stream.stream]
         policy = _policy(state, event)
+        if event.stream in asked.resized and not isinstance(policy, Reason):
+            policy = _contradiction(state, event, policy) or policy
         if isinstance(policy, Reason):
             refused.append(_refusal(stream.stream, record_codec.reason_body(policy), stream))
         else:
@@ -198,6 +204,15 @@ def _policy(state: State, event: StreamCreated) -> Policy | Reason:
     return wrong or state.compile(event.placement_policies, event.policy)
 
 
+def _contradiction(state: State, event: StreamCreated, policy: Policy) -> Reason | None:
+    """Why no fleet, or not this one, can have so many copies under the policy."""
+    strategy, topology = STRATEGIES[policy.strategy], state.topology
+    rules = strategy.rules(policy, topology)
+    wrong = contradiction(policy, rules, policy.copies(event.replication_factor))
+    unfit = getattr(strategy, "unfit", None)
+    return wrong or (unfit(spec_of(event), policy, topology) if unfit else None)
+
+
 def _refusal(
     name: str | None, reason: dict[str, Any], asked: ClusterStream | None = None
 ) -> dict[str, Any]:
@@ -235,7 +250,12 @@ def _examined(
     for shard, move in underway.items():
         planned[shard] = _indexes(_after(given[shard], move), topology)
         whole[shard] = _indexes(_before(given[shard], move), topology)
-    spec = StreamSpec(
+    return Examined(spec_of(event), policy, planned, whole, frozenset(underway))
+
+
+def spec_of(event: StreamCreated) -> StreamSpec:
+    """What the stream asks for, as it is written."""
+    return StreamSpec(
         stream=event.stream,
         shards=event.shards,
         replication_factor=event.replication_factor,
@@ -246,13 +266,6 @@ def _examined(
         dimension=event.dimension,
         ranges=event.ranges,
         repair=event.repair,
-    )
-    return Examined(
-        spec,
-        policy,
-        planned,
-        whole,
-        frozenset(underway),
     )
 
 

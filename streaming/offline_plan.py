@@ -4,9 +4,8 @@ It looks at the file as `placer check` does, and lets the running reconciler's o
 it. What has been found is in the form of design section 10.
 """
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from placement.diagnosis import UNKNOWN, Diagnosed, Examined
@@ -16,38 +15,36 @@ from placement.impact import Impact, ShardState, impact
 from placement.model import MoveKind, Violation, ViolationClass
 from placement.plan import InFlight, Phase, Plan, PlannedMove, Standing, plan
 from placement.reasons import Code, Reason
+from placement.resize import resized
 from placement.safety import HeldShard, at_stake_reason, exposed
+from placement.strategies import STRATEGIES
 from placement.topology import Topology
-from schemas.cluster import (
-    Cluster,
-    ClusterMove,
-    ClusterNode,
-    ClusterNodeStatus,
-    ClusterStream,
-)
+from placement.traffic import top_level
+from placement.waves import Waves, until_balanced
+from schemas.cluster import Cluster, ClusterMove, ClusterNode
 from streaming import record_codec
-from streaming.offline import Document, DocumentFault, clusters
-from streaming.offline_check import Asked, Checked, checked, lost_nodes, violation_body
-
-_GONE = ClusterNodeStatus.UNREGISTERED
+from streaming.offline import Document
+from streaming.offline_check import Asked, Checked, checked, violation_body
+from streaming.reassignment import written
+from streaming.what_if import WhatIf, asked, changed
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be planned: the phase, its bounds, and what is to become of the fleet before."""
+    """What is to be planned: the phase, its bounds, one plan or wave by wave to the end, and what
+    is to become of the cluster before."""
 
     phase: Phase = Phase.ALL
     max_moves: int | None = None
     max_moves_per_node: int | None = None
-    lose: tuple[str, ...] = ()
-    drain: tuple[str, ...] = ()
-    add: tuple[ClusterNode, ...] = ()
+    until_balanced: bool = False
+    what_if: WhatIf = field(default_factory=WhatIf)
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A cluster, the plan for it, what it does, and what no plan mends; `stakes` warns of nodes
-    that are to go and take too much with them."""
+    """A cluster, the plan for it (all waves of it in one, where `waves` are asked for), what it
+    does, and what no plan mends; `stakes` warns of nodes that are to go and take too much."""
 
     document: Document
     judged: Checked
@@ -56,6 +53,7 @@ class Planned:
     unfixable: tuple[dict[str, Any], ...]
     hold: Hold | None
     stakes: Reason | None = None
+    waves: Waves | None = None
 
     @property
     def nodes(self) -> tuple[ClusterNode, ...]:
@@ -77,16 +75,37 @@ class Planned:
             held[node] = held.get(node, 0) + 1
         return held
 
+    def current(self) -> str:
+        """What the moves touch as it is assigned now, for `kafka-reassign-partitions`: the way
+        back. Raises ReassignmentInvalid."""
+        touched, keys = self.impact.touched.shards, self.impact.shards
+        return written({key: touched[f"{key[0]}/{key[1]}"]["replicas"] for key in keys})
+
+    def reassignments(self) -> list[str]:
+        """Each wave for `kafka-reassign-partitions`. Raises ReassignmentInvalid."""
+        plans = [self.plan] if self.waves is None else self.waves.plans
+        return [
+            written({(m.stream, m.shard): each.final[m.stream][m.shard] for m in each.moves})
+            for each in plans
+        ]
+
     def body(self) -> dict[str, Any]:
         """The answer of `plan`."""
         name = self.document.cluster.name
         body: dict[str, Any] = {} if name is None else {"name": name}
-        body["moves"] = [_move_body(move) for move in self.plan.moves]
+        body["moves"] = [move_body(move) for move in self.plan.moves]
+        if self.waves is not None:
+            body |= _waves_body(self.waves)
         body["unfixable"] = list(self.unfixable)
         body["warnings"] = [record_codec.reason_body(reason) for reason in self._warnings()]
         hold = self.hold
         body["hold"] = None if hold is None else {"domain": hold.domain, "reason": hold.reason}
         body["lower_bound"] = self.plan.lower_bound
+        body["traffic"] = {
+            "copies": self.impact.copies,
+            "crossing": self.plan.crossing,
+            "level": top_level(self.judged.topology),
+        }
         body["impact"] = impact_body(self.impact)
         body["final"] = {"replicas": self.plan.final}
         if self.plan.before:
@@ -107,70 +126,63 @@ class Planned:
 
 
 def planned(document: Document, wanted: Wanted) -> Planned:
-    """Plan for a document. Raises NothingThere where `lose` or `drain` names nothing."""
-    cluster = _changed(document.cluster, wanted)
-    judged = checked(replace(document, cluster=replace(cluster, moves=())), Asked())
+    """Plan for a document. Raises NothingThere where a name of `what_if` stands for nothing."""
+    cluster, judged = looked_at(document, wanted.what_if)
     topology = judged.topology
-    streams = [_standing(each, cluster.moves) for each in judged.examined]
-    found = plan(topology, streams, wanted.phase, wanted.max_moves, wanted.max_moves_per_node)
+    before = {each.stream: each.replication_factor for each in asked(document.cluster)}
+    streams = [_standing(topology, each, cluster.moves, before) for each in judged.examined]
+    bounds = (wanted.phase, wanted.max_moves, wanted.max_moves_per_node)
+    waves = until_balanced(topology, streams, *bounds) if wanted.until_balanced else None
+    found = plan(topology, streams, *bounds) if waves is None else waves.whole
     after = _after(topology, judged.examined, found)
     left = examine(topology, after).violations
     return Planned(
         document,
         judged,
         found,
-        _impact(judged, cluster, found, left),
+        impact_of(judged, cluster, found.moves, left),
         tuple(_unfixable(left, found)),
         find_hold(topology),
         _stakes(topology, after, found),
+        waves,
     )
 
 
-def nodes_of(file: str) -> tuple[ClusterNode, ...] | DocumentFault:
-    """The nodes of another cluster file, which are to join."""
-    text = Path(file).read_bytes().decode("utf-8", "surrogateescape")
-    nodes: list[ClusterNode] = []
-    for document in clusters(text):
-        if isinstance(document, DocumentFault):
-            return document
-        nodes.extend(document.cluster.nodes)
-    return tuple(nodes)
+def looked_at(document: Document, what_if: WhatIf) -> tuple[Cluster, Checked]:
+    """The cluster as it is to be planned for, and what is wrong with it. Raises NothingThere."""
+    cluster = changed(document.cluster, what_if)
+    before = {each.stream: each.replication_factor for each in asked(document.cluster)}
+    anew = frozenset(
+        each.stream
+        for each in asked(cluster)
+        if before.get(each.stream, each.replication_factor) != each.replication_factor
+    )
+    settled = replace(document, cluster=replace(cluster, moves=()))
+    return cluster, checked(settled, Asked(resized=anew))
 
 
-def _changed(cluster: Cluster, wanted: Wanted) -> Cluster:
-    """The cluster with nodes added, drained and lost, and with those that lists and moves name
-    and nobody knows, which are gone."""
-    joined = {node.id: node for node in (*cluster.nodes, *wanted.add)}
-    cluster = replace(cluster, nodes=tuple(joined.values()))
-    drained = lost_nodes(cluster, wanted.drain)
-    lost = lost_nodes(cluster, wanted.lose)
-    status = dict.fromkeys(drained, ClusterNodeStatus.DRAINING)
-    status |= dict.fromkeys(lost, ClusterNodeStatus.DEAD)
-    nodes = [
-        node.model_copy(update={"status": status[node.id]}) if node.id in status else node
-        for node in cluster.nodes
-    ]
-    named = [n for each in _asked(cluster) for nodes in each.replicas or () for n in nodes]
-    unknown = [n for n in dict.fromkeys(named) if n not in joined]
-    gone = [ClusterNode(id=node_id, status=_GONE) for node_id in unknown]
-    return replace(cluster, nodes=(*nodes, *gone))
-
-
-def _asked(cluster: Cluster) -> list[ClusterStream]:
-    """The streams that were understood."""
-    return [stream for stream in cluster.streams if isinstance(stream, ClusterStream)]
-
-
-def _standing(each: Examined, moves: Sequence[ClusterMove]) -> Standing:
-    """A stream with its moves under way; of several for a shard the last counts."""
-    own = [move for move in moves if move.stream == each.spec.stream]
+def _standing(
+    topology: Topology,
+    each: Examined,
+    moves: Sequence[ClusterMove],
+    before: Mapping[str, int],
+) -> Standing:
+    """A stream with its moves under way; of several for a shard the last counts. `before`: the
+    replication factor that the document gives each stream."""
+    spec, policy = each.spec, each.policy
+    own = [move for move in moves if move.stream == spec.stream]
     under_way = {
         move.shard: InFlight(MoveKind(move.kind), move.remove, move.add, move.leader)
         for move in own
-        if move.shard < each.spec.shards
+        if move.shard < spec.shards
     }
     shards = [[int(node) for node in nodes] for nodes in each.shards]
-    return Standing(each.spec, each.policy, shards, under_way)
+    factor = spec.replication_factor
+    copies = policy.copies(before.get(spec.stream, factor)), policy.copies(factor)
+    if copies[0] < copies[1]:
+        rules = STRATEGIES[policy.strategy].rules(policy, topology)
+        shards = [resized(nodes, *copies, rules) for nodes in shards]
+    return Standing(spec, policy, shards, under_way)
 
 
 def _after(topology: Topology, examined: Sequence[Examined], found: Plan) -> list[Examined]:
@@ -196,24 +208,29 @@ def _unfixable(violations: Sequence[Diagnosed], found: Plan) -> list[dict[str, A
     return bodies
 
 
-def _impact(judged: Checked, cluster: Cluster, found: Plan, left: Sequence[Diagnosed]) -> Impact:
-    """What the plan does to the streams as the document lists them."""
-    listed = {each.stream: each.replicas or () for each in _asked(cluster)}
+def impact_of(
+    judged: Checked,
+    cluster: Cluster,
+    moves: Sequence[PlannedMove],
+    left: Sequence[Diagnosed] = (),
+) -> Impact:
+    """What moves do to the streams as the cluster lists them; `left` is broken afterwards."""
+    listed = {each.stream: each.replicas or () for each in asked(cluster)}
     specs = {each.spec.stream: each.spec for each in judged.examined}
-    moves = {(move.stream, move.shard): move for move in cluster.moves}
+    under_way = {(move.stream, move.shard): move for move in cluster.moves}
 
     def shard_of(stream: str, shard: int) -> ShardState:
-        lists, move = listed[stream], moves.get((stream, shard))
+        lists, move = listed.get(stream, ()), under_way.get((stream, shard))
         nodes = lists[shard] if shard < len(lists) else ()
         return ShardState(tuple(nodes), under_way=None if move is None else _words(move))
 
-    ids, loads = judged.topology.ids, judged.loads
+    loads = judged.loads
     return impact(
-        found.moves,
+        moves,
         judged.topology,
-        specs.__getitem__,
+        specs.get,
         shard_of,
-        load=[loads[node] for node in ids],
+        load=[loads[node] for node in judged.topology.ids],
         before=judged.diagnosis.violations,
         after=left,
     )
@@ -239,7 +256,8 @@ def _without_move(broken: Diagnosed, why: Violation) -> Diagnosed:
     return replace(broken, violation_class=ViolationClass.UNFIXABLE, reason=why.reason)
 
 
-def _move_body(move: PlannedMove) -> dict[str, Any]:
+def move_body(move: PlannedMove) -> dict[str, Any]:
+    """A move in the form of the plan's answer."""
     body: dict[str, Any] = {
         "stream": move.stream,
         "shard": move.shard,
@@ -262,4 +280,28 @@ def impact_body(found: Impact) -> dict[str, Any]:
         "streams": list(found.streams),
         "violations_made": [asdict(each) for each in found.violations_made],
         "violations_healed": [asdict(each) for each in found.violations_healed],
+    }
+
+
+def _waves_body(waves: Waves) -> dict[str, Any]:
+    """The moves with their wave, what each wave does, and whether nothing is left."""
+    numbered = [(n, move) for n, each in enumerate(waves.plans, 1) for move in each.moves]
+    stopped = waves.stopped
+    return {
+        "moves": [move_body(move) | {"wave": number} for number, move in numbered],
+        "waves": [
+            {
+                "wave": number,
+                "moves": len(each.moves),
+                "copies": sum(move.add is not None for move in each.moves),
+                "crossing": each.crossing,
+                "waiting": each.throttled,
+            }
+            for number, each in enumerate(waves.plans, 1)
+        ],
+        "fixpoint": {
+            "reached": stopped is None,
+            "plans": len(waves.plans) + 1,
+            "reason": None if stopped is None else record_codec.reason_body(stopped),
+        },
     }

@@ -17,9 +17,9 @@ from placement.strategies.base import Need, View
 from placement.strategies.walk import Draft, Key, Nodes
 from placement.topology import LEAF, NO_DOMAIN, Topology
 
-# Groups of the location step: below its limit, at its limit, and the location that a replica is to
-# leave although its node is well (Kudu's REPLACE mark).
-_MAIN, _OVERFLOW, _LEFT = range(3)
+# Groups of the location step: below its limit, or at its limit; each time behind them the location
+# that a replica is to leave although its node is well (Kudu's REPLACE mark).
+_MAIN, _LEFT, _OVERFLOW, _LEFT_OVERFLOW = range(4)
 
 # Servers looked at for one replica: those drawn, and as a rule none that holds another.
 _LOOKED_AT = 3
@@ -151,7 +151,7 @@ class Steps:
         over = held >= self._cap(need.replication_factor)
         groups = np.where(over, _OVERFLOW, _MAIN)
         if need.replaces != EMPTY and self._view.topology.eligible[need.replaces]:
-            groups[self._locations[need.replaces]] = _LEFT
+            groups[self._locations[need.replaces]] += 1
         return groups
 
 

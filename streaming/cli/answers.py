@@ -1,7 +1,7 @@
 """What the offline commands share: a file in, an answer per document out, and the exit status."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -31,12 +31,14 @@ def answer_documents(
     solve: Callable[["Document"], _Answer],
     body: Callable[[_Answer], dict[str, Any]],
     show: Callable[[Any, _Answer], None],
-    found: Callable[[_Answer], bool],
+    found: Callable[[_Answer], int],
+    lines: Callable[[_Answer], Iterable[str]] | None = None,
 ) -> None:
     """Answer every document of a file, one JSON line each or as text, and end the command.
 
-    `body` makes the line, `show` prints to a console, `found` says whether the answer calls for
-    exit status 1. A document that cannot be understood is answered with its error and status 2.
+    `body` makes the line, `show` prints to a console, `found` says which exit status the answer
+    calls for (true is 1). `lines`, where given, writes the answer in a form of its own. A document
+    that cannot be understood is answered with its error and status 2.
     """
     from streaming.offline import DocumentFault, clusters
 
@@ -49,7 +51,11 @@ def answer_documents(
             continue
         _tell_ignored(document, file)
         answer = solve(document)
-        status = max(status, EXIT_FINDINGS if found(answer) else 0)
+        status = max(status, int(found(answer)))
+        if lines is not None:
+            for line in lines(answer):
+                typer.echo(line)
+            continue
         if output is Output.JSON:
             _print_line(body(answer))
             continue

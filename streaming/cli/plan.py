@@ -1,28 +1,34 @@
 """`placer plan FILE`: what would be moved, and why; what stays broken."""
 
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from streaming.cli.answers import File, answer_documents
-from streaming.cli.options import FailOn, FailOnOption, Output, OutputOption, PluginOption
+from streaming.cli.answers import EXIT_DOCUMENT, File, answer_documents
+from streaming.cli.options import FailOn, FailOnOption, Output, PluginOption
+from streaming.cli.plan_options import (
+    Add,
+    Assigned,
+    Drain,
+    Factors,
+    Lose,
+    MaxMoves,
+    MaxMovesPerNode,
+    Phase,
+    PhaseOption,
+    PlanOutput,
+    PlanOutputOption,
+    Rollback,
+    Save,
+    UntilBalanced,
+    Verify,
+)
 
 if TYPE_CHECKING:
     from schemas.cluster import ClusterNode
-    from streaming.offline_plan import Planned
-
-# A person looks at the first moves; programs take --output json.
-_MOVES_SHOWN_MAX = 60
-_STYLES = {"replace": "cyan", "add": "green", "remove": "red", "leader": "magenta"}
-
-
-class Phase(StrEnum):
-    """What to plan."""
-
-    REPAIR = "repair"
-    REBALANCE = "rebalance"
-    ALL = "all"
+    from streaming.offline_plan import Planned, Wanted
+    from streaming.reassignment import Assignments
 
 
 def register(app: typer.Typer) -> None:
@@ -34,65 +40,48 @@ def register(app: typer.Typer) -> None:
         "  placer plan cluster.yaml --lose /eu/az1 --phase repair    "
         "[dim]# what would follow[/dim]\n\n"
         "  placer plan cluster.yaml --drain n1 --output json | jq '.moves[]'\n\n"
-        "A shard gets at most one move; carry the plan out and plan again until nothing is left. "
-        "Exit code 1: a required rule stays broken, or a stream is refused; 2: a document is "
-        "malformed. A plan with moves is 0.",
+        "  placer plan cluster.yaml --until-balanced --max-moves 20    "
+        "[dim]# wave by wave to the end[/dim]\n\n"
+        "  placer plan cluster.yaml --rf orders=5 --output kafka --rollback back.json > go.json    "
+        "[dim]# for kafka-reassign-partitions[/dim]\n\n"
+        "  placer plan cluster.yaml --save plan.json    "
+        "[dim]# and, before it is carried out:[/dim]\n\n"
+        "  placer plan cluster.yaml --verify plan.json\n\n"
+        "A shard gets at most one move in a plan; carry it out and plan again until nothing is "
+        "left, or ask for all waves at once. Exit code 1: a required rule stays broken, or a "
+        "stream is refused; 2: a document is malformed, or the cluster is not what a saved plan "
+        "was made for. A plan with moves is 0.",
     )(plan)
 
 
 def plan(
     file: File,
-    phase: Annotated[
-        Phase,
-        typer.Option(
-            "--phase", help="repair, rebalance, or all: repairs, then balance once none is left."
-        ),
-    ] = Phase.ALL,
-    max_moves: Annotated[
-        int | None,
-        typer.Option("--max-moves", min=0, metavar="N", help="At most so many moves of replicas."),
-    ] = None,
-    max_moves_per_node: Annotated[
-        int | None,
-        typer.Option(
-            "--max-moves-per-node",
-            min=1,
-            metavar="N",
-            help="At most so many moves from and to any node that lives.",
-        ),
-    ] = None,
-    lose: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--lose",
-            metavar="DOMAIN|TAG",
-            help="Plan as if this domain (/eu/az1), tag (key=value) or node were dead; repeatable.",
-            show_default=False,
-        ),
-    ] = None,
-    drain: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--drain",
-            metavar="NODE|DOMAIN",
-            help="Plan as if this node or domain were to be emptied; repeatable.",
-            show_default=False,
-        ),
-    ] = None,
-    add: Annotated[
-        str | None,
-        typer.Option(
-            "--add", metavar="FILE", help="Plan as if the nodes of this cluster file had joined."
-        ),
-    ] = None,
-    output: OutputOption = Output.TEXT,
+    phase: PhaseOption = Phase.ALL,
+    max_moves: MaxMoves = None,
+    max_moves_per_node: MaxMovesPerNode = None,
+    lose: Lose = None,
+    drain: Drain = None,
+    add: Add = None,
+    rf: Factors = None,
+    assignments: Assigned = None,
+    until_balanced: UntilBalanced = False,
+    output: PlanOutputOption = PlanOutput.TEXT,
+    rollback: Rollback = None,
+    save: Save = None,
+    verify: Verify = None,
     fail_on: FailOnOption = None,
     _plugin: PluginOption = None,
 ) -> None:
     """Say what would be moved to repair a cluster or to even it out."""
+    if verify is not None:
+        if lose or drain or add or rf or assignments or until_balanced or rollback or save:
+            message = "the saved plan says what was asked: no other option goes with it"
+            raise typer.BadParameter(message, param_hint="--verify")
+        _verify(file, verify, output)
     from placement import plan as core
-    from streaming.offline_check import NothingThere
+    from streaming.cli.plan_text import show_plan
     from streaming.offline_plan import Planned, Wanted, planned
+    from streaming.what_if import WhatIf
 
     def found(answer: "Planned") -> bool:
         if fail_on is FailOn.NEVER:
@@ -101,20 +90,113 @@ def plan(
         stuck = answer.stuck and fail_on is not FailOn.FIXABLE
         return bool(stuck or worse or answer.judged.refused)
 
-    joining = () if add is None else _joining(add)
-    bounds = (max_moves, max_moves_per_node)
-    wanted = Wanted(core.Phase(phase), *bounds, tuple(lose or ()), tuple(drain or ()), joining)
+    what_if = WhatIf(
+        tuple(lose or ()),
+        tuple(drain or ()),
+        () if add is None else _joining(add),
+        tuple(map(_factor, rf or ())),
+        {} if assignments is None else _assigned(assignments),
+    )
+    bounds = (max_moves, max_moves_per_node, until_balanced)
+    wanted = Wanted(core.Phase(phase), *bounds, what_if)
+    files = _Files(save, rollback, wanted)
+    lines = Planned.reassignments if output is PlanOutput.KAFKA else None
+    _answer(
+        file,
+        output,
+        lambda each: files.written(planned(each, wanted)),
+        Planned.body,
+        show_plan,
+        found,
+        lines,
+    )
+
+
+def _answer(file: str, output: PlanOutput, *parts: Any) -> None:
+    """Answer the documents; what a person has named and is not there is a usage error."""
+    from streaming.offline_check import NothingThere
+    from streaming.reassignment import ReassignmentInvalid
+
+    form = Output.JSON if output is PlanOutput.JSON else Output.TEXT
     try:
-        answer_documents(
-            file, output, lambda each: planned(each, wanted), Planned.body, _show, found
-        )
+        answer_documents(file, form, *parts)
     except NothingThere as error:
-        raise typer.BadParameter(str(error), param_hint="--lose, --drain") from error
+        raise typer.BadParameter(str(error), param_hint="--lose, --drain, --rf") from error
+    except ReassignmentInvalid as error:
+        raise typer.BadParameter(str(error), param_hint="--output kafka, --rollback") from error
+
+
+class _Files:
+    """The files that a plan is written to: the saved plan, and the way back for Kafka."""
+
+    def __init__(self, save: Path | None, rollback: Path | None, wanted: "Wanted") -> None:
+        self._save, self._rollback, self._wanted = save, rollback, wanted
+        self._used = False
+
+    def written(self, answer: "Planned") -> "Planned":
+        """The same plan, with its files written."""
+        from streaming.saved_plan import saved_text
+
+        texts = {}
+        if self._rollback is not None:
+            texts[self._rollback] = answer.current() + "\n"
+        if self._save is not None:
+            texts[self._save] = saved_text(answer, self._wanted)
+        if texts and self._used:
+            message = "the cluster file has several documents, a plan is kept of one"
+            raise typer.BadParameter(message, param_hint="--save, --rollback")
+        self._used = True
+        for path, text in texts.items():
+            try:
+                path.write_text(text, encoding="utf-8")
+            except OSError as error:
+                raise typer.BadParameter(f"{path}: {error.strerror}") from error
+        return answer
+
+
+def _verify(file: str, plan_file: str, output: PlanOutput) -> NoReturn:
+    """Hold a saved plan against the cluster, and end the command."""
+    from streaming.cli.plan_text import show_verified
+    from streaming.saved_plan import SavedPlanInvalid, Verified, load_plan, verified
+
+    try:
+        saved = load_plan(plan_file)
+    except (OSError, SavedPlanInvalid) as error:
+        said = error.strerror if isinstance(error, OSError) else error
+        raise typer.BadParameter(f"{plan_file}: {said}", param_hint="--verify") from error
+    _answer(
+        file,
+        output,
+        lambda each: verified(each, saved),
+        Verified.body,
+        show_verified,
+        lambda answer: 0 if answer.stands else EXIT_DOCUMENT,
+    )
+    raise AssertionError("answer_documents ends the command")
+
+
+def _factor(text: str) -> tuple[str | None, int]:
+    """`5` of all streams, `orders=5` of one."""
+    name, equals, number = text.rpartition("=")
+    if not number.isdecimal() or (equals and not name):
+        message = f"'{text}' is neither a number nor STREAM=NUMBER"
+        raise typer.BadParameter(message, param_hint="--rf")
+    return name or None, int(number)
+
+
+def _assigned(file: str) -> "Assignments":
+    from streaming.reassignment import ReassignmentInvalid, read_file
+
+    try:
+        return read_file(file)
+    except (OSError, ReassignmentInvalid) as error:
+        said = error.strerror if isinstance(error, OSError) else error
+        raise typer.BadParameter(f"{file}: {said}", param_hint="--assignments") from error
 
 
 def _joining(file: str) -> tuple["ClusterNode", ...]:
     from streaming.offline import DocumentFault
-    from streaming.offline_plan import nodes_of
+    from streaming.what_if import nodes_of
 
     try:
         nodes = nodes_of(file)
@@ -123,62 +205,3 @@ def _joining(file: str) -> tuple["ClusterNode", ...]:
     if isinstance(nodes, DocumentFault):
         raise typer.BadParameter(f"{file}: {nodes.message}", param_hint="--add")
     return nodes
-
-
-def _show(console: Any, answer: "Planned") -> None:
-    from rich.text import Text
-
-    from streaming.cli.topology_text import topology_tree
-
-    levels, body = answer.document.cluster.levels, answer.body()
-    moves = body["moves"]
-    if not moves:
-        console.print("nothing to move", style="green")
-    else:
-        console.print(topology_tree(answer.nodes, answer.loads(after=False), levels))
-        console.print("\nafter the plan", style="dim")
-        console.print(topology_tree(answer.nodes, answer.loads(after=True), levels))
-        console.print()
-        _show_moves(console, moves)
-        bound = f"{len(moves)} moves, at least {body['lower_bound']} copies are needed"
-        console.print(bound, style="dim")
-    if body["hold"]:
-        console.print(Text.assemble(("hold ", "red"), body["hold"]["reason"]))
-    for each in body["warnings"]:
-        console.print(Text.assemble((f"{each['code']} ", "yellow"), each["message"]))
-    for each in body.get("decisions", ()):
-        name = each["stream"] or "(a stream without a name)"
-        said = each["reasons"][0]["message"]
-        console.print(Text.assemble((f"{name} ", "bold"), ("rejected", "red"), f" {said}"))
-    for each in body["unfixable"]:
-        shard = "" if each["shard"] is None else f"/{each['shard']}"
-        where = f" in {each['domain']}" if each["domain"] else ""
-        what = f"{each['stream'] or 'the cluster'}{shard}: {each['rule']}{where}, "
-        style = "red" if each["strength"] == "required" else "yellow"
-        console.print(Text.assemble(("unfixable ", style), what, each["reason"]["message"]))
-
-
-def _show_moves(console: Any, moves: list[dict[str, Any]]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2))
-    for column in ("shard", "kind", "from", "to", "leads", "cause", "why"):
-        table.add_column(column)
-    for move in moves[:_MOVES_SHOWN_MAX]:
-        table.add_row(
-            f"{move['stream']}/{move['shard']}",
-            Text(move["kind"], _STYLES[move["kind"]]),
-            move["remove"] or "-",
-            move["add"] or "-",
-            move.get("leader", ""),
-            move["cause"],
-            move["reason"]["message"],
-        )
-    width = console.width
-    # A person wants whole sentences, a pipe wants lines.
-    console.width = width if console.is_terminal else 1000
-    console.print(table)
-    console.width = width
-    if len(moves) > _MOVES_SHOWN_MAX:
-        console.print(f"  … and {len(moves) - _MOVES_SHOWN_MAX} more moves", style="dim")

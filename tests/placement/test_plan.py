@@ -9,55 +9,13 @@ from collections import Counter
 import pytest
 
 from placement.hold import find_hold
-from placement.model import (
-    AdministrativeState,
-    Cause,
-    Liveness,
-    MoveKind,
-    NodeAttributes,
-    StreamSpec,
-)
+from placement.model import Cause, MoveKind
 from placement.plan import InFlight, Phase, Plan, Standing, plan
-from placement.policy import Policy, compile_policy
-from placement.strategies import STRATEGIES
-from placement.topology import Topology
-
-DRAINING = AdministrativeState.DRAINING
-
-
-def fleet(*places: str, levels: tuple[str, ...] = ()) -> Topology:
-    """`places`: a location and its nodes; `n1!` is dead, `n1~` is draining."""
-    topology = Topology(levels)
-    for place in places:
-        location, *words = place.split()
-        for word in words:
-            name = word.rstrip("!~")
-            liveness = Liveness.DEAD if word.endswith("!") else Liveness.UP
-            ordered = DRAINING if word.endswith("~") else AdministrativeState.NONE
-            topology.put(name, NodeAttributes(location), liveness, ordered)
-    return topology
-
-
-def stream(topology, lists, name="s", factor=3, moves=None, repair=None, **policy) -> Standing:
-    """`lists`: words of node ids, a shard each; a policy of strategy `location_majority` if none
-    is given."""
-    asked = {"strategy": "location_majority"} | policy
-    compiled = compile_policy(None, asked, asked, topology, STRATEGIES)
-    assert isinstance(compiled, Policy)
-    shards = [[topology.index[node] for node in words.split()] for words in lists]
-    spec = StreamSpec(name, len(shards), factor, asked, repair=repair)
-    return Standing(spec, compiled, shards, moves or {})
+from tests.placement.fleets import fleet, stream, ways
 
 
 def repaired(topology, *streams) -> Plan:
     return plan(topology, streams, Phase.REPAIR)
-
-
-def ways(found: Plan) -> list[str]:
-    return [
-        f"{move.stream}/{move.shard} {move.kind} {move.remove or '-'} {move.add or '-'}"
-        for move in found.moves
-    ]
 
 
 def settled(topology, *streams, rounds: int = 20) -> tuple[list[Plan], list[Standing]]:
@@ -236,6 +194,17 @@ def test_a_leader_moves_no_data():
     full = fleet("/a a1", "/b b1!")
     (move,) = repaired(full, stream(full, ["b1 a1"], strategy="spread", factor=2)).moves
     assert (move.kind, move.leader, move.cause) == (MoveKind.LEADER, "a1", Cause.LEADER)
+
+
+def test_a_marked_replica_stays_in_its_location_rather_than_break_the_rule():
+    """It leaves the location where another is below its limit; else it goes next door."""
+    topology = fleet("/a a1 a2", "/b b1 b2", "/c c1 c2")
+    moves = {0: InFlight(MoveKind.REPLACE, "c1", None)}
+    assert ways(repaired(topology, stream(topology, ["a1 b2 c1"], moves=moves))) == [
+        "s/0 replace c1 c2"
+    ]
+    wider = fleet("/a a1 a2", "/b b1 b2", "/c c1 c2", "/d d1")
+    assert ways(repaired(wider, stream(wider, ["a1 b2 c1"], moves=moves))) == ["s/0 replace c1 d1"]
 
 
 def test_a_stream_may_turn_repair_off():

@@ -1,48 +1,11 @@
 """`placer plan`: the moves for a file, its options, its exit codes."""
 
-import orjson
+import re
+
 import pytest
-from typer.testing import CliRunner
 
 from schemas.codes import CAUSES
-from streaming.cli.main import app
-
-ZONES = {"a": "/eu/a", "b": "/eu/b", "c": "/us/c", "d": "/us/d"}
-
-
-def cluster(nodes, *streams, **more):
-    """`nodes`: words like a1, or a1:dead; the letter is the zone."""
-    listed = []
-    for word in nodes.split():
-        name, _, status = word.partition(":")
-        node = {"id": name, "location": ZONES[name[0]]}
-        listed.append(node | ({"status": status} if status else {}))
-    return {"levels": ["region", "zone"], "nodes": listed, "streams": list(streams), **more}
-
-
-def stream(name, *shards, factor=3, **more):
-    """`shards`: words of node ids; evenly over zones, as well as may be."""
-    replicas = [words.split() for words in shards]
-    policy = {"strategy": "spread", "rules": [{"even": "zone", "strength": "preferred"}]}
-    asked = {"stream": name, "shards": len(shards), "replication_factor": factor}
-    return asked | {"replicas": replicas, "policy": policy} | more
-
-
-def run(document, *arguments):
-    text = orjson.dumps(document).decode()
-    result = CliRunner().invoke(app, ["plan", "-", *arguments], input=text)
-    assert result.exit_code in (0, 1, 2), result.output
-    return result
-
-
-def plan(document, *arguments):
-    result = run(document, "--output", "json", *arguments)
-    return result.exit_code, orjson.loads(result.stdout.splitlines()[0]) if result.stdout else None
-
-
-def ways(answer):
-    names = ("stream", "shard", "kind", "remove", "add")
-    return [tuple(move[name] for name in names) for move in answer["moves"]]
+from tests.streaming.offline_clusters import cluster, plan, run, stream, ways
 
 
 def test_every_field_of_an_answer():
@@ -66,6 +29,7 @@ def test_every_field_of_an_answer():
         "warnings": [],
         "hold": None,
         "lower_bound": 1,
+        "traffic": {"copies": 1, "crossing": 0, "level": "region"},
         "impact": {
             "hash": answer["impact"]["hash"],
             "moves": 1,
@@ -217,6 +181,59 @@ def test_rebalancing_waits_for_repair():
     assert plan(balanced, "--phase", "repair")[1]["moves"] == []
 
 
+def test_other_replication_factors():
+    document = cluster("a1 a2 b1 c1 d1", stream("s", "a1 b1 c1"), stream("t", "a1 b1", factor=2))
+    _, answer = plan(document, "--rf", "s=2", "--rf", "t=3")
+    assert {(m["stream"], m["kind"]) for m in answer["moves"]} == {("s", "remove"), ("t", "add")}
+    assert [len(shards[0]) for shards in answer["final"]["replicas"].values()] == [2, 3]
+    _, answer = plan(document, "--rf", "4", "--rf", "t=2", "--until-balanced")
+    assert [len(shards[0]) for shards in answer["final"]["replicas"].values()] == [4, 2]
+    status, answer = plan(document, "--rf", "s=0")
+    assert (status, answer["decisions"][0]["reasons"][0]["code"]) == (
+        1,
+        "REPLICATION_FACTOR_OUT_OF_RANGE",
+    )
+    for wrong in ("u=3", "s=", "=3", "many"):
+        assert run(document, "--rf", wrong).exit_code == 2
+
+
+def test_a_factor_that_contradicts_the_policy_is_refused():
+    policy = {"strategy": "network_topology", "replication": {"eu": 2, "us": 1}}
+    document = cluster("a1 a2 b1 c1 d1", stream("s", "a1 b1 c1", policy=policy))
+    status, answer = plan(document, "--rf", "5")
+    assert (status, answer["moves"]) == (1, [])
+    assert answer["decisions"][0]["outcome"] == "rejected"
+
+
+def test_wave_by_wave():
+    lists = ["a1 b1 c1"] * 6
+    document = cluster("a1 a2 b1 b2 c1:dead c2 d1", stream("s", *lists))
+    status, answer = plan(document, "--until-balanced", "--max-moves", "2")
+    assert (status, answer["fixpoint"]["reached"], answer["fixpoint"]["reason"]) == (0, True, None)
+    assert answer["fixpoint"]["plans"] == len(answer["waves"]) + 1
+    assert [each["waiting"] for each in answer["waves"]][:3] == [4, 2, 0]
+    per_wave = [sum(m["wave"] == each["wave"] for m in answer["moves"]) for each in answer["waves"]]
+    assert per_wave == [each["moves"] for each in answer["waves"]]
+    assert answer["traffic"]["copies"] == sum(each["copies"] for each in answer["waves"])
+    assert answer["traffic"]["copies"] >= answer["lower_bound"]
+    text = run(document, "--until-balanced", "--max-moves", "2").stdout
+    assert f"plan {answer['fixpoint']['plans']} has nothing to move: done" in text
+    _, stuck = plan(document, "--until-balanced", "--max-moves", "0")
+    assert stuck["fixpoint"]["reason"]["code"] == "LIMIT_REACHED"
+    assert [each["code"] for each in stuck["warnings"]] == ["LIMIT_REACHED", "LIMIT_REACHED"]
+
+
+def test_copies_that_cross_a_region_are_counted():
+    """Need N26: of two copies that are lost one has a live one beside it."""
+    streams = stream("s", "a1 b1", factor=2), stream("t", "a1 b1", factor=2)
+    for asked, region in zip(streams, ("/eu", "/us"), strict=True):
+        asked["policy"]["rules"] = [{"at_least": {region: 2 - (region == "/us")}}]
+    document = cluster("a1:dead a2 b1 c1", *streams)
+    _, answer = plan(document, "--phase", "repair")
+    assert {move["stream"]: move["add"] for move in answer["moves"]} == {"s": "a2", "t": "c1"}
+    assert answer["traffic"] == {"copies": 2, "crossing": 1, "level": "region"}
+
+
 def test_refused_streams_and_documents():
     document = cluster("a1 b1 c1", stream("s", "a1 b1 c1", repair="sometimes"))
     status, answer = plan(document)
@@ -231,5 +248,8 @@ def test_refused_streams_and_documents():
 def test_a_person_reads_what_moves_and_why():
     text = run(cluster("a1 b1:dead b2 c1", stream("s", "a1 b1 c1"))).stdout
     assert "node b1 is dead" in text
-    assert "after the plan" in text
+    # What stands before and after, where it differs.
+    assert re.search(r"b1 █+ 1 → 0 dead", text)
+    assert re.search(r"b2 0 → █+ 1", text)
+    assert "1 move: 1 copy, 0 of them from another region; at least 1 needed" in text
     assert run(cluster("a1 b1 c1", stream("s", "a1 b1 c1"))).stdout.startswith("nothing to move")

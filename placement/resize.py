@@ -1,0 +1,22 @@
+"""The slots of a shard whose replication factor changes.
+
+Who goes when it falls is repair's answer, copy by copy (`Wants`); where new copies go when it rises
+is the strategy's. What is here is only that copies with a role of their own, which stand in the
+last slots, go on standing there.
+"""
+
+from collections.abc import Sequence
+
+from placement.assignments import EMPTY
+from placement.rules import Rule
+from placement.rules_roles import Elsewhere
+
+
+def resized(nodes: Sequence[int], before: int, after: int, rules: Sequence[Rule]) -> list[int]:
+    """The nodes by slot for `after` copies, where `before` were asked for: with EMPTY in front of
+    the copies kept aside where the shard had them all."""
+    aside = sum(rule.count for rule in rules if isinstance(rule, Elsewhere))
+    if after <= before or not aside or len(nodes) < before:
+        return list(nodes)
+    plain = before - aside
+    return [*nodes[:plain], *[EMPTY] * (after - before), *nodes[plain:]]

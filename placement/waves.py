@@ -1,0 +1,149 @@
+"""Waves: plans under limits, each carried out before the next, until nothing is left.
+
+What a plan leaves for a limit, and what a shard needs beyond its one move, comes in the next. The
+end is proved by planning once more: a plan without moves is the fixpoint. As every wave has to
+leave an arrangement that none before it has left, there is an end.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from placement.assignments import EMPTY
+from placement.choice import stable_id
+from placement.model import Cause, MoveKind
+from placement.plan import Phase, Plan, PlannedMove, Standing, plan
+from placement.reasons import Code, Reason
+from placement.topology import Topology
+
+# A person carries out tens of waves; a plan that needs more than this has limits that are too
+# small for it, and says so instead of planning for hours.
+WAVES_MAX = 10_000
+
+_GOES = (Cause.UNDER_REPLICATED, Cause.DRAIN)
+
+
+@dataclass(frozen=True, slots=True)
+class Waves:
+    """The plans that have moves, in order, and `last`, which has none where all was done;
+    `stopped` says why something is left nevertheless.
+
+    `lower_bound` is a number of copies that no way to the same end falls below: what the loads of
+    each stream have to change, or what its shards have to replace, whichever is more.
+    """
+
+    plans: tuple[Plan, ...]
+    last: Plan
+    lower_bound: int
+    stopped: Reason | None = None
+
+    @property
+    def whole(self) -> Plan:
+        """All waves as one plan, in which a shard may have several moves."""
+        every = (*self.plans, self.last)
+        balanced = [each for each in every if each.before]
+        return replace(
+            self.last,
+            moves=tuple(move for each in self.plans for move in each.moves),
+            lower_bound=self.lower_bound,
+            crossing=sum(each.crossing for each in self.plans),
+            warnings=(*self.last.warnings, *([self.stopped] if self.stopped else [])),
+            before=balanced[0].before if balanced else (),
+            after=balanced[-1].after if balanced else (),
+        )
+
+
+def until_balanced(
+    topology: Topology,
+    streams: Sequence[Standing],
+    phase: Phase = Phase.ALL,
+    max_moves: int | None = None,
+    max_moves_per_node: int | None = None,
+) -> Waves:
+    """Plan wave by wave, each under the limits. The topology is not changed."""
+    plans: list[Plan] = []
+    standing, seen = [*streams], {_arrangement(streams, topology)}
+    stopped: Reason | None = None
+    while True:
+        found = plan(topology, standing, phase, max_moves, max_moves_per_node)
+        if not found.moves:
+            stopped = _held_up(found)
+            break
+        standing = [_carried_out(each, found, topology) for each in standing]
+        after = _arrangement(standing, topology)
+        if after in seen:
+            message = f"wave {len(plans) + 1} would bring back what was there before"
+            stopped = Reason(Code.PLANS_REPEAT, message)
+            break
+        if len(plans) == WAVES_MAX:
+            message = f"{WAVES_MAX} waves are not enough under these limits"
+            stopped = Reason(Code.LIMIT_REACHED, message)
+            break
+        seen.add(after)
+        plans.append(found)
+    if found.moves:
+        # The wave that is not made: what stands is what the one before it has left.
+        nothing = replace(found, moves=(), lower_bound=0, crossing=0)
+        found = replace(nothing, final=plans[-1].final if plans else _final(streams, topology))
+    bound = plans[0].lower_bound if len(plans) == 1 else _fewest(plans)
+    return Waves(tuple(plans), found, bound, stopped)
+
+
+def _held_up(found: Plan) -> Reason | None:
+    """Why there are no moves though some are wanted."""
+    if found.throttled or found.limited:
+        message = "the limits leave no room for what is left: raise them"
+        return Reason(Code.LIMIT_REACHED, message)
+    return next((each for each in found.warnings if each.code is Code.REPAIR_FIRST), None)
+
+
+def _carried_out(each: Standing, found: Plan, topology: Topology) -> Standing:
+    """The stream when the plan's moves, and those under way, are done. A replacement that is still
+    wanted stays so."""
+    lists = found.final[each.spec.stream]
+    shards = [[topology.index[node] for node in nodes] for nodes in lists]
+    wanted = {
+        shard: move
+        for shard, move in each.moves.items()
+        if move.kind is MoveKind.REPLACE and move.add is None and move.remove in lists[shard]
+    }
+    return replace(each, shards=shards, moves=wanted)
+
+
+def _final(
+    streams: Sequence[Standing], topology: Topology
+) -> dict[str, tuple[tuple[str, ...], ...]]:
+    ids = topology.ids
+    return {
+        each.spec.stream: tuple(tuple(ids[n] for n in nodes if n != EMPTY) for nodes in each.shards)
+        for each in streams
+    }
+
+
+def _arrangement(streams: Sequence[Standing], topology: Topology) -> str:
+    """A name for where everything stands and what is still marked."""
+    marks = [sorted(each.moves) for each in streams]
+    return stable_id(repr((_final(streams, topology), marks)))
+
+
+def _fewest(plans: Sequence[Plan]) -> int:
+    """The larger of two bounds: replicas by which the nodes' loads of each stream grow, and copies
+    that shards need for what is dead, missing, leaving or against a rule."""
+    moves = [move for each in plans for move in each.moves]
+    grown: Counter[tuple[str, str]] = Counter()
+    for move in moves:
+        grown.update({(move.stream, move.add): 1} if move.add else ())
+        grown.subtract({(move.stream, move.remove): 1} if move.remove else ())
+    return max((+grown).total(), _replaced(moves))
+
+
+def _replaced(moves: Sequence[PlannedMove]) -> int:
+    """A shard needs a copy for each replica that has to go or is missing; one that only breaks
+    rules needs one at least."""
+    goes: Counter[tuple[str, int]] = Counter()
+    for move in moves:
+        if move.add is not None and move.cause in _GOES:
+            goes[move.stream, move.shard] += 1
+    ruled = (Cause.REQUIRED_RULE, Cause.PREFERRED_RULE)
+    broken = {(m.stream, m.shard) for m in moves if m.add is not None and m.cause in ruled}
+    return goes.total() + len(broken - goes.keys())

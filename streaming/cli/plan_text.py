@@ -1,0 +1,125 @@
+"""What `placer plan` shows to people: the fleet before and after, the moves, what stays broken."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from streaming.offline_plan import Planned
+    from streaming.saved_plan import Verified
+
+# A person looks at the first moves; programs take --output json.
+_MOVES_SHOWN_MAX = 60
+_STYLES = {"replace": "cyan", "add": "green", "remove": "red", "leader": "magenta"}
+
+
+def show_plan(console: Any, answer: "Planned") -> None:
+    """Print a plan."""
+    from rich.text import Text
+
+    from streaming.cli.topology_text import change_tree
+
+    levels, body = answer.document.cluster.levels, answer.body()
+    moves = body["moves"]
+    if not moves:
+        console.print("nothing to move", style="green")
+    else:
+        loads = answer.loads(after=False), answer.loads(after=True)
+        console.print(change_tree(answer.nodes, *loads, levels))
+        console.print()
+        if "waves" in body:
+            _show_waves(console, body["waves"])
+        _show_moves(console, moves)
+        console.print(_summary(body), style="dim")
+        console.print(f"impact {body['impact']['hash']}", style="dim")
+    if "fixpoint" in body:
+        _show_fixpoint(console, body["fixpoint"])
+    if body["hold"]:
+        console.print(Text.assemble(("hold ", "red"), body["hold"]["reason"]))
+    for each in body["warnings"]:
+        console.print(Text.assemble((f"{each['code']} ", "yellow"), each["message"]))
+    for each in body.get("decisions", ()):
+        name = each["stream"] or "(a stream without a name)"
+        said = each["reasons"][0]["message"]
+        console.print(Text.assemble((f"{name} ", "bold"), ("rejected", "red"), f" {said}"))
+    for each in body["unfixable"]:
+        shard = "" if each["shard"] is None else f"/{each['shard']}"
+        where = f" in {each['domain']}" if each["domain"] else ""
+        what = f"{each['stream'] or 'the cluster'}{shard}: {each['rule']}{where}, "
+        style = "red" if each["strength"] == "required" else "yellow"
+        console.print(Text.assemble(("unfixable ", style), what, each["reason"]["message"]))
+
+
+def show_verified(console: Any, answer: "Verified") -> None:
+    """Print whether a saved plan still stands."""
+    body = answer.body()
+    if answer.stands:
+        count = len(body["moves"])
+        console.print(f"the plan stands: nothing its {count} moves rest on has changed")
+        console.print(f"impact {body['hash']}", style="dim")
+        return
+    console.print("the plan is refused: the cluster has changed", style="red")
+    for change in answer.changes:
+        console.print(f"  {change}")
+
+
+def _summary(body: dict[str, Any]) -> str:
+    """One line on what the moves come to."""
+    traffic, moves = body["traffic"], len(body["moves"])
+    copies = _counted(traffic["copies"], "copy", "copies")
+    crossing = f"{traffic['crossing']} of them from another {traffic['level']}"
+    bound = f"at least {body['lower_bound']} needed"
+    return f"{_counted(moves, 'move', 'moves')}: {copies}, {crossing}; {bound}"
+
+
+def _counted(count: int, one: str, more: str) -> str:
+    return f"{count} {one if count == 1 else more}"
+
+
+def _show_waves(console: Any, waves: list[dict[str, Any]]) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2))
+    for column in ("wave", "moves", "copies", "crossing", "left waiting"):
+        table.add_column(column, justify="right")
+    for wave in waves[:_MOVES_SHOWN_MAX]:
+        names = ("wave", "moves", "copies", "crossing", "waiting")
+        table.add_row(*(str(wave[name]) for name in names))
+    console.print(table)
+    if len(waves) > _MOVES_SHOWN_MAX:
+        console.print(f"  … and {len(waves) - _MOVES_SHOWN_MAX} more waves", style="dim")
+    console.print()
+
+
+def _show_fixpoint(console: Any, fixpoint: dict[str, Any]) -> None:
+    """The proof that it ended: a plan that has nothing to move."""
+    if fixpoint["reached"]:
+        console.print(f"plan {fixpoint['plans']} has nothing to move: done", style="green")
+
+
+def _show_moves(console: Any, moves: list[dict[str, Any]]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2))
+    waves = bool(moves) and "wave" in moves[0]
+    if waves:
+        table.add_column("wave", justify="right")
+    for column in ("shard", "kind", "from", "to", "leads", "cause", "why"):
+        table.add_column(column)
+    for move in moves[:_MOVES_SHOWN_MAX]:
+        table.add_row(
+            *([str(move["wave"])] if waves else []),
+            f"{move['stream']}/{move['shard']}",
+            Text(move["kind"], _STYLES[move["kind"]]),
+            move["remove"] or "-",
+            move["add"] or "-",
+            move.get("leader", ""),
+            move["cause"],
+            move["reason"]["message"],
+        )
+    width = console.width
+    # A person wants whole sentences, a pipe wants lines.
+    console.width = width if console.is_terminal else 1000
+    console.print(table)
+    console.width = width
+    if len(moves) > _MOVES_SHOWN_MAX:
+        console.print(f"  … and {len(moves) - _MOVES_SHOWN_MAX} more moves", style="dim")

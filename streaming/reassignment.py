@@ -1,0 +1,124 @@
+"""The JSON of `kafka-reassign-partitions`: current and wanted assignments, byte for byte as Kafka's
+tool writes them.
+
+The form has no place for a reason, a policy or a limit, and its nodes are broker numbers. Read as
+ReassignPartitionsCommand reads it, with its refusals; `log_dirs` are checked and not kept, as the
+tool itself prints `any` for what is assigned now.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from placement.decide import SHARDS_MAX
+from schemas.limits import ID
+
+Assignments = Mapping[tuple[str, int], Sequence[str]]
+"""Node ids, leader first, by topic and partition."""
+
+_VERSION = 1
+_ANY = "any"
+# A broker's number is an int32 on the wire.
+_BROKER_MAX = 2**31 - 1
+
+
+class ReassignmentInvalid(Exception):
+    """A text that is no reassignment, or an arrangement that cannot be one."""
+
+
+def written(assignments: Assignments) -> str:
+    """The reassignment, by topic and then partition. Raises ReassignmentInvalid for a node that is
+    no broker number."""
+    partitions = [
+        {
+            "topic": topic,
+            "partition": partition,
+            "replicas": [_broker(node) for node in nodes],
+            "log_dirs": [_ANY] * len(nodes),
+        }
+        for (topic, partition), nodes in sorted(assignments.items(), key=lambda each: each[0])
+    ]
+    return orjson.dumps({"version": _VERSION, "partitions": partitions}).decode()
+
+
+def read(text: str) -> dict[tuple[str, int], tuple[str, ...]]:
+    """The assignments that a reassignment says. Raises ReassignmentInvalid."""
+    try:
+        value = orjson.loads(text)
+    except ValueError as error:
+        raise ReassignmentInvalid(f"not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise ReassignmentInvalid("not an object with 'partitions'")
+    version = value.get("version", _VERSION)
+    if version != _VERSION or isinstance(version, bool):
+        raise ReassignmentInvalid(f"not supported version field value {version}")
+    rows = value.get("partitions")
+    if not isinstance(rows, list):
+        raise ReassignmentInvalid("'partitions' is missing or no array")
+    if not rows:
+        raise ReassignmentInvalid("the list of partitions is empty")
+    found: dict[tuple[str, int], tuple[str, ...]] = {}
+    for number, row in enumerate(rows):
+        topic, partition, nodes = _row(row, f"partitions[{number}]")
+        if (topic, partition) in found:
+            raise ReassignmentInvalid(f"{topic}-{partition} is listed twice")
+        found[topic, partition] = nodes
+    return found
+
+
+def read_file(file: str) -> dict[tuple[str, int], tuple[str, ...]]:
+    """`read` of a file. Raises OSError and ReassignmentInvalid."""
+    return read(Path(file).read_bytes().decode("utf-8", "replace"))
+
+
+def shard_lists(assignments: Assignments) -> dict[str, list[list[str]]]:
+    """The lists by topic, one for each partition up to the last that is named."""
+    lists: dict[str, list[list[str]]] = {}
+    for (topic, partition), nodes in sorted(assignments.items()):
+        own = lists.setdefault(topic, [])
+        own += [[] for _ in range(partition + 1 - len(own))]
+        own[partition] = list(nodes)
+    return lists
+
+
+def _row(row: Any, place: str) -> tuple[str, int, tuple[str, ...]]:
+    if not isinstance(row, dict):
+        raise ReassignmentInvalid(f"{place} is no object")
+    topic, partition, brokers = row.get("topic"), row.get("partition"), row.get("replicas")
+    if not isinstance(topic, str) or not ID.fullmatch(topic):
+        raise ReassignmentInvalid(f"{place}.topic is missing or no name of a topic")
+    if type(partition) is not int or not 0 <= partition < SHARDS_MAX:
+        raise ReassignmentInvalid(f"{place}.partition is missing or not below {SHARDS_MAX}")
+    name = f"{topic}-{partition}"
+    if not isinstance(brokers, list) or not all(map(_is_number, brokers)):
+        raise ReassignmentInvalid(f"the replicas of {name} are missing or no broker numbers")
+    if not brokers:
+        raise ReassignmentInvalid(f"the list of replicas of {name} is empty")
+    twice = sorted({broker for broker in brokers if brokers.count(broker) > 1})
+    if twice:
+        raise ReassignmentInvalid(f"{name} lists {_listed(twice)} more than once")
+    directories = row.get("log_dirs", [_ANY] * len(brokers))
+    if not isinstance(directories, list) or len(directories) != len(brokers):
+        raise ReassignmentInvalid(f"{name} has not as many log_dirs as replicas")
+    for each in directories:
+        if not isinstance(each, str) or not (each == _ANY or each.startswith("/")):
+            raise ReassignmentInvalid(f"{name}: a log dir is neither 'any' nor an absolute path")
+    return topic, partition, tuple(map(str, brokers))
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= _BROKER_MAX
+
+
+def _broker(node: str) -> int:
+    """The number that a node's id is."""
+    if node.isascii() and node.isdecimal() and str(int(node)) == node and int(node) <= _BROKER_MAX:
+        return int(node)
+    message = f"node '{node}' is no broker number: Kafka's reassignment names brokers by number"
+    raise ReassignmentInvalid(message)
+
+
+def _listed(values: Iterable[int]) -> str:
+    return ", ".join(map(str, values))
