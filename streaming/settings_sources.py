@@ -17,8 +17,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic_settings import EnvSettingsSource
 
 from streaming.errors import SettingsInvalid
-from streaming.settings import ENV_DELIMITER, ENV_PREFIX, Section, Settings
+from streaming.settings import ENV_DELIMITER, ENV_PREFIX, Settings
 from streaming.settings_file import KeyPath, SettingsDocument, read_document
+from streaming.settings_sections import Section
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

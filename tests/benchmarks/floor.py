@@ -24,7 +24,7 @@ from streaming.batch_trace import BatchTrace
 from streaming.cli.signals import stop_on_signals
 from streaming.clients import connected
 from streaming.session import close_session, open_session
-from streaming.settings import SparkSettings
+from streaming.settings_sections import SparkSettings
 from streaming.source import SUBSCRIBED, subscription
 
 SCHEMA = "shard int, topic string, key binary, value binary"
