@@ -136,7 +136,7 @@ def diff_topics(
     AdministrationFailed, SettingsInvalid.
     """
     wanted = _wanted(prefix, replication_factor, partitions)
-    with _connected(bootstrap, options) as admin:
+    with connected_admin(bootstrap, options) as admin:
         return [step.change for step in _plan(admin, wanted)]
 
 
@@ -156,7 +156,7 @@ def apply_topics(
     Arguments and errors as in `diff_topics`.
     """
     wanted = _wanted(prefix, replication_factor, partitions)
-    with _connected(bootstrap, options) as admin:
+    with connected_admin(bootstrap, options) as admin:
         steps = _plan(admin, wanted)
         _create(admin, [step.wanted for step in steps if step.change.action == "create"])
         _raise_partitions(admin, [s.wanted for s in steps if s.change.action == "partitions"])
@@ -176,7 +176,7 @@ def partition_counts(
     Raises as `diff_topics`.
     """
     names = {full_name(topic, prefix): topic.name for topic in CATALOGUE}
-    with _connected(bootstrap, options) as admin:
+    with connected_admin(bootstrap, options) as admin:
         present = _present(admin, names)
         return {names[name]: len(topic["partitions"]) for name, topic in present.items()}
 
@@ -333,7 +333,10 @@ def _refused(name: str, what: str, answer: Mapping[str, Any]) -> AdministrationF
 
 
 @contextmanager
-def _connected(bootstrap: str, options: Mapping[str, str] | None) -> Iterator[KafkaAdminClient]:
+def connected_admin(
+    bootstrap: str, options: Mapping[str, str] | None
+) -> Iterator[KafkaAdminClient]:
+    """kafka-python's client for administration, its errors turned into ours."""
     translated = _translated(options or {})
     address = _first_reachable(bootstrap)
     try:

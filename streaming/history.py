@@ -67,26 +67,25 @@ def read_history(
             bootstrap, prefix, OUTPUTS, positions=positions, options=options
         ) as outputs:
             records = outputs.read_to_end()
-            kept = outputs.first_offsets([ALERTS])[ALERTS]
-            behind = positions.get(ALERTS, {})
-            shortened = any(first > behind.get(p, 0) for p, first in kept.items())
+            kept, behind = outputs.bounds(ALERTS), positions.get(ALERTS, {})
+            shortened = any(first > behind.get(p, 0) for p, (first, _) in kept.items())
             sequence = max([sequence, *(marker_sequence(record, cell) for record in records)])
             records += outputs.read_to_end()
     with CommittedReader(bootstrap, prefix, [JOURNAL], options=options) as reader:
-        first = reader.first_offsets([JOURNAL])
+        bounds = reader.bounds(JOURNAL)
         journal = reader.read_to_end()
-    check_beginning(first, journal[0].value if start and journal else None, start)
+    check_beginning(bounds, journal[0].value if start and journal else None, start)
     return History(start, journal, records, sequence, shortened)
 
 
 def check_beginning(
-    first: Mapping[str, Mapping[int, int]],
+    bounds: Mapping[int, tuple[int, int]],
     oldest: Mapping[str, object] | None,
     start: Snapshot | None = None,
 ) -> None:
     """Refuse a journal that retention has shortened, unless its oldest entry is one that `start`
-    already holds. `first`: oldest offsets kept. Raises JournalShortened."""
-    gone = [offset for offset in first[JOURNAL].values() if offset]
+    already holds. `bounds`: those of its partitions. Raises JournalShortened."""
+    gone = [first for first, _ in bounds.values() if first]
     if not gone:
         return
     if start is not None and oldest is not None:

@@ -100,6 +100,12 @@ def ensure(name: JarSet) -> list[Path]:
     return [directory / jar.file_name for jar in jars]
 
 
+def present(name: JarSet) -> bool:
+    """Whether the jars of a set are in the cache, so that `ensure` fetches nothing."""
+    jars = lock()[name]
+    return _in_place(_directory(name, jars), jars)
+
+
 def _directory(name: str, jars: Sequence[Jar]) -> Path:
     """Name the directory by its content, so that another lock never meets the files of this one."""
     content = "\n".join(f"{jar.coordinate} {jar.sha256}" for jar in jars)

@@ -74,7 +74,7 @@ class Recorder:
             bootstrap, prefix, topics, positions=positions, options=options
         )
         if from_beginning:
-            check_beginning(self._reader.first_offsets([JOURNAL]), None)
+            check_beginning(self._reader.bounds(JOURNAL), None)
 
     def run(self, path: Path, stopped: Callable[[], bool]) -> None:
         """Write until `stopped`, then what is on the topics by then. Raises RecordingUnreadable."""

@@ -132,15 +132,12 @@ class CommittedReader:
             found.setdefault(self._short_names[name], {})[partition] = offset
         return found
 
-    def first_offsets(self, topics: Sequence[str]) -> dict[str, dict[int, int]]:
-        """Offset of the oldest record that is still kept, by topic and partition."""
+    def bounds(self, topic: str) -> dict[int, tuple[int, int]]:
+        """By partition the offset of the oldest record kept, and that behind the newest."""
         return {
-            topic: {
-                partition: self._watermarks((name, partition))[0]
-                for name, partition in self._partitions
-                if self._short_names[name] == topic
-            }
-            for topic in topics
+            partition: self._watermarks((name, partition))
+            for name, partition in self._partitions
+            if self._short_names[name] == topic
         }
 
     def poll(self, timeout_seconds: float) -> list[Record]:

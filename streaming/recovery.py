@@ -6,7 +6,7 @@ the commit marker. The Spark checkpoint plays no part in it.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,31 +114,45 @@ def liveness_tables(
     return tables
 
 
+def open_transactions(
+    bootstrap: str, prefix: str, topics: Iterable[str], options: Mapping[str, str]
+) -> dict[tuple[str, int], int]:
+    """Partitions, by full topic name, whose end an open transaction holds back, and where it
+    began. Raises BrokerUnreachable."""
+    admin = connected(AdminClient, bootstrap, {}, options)
+    metadata = admin.list_topics(timeout=CONNECT_TIMEOUT_SECONDS).topics
+    places = [
+        TopicPartition(name, partition)
+        for name in (full_name(topic, prefix) for topic in topics)
+        if name in metadata
+        for partition in metadata[name].partitions
+    ]
+    all_ends = _ends(admin, places, IsolationLevel.READ_UNCOMMITTED)
+    stable_ends = _ends(admin, places, IsolationLevel.READ_COMMITTED)
+    return {
+        place: stable_ends[place] for place, end in all_ends.items() if stable_ends[place] < end
+    }
+
+
 def _await_transactions(bootstrap: str, prefix: str, options: Mapping[str, str]) -> None:
     """Wait until no open transaction holds back the end of a state topic."""
-    admin = connected(AdminClient, bootstrap, {}, options)
-    held = [full_name(topic, prefix) for topic in (*STATE_TOPICS, COMMITS)]
     deadline = time.monotonic() + 2 * TRANSACTION_TIMEOUT_MS / 1000
-    while True:
-        metadata = admin.list_topics(timeout=CONNECT_TIMEOUT_SECONDS).topics
-        places = [
-            TopicPartition(topic, p)
-            for topic in held
-            if topic in metadata
-            for p in metadata[topic].partitions
-        ]
-        all_ends = _ends(admin, places, IsolationLevel.READ_UNCOMMITTED)
-        stable_ends = _ends(admin, places, IsolationLevel.READ_COMMITTED)
-        hanging = [place for place, end in all_ends.items() if stable_ends[place] < end]
-        if not hanging:
-            return
+    while held := open_transactions(bootstrap, prefix, (*STATE_TOPICS, COMMITS), options):
         if time.monotonic() > deadline:
-            topic, partition = hanging[0]
+            (topic, partition), offset = next(iter(held.items()))
             raise RecoveryRefused(
-                f"an open transaction holds back {topic}-{partition} at offset "
-                f"{stable_ends[hanging[0]]}; end it with: kafka-transactions.sh abort"
+                f"an open transaction holds back {topic}-{partition} at offset {offset}; "
+                f"end it with: {abort_command(bootstrap, topic, partition, offset)}"
             )
         time.sleep(0.05)
+
+
+def abort_command(bootstrap: str, topic: str, partition: int, offset: int) -> str:
+    """Kafka's own command that ends the transaction which began at this offset."""
+    return (
+        f"kafka-transactions.sh --bootstrap-server {bootstrap} abort --topic {topic} "
+        f"--partition {partition} --start-offset {offset}"
+    )
 
 
 def _ends(

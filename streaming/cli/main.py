@@ -13,6 +13,7 @@ from streaming.cli import (
     broker,
     check,
     demo,
+    doctor,
     explain,
     listings,
     nearest,
@@ -95,6 +96,7 @@ plan.register(app)
 explain.register(app)
 nearest.register(app)
 demo.register(app)
+doctor.register(app)
 record.register(app)
 replay.register(app)
 

@@ -1,0 +1,83 @@
+"""`placer doctor`: what is not as the application needs it, and what to do."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from streaming.cli.options import Bootstrap, Config, Output, OutputOption, Prefix, connection
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from streaming.symptoms import Finding
+
+EXIT_FAILED = 3
+EXIT_WARNED = 1
+_STYLES = {"ok": "green", "warn": "yellow", "fail": "red", "skipped": "dim"}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        "doctor",
+        epilog="[bold]Examples[/bold]\n\n"
+        "  placer doctor --bootstrap kafka:9092\n\n"
+        "  placer doctor --config placer.yaml --fix\n\n"
+        "Exit code 0: all is well; 1: there are warnings; 3: something failed.",
+    )(doctor)
+
+
+def doctor(
+    fix: Annotated[
+        bool,
+        typer.Option(
+            "--fix", help="First fetch jars, create missing topics and mend their settings."
+        ),
+    ] = False,
+    output: OutputOption = Output.TEXT,
+    bootstrap: Bootstrap = None,
+    prefix: Prefix = None,
+    config: Config = None,
+) -> None:
+    """Check the surroundings: Java, jars, brokers, topics, rights, transactions, the state.
+
+    The application may be running; nothing is fenced and, without --fix, nothing is changed.
+    """
+    from streaming.doctor import examine, mend
+
+    settings = connection(config, bootstrap, prefix)
+    done = mend(settings) if fix else []
+    if output is Output.TEXT:
+        for line in done:
+            typer.echo(line)
+        findings = _table(examine(settings))
+    else:
+        import json
+        from dataclasses import asdict
+
+        findings = list(examine(settings))
+        body = {"fixed": done, "findings": [asdict(each) for each in findings]}
+        typer.echo(json.dumps(body))
+    found = {each.health for each in findings}
+    if "fail" in found:
+        raise typer.Exit(EXIT_FAILED)
+    if "warn" in found:
+        raise typer.Exit(EXIT_WARNED)
+
+
+def _table(findings: "Iterable[Finding]") -> "list[Finding]":
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("check", "", "found", "what to do", box=box.SIMPLE_HEAD)
+    shown = []
+    for each in findings:
+        shown.append(each)
+        health = Text(each.health, _STYLES[each.health])
+        table.add_row(each.check, health, Text(each.said), Text(each.action))
+    console = Console()
+    # Into a pipe or a file goes the whole text: nobody sees a width there.
+    console.print(table, width=None if console.is_terminal else 1000, soft_wrap=True)
+    return shown
