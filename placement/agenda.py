@@ -8,7 +8,7 @@ the same.
 
 from collections.abc import Iterable
 
-from placement.diagnose import live_slots
+from placement.diagnose import WAITS_FOR_NODES, live_slots
 from placement.glance import Glance
 from placement.model import Cause, ViolationClass
 from placement.reasons import Band, Code
@@ -69,7 +69,7 @@ class Agenda:
                 self._behind.add(shard)
         elif any(v.violation_class is ViolationClass.FIXABLE for v in said):
             self._wanted.add(shard)
-        elif said:
+        elif any(v.reason.code not in WAITS_FOR_NODES for v in said):
             self.stuck.add(shard)
         elif self._is_unled(shard, seen):
             self._wanted.add(shard)

@@ -12,6 +12,8 @@ from placement.topology import Topology
 
 # The rule every stream has: as many live copies as its replication factor asks for.
 REPLICAS_RULE = "replicas"
+# What is deferred until its own nodes change: it need not be looked at with the rest of the fleet.
+WAITS_FOR_NODES = (Code.REPAIR_HELD, Code.IN_MAINTENANCE)
 
 
 def live_slots(nodes: Sequence[int], topology: Topology) -> list[int]:
@@ -19,16 +21,9 @@ def live_slots(nodes: Sequence[int], topology: Topology) -> list[int]:
     return [s for s, node in enumerate(nodes) if node != EMPTY and not topology.is_dead(node)]
 
 
-def needy_slots(
-    nodes: Sequence[int], topology: Topology, factor: int, unit: Mapping[int, int] | None = None
-) -> list[int]:
-    """Slots that repair has to fill until `factor` replicas live: on a dead node first, then empty
-    ones, then those that stand apart from the unit of a colocated stream."""
-    dead = [s for s, node in enumerate(nodes) if node != EMPTY and topology.is_dead(node)]
-    empty = [s for s, node in enumerate(nodes) if node == EMPTY]
-    missing = max(factor - len(live_slots(nodes, topology)), 0)
-    strays = [] if unit is None else stray_slots(nodes, topology, unit)
-    return (dead + empty)[:missing] + strays
+def kept_slots(nodes: Sequence[int], topology: Topology) -> list[int]:
+    """Slots whose replica is meant to stay: it lives, or its node is held or in maintenance."""
+    return [s for s, node in enumerate(nodes) if node != EMPTY and not topology.is_lost(node)]
 
 
 def stray_slots(nodes: Sequence[int], topology: Topology, unit: Mapping[int, int]) -> list[int]:
@@ -48,15 +43,15 @@ def colocated_unit(shards: Iterable[Sequence[int]], topology: Topology) -> dict[
 
 
 def shared_nodes(shards: Iterable[Sequence[int]], topology: Topology) -> dict[int, int]:
-    """The living nodes of a stream, each with the slot that it mostly has; those that most shards
-    hold come first."""
+    """The nodes of a stream that are not lost, each with the slot that it mostly has; those that
+    most shards hold come first."""
     held: Counter[int] = Counter()
     standing: Counter[tuple[int, int]] = Counter()
     slots = 0
     for nodes in shards:
-        live = live_slots(nodes, topology)
-        held.update(nodes[slot] for slot in live)
-        standing.update((nodes[slot], slot) for slot in live)
+        kept = kept_slots(nodes, topology)
+        held.update(nodes[slot] for slot in kept)
+        standing.update((nodes[slot], slot) for slot in kept)
         slots = max(slots, len(nodes))
     rank = topology.order()
     ranked = sorted(held, key=lambda node: (-held[node], int(rank[node])))
@@ -74,6 +69,17 @@ def why_needy(nodes: Sequence[int], slot: int, topology: Topology) -> Reason:
     unregistered = topology.liveness[node] is Liveness.UNREGISTERED
     code = Code.NODE_UNREGISTERED if unregistered else Code.NODE_DEAD
     return Reason(code, f"node {topology.ids[node]} is {topology.liveness[node]}")
+
+
+def why_kept(nodes: Sequence[int], topology: Topology) -> Reason | None:
+    """Why the first replica on a dead node that is meant to stay is not replaced."""
+    for slot in kept_slots(nodes, topology):
+        node, name = nodes[slot], topology.ids[nodes[slot]]
+        if topology.is_dead(node):
+            if topology.is_held(node):
+                return Reason(Code.REPAIR_HELD, f"node {name} is dead, and held with many others")
+            return Reason(Code.IN_MAINTENANCE, f"node {name} is dead, and in maintenance")
+    return None
 
 
 def missing_replicas(

@@ -27,8 +27,8 @@ Shards = NDArray[np.int64]
 @dataclass(slots=True)
 class Glance:
     """`lacking`: live replicas of each shard that lacks some and breaks no rule with those it has;
-    `well`: the same of shards that want nothing; `unled`: shards of both kinds whose first replica
-    may not lead; `others`: what has to be asked one by one."""
+    `well`: the same of shards that want nothing, what is held counting as there; `unled`: shards
+    of both kinds whose first replica may not lead; `others`: what has to be asked one by one."""
 
     lacking: dict[int, int] = field(default_factory=dict)
     well: dict[int, int] = field(default_factory=dict)
@@ -97,29 +97,29 @@ def _look(found: Glance, state: State, wants: Wants, stream: Stream, shards: Sha
     topology, copies = state.topology, stream.copies
     assert stream.policy is not None
     rows = state.table.rows(shards)
-    # The last entry is what EMPTY finds.
-    alive = np.append(~topology.dead, False)
-    live = alive[rows]
+    # The last entry is what EMPTY finds. What is dead and not lost stays, for all but leading.
+    live, stays = (~np.append(each, True)[rows] for each in (topology.dead, topology.lost))
     held, count = (rows != EMPTY).sum(axis=1), live.sum(axis=1)
     admits = stream.policy.nodes
     admitted = True if admits.everything else admits.mask(topology)
     kept = np.append(topology.accounted & admitted, False)
-    plain = (count > 0) & (held <= copies) & (kept[rows] | ~live).all(axis=1)
-    plain &= ~_doubted(wants, stream, rows, live & plain[:, None])
+    plain = (count > 0) & (held <= copies) & (kept[rows] | ~stays).all(axis=1)
+    lacks = stays.sum(axis=1) < copies
+    plain &= ~(lacks & (stays & ~live).any(axis=1))
+    plain &= ~_doubted(wants, stream, rows, stays & plain[:, None])
     leads = live[:, 0] & np.append(topology.can_lead, False)[rows[:, 0]]
     found.others += shards[~plain].tolist()
     found.unled.update(shards[plain & ~leads].tolist())
-    lacks = count < copies
     for kind, which in ((found.lacking, plain & lacks), (found.well, plain & ~lacks)):
         kind.update(zip(shards[which].tolist(), count[which].tolist(), strict=True))
 
 
-def _doubted(wants: Wants, stream: Stream, rows: Shards, live: Mask) -> Mask:
-    """Rows that may break a rule with the replicas that live."""
+def _doubted(wants: Wants, stream: Stream, rows: Shards, stays: Mask) -> Mask:
+    """Rows that may break a rule with the replicas that stay."""
     assert stream.policy is not None
     doubted = np.zeros(len(rows), bool)
     standing = Standing(wants.judging, stream.copies, (), nodes=stream.policy.nodes)
-    for numbers, nodes, _ in by_size(rows, live):
+    for numbers, nodes, _ in by_size(rows, stays):
         for rule in wants.rules(stream):
             doubted[numbers] |= rule.doubtful(nodes, standing)  # type: ignore[attr-defined]
     return doubted

@@ -4,9 +4,11 @@ Many nodes together, or a whole domain, mean a switch, a power feed or a mistake
 elsewhere would make it worse (needs N3, CC#1137, `mon_osd_down_out_subtree_limit`).
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from placement.location import natural_key
 from placement.model import Liveness
@@ -22,10 +24,11 @@ HOLD_DOMAIN_NODES = 3
 @dataclass(frozen=True, slots=True)
 class Hold:
     """Why repair would be suspended; `domain` is what is gone, None where it is nodes here and
-    there."""
+    there. `nodes`: how many are gone."""
 
     domain: str | None
     reason: str
+    nodes: int
 
 
 def find_hold(topology: Topology) -> Hold | None:
@@ -33,31 +36,45 @@ def find_hold(topology: Topology) -> Hold | None:
 
     Nodes that left on purpose do not count. A domain counts at a level that has another beneath.
     """
-    gone = [liveness is Liveness.UNREGISTERED for liveness in topology.liveness]
-    known = ~np.asarray(gone, bool)
+    left = [liveness is Liveness.UNREGISTERED for liveness in topology.liveness]
     dead = np.asarray([liveness is Liveness.DEAD for liveness in topology.liveness], bool)
-    if not dead.any():
-        return None
+    there = ~np.asarray(left, bool)
+    return next(lost_domains(topology, there, dead, "dead"), None) or lost_share(
+        there, dead, "dead"
+    )
+
+
+def lost_domains(
+    topology: Topology, there: NDArray[np.bool_], gone: NDArray[np.bool_], word: str
+) -> Iterator[Hold]:
+    """Domains of which every node that was `there` is `gone` (masks by node), top level first and
+    by name; `word` says how nodes go."""
+    if not gone.any():
+        return
     for scope in topology.tiers()[:-1]:
-        domain = _lost(topology, scope, known, dead)
-        if domain:
-            inside = int((dead & (topology.domain_of(scope) == domain[1])).sum())
-            return Hold(domain[0], f"all {inside} nodes of {domain[0]} are dead")
-    total, lost = int(known.sum()), int(dead.sum())
+        for name, count in _lost(topology, scope, there, gone):
+            yield Hold(name, f"all {count} nodes of {name} are {word}", count)
+
+
+def lost_share(there: NDArray[np.bool_], gone: NDArray[np.bool_], word: str) -> Hold | None:
+    """Whether more nodes are gone than a few, wherever they stand."""
+    total, lost = int(there.sum()), int((there & gone).sum())
     most = max(HOLD_NODES, HOLD_SHARE * total)
-    if lost > most:
-        return Hold(None, f"{lost} of {total} nodes are dead, more than {most:g}")
-    return None
+    if lost <= most:
+        return None
+    return Hold(None, f"{lost} of {total} nodes are {word}, more than {most:g}", lost)
 
 
 def _lost(
-    topology: Topology, scope: Scope, known: np.ndarray, dead: np.ndarray
-) -> tuple[str, int] | None:
-    """The first domain, by name, of which every node is dead."""
+    topology: Topology, scope: Scope, there: NDArray[np.bool_], gone: NDArray[np.bool_]
+) -> list[tuple[str, int]]:
+    """The domains of a level of which every node is gone, by name, with their sizes."""
     domains = topology.domain_of(scope)
     found = []
-    for domain in np.unique(domains[dead]).tolist():
-        inside = known & (domains == domain)
-        if inside.sum() >= HOLD_DOMAIN_NODES and dead[inside].all():
-            found.append((topology.domain_name(scope, domain), domain))
-    return min(found, key=lambda each: natural_key(each[0]), default=None)
+    for domain in np.unique(domains[there & gone]).tolist():
+        inside = there & (domains == domain)
+        if not topology.domains[domain].components:
+            continue  # nodes without a location have nothing in common
+        if inside.sum() >= HOLD_DOMAIN_NODES and gone[inside].all():
+            found.append((topology.domain_name(scope, domain), int(inside.sum())))
+    return sorted(found, key=lambda each: natural_key(each[0]))

@@ -58,8 +58,8 @@ class Case:
         return self.policy.copies(self.spec.replication_factor)
 
     def live(self, topology: Topology) -> list[int]:
-        """Slots whose node is neither dead nor gone."""
-        return [s for s, n in enumerate(self.nodes) if n != EMPTY and not topology.is_dead(n)]
+        """Slots whose replica is not lost."""
+        return [s for s, n in enumerate(self.nodes) if n != EMPTY and not topology.is_lost(n)]
 
     def standing(self, topology: Topology, slots: Sequence[int], slot: int | None) -> Standing:
         """The replicas in `slots` as rules are asked about them, `slot` being the next to fill."""

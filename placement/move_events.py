@@ -1,6 +1,7 @@
 """What becomes of moves: acknowledgements, deadlines, and nodes that change under them."""
 
 from placement.assignments import EMPTY
+from placement.diagnose import why_kept
 from placement.events import AckKind, MoveAcked
 from placement.model import AdministrativeState, Guard, Move, MoveState
 from placement.moves import OpenMove
@@ -69,7 +70,9 @@ class MoveEvents:
                 and opened.move.state is MoveState.ISSUED
                 and not self._still_leaves(node, opened.move.reason.code)
             ):
-                back = Reason(Code.SOURCE_RETURNED, f"{name} is {state.topology.liveness[node]}")
+                kept = why_kept([node], state.topology)
+                here = f"{name} is {state.topology.liveness[node]}"
+                back = kept or Reason(Code.SOURCE_RETURNED, here)
                 self.end(opened, MoveState.CANCELLED, back)
 
     def _still_leaves(self, node: int, why: Code) -> bool:
@@ -78,10 +81,10 @@ class MoveEvents:
         match why:
             case Code.NODE_DEAD | Code.NODE_UNREGISTERED:
                 # A node that flaps is back for a moment only: copying goes on.
-                return topology.is_dead(node) or topology.guard[node] is Guard.HELD_DOWN
+                return topology.is_lost(node) or topology.guard[node] is Guard.HELD_DOWN
             case Code.NODE_DRAINING:
                 draining = topology.administrative[node] is AdministrativeState.DRAINING
-                return draining or topology.is_dead(node)
+                return draining or topology.is_lost(node)
         return True
 
     def end(self, opened: OpenMove, end: MoveState, reason: Reason) -> None:

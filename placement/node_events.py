@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from placement.events import NodeChanged
 from placement.flaps import Flaps
+from placement.hold_events import HoldEvents
 from placement.location import DEPTH_MAX
 from placement.model import AdministrativeState, Guard, Liveness, NodeAttributes, NodeView
 from placement.move_events import MoveEvents
@@ -19,10 +20,15 @@ class NodeEvents:
     """Keeps the topology, and has looked at whatever a change of it touches."""
 
     def __init__(
-        self, state: State, repair: Repair, streams: StreamEvents, moves: MoveEvents
+        self,
+        state: State,
+        repair: Repair,
+        streams: StreamEvents,
+        moves: MoveEvents,
+        holds: HoldEvents,
     ) -> None:
         self._state, self._repair = state, repair
-        self._streams, self._moves = streams, moves
+        self._streams, self._moves, self._holds = streams, moves, holds
         self._leaving: set[str] = set()
 
     def resume(self) -> None:
@@ -66,6 +72,7 @@ class NodeEvents:
                 hold_down=flaps.hold,
             )
         )
+        self._holds.note(node)
         if guard is Guard.HELD_DOWN and (before is None or before.guard is not guard):
             self._tell_held(event.node_id, flaps)
         self._repair.look_at(state.table.shards_on(node))

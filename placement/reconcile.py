@@ -7,6 +7,7 @@ persists `Ready` and goes on; if persisting fails the process dies and rebuilds 
 from collections.abc import Sequence
 
 from placement.events import Event, MoveAcked, NodeChanged, StreamCreated
+from placement.hold_events import HoldEvents
 from placement.model import Published, Ready, Refused, Violation
 from placement.move_events import MoveEvents
 from placement.node_events import NodeEvents
@@ -25,13 +26,15 @@ class Reconciler:
         self._repair = Repair(self._state)
         self._streams = StreamEvents(self._state, self._repair)
         self._moves = MoveEvents(self._state, self._repair, self._streams)
-        self._nodes = NodeEvents(self._state, self._repair, self._streams, self._moves)
+        self._holds = HoldEvents(self._state, self._repair, self._moves)
+        self._nodes = NodeEvents(self._state, self._repair, self._streams, self._moves, self._holds)
 
     @classmethod
     def restore(cls, configuration: Configuration, published: Published, now: int) -> "Reconciler":
         """The reconciler that published these records; see `rebuild` for errors."""
         made = cls(configuration)
         rebuild(made._state, published, now)
+        made._holds.resume()
         made._streams.resume()
         made._repair.resume()
         made._nodes.resume()
@@ -76,9 +79,10 @@ class Reconciler:
             reason = self._apply(event)
             if reason is not None:
                 state.ready.refused.append(Refused(index, reason))
+        held = self._holds.update()
         self._moves.expire()
         self._streams.retry_waiting()
-        if not state.topology.places(scopes) <= before:
+        if held or not state.topology.places(scopes) <= before:
             self._repair.look_over()
         self._repair.run(caught_up)
         self._streams.complete_partial()

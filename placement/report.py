@@ -5,9 +5,11 @@ from dataclasses import replace
 from placement.assignments import EMPTY
 from placement.diagnose import (
     REPLICAS_RULE,
+    WAITS_FOR_NODES,
     broken_filter,
     broken_rules,
     live_slots,
+    why_kept,
     why_needy,
 )
 from placement.mend import LEFT_ALONE
@@ -60,7 +62,8 @@ class Report:
         if opened is not None:
             why, kind = opened.move.reason, ViolationClass.FIXABLE
         else:
-            found = failed.get(Cause.UNDER_REPLICATED) or failed.get(None)
+            found = why_kept(state.table.nodes(shard), state.topology)
+            found = found or failed.get(Cause.UNDER_REPLICATED) or failed.get(None)
             if found is None:
                 return None
             why, kind = found, _class_of(found)
@@ -76,7 +79,7 @@ class Report:
         whole, factor = len(live_slots(state.complete(shard), topology)), stream.copies
         if whole < factor:
             needy = self._wants.needy(shard)
-            said = why_needy(nodes, needy[0], topology) if needy else None
+            said = why_needy(nodes, needy[0], topology) if needy else why_kept(nodes, topology)
             lost = said or Reason(Code.REPLICA_MISSING, "a copy is on its way")
             found.append(
                 (Cause.UNDER_REPLICATED, self._of(shard, REPLICAS_RULE, whole, factor, lost))
@@ -125,6 +128,8 @@ class Report:
         off = not missing and self._wants.only_dead(state.stream_of(shard))
         if cause is None or (off and opened is None):
             return violation
+        if opened is None and violation.reason.code in WAITS_FOR_NODES:
+            return violation
         fixable = replace(violation, violation_class=ViolationClass.FIXABLE)
         if opened is not None:
             return replace(fixable, reason=opened.move.reason) if missing else fixable
@@ -136,5 +141,5 @@ class Report:
 
 def _class_of(why: Reason) -> ViolationClass:
     """What becomes of a violation that no move was issued for."""
-    throttled = why.band is Band.THROTTLED
-    return ViolationClass.DEFERRED if throttled else ViolationClass.UNFIXABLE
+    waits = why.band is Band.THROTTLED or why.code in WAITS_FOR_NODES
+    return ViolationClass.DEFERRED if waits else ViolationClass.UNFIXABLE

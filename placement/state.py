@@ -42,7 +42,9 @@ PLAIN_ROLE = "replica"
 class Configuration:
     """What the operator of the reconciler chose. Durations are milliseconds.
 
-    `retention_ms`: an hour covers every executor that we know of reporting late.
+    `retention_ms`: an hour covers every executor that we know of reporting late. `hold_window_ms`:
+    twice the time after which a silent node is dead, so that those that go one after the other
+    within it count together.
     """
 
     cell: str = "main"
@@ -52,6 +54,7 @@ class Configuration:
     acked: bool = True
     deadline_ms: int = 600_000
     retention_ms: int = 3_600_000
+    hold_window_ms: int = 600_000
 
 
 @dataclass(slots=True)

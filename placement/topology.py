@@ -67,6 +67,8 @@ class Topology:
         self._accounted = np.zeros(self._capacity, bool)
         self._fenced = np.zeros(self._capacity, bool)
         self._dead = np.zeros(self._capacity, bool)
+        self._held = np.zeros(self._capacity, bool)
+        self._lost = np.zeros(self._capacity, bool)
         self._digest = np.zeros(self._capacity, np.uint64)
         self._domain_of = np.zeros((DEPTH_MAX + 1, self._capacity), np.int32)
         self._by_id: list[tuple[tuple[tuple[int, int, str], ...], int]] = []
@@ -105,9 +107,15 @@ class Topology:
     @property
     def accounted(self) -> NDArray[np.bool_]:
         """Whether a node's domains count when an arrangement is judged: not those of nodes that
-        are dead, gone, draining or quarantined; those of suspect nodes and of nodes in maintenance
-        do, because their replicas are meant to stay."""
+        are lost, draining or quarantined; those of suspect nodes and of nodes that are held or in
+        maintenance do, because their replicas are meant to stay."""
         return self._accounted[: self.size]
+
+    @property
+    def lost(self) -> NDArray[np.bool_]:
+        """Whether a node's replicas have to be replaced: it is gone, or dead without being held
+        or in maintenance."""
+        return self._lost[: self.size]
 
     @property
     def fenced(self) -> NDArray[np.bool_]:
@@ -116,7 +124,7 @@ class Topology:
 
     @property
     def dead(self) -> NDArray[np.bool_]:
-        """Whether replicas on a node have to be replaced: it is dead or gone."""
+        """Whether nothing lives on a node: it is dead or gone."""
         return self._dead[: self.size]
 
     @property
@@ -246,13 +254,28 @@ class Topology:
         if eligible != self._eligible[node]:
             self._live.clear()
         self._eligible[node] = eligible
+        self._lost[node] = liveness is Liveness.UNREGISTERED or (
+            liveness is Liveness.DEAD
+            and administrative is not AdministrativeState.MAINTENANCE
+            and not self._held[node]
+        )
         self._accounted[node] = (
-            liveness in (Liveness.UP, Liveness.SUSPECT)
+            not self._lost[node]
             and administrative is not AdministrativeState.DRAINING
             and guard is not Guard.QUARANTINED
         )
         self._fenced[node] = liveness is Liveness.SUSPECT and trusted and not ordered
         self._dead[node] = self.is_dead(node)
+
+    def set_held(self, node: int, held: bool) -> None:
+        """Whether the node's replicas are meant to stay although it is dead."""
+        self._held[node] = held
+        condition = (self.liveness[node], self.administrative[node], self.guard[node])
+        self.set_condition(node, *condition)
+
+    def is_held(self, node: int) -> bool:
+        """Whether the node's replicas are meant to stay by a hold, should it be dead."""
+        return bool(self._held[node])
 
     def places(self, scopes: Iterable[Scope]) -> frozenset[tuple[Scope, int]]:
         """The domains in which a node is accounted for."""
@@ -271,8 +294,12 @@ class Topology:
         return status(self.liveness[node], self.administrative[node], self.guard[node])
 
     def is_dead(self, node: int) -> bool:
-        """Whether replicas on the node have to be replaced."""
+        """Whether nothing lives on the node."""
         return self.liveness[node] in (Liveness.DEAD, Liveness.UNREGISTERED)
+
+    def is_lost(self, node: int) -> bool:
+        """Whether replicas on the node have to be replaced; see `lost`."""
+        return bool(self._lost[node])
 
     def _append(self, node_id: str, attributes: NodeAttributes) -> int:
         node = len(self.ids)
@@ -299,6 +326,8 @@ class Topology:
         self._accounted = np.concatenate([self._accounted, np.zeros(more, bool)])
         self._fenced = np.concatenate([self._fenced, np.zeros(more, bool)])
         self._dead = np.concatenate([self._dead, np.zeros(more, bool)])
+        self._held = np.concatenate([self._held, np.zeros(more, bool)])
+        self._lost = np.concatenate([self._lost, np.zeros(more, bool)])
         self._digest = np.concatenate([self._digest, np.zeros(more, np.uint64)])
         added = np.zeros((DEPTH_MAX + 1, more), np.int32)
         self._domain_of = np.concatenate([self._domain_of, added], axis=1)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from placement.assignments import EMPTY
-from placement.diagnose import live_slots, shared_nodes, why_needy
+from placement.diagnose import kept_slots, live_slots, shared_nodes, why_needy
 from placement.mend import LEFT_ALONE, Case, find_move, score
 from placement.model import AdministrativeState, Cause, Liveness, MoveKind, RepairMode
 from placement.moves import OpenMove
@@ -156,25 +156,26 @@ class Wants:
         return self._case_of(stream, sorted(unit, key=lambda n: (unit[n], int(rank[n]))))
 
     def others(self, stream: Stream, shard: int) -> list[int]:
-        """Live nodes of the stream's other shards, where a rule asks for them."""
+        """Nodes of the stream's other shards that are not lost, where a rule asks for them."""
         if not self.is_wide(stream):
             return []
-        replicas, dead = self._state.table.replicas, self._state.topology.is_dead
+        replicas, lost = self._state.table.replicas, self._state.topology.is_lost
         shards = stream.shards
-        return [n for other in shards if other != shard for n in replicas(other) if not dead(n)]
+        return [n for other in shards if other != shard for n in replicas(other) if not lost(n)]
 
     def is_wide(self, stream: Stream) -> bool:
         """Whether a rule looks at all shards of the stream."""
         return any(isinstance(rule, STREAM_RULES) for rule in self.rules(stream))
 
     def needy(self, shard: int) -> list[int]:
-        """Slots to fill until as many replicas live as are asked for: dead ones first."""
+        """Slots to fill until as many replicas are there as are asked for: lost ones first. What
+        is held counts as there."""
         state = self._state
         nodes, topology = state.table.nodes(shard), state.topology
-        dead = [s for s, node in enumerate(nodes) if node != EMPTY and topology.is_dead(node)]
+        lost = [s for s, node in enumerate(nodes) if node != EMPTY and topology.is_lost(node)]
         empty = [s for s, node in enumerate(nodes) if node == EMPTY]
-        lacking = state.stream_of(shard).copies - len(live_slots(nodes, topology))
-        return (dead + empty)[: max(lacking, 0)]
+        lacking = state.stream_of(shard).copies - len(kept_slots(nodes, topology))
+        return (lost + empty)[: max(lacking, 0)]
 
     def hurries(self, shard: int, opened: OpenMove) -> bool:
         """Whether the shard lacks replicas while its open move is about something less urgent."""
@@ -193,8 +194,11 @@ class Wants:
         return [s for s in live_slots(nodes, self._state.topology) if nodes[s] not in unit]
 
     def surplus(self, shard: int) -> int:
-        """Replicas beyond those that are asked for."""
+        """Replicas beyond those that are asked for; none while one is held, which may return."""
         state = self._state
+        nodes, topology = state.table.nodes(shard), state.topology
+        if any(topology.is_dead(nodes[slot]) for slot in kept_slots(nodes, topology)):
+            return 0
         return max(len(state.table.replicas(shard)) - state.stream_of(shard).copies, 0)
 
     def outside(self, shard: int) -> list[int]:

@@ -256,6 +256,18 @@ REASONS: dict[str, ReasonAdvice] = {
                 "A node comes and goes; it receives nothing until it has been quiet for a while.",
                 "Look at the node and its network; see `hold_down` in its record.",
             ),
+            "IN_MAINTENANCE": (
+                "A replica is on a dead node in maintenance, and waits there for its return.",
+                "Nothing; end the maintenance to have it replaced.",
+            ),
+            "REPAIR_HELD": (
+                "So much has gone at once that the replicas there are not replaced.",
+                "Bring power or network back, or override the hold to have them replaced.",
+            ),
+            "HOLD_ENDED": (
+                "Enough of what was held is back.",
+                "Nothing; what is still missing is replaced.",
+            ),
             "REPLACEMENT_WANTED": (
                 "A replica was marked to be replaced, its target being left open.",
                 "Nothing; the plan finds the target.",

@@ -20,4 +20,5 @@ def configuration(settings: Settings) -> Configuration:
         ),
         acked=moves.completion == "acked",
         deadline_ms=round(moves.deadline_seconds * 1000),
+        hold_window_ms=round(settings.hold.window_seconds * 1000),
     )

@@ -21,6 +21,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from streaming.errors import SettingsInvalid
 from streaming.settings_sections import (
+    HoldSettings,
     KafkaSettings,
     LivenessSettings,
     LogSettings,
@@ -73,6 +74,7 @@ class Settings(BaseSettings):
     topics: TopicSettings = Field(default_factory=TopicSettings)
     liveness: LivenessSettings = Field(default_factory=LivenessSettings)
     moves: MoveSettings = Field(default_factory=MoveSettings)
+    hold: HoldSettings = Field(default_factory=HoldSettings)
     policy: PolicySettings = Field(default_factory=PolicySettings)
     tick: TickSettings = Field(default_factory=TickSettings)
     spark: SparkSettings = Field(default_factory=SparkSettings)

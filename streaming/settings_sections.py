@@ -134,6 +134,14 @@ class MoveSettings(Section):
     max_per_batch: Count = Field(default=500, description="Moves issued by one batch.")
 
 
+class HoldSettings(Section):
+    window_seconds: DurationSeconds = Field(
+        default=600.0,
+        description="More than 10 nodes and 40 % of all, or a whole domain of three nodes and "
+        "more, that go within it are held: not replaced until they return.",
+    )
+
+
 class PolicySettings(Section):
     default: Annotated[dict[str, JsonValue], BeforeValidator(mapping_of_text)] = Field(
         default={"strategy": "spread"},

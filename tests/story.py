@@ -5,7 +5,8 @@ stories in `tests/placement/testdata` and `tests/simulation` and the histories o
 all told in it; the shared oracle judges every batch besides. The commands:
 
     settings       levels=a,b  max_in= max_out= max_open= max_per_batch=  completion=immediate
-                   default='{strategy: …}'  deadline= retention= (seconds): a new, empty reconciler
+                   default='{strategy: …}'  deadline= retention= hold_window= (seconds): a new,
+                   empty reconciler
     topology       lines `/site1 n1 n2 weight=2 capacity=4 leader=false disk=ssd`: these nodes are
                    up; what is no attribute is a tag; `-` is the location of nodes without one
     register       nodes= location= [weight= capacity= leader= disk=ssd]: the same in one line
@@ -135,6 +136,7 @@ class Story:
                 acked=command.take("completion", "acked") == "acked",
                 deadline_ms=int(command.take("deadline", "600")) * 1000,
                 retention_ms=int(command.take("retention", "3600")) * 1000,
+                hold_window_ms=int(command.take("hold_window", "600")) * 1000,
             )
         )
         return ""

@@ -39,7 +39,8 @@ UP, NONE, TRUSTED = Liveness.UP, AdministrativeState.NONE, Guard.NONE
             False,
         ),
         (Liveness.SUSPECT, AdministrativeState.CORDONED, TRUSTED, "suspect", False, True, False),
-        (Liveness.DEAD, AdministrativeState.MAINTENANCE, TRUSTED, "dead", False, False, True),
+        (Liveness.DEAD, AdministrativeState.MAINTENANCE, TRUSTED, "dead", False, True, True),
+        (Liveness.DEAD, AdministrativeState.CORDONED, TRUSTED, "dead", False, False, True),
     ],
 )
 def test_three_conditions_decide_together(

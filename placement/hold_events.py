@@ -1,0 +1,192 @@
+"""What becomes of holds: when one begins, whose replicas it keeps from being replaced, and when it
+ends.
+
+A hold is remembered (`hold` in `state.v1`, by the domain or `fleet`), so that a restart does not
+end it. It holds the nodes in its reach that have gone since a window before it began, and those
+that follow: their replicas are neither copied elsewhere nor removed; leaders are still promoted.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.hold import Hold, lost_domains, lost_share
+from placement.location import UNLOCATED, parse_location
+from placement.model import AdministrativeState, Liveness
+from placement.move_events import MoveEvents
+from placement.reasons import Code, Reason
+from placement.repair import Repair
+from placement.state import State
+
+KIND = "hold"
+ALERT = "HOLD"
+# What the hold is called that is about nodes here and there.
+FLEET = "fleet"
+
+_AWAY = (Liveness.SUSPECT, Liveness.DEAD)
+_WORD = "suspect or dead"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A hold under way. Times are ms.
+
+    `since`: nodes that went from then on are in it; `most`: how many were away at once at most;
+    `away`: how many are; `returned_at`: when one came back last, or when it began.
+    """
+
+    domain: str | None
+    since: int
+    most: int
+    away: int
+    returned_at: int
+    overridden: bool = False
+
+    @property
+    def name(self) -> str:
+        """What it is remembered and overridden by."""
+        return self.domain or FLEET
+
+
+class HoldEvents:
+    """Watches how many nodes go at once."""
+
+    def __init__(self, state: State, repair: Repair, moves: MoveEvents) -> None:
+        self._state, self._repair, self._moves = state, repair, moves
+        self._held: dict[str, Held] = {}
+        self._away: dict[int, int] = {}
+        self._kept: set[int] = set()
+        self._changed = False
+
+    def resume(self) -> None:
+        """Go on with the holds that a restored state remembers."""
+        state = self._state
+        for name, body in state.remembered(KIND).items():
+            self._held[name] = Held(**body)
+        for name in state.nodes:
+            self.note(state.topology.index[name])
+        self._kept = self._held_nodes()
+        for node in self._kept:
+            state.topology.set_held(node, True)
+        self._changed = False
+
+    def note(self, node: int) -> None:
+        """A node's condition or place has changed. Who is in maintenance is away on purpose."""
+        topology = self._state.topology
+        away = topology.liveness[node] in _AWAY
+        self._changed = True
+        if away and topology.administrative[node] is not AdministrativeState.MAINTENANCE:
+            self._away[node] = self._state.nodes[topology.ids[node]].since
+        else:
+            self._away.pop(node, None)
+
+    def update(self) -> bool:
+        """Begin and end holds as the nodes say; whether one has begun."""
+        if not (self._changed or self._held):
+            return False
+        self._changed = False
+        window = self._state.configuration.hold_window_ms
+        for held in [*self._held.values()]:
+            self._go_on(held, window)
+        recent = {n for n, since in self._away.items() if since > self._state.now - window}
+        found = self._found(recent) if recent or self._held else {}
+        for name in [name for name, held in self._held.items() if held.overridden]:
+            if name not in found:
+                self._keep(name, None)
+        begun = [hold for name, hold in found.items() if self._is_news(name)]
+        for hold in begun:
+            self._begin(hold, self._state.now - window)
+        self._apply()
+        return bool(begun)
+
+    def _found(self, recent: set[int]) -> dict[str, Hold]:
+        """What would be held, had nothing been known of it, by name."""
+        topology = self._state.topology
+        known = {topology.index[name] for name in self._state.nodes}
+        left = {n for n in known if topology.liveness[n] is Liveness.UNREGISTERED}
+        before = {n for n in known if topology.is_dead(n) and n not in recent} | {
+            n for n in self._away if n not in recent
+        }
+        there, gone = self._mask(known - left - before), self._mask(recent)
+        share = lost_share(there, gone, _WORD)
+        found = {} if share is None else {FLEET: share}
+        for hold in lost_domains(topology, there, gone, _WORD):
+            assert hold.domain is not None
+            found[hold.domain] = hold
+        return found
+
+    def _mask(self, nodes: Iterable[int]) -> NDArray[np.bool_]:
+        mask = np.zeros(self._state.topology.size, bool)
+        mask[[*nodes]] = True
+        return mask
+
+    def _is_news(self, name: str) -> bool:
+        """Whether nothing under way says the same: the hold of all, or of a domain around."""
+        if name == FLEET:
+            return FLEET not in self._held
+        around = (held for held in self._held if held == name or name.startswith(f"{held}/"))
+        return FLEET not in self._held and not any(around)
+
+    def _begin(self, hold: Hold, since: int) -> None:
+        """One hold for all that is gone: a domain inside of one that has just begun is none."""
+        held = Held(hold.domain, since, hold.nodes, hold.nodes, self._state.now)
+        if not self._is_news(held.name):
+            return
+        self._keep(held.name, held)
+        detail = {"state": "begun", "domain": hold.domain, "nodes": hold.nodes}
+        message = f"{hold.reason}: their replicas are not replaced until they return"
+        self._state.alert(ALERT, held.name, Reason(Code.REPAIR_HELD, message), detail)
+
+    def _go_on(self, held: Held, window: int) -> None:
+        """Count who is away; end the hold when all are back, or when most are and no other has
+        followed within the window: what is left then are nodes that have failed."""
+        if held.overridden:
+            return
+        now, away = self._state.now, len(self._reached(held))
+        returned = now if away < held.away else held.returned_at
+        after = replace(held, away=away, most=max(held.most, away), returned_at=returned)
+        over = not away or (2 * away < after.most and now - returned >= window)
+        self._keep(held.name, None if over else after)
+        if over:
+            rest = "; what stood on the others is replaced" if away else ""
+            message = f"{after.most - away} of {after.most} nodes are back{rest}"
+            detail = {"state": "ended", "domain": held.domain, "nodes": away}
+            self._state.alert(ALERT, held.name, Reason(Code.HOLD_ENDED, message), detail)
+
+    def _keep(self, name: str, held: Held | None) -> None:
+        body: Mapping[str, Any] | None = None
+        if held is None:
+            del self._held[name]
+        else:
+            self._held[name] = held
+            body = asdict(held)
+        self._state.remember(KIND, name, body)
+
+    def _reached(self, held: Held) -> set[int]:
+        """The nodes that are away and in the hold."""
+        domain = UNLOCATED if held.domain is None else parse_location(held.domain)
+        assert not isinstance(domain, Reason)
+        places = self._state.topology.locations
+        return {
+            node
+            for node, since in self._away.items()
+            if since >= held.since and places[node].within(domain)
+        }
+
+    def _held_nodes(self) -> set[int]:
+        """The nodes that a hold reaches, and none that was overridden does."""
+        reached: dict[bool, set[int]] = {True: set(), False: set()}
+        for held in self._held.values():
+            reached[held.overridden] |= self._reached(held)
+        return reached[False] - reached[True]
+
+    def _apply(self) -> None:
+        """Tell topology and repair whose replicas are meant to stay."""
+        before, self._kept = self._kept, self._held_nodes()
+        for node in before ^ self._kept:
+            self._state.topology.set_held(node, node in self._kept)
+            self._repair.look_at(self._state.table.shards_on(node))
+            self._moves.review(node)
