@@ -6,7 +6,7 @@ an event touches them. All of it follows from what is published, so that a rebui
 the same.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from placement.diagnose import WAITS_FOR_NODES, live_slots
 from placement.glance import Glance
@@ -40,7 +40,12 @@ class Agenda:
         self.recheck.clear()
         return due
 
-    def leave(self, shards: Iterable[int]) -> None:
+    def forget(self, shards: Collection[int]) -> None:
+        """These shards are no more."""
+        self.recheck.difference_update(shards)
+        self.leave(shards)
+
+    def leave(self, shards: Collection[int]) -> None:
         """These shards are looked at anew."""
         for shard in shards:
             self._wanted.discard(shard)

@@ -65,7 +65,7 @@ def unled(state: State, wants: Wants) -> list[int]:
         stream = state.streams[state.stream_names[index]]
         ordered = any(isinstance(rule, LeaderIn | Elsewhere) for rule in wants.rules(stream))
         doubtful = np.arange(len(rows)) if ordered else np.flatnonzero(~leads[rows[:, 0]])
-        found += (doubtful + stream.shards[0]).tolist()
+        found += np.asarray(stream.shards)[doubtful].tolist()
     return found
 
 

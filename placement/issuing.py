@@ -10,7 +10,7 @@ from placement.assignments import EMPTY
 from placement.mend import Case, find_target
 from placement.model import Cause, Move, MoveKind, MoveState
 from placement.moves import OpenMove
-from placement.orders import copy_source, ordered, over_limit, renewed
+from placement.orders import copy_source, is_busy, ordered, over_limit, renewed
 from placement.reasons import Band, Code, Reason
 from placement.state import State, Stream
 from placement.strategies.base import View
@@ -103,6 +103,8 @@ class Issuing:
             return limit
         if outranked is not None:
             self.ended[shard] = state.ledger.close(shard, MoveState.SUPERSEDED, state.now).move
+            if outranked.added != EMPTY:
+                view.occupy(outranked.added, is_busy(state, outranked.added))
         before = self.ended.get(shard)
         if before is not None:
             before = replace(before, state=MoveState.SUPERSEDED)
@@ -113,8 +115,12 @@ class Issuing:
         state.touch(shard)
         opened = OpenMove(move, shard, nodes[want.slot], target, source)
         state.ledger.open(opened)
+        if target != EMPTY and is_busy(state, target):
+            view.occupy(target, True)
         if not state.configuration.acked:
             state.settle(state.ledger.close(shard, MoveState.COMPLETED, state.now))
+            if target != EMPTY:
+                view.occupy(target, False)
             self.freed |= opened.removed != EMPTY and not state.topology.is_dead(opened.removed)
         state.publish_move(opened.move)
         return None

@@ -28,6 +28,7 @@ from placement.rules import (
 from placement.rules_load import LoadBalance
 from placement.strategies import STRATEGIES
 from placement.strategies.base import Need, View, candidates, choose, distance
+from placement.strategies.by_class import choose_by_class, chooses
 from placement.topology import Topology
 
 # Rules that repair leaves alone: wishes that ask for nothing definite, the slots of a colocated
@@ -121,6 +122,13 @@ def find_target(case: Case, slot: int, view: View, may_stay: bool = False) -> in
     """
     topology, policy, old = view.topology, case.policy, case.nodes[slot]
     kept = [s for s in case.live(topology) if s != slot]
+    if case.room == 1 and not may_stay:
+        held = {node for node in case.nodes if node != EMPTY}
+        need = _need(case, slot, kept, held)
+        if chooses(STRATEGIES[policy.strategy], case.rules, need):
+            chosen = choose_by_class(case.rules, policy, need, view)
+            if chosen is not None:
+                return chosen
     mask = candidates(policy, view)
     if case.room > 1:
         mask = mask & view.has_room(case.room)
@@ -143,7 +151,18 @@ def _extend(
     case: Case, slot: int, kept: list[int], held: set[int], mask: Mask, view: View
 ) -> int | Reason:
     """The strategy's answer; where its rules may be broken, that of the rules alone."""
-    need = Need(
+    need = _need(case, slot, kept, held)
+    found = STRATEGIES[case.policy.strategy].extend(need, case.policy, mask, view)
+    if isinstance(found, Reason) and case.policy.strength is Strength.PREFERRED:
+        rules = [rule for rule in case.rules if not isinstance(rule, LoadBalance)]
+        again = choose(rules, mask, need, view)
+        return found if isinstance(again, Reason) else again
+    return found
+
+
+def _need(case: Case, slot: int, kept: list[int], held: set[int]) -> Need:
+    """What is asked for the slot, with the replicas in the slots `kept` staying."""
+    return Need(
         case.spec.stream,
         case.shard,
         slot,
@@ -157,12 +176,6 @@ def _extend(
         slots=kept,
         shards=case.spec.shards,
     )
-    found = STRATEGIES[case.policy.strategy].extend(need, case.policy, mask, view)
-    if isinstance(found, Reason) and case.policy.strength is Strength.PREFERRED:
-        rules = [rule for rule in case.rules if not isinstance(rule, LoadBalance)]
-        again = choose(rules, mask, need, view)
-        return found if isinstance(again, Reason) else again
-    return found
 
 
 def find_move(
@@ -205,19 +218,7 @@ def _softened(case: Case, slot: int, view: View) -> int | None:
     rules = [_wish(rule) for rule in case.rules if not isinstance(rule, LEFT_ALONE)]
     kept = [s for s in case.live(view.topology) if s != slot]
     held = {node for node in case.nodes if node != EMPTY}
-    need = Need(
-        case.spec.stream,
-        case.shard,
-        slot,
-        case.factor,
-        [case.nodes[s] for s in kept],
-        case.others,
-        case.policy.nodes,
-        case.nodes[slot],
-        frozenset(held),
-        slots=kept,
-        shards=case.spec.shards,
-    )
+    need = _need(case, slot, kept, held)
     mask = candidates(case.policy, view) & view.has_room(case.room)
     found = choose(rules, mask, need, view)
     if isinstance(found, Reason):

@@ -13,20 +13,28 @@ from placement.wants import Want
 
 
 def copy_source(state: State, nodes: Sequence[int], target: int) -> int:
-    """The live replica to copy from: nearest to the target, then least busy; EMPTY if none."""
+    """The live replica to copy from: one that limits allow, nearest to the target, then least busy;
+    EMPTY if none."""
     topology = state.topology
     live = [nodes[slot] for slot in live_slots(nodes, topology)]
     if not live or target == EMPTY:
         return EMPTY
+    most = state.configuration.limits.max_out_per_node
     place, outgoing, rank = topology.locations, state.ledger.outgoing, topology.order()
     return min(
         live,
         key=lambda n: (
+            outgoing[n] >= most,
             -place[n].common_depth(place[target]),
             outgoing[n],
             int(rank[n]),
         ),
     )
+
+
+def is_busy(state: State, node: int) -> bool:
+    """Whether the node receives as many replicas as limits allow."""
+    return state.ledger.incoming[node] >= state.configuration.limits.max_in_per_node
 
 
 def over_limit(state: State, removed: int, target: int, source: int) -> Reason | None:

@@ -6,24 +6,27 @@ it the shard with the fewest live replicas. What a limit keeps waiting is not lo
 the limit has room; what cannot be helped waits until the fleet changes, and blocks no other.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from placement.agenda import Agenda
 from placement.assignments import EMPTY
 from placement.glance import Glance, glance, unled
 from placement.issuing import Issuing
 from placement.judge import judged
-from placement.model import Move, Violation
+from placement.model import Cause, Move, Violation
+from placement.orders import is_busy
 from placement.reasons import Code, Reason
 from placement.report import Report
 from placement.rules import Strength
 from placement.state import State
 from placement.strategies.base import View
 from placement.waiting import Urgency
-from placement.wants import Failed, Wants
+from placement.wants import Failed, Wants, urgency
 
 _BEHIND = Reason(Code.NOT_CAUGHT_UP, "the source of events is behind")
 _FULL = Reason(Code.LIMIT_REACHED, "the limit of open moves is reached")
+
+_BUSY = Reason(Code.LIMIT_REACHED, "every node receives as many replicas as limits allow")
 
 
 class Repair:
@@ -41,6 +44,12 @@ class Repair:
     def look_at(self, shards: Iterable[int]) -> None:
         """These shards may have become needy or healthy."""
         self._agenda.recheck.update(shards)
+
+    def forget(self, shards: Collection[int]) -> None:
+        """These shards are no more; what takes their indexes has nothing to do with them."""
+        self._agenda.forget(shards)
+        for shard in shards:
+            self._issuing.ended.pop(shard, None)
 
     def mark(self, shard: int, node_id: str) -> None:
         """A replica is wanted to be replaced, wherever it goes."""
@@ -155,32 +164,45 @@ class Repair:
             failed.update((shard, {None: _BEHIND}) for shard in wanting)
             return
         view = View(state.topology, state.table, state.policy_of, state.spec_of)
-        for shard in self._in_turn(sorted((self._agenda.urgency(s, seen), s) for s in wanting)):
+        for node in [*state.ledger.incoming]:
+            if node != EMPTY and is_busy(state, node):
+                view.occupy(node, True)
+        fresh = sorted((self._agenda.urgency(s, seen), s) for s in wanting)
+        for urgent, shard in self._in_turn(fresh, view):
             known = failed[shard] = {}
             if not self._has_room() and not self._has_begun(shard):
                 known[None] = _FULL
+            elif urgent[0] == urgency(Cause.UNDER_REPLICATED) and self._all_busy(view):
+                known[None] = _BUSY
             elif self._issuing.issue(shard, view, known):
                 self._issued.add(shard)
 
-    def _in_turn(self, fresh: list[tuple[Urgency, int]]) -> Iterator[int]:
+    def _in_turn(
+        self, fresh: list[tuple[Urgency, int]], view: View
+    ) -> Iterator[tuple[Urgency, int]]:
         """Shards by urgency: all that are looked at anew, and those that wait while limits have
         room."""
-        for urgent, shard in [*fresh, (None, EMPTY)]:
-            while self._has_room():
+        for each in [*fresh, None]:
+            while self._has_room() and not self._all_busy(view):
                 first = self._agenda.waiting.first()
-                if first is None or (urgent is not None and urgent < first):
+                if first is None or (each is not None and each[0] < first):
                     break
                 taken = self._agenda.take()
                 self._looked.add(taken)
-                yield taken
-            if urgent is not None:
-                yield shard
+                yield first, taken
+            if each is not None:
+                yield each
 
     def _has_room(self) -> bool:
         """Whether the limits that are nobody's own allow one more move."""
         limits = self._state.configuration.limits
         opened = len(self._state.ledger.by_shard)
         return len(self._issued) < limits.max_per_batch and opened < limits.max_open
+
+    def _all_busy(self, view: View) -> bool:
+        """Whether there are nodes, and limits keep all of them from taking one more replica."""
+        eligible = self._state.topology.eligible
+        return bool(eligible.any() and not (eligible & ~view.busy).any())
 
     def _has_begun(self, shard: int) -> bool:
         """Whether the shard has an open move, for which another one may be issued."""

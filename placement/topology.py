@@ -289,6 +289,22 @@ class Topology:
         vars(judging).update(_eligible=self._accounted, _live={}, derived={})
         return judging
 
+    def sampled(self, nodes: NDArray[np.int64], eligible: NDArray[np.bool_]) -> "Topology":
+        """Some of the nodes, numbered anew, of which those are eligible that are said to be. It is
+        there to be asked about domains and is not to be changed."""
+        sampled = copy(self)
+        tags = {k: (column[nodes], known) for k, (column, known) in self._tag_domains.items()}
+        vars(sampled).update(
+            ids=[self.ids[node] for node in nodes],
+            locations=[self.locations[node] for node in nodes],
+            _domain_of=self._domain_of[:, nodes],
+            _tag_domains=tags,
+            _eligible=eligible,
+            _live={},
+            derived={},
+        )
+        return sampled
+
     def status(self, node: int) -> str:
         """The node's condition in one word."""
         return status(self.liveness[node], self.administrative[node], self.guard[node])

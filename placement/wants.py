@@ -387,7 +387,9 @@ class Wants:
         return best if rank(best) < rank(0) else None
 
 
+_URGENCY = {cause: place for place, cause in enumerate(Cause)}
+
+
 def urgency(cause: Cause | None) -> int:
     """The place of a cause in the order of repair."""
-    causes = list(Cause)
-    return len(causes) if cause is None else causes.index(cause)
+    return len(_URGENCY) if cause is None else _URGENCY[cause]

@@ -26,7 +26,11 @@ from placement.topology import LEAF, NO_DOMAIN, Scope, Topology
 
 # Load per weight is compared as if half a replica more were there: Webster's divisor, with which
 # counts stay closest to the shares (with none or a whole one, small or large nodes are favoured).
-_HALF = 0.5
+HALF = 0.5
+
+# How far above its share a node counts as near the mean: the bound of `cost`, and of rebalancing
+# tools (Cruise Control's `replica.count.balance.threshold` is 1.1).
+_NEAR = 0.1
 
 # More than any node can be asked to hold.
 _UNLIMITED = 1 << 40
@@ -57,11 +61,17 @@ class View:
         self.leaders = table.leaders(topology.size).copy()
         self.domain_loads: dict[Scope, NDArray[np.float64]] = {}
         self.domain_weights: dict[Scope, NDArray[np.float64]] = {}
+        # Nodes that limits keep from taking one more replica for the moment.
+        self.busy = np.zeros(topology.size, bool)
+        # What is known of the nodes by class, to be told of every change; see `by_class`.
+        self.fields: dict[Hashable, Any] = {}
+        self._share: float | None = None
 
     def fork(self) -> "View":
         """A view of the same moment, in which other things can be tried."""
         made = copy(self)
         made.load, made.leaders, made.memory = self.load.copy(), self.leaders.copy(), {}
+        made.fields, made.busy = {}, self.busy.copy()
         made.domain_loads = {scope: loads.copy() for scope, loads in self.domain_loads.items()}
         return made
 
@@ -69,6 +79,7 @@ class View:
         """Count what a fork of this view has counted."""
         self.load, self.leaders = other.load, other.leaders
         self.domain_loads, self.domain_weights = other.domain_loads, other.domain_weights
+        self.fields = {}
 
     def add(self, node: int, leader: bool = False) -> None:
         """Count one more replica on the node."""
@@ -76,11 +87,13 @@ class View:
         self.leaders[node] += leader
         for scope, loads in self.domain_loads.items():
             loads[self.topology.domain_of(scope)[node]] += self.topology.eligible[node]
+        self._tell(node)
 
     def add_all(self, nodes: NDArray[np.int64]) -> None:
         """Count one more replica for every mention of a node."""
         more = np.bincount(nodes, minlength=self.topology.size)
         self.load += more
+        self.fields = {}
         for scope, loads in self.domain_loads.items():
             domains = self.topology.domain_of(scope)[nodes]
             np.add.at(loads, domains[domains != NO_DOMAIN], 1)
@@ -90,6 +103,16 @@ class View:
         self.load[node] -= 1
         for scope, loads in self.domain_loads.items():
             loads[self.topology.domain_of(scope)[node]] -= self.topology.eligible[node]
+        self._tell(node)
+
+    def occupy(self, node: int, busy: bool) -> None:
+        """Limits keep the node from taking one more replica, or no more."""
+        self.busy[node] = busy
+        self._tell(node)
+
+    def _tell(self, node: int) -> None:
+        for known in self.fields.values():
+            known.changed(node)
 
     def room(self) -> NDArray[np.int64]:
         """How many more replicas the capacity of each node allows."""
@@ -101,8 +124,23 @@ class View:
         capacity = self.topology.capacity
         return (capacity < 0) | (self.load + replicas <= capacity)
 
-    def domain_pressure(self, scope: Scope, more: float = 0.0) -> NDArray[np.float64]:
-        """For each node, load per weight of its domain's eligible nodes, had it `more` load."""
+    def crowded(self, nodes: NDArray[np.int64]) -> Mask:
+        """Which of the nodes would be further above their weighted share of all replicas, with one
+        more, than counts as near it."""
+        topology = self.topology
+        if self._share is None:
+            # In whole millionths, so that the sum does not depend on the order of nodes.
+            weight = np.rint(topology.weight[topology.eligible] * 1e6).sum() / 1e6
+            self._share = int(self.load.sum()) / max(float(weight), np.finfo(float).tiny)
+        share = topology.weight[nodes] * self._share
+        above: Mask = self.load[nodes] + 1 > share + np.maximum(_NEAR * share, 1)
+        return above
+
+    def domain_pressure(
+        self, scope: Scope, more: float = 0.0, nodes: NDArray[np.int64] | None = None
+    ) -> NDArray[np.float64]:
+        """For each node, or for `nodes`, load per weight of its domain's eligible nodes, had it
+        `more` load."""
         domains = self.topology.domain_of(scope)
         if scope not in self.domain_loads:
             size = int(domains.max(initial=0)) + 2  # one spare, so that NO_DOMAIN has an entry
@@ -113,8 +151,9 @@ class View:
             parts = np.rint(self.topology.weight[live] * 1e6)
             weight = np.bincount(domains[live], parts, size) / 1e6
             self.domain_weights[scope] = np.maximum(weight, np.finfo(float).tiny)
-        loads = self.domain_loads[scope] + more
-        return (loads / self.domain_weights[scope])[domains]
+        asked = domains if nodes is None else domains[nodes]
+        pressure: NDArray[np.float64] = self.domain_loads[scope][asked] + more
+        return pressure / self.domain_weights[scope][asked]
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,15 +299,37 @@ def choose(
     soft = (rule for rule in rules if rule.strength is Strength.PREFERRED)
     wishes += [(f"the preferred rule '{rule}'", rule.penalty(standing)) for rule in soft]
     for name, wish in wishes:
-        found = _least(found, wish)
+        found = least(found, wish[found])
         steps.append((name, found))
     if need.replaces != EMPTY:
-        found = _least(found, distance(topology, need.replaces))
+        idle = found[~view.busy[found]]
+        found = idle if len(idle) else found
+        found = _near(found, distance(topology, need.replaces), view)
         steps.append(("nearness to the replaced replica", found))
+    return settle(found, need, view, steps)
+
+
+def _near(found: NDArray[np.int64], climbs: NDArray[np.int64], view: View) -> NDArray[np.int64]:
+    """The nearest nodes among those near the mean; all where only the farthest are left."""
+    levels = np.unique(climbs[found])
+    for level in levels[:-1].tolist():
+        nodes = found[climbs[found] == level]
+        near: NDArray[np.int64] = nodes[~view.crowded(nodes)]
+        if len(near):
+            return near
+    return found
+
+
+def settle(found: NDArray[np.int64], need: Need, view: View, steps: Trace) -> int:
+    """Of equal nodes the one whose domains carry least, level by level, then the least loaded, then
+    one by lot."""
+    topology = view.topology
     for scope in topology.tiers():
-        found = _least(found, view.domain_pressure(scope, _HALF))
+        if len(found) == 1:
+            break
+        found = least(found, view.domain_pressure(scope, HALF, found))
         steps.append((f"the least loaded domain of level {scope}", found))
-    found = _least(found, (view.load + _HALF) / topology.weight)
+    found = least(found, (view.load[found] + HALF) / topology.weight[found])
     steps.append(("the least loaded node", found))
     if len(found) > 1:
         found = found[[np.argmin(scores(need.seed, topology.digests[found]))]]
@@ -294,12 +355,12 @@ def unmet(
     return tuple(warnings)
 
 
-def _least(found: NDArray[np.int64], key: NDArray[np.generic]) -> NDArray[np.int64]:
+def least(found: NDArray[np.int64], key: NDArray[np.generic]) -> NDArray[np.int64]:
+    """Those with the least key, of which there is one for each."""
     if len(found) == 1:
         return found
-    values = key[found]
-    least: NDArray[np.int64] = found[values == values.min()]
-    return least
+    smallest: NDArray[np.int64] = found[key == key.min()]
+    return smallest
 
 
 def distance(topology: Topology, replaced: int) -> NDArray[np.int64]:

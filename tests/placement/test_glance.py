@@ -1,10 +1,11 @@
-"""What is said of many shards at a glance is what is said of each when it is asked alone."""
+"""What is said of many shards, and of nodes by class, is what is said of each alone."""
 
 import pytest
 
 from placement import glance
 from placement.model import Ready
 from placement.reconcile import Reconciler
+from placement.strategies import by_class
 from placement.waiting import Waiting
 from tests.oracle import records_of
 from tests.simulation.history import History
@@ -32,8 +33,10 @@ def published(seed: int, monkeypatch: pytest.MonkeyPatch) -> list[object]:
 @pytest.mark.parametrize("seed", range(1_000, 1_000 + SEEDS))
 def test_many_at_once_are_treated_as_one_by_one(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(glance, "GLANCED_FROM", 1)
+    monkeypatch.setattr(by_class, "CLASSED_FROM", 1)
     at_once = published(seed, monkeypatch)
     monkeypatch.setattr(glance, "GLANCED_FROM", NEVER)
+    monkeypatch.setattr(by_class, "CLASSED_FROM", NEVER)
     assert published(seed, monkeypatch) == at_once
 
 

@@ -1,0 +1,86 @@
+"""`choose` asked by class gives the node that it gives asked node by node."""
+
+import random
+
+import pytest
+
+from placement.assignments import AssignmentTable
+from placement.location import Location
+from placement.model import AdministrativeState, Liveness, NodeAttributes
+from placement.node_filter import NodeFilter
+from placement.policy import Policy
+from placement.reasons import Reason
+from placement.rules import AtLeastDomains, AtMost, Even, Rule, Share, Strength
+from placement.rules_span import SpanDomains
+from placement.strategies import by_class
+from placement.strategies.base import Need, View, candidates, choose
+from placement.topology import LEAF, Scope, Topology
+
+SEEDS = 150
+SCOPES = (LEAF, Scope(depth=1), Scope(depth=2), Scope(tag="disk"))
+
+
+def fleet(rng: random.Random) -> Topology:
+    topology = Topology(("dc", "rack"))
+    for number in range(rng.randint(4, 40)):
+        path = "".join(f"/{name}{rng.randint(0, 3)}" for name in "dr"[: rng.randint(1, 2)])
+        topology.put(
+            f"n{number}",
+            NodeAttributes(
+                path,
+                tags=(("disk", rng.choice(("ssd", "hdd"))),) if rng.random() < 0.8 else (),
+                weight=rng.choice((1.0, 1.0, 2.0)),
+                capacity=rng.choice((None, None, 6)),
+            ),
+            rng.choice((Liveness.UP,) * 5 + (Liveness.DEAD, Liveness.SUSPECT)),
+            rng.choice((AdministrativeState.NONE,) * 9 + (AdministrativeState.DRAINING,)),
+        )
+    return topology
+
+
+def rules(rng: random.Random) -> tuple[Rule, ...]:
+    found: list[Rule] = []
+    for _ in range(rng.randint(0, 3)):
+        scope, strength = rng.choice(SCOPES), rng.choice([*Strength])
+        found.append(
+            rng.choice(
+                (
+                    AtMost(rng.choice((1, 2, Share.SHARE)), scope, strength),
+                    Even(scope, strength),
+                    AtLeastDomains(2, scope, strength),
+                    SpanDomains(scope, None, strength),
+                )
+            )
+        )
+    return tuple(found)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_by_class_as_node_by_node(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(by_class, "CLASSED_FROM", 0)
+    rng = random.Random(seed)
+    topology, asked = fleet(rng), rules(rng)
+    admits = rng.choice((NodeFilter(), NodeFilter(within=(Location(("d0",)), Location(("d1",))))))
+    policy = Policy("spread", {}, nodes=admits)
+    table = AssignmentTable()
+    shards = table.add_shards(0, 60, 3)
+    nodes = range(topology.size)
+    for shard in shards:
+        for slot, node in enumerate(rng.sample(nodes, min(3, topology.size))):
+            table.set(shard, slot, node)
+    view = View(topology, table)
+    for shard in shards:
+        held = table.nodes(shard)
+        old = held.pop(rng.randrange(len(held)))
+        if rng.random() < 0.2:
+            view.occupy(rng.choice(nodes), rng.random() < 0.7)
+        need = Need(
+            "s", shard, 0, 3, held, (), admits, old if rng.random() < 0.8 else -1,
+            frozenset((*held, old)), slots=[1, 2], shards=60,
+        )  # fmt: skip
+        expected = choose(asked, candidates(policy, view), need, view)
+        found = by_class.choose_by_class(asked, policy, need, view)
+        assert found == (None if isinstance(expected, Reason) else expected)
+        if found is not None:
+            view.add(found)
+            view.remove(old)
