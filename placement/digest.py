@@ -28,7 +28,7 @@ class Digest:
 
 def of_node(view: NodeView) -> int:
     """Hash of a node record."""
-    a, hold = view.attributes, view.hold_down
+    a, hold, told = view.attributes, view.hold_down, view.reporting
     tags = (f"{key}={value}" for key, value in a.tags)
     # Only where there is one: the digests of fleets that know none stay what they were.
     conditions = (each for each in (view.administrative, view.guard) if each != "none")
@@ -49,6 +49,7 @@ def of_node(view: NodeView) -> int:
         *(() if a.tokens is None else ("tokens", *a.tokens)),
         *(f"{turn.at} {turn.liveness}" for turn in view.transitions),
         *(() if hold is None else ("hold", hold.since, hold.until, str(hold.active))),
+        *((told.sequence, told.said) if told.external else ()),
     )
 
 

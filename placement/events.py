@@ -10,14 +10,14 @@ from enum import StrEnum
 from typing import Any
 
 from placement.flaps import Flaps
-from placement.model import AdministrativeState, Guard, Liveness, NodeAttributes, Tokens
+from placement.model import AdministrativeState, Guard, Liveness, NodeAttributes, Reporting, Tokens
 
 
 @dataclass(frozen=True, slots=True)
 class NodeChanged:
     """A node's condition changed. `attributes` is set by a registration; a locality change sets
-    `location` (and `tags`, if it carries any) instead. `administrative`, `guard` and `flaps` stay
-    as they were where they are None."""
+    `location` (and `tags`, if it carries any) instead. `administrative`, `guard`, `flaps` and
+    `reporting` stay as they were where they are None."""
 
     at: int
     node_id: str
@@ -31,6 +31,7 @@ class NodeChanged:
     administrative: AdministrativeState | None = None
     guard: Guard | None = None
     flaps: Flaps | None = None
+    reporting: Reporting | None = None
 
 
 @dataclass(frozen=True, slots=True)

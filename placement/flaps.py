@@ -4,7 +4,9 @@ Times are broker append times. A jump of the broker's clock may therefore end a 
 late; neither moves anything, as a node that is held down only receives nothing.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from placement.model import HoldDown, Liveness, Transition
 
@@ -54,6 +56,19 @@ class Flaps:
         if self.transitions and self.transitions[-1].at > at - rule.window_ms:
             return False
         return self.hold is None or (not self.held and at >= self._quiet_at(self.hold))
+
+    def plain(self) -> list[Any]:
+        """As JSON has it; `read` of it is equal."""
+        hold = self.hold
+        turns = [[each.at, each.liveness] for each in self.transitions]
+        return [turns, hold and [hold.since, hold.until, hold.active]]
+
+    @classmethod
+    def read(cls, plain: Sequence[Any]) -> "Flaps":
+        """Read what `plain` wrote."""
+        turns, hold = plain
+        transitions = tuple(Transition(at, Liveness(liveness)) for at, liveness in turns)
+        return cls(transitions, HoldDown(*hold) if hold else None)
 
     def _length(self, at: int, rule: FlapRule) -> int:
         """Twice the last hold-down, unless the node has been quiet for as long as that since."""

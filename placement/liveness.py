@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from placement.flaps import Flaps
-from placement.model import HoldDown, Liveness, NodeView, Transition
+from placement.model import Liveness, NodeView, Reporting
 from placement.node_log import Beats, PartitionLog, Statement, Tick, Told
 from placement.reasons import Code, Reason
 from placement.silence import NO_PARTITION, Clock, SilenceClocks, Timers
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A node's condition changed at a record of the log, or the record was refused. `flaps` is
-    None where they are as they were."""
+    """A node's condition changed at a record of the log, or the record was refused. `flaps` and
+    `reporting` are None where they are as they were."""
 
     at: int
     offset: int
@@ -38,6 +38,7 @@ class Verdict:
     statement: Statement | None = None
     refused: Reason | None = None
     flaps: Flaps | None = None
+    reporting: Reporting | None = None
 
 
 class _Status(IntEnum):
@@ -48,6 +49,11 @@ class _Status(IntEnum):
 
 
 _LIVENESS = (Liveness.UP, Liveness.SUSPECT, Liveness.DEAD, Liveness.UNREGISTERED)
+_REFUSED = {
+    Code.INCARNATION_CONFLICT: "with another incarnation",
+    Code.SEQUENCE_CONFLICT: "with another body",
+    Code.NODE_NOT_EXTERNAL: "of a node that is not registered with liveness 'external'",
+}
 _COLUMNS = ("seen", "sequence", "status", "partition")
 
 
@@ -59,6 +65,7 @@ class LivenessTable:
         self._silence = SilenceClocks(timers.gap_max_ms)
         self._flaps: dict[int, Flaps] = {}
         self._sweep_at = 0
+        self._reports: dict[int, tuple[int, str]] = {}
         self._ids: list[str] = []
         self._index: dict[str, int] = {}
         self._incarnations: list[str] = []
@@ -101,6 +108,8 @@ class LivenessTable:
             self._seen[node] = -silent
             if view.transitions or view.hold_down is not None:
                 self._flaps[node] = Flaps(view.transitions, view.hold_down)
+            if view.reporting.external:
+                self._reports[node] = (view.reporting.sequence, view.reporting.said)
 
     def apply(self, log: PartitionLog) -> list[Verdict]:
         """Advance over a stretch of one partition; verdicts come in the order of its records."""
@@ -139,7 +148,7 @@ class LivenessTable:
         heard = np.flatnonzero(known)
         if not len(heard):
             return
-        silent = heard[self._status[node[heard]] != _Status.UP]
+        silent = heard[(self._status[node[heard]] != _Status.UP) & ~self._external()[node[heard]]]
         for row in np.sort(silent[np.unique(node[silent], return_index=True)[1]]).tolist():
             (beat,) = beats.select(np.array([row + run.start])).rows()
             flaps = self._turn(int(node[row]), _Status.UP, beat.at)
@@ -159,31 +168,75 @@ class LivenessTable:
 
     def _state(self, said: Statement, partition: int, now: int, verdicts: list[Verdict]) -> None:
         node = self._index.get(said.node_id)
+        counts = said.told is Told.REGISTERED if node is None else self._counts(node, said)
+        if isinstance(counts, Code):
+            verdicts.append(_refusal(said, self._holder(self._index[said.node_id]), counts))
+        if counts is not True:
+            return
         known = node is not None
-        if node is None:
-            if said.told is not Told.REGISTERED:
-                return
-            node = self._append(said.node_id)
-        elif self._incarnations[node] != said.incarnation:
-            if said.told is not Told.REGISTERED:
-                return
-            if self._status[node] == _Status.UP:
-                verdicts.append(_refusal(said, self._holder(node), Code.INCARNATION_CONFLICT))
-                return
-        elif said.sequence <= self._sequence[node]:
-            if said.sequence == self._sequence[node] and said.body_hash != self._hashes[node]:
-                verdicts.append(_refusal(said, self._holder(node), Code.SEQUENCE_CONFLICT))
-            return
-        elif self._status[node] == _Status.UNREGISTERED and said.told is not Told.REGISTERED:
-            return
-        if self._incarnations[node] != said.incarnation or self._hashes[node] != said.body_hash:
+        node = self._append(said.node_id) if node is None else node
+        same = self._incarnations[node] == said.incarnation
+        if not same or self._hashes[node] != said.body_hash:
             self._incarnations[node], self._hashes[node] = said.incarnation, said.body_hash
             self._static = None
         self._touch(node, said.sequence, partition, now)
+        if said.told is Told.REGISTERED and not said.external:
+            self._reports.pop(node, None)
+        elif said.told is Told.REGISTERED and not (same and node in self._reports):
+            self._reports[node] = (-1, "")
         status = _Status.UNREGISTERED if said.told is Told.UNREGISTERED else _Status.UP
+        if status == _Status.UP and self._reports.get(node, ("", ""))[1] == Told.REPORTED_DOWN:
+            status = _Status.DEAD
         flaps = self._turn(node, status, said.at) if known else None
         life = (said.node_id, said.incarnation, said.sequence)
-        verdicts.append(Verdict(said.at, said.offset, *life, _LIVENESS[status], said, flaps=flaps))
+        told: dict[str, Any] = {"flaps": flaps, "reporting": self._reporting(node)}
+        verdicts.append(Verdict(said.at, said.offset, *life, _LIVENESS[status], said, **told))
+
+    def _counts(self, node: int, said: Statement) -> bool | Code:
+        """Whether what a known node says is news, or why it is refused."""
+        status = self._status[node]
+        if self._incarnations[node] != said.incarnation:
+            if said.told is Told.REGISTERED and status == _Status.UP:
+                return Code.INCARNATION_CONFLICT
+            return said.told is Told.REGISTERED
+        if said.sequence <= self._sequence[node]:
+            again = said.sequence == self._sequence[node]
+            other = said.body_hash != self._hashes[node]
+            return Code.SEQUENCE_CONFLICT if again and other else False
+        return bool(status != _Status.UNREGISTERED or said.told is Told.REGISTERED)
+
+    def report(self, said: Statement) -> list[Verdict]:
+        """Apply an external detector's word on a node; on a life that is not the node's it counts
+        for nothing, on a node that is judged by its heartbeats it is refused."""
+        node = self._index.get(said.node_id)
+        if node is None or self._incarnations[node] != said.incarnation:
+            return []
+        if self._status[node] == _Status.UNREGISTERED:
+            return []
+        if node not in self._reports:
+            return [_refusal(said, self._holder(node), Code.NODE_NOT_EXTERNAL)]
+        last, word = self._reports[node]
+        if said.sequence <= last:
+            if said.sequence == last and said.told != word:
+                return [_refusal(said, f"the last one said {word}", Code.SEQUENCE_CONFLICT)]
+            return []
+        self._reports[node] = (said.sequence, said.told)
+        status = _Status.UP if said.told is Told.REPORTED_UP else _Status.DEAD
+        if self._status[node] == status:
+            return []
+        flaps = self._turn(node, status, said.at)
+        life = (said.node_id, said.incarnation, int(self._sequence[node]))
+        told: dict[str, Any] = {"flaps": flaps, "reporting": self._reporting(node)}
+        return [Verdict(said.at, said.offset, *life, _LIVENESS[status], **told)]
+
+    def _reporting(self, node: int) -> Reporting:
+        return Reporting(True, *self._reports[node]) if node in self._reports else Reporting()
+
+    def _external(self) -> "NDArray[np.bool_]":
+        """Which nodes a detector judges, and their silence does not."""
+        found = np.zeros(len(self._ids), bool)
+        found[list(self._reports)] = True
+        return found
 
     def _judge(self, tick: Tick, partition: int, now: int, verdicts: list[Verdict]) -> None:
         if self._silence.repartitioned(tick.partitions):
@@ -191,6 +244,8 @@ class LivenessTable:
         size = len(self._ids)
         status, home = self._status[:size], self._partition[:size]
         silence = self._silence.silence(home, self._seen[:size], partition, now)
+        if self._reports:
+            silence[self._external()] = -1
         dead = (status <= _Status.SUSPECT) & (silence >= self.timers.dead_after_ms)
         suspect = (status == _Status.UP) & (silence >= self.timers.suspect_after_ms) & ~dead
         flaps: dict[int, Flaps | None] = dict.fromkeys(self._over(tick.at, partition))
@@ -277,8 +332,9 @@ class LivenessTable:
             for p, clock in sorted(self.clocks.items())
         }
         parts = [len(self._static), clocks, silence.partitions, silence.settling, self._sweep_at]
-        flaps = [_plain(node, self._flaps[node]) for node in sorted(self._flaps)]
-        header = json.dumps([*parts, flaps], separators=(",", ":")).encode()
+        flaps = {node: self._flaps[node].plain() for node in sorted(self._flaps)}
+        reports = dict(sorted(self._reports.items()))
+        header = json.dumps([*parts, flaps, reports], separators=(",", ":")).encode()
         size = len(self._ids)
         columns = (getattr(self, f"_{name}")[:size].tobytes() for name in _COLUMNS)
         return b"".join([len(header).to_bytes(4, "big"), header, self._static, *columns])
@@ -290,11 +346,12 @@ class LivenessTable:
         silence = table._silence
         start = 4 + int.from_bytes(blob[:4], "big")
         header = json.loads(blob[4:start])
-        length, clocks, silence.partitions, silence.settling, table._sweep_at, flaps = header
+        length, clocks, silence.partitions, silence.settling, table._sweep_at = header[:5]
         for partition, (reading, at, baseline) in clocks.items():
             table.clocks[int(partition)] = Clock(reading, at)
             silence.baseline[int(partition)] = baseline
-        table._flaps = dict(map(_read, flaps))
+        table._flaps = {int(node): Flaps.read(flaps) for node, flaps in header[5].items()}
+        table._reports = {int(node): (each[0], each[1]) for node, each in header[6].items()}
         table._static = blob[start : start + length]
         table._ids, table._incarnations, table._hashes = json.loads(table._static)
         table._index = {node_id: node for node, node_id in enumerate(table._ids)}
@@ -308,23 +365,9 @@ class LivenessTable:
         return table
 
 
-def _plain(node: int, flaps: Flaps) -> list[Any]:
-    """The flaps of a node, as JSON has it."""
-    turns = [[each.at, _LIVENESS.index(each.liveness)] for each in flaps.transitions]
-    hold = flaps.hold
-    return [node, turns, hold and [hold.since, hold.until, hold.active]]
-
-
-def _read(plain: list[Any]) -> tuple[int, Flaps]:
-    """What `_plain` wrote."""
-    node, turns, hold = plain
-    transitions = tuple(Transition(at, _LIVENESS[liveness]) for at, liveness in turns)
-    return node, Flaps(transitions, HoldDown(*hold) if hold else None)
-
-
 def _refusal(said: Statement, holder: str, code: Code) -> Verdict:
-    what = "another incarnation" if code is Code.INCARNATION_CONFLICT else "another body"
-    reason = Reason(code, f"{said.node_id}: {said.told} with {what} refused, {holder}")
+    what = _REFUSED[code]
+    reason = Reason(code, f"{said.node_id}: {said.told} {what} refused, {holder}")
     return Verdict(
         said.at,
         said.offset,

@@ -229,6 +229,16 @@ class HoldDown:
 
 
 @dataclass(frozen=True, slots=True)
+class Reporting:
+    """Whether an external detector alone says if the node lives; the sequence of its last report,
+    -1 before the first, and what that said."""
+
+    external: bool = False
+    sequence: int = -1
+    said: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class NodeView:
     """What the reconciler believes of a node; key: node_id. `transitions` are the latest ones, by
     which flapping is told."""
@@ -245,6 +255,7 @@ class NodeView:
     guard: Guard = Guard.NONE
     transitions: tuple[Transition, ...] = ()
     hold_down: HoldDown | None = None
+    reporting: Reporting = Reporting()
 
     @property
     def status(self) -> str:

@@ -7,7 +7,14 @@ from placement.events import NodeChanged
 from placement.flaps import Flaps
 from placement.hold_events import HoldEvents
 from placement.location import DEPTH_MAX
-from placement.model import AdministrativeState, Guard, Liveness, NodeAttributes, NodeView
+from placement.model import (
+    AdministrativeState,
+    Guard,
+    Liveness,
+    NodeAttributes,
+    NodeView,
+    Reporting,
+)
 from placement.move_events import MoveEvents
 from placement.reasons import Code, Reason
 from placement.repair import Repair
@@ -70,6 +77,7 @@ class NodeEvents:
                 guard=guard,
                 transitions=flaps.transitions,
                 hold_down=flaps.hold,
+                reporting=event.reporting or (before.reporting if before else Reporting()),
             )
         )
         self._holds.note(node)

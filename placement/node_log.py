@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 
 
 class Told(StrEnum):
-    """What a node said of itself, besides being alive."""
+    """What a node said of itself, besides being alive, or an external detector of it."""
 
     REGISTERED = "registered"
     LOCALITY_CHANGED = "locality_changed"
     UNREGISTERED = "unregistered"
+    REPORTED_UP = "reported up"
+    REPORTED_DOWN = "reported down"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,8 @@ class Beat:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A registration, locality change or unregistering; `body` is carried, not looked into."""
+    """A registration, locality change, unregistering or report; `body` is carried, not looked
+    into. `external`: a registration that leaves it to a detector to say whether the node lives."""
 
     offset: int
     elapsed: int
@@ -46,6 +49,7 @@ class Statement:
     told: Told
     body_hash: str
     body: Mapping[str, Any] = field(default_factory=dict)
+    external: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,6 +168,10 @@ REASONS: dict[str, ReasonAdvice] = {
                 "Another incarnation claims a node that is up.",
                 "Find the second process with this id.",
             ),
+            "NODE_NOT_EXTERNAL": (
+                "A detector reports on a node that is judged by its own heartbeats.",
+                "Register the node with `liveness: external`, or stop the reports.",
+            ),
         },
     ),
     **_reasons(
@@ -320,78 +324,3 @@ REASONS: dict[str, ReasonAdvice] = {
     ),
 }
 """Reasons by code. Consumers must expect codes they do not know, with a band they do."""
-
-HEALTH: dict[str, Advice] = {
-    "healthy": Advice("All copies are there and every rule holds.", "Nothing."),
-    "rebalancing": Advice("All is well, and a move is under way.", "Nothing."),
-    "degraded": Advice(
-        "All copies are there, but a rule is broken.", "Look at the violation's class and reason."
-    ),
-    "under_replicated": Advice(
-        "Fewer living copies than asked for.", "Nothing, if it is fixable; otherwise add nodes."
-    ),
-    "at_risk": Advice("One living copy is left, which the quorum allows.", "Repair it first."),
-    "unavailable": Advice(
-        "Fewer living copies than the quorum needs.", "Bring a node back, or restore the data."
-    ),
-}
-"""Words for a shard's or a stream's health, from best to worst."""
-
-RULES: dict[str, Advice] = {
-    "replicas": Advice(
-        "As many living copies as the replication factor asks for.", "See the reason: who is lost."
-    ),
-    "surplus": Advice("No more replicas than asked for.", "The plan removes what is too much."),
-    "distinct nodes": Advice("No node holds two copies of a shard.", "Correct the list."),
-    "drain": Advice("A draining node holds nothing.", "Where it is unfixable, add nodes first."),
-    "nodes": Advice(
-        "Replicas stand on nodes that `within`, `avoid`, `nodes` and `with_tags` admit.",
-        "Nothing, if it is fixable; a node has moved or the policy was changed.",
-    ),
-    "leader": Advice("The leader's node may lead.", "Let another replica lead."),
-    "capacity": Advice("No node holds more than its capacity.", "Add nodes, or raise it."),
-    "at_most": Advice(
-        "At most so many replicas of a shard per domain (a number, share, minority, half).",
-        "Where it is unfixable the reason says how many domains or nodes are missing.",
-    ),
-    "at_least": Advice(
-        "At least so many domains, or replicas in the named domains.", "See the reason."
-    ),
-    "exactly": Advice(
-        "So many replicas in the named domains, no more, no less.", "See the reason."
-    ),
-    "even": Advice("Replicas of a shard per domain differ by at most one.", "See the reason."),
-    "span": Advice("As many domains as there are, up to a number.", "See the reason."),
-    "balance": Advice(
-        "The stream's replicas per domain stay near its share of the weight.", "See the reason."
-    ),
-    "load balance": Advice(
-        "The cluster's replicas per domain stay near its share of the weight.", "See the reason."
-    ),
-    "voters": Advice("The replicas of a quorum stand in so many domains.", "See the reason."),
-    "replication": Advice("So many replicas in each datacenter.", "See the reason."),
-    "aware of": Advice("No value of the attribute holds more than its share.", "See the reason."),
-    "upgrade domains": Advice("Replicas stand in so many upgrade domains.", "See the reason."),
-    "one domain": Advice("All replicas of the stream stand in one domain.", "See the reason."),
-    "exclusive nodes": Advice("A node holds one replica of the stream.", "Add nodes."),
-    "colocate slots": Advice(
-        "Replica r of every shard stands on one node.", "Nothing; the strays follow."
-    ),
-    "with_tags": Advice("Replicas stand on nodes with these tags.", "See the reason."),
-    "leader_in": Advice("The leader stands in one of the listed domains.", "See the reason."),
-    "role": Advice("The copies with a role stand apart from the others.", "See the reason."),
-}
-"""What a violation's rule is called; the rest of its text is the rule as it was written."""
-
-CAUSES: dict[str, Advice] = {
-    "under_replicated": Advice(
-        "Copies are dead, gone or have never been placed; fewest living ones first.", "Nothing."
-    ),
-    "leader": Advice("Another replica has to lead; no data moves.", "Nothing."),
-    "required_rule": Advice("A required rule, or a node filter, is broken.", "Nothing."),
-    "drain": Advice("A node is to be emptied, or a replica was marked to go.", "Nothing."),
-    "preferred_rule": Advice("A preferred rule can be kept better.", "Nothing."),
-    "surplus": Advice("More replicas than asked for.", "Nothing."),
-    "balance": Advice("Nodes hold more or less than their share.", "Nothing."),
-}
-"""Why a shard gets a move, the most urgent first."""

@@ -14,11 +14,12 @@ from typing import Any
 from schemas.asyncapi import document
 from schemas.base import WireModel
 from schemas.cluster import ClusterFile
-from schemas.codes import CAUSES, HEALTH, REASONS, REFUSALS, RULES
+from schemas.codes import REASONS, REFUSALS
 from schemas.envelope import VERSION, type_name
 from schemas.inputs import INPUTS
 from schemas.outputs import OUTPUTS
 from schemas.topics import CATALOGUE, full_name
+from schemas.words import CAUSES, HEALTH, RULES
 
 PACKAGE = Path(__file__).parent
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

@@ -54,8 +54,8 @@ class NodeRegistered(NodeMessage):
 
     `weight` is its share of load relative to other nodes, `capacity` the most replicas it may
     hold, `leader: false` means it holds copies but never leads. `liveness` says who reports
-    whether it lives; its own heartbeats are the only answer there is yet. A node without
-    `location` belongs to the unlocated domain.
+    whether it lives: the node itself by its heartbeats, or an external detector alone. A node
+    without `location` belongs to the unlocated domain.
     """
 
     host: Host | None = None
@@ -65,7 +65,7 @@ class NodeRegistered(NodeMessage):
     capacity: Capacity | None = None
     leader: bool = True
     tokens: Tokens | None = None
-    liveness: Literal["heartbeat"] = "heartbeat"
+    liveness: Literal["heartbeat", "external"] = "heartbeat"
 
 
 class NodeHeartbeat(NodeMessage):
@@ -81,6 +81,15 @@ class NodeLocalityChanged(NodeMessage):
 
     location: Location
     tags: Tags | None = None
+
+
+class NodeLivenessReported(NodeMessage):
+    """An external failure detector says that a node lives or does not. It counts for nodes that
+    registered with `liveness: external`, in the incarnation it names, and at once: how long to
+    wait is the detector's affair. `sequence` is the detector's own, per node.
+    """
+
+    status: Literal["up", "down"]
 
 
 class Tick(Message):
@@ -182,6 +191,7 @@ InputMessage = (
     | NodeHeartbeat
     | NodeUnregistered
     | NodeLocalityChanged
+    | NodeLivenessReported
     | Tick
     | StreamCreated
     | MoveAccepted
@@ -196,6 +206,7 @@ INPUTS: dict[str, type[InputMessage]] = {
         NodeHeartbeat,
         NodeUnregistered,
         NodeLocalityChanged,
+        NodeLivenessReported,
         Tick,
         StreamCreated,
         MoveAccepted,

@@ -261,6 +261,20 @@ class HoldDown(WireModel):
     active: bool
 
 
+class LivenessMode(StrEnum):
+    """Who says whether a node lives."""
+
+    HEARTBEAT = "heartbeat"
+    EXTERNAL = "external"
+
+
+class Reported(WireModel):
+    """The last report of the external detector: its sequence, -1 before the first, and word."""
+
+    sequence: Annotated[int, Field(ge=-1)]
+    said: Text
+
+
 class NodeView(Message):
     """What the reconciler believes of a node. Key: `node_id`. The state of record of topology.
 
@@ -287,6 +301,8 @@ class NodeView(Message):
     guard: Annotated[Guard, _lax] = Guard.NONE
     transitions: Items[Transition] | None = None
     hold_down: HoldDown | None = None
+    liveness_mode: Annotated[LivenessMode, _lax] = LivenessMode.HEARTBEAT
+    reported: Reported | None = None
 
     def record_key(self) -> str:
         """The node's id."""

@@ -100,6 +100,14 @@ CATALOGUE: tuple[Topic, ...] = (
         1,
         "What nodes say of themselves, and the reconciler's ticks (key `tick`)",
     ),
+    _input(
+        "detector.v1",
+        "node_id",
+        ("NodeLivenessReported",),
+        4,
+        1,
+        "What external failure detectors say of nodes; give them alone the right to write",
+    ),
     _input("streams.v1", "stream", ("StreamCreated",), 30, 1, "What streams ask for"),
     _input(
         "acks.v1",

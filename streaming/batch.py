@@ -29,7 +29,7 @@ from streaming.node_lifecycle import Judged
 from streaming.outbox import Outbox
 from streaming.record_codec import OutRecord
 from streaming.recovery import Positions, Recovered
-from streaming.source import NODES, Raw, Refused
+from streaming.source import DETECTOR, NODES, Raw, Refused
 
 # One prefix plans at most so many events: its records stay in memory until the commit, and a
 # stream creation may be ten thousand assignments.
@@ -274,7 +274,8 @@ def _steps(judged: Sequence[Judged]) -> list[Step]:
     append time made monotone within each partition, then topic, partition and offset."""
     steps: list[Step] = []
     for each in judged:
-        steps += [_verdict_step(partition, verdict) for partition, verdict in each.verdicts]
+        steps += [_verdict_step(NODES, partition, verdict) for partition, verdict in each.verdicts]
+        steps += [_verdict_step(DETECTOR, *found) for found in each.reported]
         steps += [_refused_step(refused) for refused in each.refused]
         steps += [_passed_step(raw) for raw in each.passed]
     steps.sort(key=lambda step: (step.topic, step.partition, step.offset, _node_id(step)))
@@ -297,14 +298,14 @@ def _at(step: Step, at: int) -> Step:
     return Step(at, step.topic, step.partition, step.offset, step.event, step.letter, step.raw)
 
 
-def _verdict_step(partition: int, verdict: Verdict) -> Step:
+def _verdict_step(topic: str, partition: int, verdict: Verdict) -> Step:
     raw: Raw | None = verdict.statement.body["raw"] if verdict.statement else None
     event, letter = None, None
     if verdict.refused is None or raw is None:
         event = codec.node_changed(verdict)
     else:
         letter = dead_letter(raw, "order", verdict.refused.code, verdict.refused.message)
-    return Step(verdict.at, NODES, partition, verdict.offset, event, letter, raw)
+    return Step(verdict.at, topic, partition, verdict.offset, event, letter, raw)
 
 
 def _refused_step(refused: Refused) -> Step:

@@ -75,6 +75,7 @@ def node_changed(verdict: "Verdict") -> NodeChanged:
         tags=tags,
         body_hash=verdict.statement.body_hash if verdict.statement else "",
         flaps=verdict.flaps,
+        reporting=verdict.reporting,
     )
 
 

@@ -29,9 +29,11 @@ _TABLES: dict[int, tuple[bytes, LivenessTable]] = {}
 
 @dataclass(slots=True)
 class Judged:
-    """What one topology shard says of a batch: verdicts by partition, the rest passed through."""
+    """What one topology shard says of a batch: verdicts on records of the nodes topic, and of the
+    detector's, by partition; the rest passed through."""
 
     verdicts: list[tuple[int, Verdict]] = field(default_factory=list)
+    reported: list[tuple[int, Verdict]] = field(default_factory=list)
     clocks: dict[int, Clock] = field(default_factory=dict)
     stretches: list[Stretch] = field(default_factory=list)
     passed: list[Raw] = field(default_factory=list)
@@ -66,12 +68,16 @@ class NodeLifecycle(StatefulProcessor):
         shard = key[0]
         packed = [pickle.loads(row.payload) for row in rows]
         logs = sorted((p.log for p in packed if p.log), key=lambda log: log.partition)
+        reports = [each for p in packed for each in p.reports]
+        reports.sort(key=lambda each: (each[1].at, each[0], each[1].offset))
         judged = Judged()
-        if logs:
+        if logs or reports:
             table = self._get(shard)
             for log in logs:
                 verdicts = table.apply(log)
                 judged.verdicts += [(log.partition, verdict) for verdict in verdicts]
+            for partition, report in reports:
+                judged.reported += [(partition, verdict) for verdict in table.report(report)]
             judged.clocks = table.clocks
             _TABLES[shard] = (self._put(table.to_bytes()), table)
         for each in packed:

@@ -29,6 +29,7 @@ from placement.model import (
     Outcome,
     Published,
     Ready,
+    Reporting,
     StreamSpec,
     Transition,
     Violation,
@@ -110,8 +111,8 @@ def node_record(node_id: str, view: NodeView | None, cell: str, at: int, commit:
     if view is None:
         return _record("topology.v1", "NodeView", node_id, None, cell, ("forgotten", commit), at)
     body = fields_of(view) | fields_of(view.attributes)
-    del body["attributes"], body["transitions"]
-    body |= flaps_body(Flaps(view.transitions, view.hold_down))
+    del body["attributes"], body["transitions"], body["reporting"]
+    body |= flaps_body(Flaps(view.transitions, view.hold_down)) | _reporting(view.reporting)
     body |= {"tags": dict(view.attributes.tags), "status": view.status}
     # A node that was forgotten begins with revision 1 again, maybe in the same incarnation.
     version = (view.revision, view.incarnation, view.sequence, view.since)
@@ -225,6 +226,13 @@ def parse_move(body: Mapping[str, Any]) -> Move:
     )
 
 
+def _reporting(reporting: Reporting) -> dict[str, Any]:
+    if not reporting.external:
+        return {}
+    reported = {"sequence": reporting.sequence, "said": reporting.said}
+    return {"liveness_mode": "external", "reported": reported}
+
+
 def flaps_body(flaps: Flaps) -> dict[str, Any]:
     """Transitions and hold-down, where there are any."""
     body: dict[str, Any] = {}
@@ -261,6 +269,7 @@ def parse_node(body: Mapping[str, Any]) -> NodeView:
         guard=Guard(body.get("guard", Guard.NONE)),
         transitions=flaps.transitions,
         hold_down=flaps.hold,
+        reporting=Reporting(True, **body["reported"]) if "reported" in body else Reporting(),
     )
 
 

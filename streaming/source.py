@@ -24,6 +24,7 @@ from placement.silence import Timers
 from schemas.envelope import Refusal, decode, validate
 from schemas.inputs import (
     NodeHeartbeat,
+    NodeLivenessReported,
     NodeLocalityChanged,
     NodeMessage,
     NodeRegistered,
@@ -38,7 +39,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 NODES = "nodes.v1"
-SUBSCRIBED = (NODES, "streams.v1", "acks.v1")
+DETECTOR = "detector.v1"
+SUBSCRIBED = (NODES, DETECTOR, "streams.v1", "acks.v1")
 PACKED_SCHEMA = "topology_shard int, payload binary"
 
 _TOLD = {
@@ -83,10 +85,11 @@ class Stretch:
 
 @dataclass(slots=True)
 class Packed:
-    """What one partition's stretch means for one topology shard. What is not about single nodes
-    travels with shard 0 only."""
+    """What one partition's stretch means for one topology shard; reports stand with the partition
+    they came from. What is not about single nodes travels with shard 0 only."""
 
     log: PartitionLog | None = None
+    reports: list[tuple[int, Statement]] = field(default_factory=list)
     stretch: Stretch | None = None
     passed: list[Raw] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
@@ -155,8 +158,11 @@ def pack(packing: Layout, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Reco
     if not gathered:
         return
     table = pa.Table.from_batches(gathered).combine_chunks()
-    if packing.short_names[table["topic"][0].as_py()] == NODES:
+    topic = packing.short_names[table["topic"][0].as_py()]
+    if topic == NODES:
         rows = _pack_nodes(table, packing)
+    elif topic == DETECTOR:
+        rows = _pack_reports(table, packing)
     else:
         passed = _raw_records(table, packing)
         rows = {0: Packed(stretch=_stretch(table, packing), passed=passed)}
@@ -246,8 +252,22 @@ def _pack_nodes(table: pa.Table, packing: Layout) -> dict[int, Packed]:
     return rows
 
 
+def _pack_reports(table: pa.Table, packing: Layout) -> dict[int, Packed]:
+    """Reports go where the liveness table of their node is."""
+    rows = {0: Packed(stretch=_stretch(table, packing))}
+    for raw in _raw_records(table, packing):
+        said = _careful(raw, 0)
+        if isinstance(said, Statement):
+            shard = shard_of(said.node_id, packing.topology_shards)
+            rows.setdefault(shard, Packed()).reports.append((raw.partition, said))
+        else:
+            assert isinstance(said, Refused), "the schemas let nothing else in on this topic"
+            rows[0].refused.append(said)
+    return rows
+
+
 def _careful(raw: Raw, elapsed: int) -> Beat | Statement | Refused | tuple[Tick, int, int]:
-    """Any record of the nodes topic through the schemas."""
+    """Any record of the nodes or detector topic through the schemas."""
     envelope = decode(raw.value, raw.headers)
     if isinstance(envelope, Refusal):
         return Refused(raw, "decode", envelope.code, envelope.detail)
@@ -262,7 +282,11 @@ def _careful(raw: Raw, elapsed: int) -> Beat | Statement | Refused | tuple[Tick,
     if isinstance(message, NodeHeartbeat):
         return Beat(raw.offset, elapsed, raw.at, *life)
     fields = message.model_dump(exclude={"node_id", "incarnation", "sequence"})
-    told = _TOLD[type(message)]
+    if isinstance(message, NodeLivenessReported):
+        told = Told.REPORTED_UP if message.status == "up" else Told.REPORTED_DOWN
+    else:
+        told = _TOLD[type(message)]
     body = {"fields": fields, "raw": raw}
     hashed = body_hash(message.model_dump())
-    return Statement(raw.offset, elapsed, raw.at, *life, told, hashed, body)
+    external = isinstance(message, NodeRegistered) and message.liveness == "external"
+    return Statement(raw.offset, elapsed, raw.at, *life, told, hashed, body, external)

@@ -68,6 +68,9 @@ def node(
     no_leader: Annotated[
         bool, typer.Option("--no-leader", help="It may hold copies but never lead.")
     ] = False,
+    external: Annotated[
+        bool, typer.Option("--external", help="A detector's reports alone say whether it lives.")
+    ] = False,
     incarnation: Incarnation = "manual",
     sequence: Sequence = None,
     bootstrap: Bootstrap = None,
@@ -85,6 +88,7 @@ def node(
         "weight": weight,
         "capacity": capacity,
         "leader": False if no_leader else None,
+        "liveness": "external" if external else None,
     }
     _send("nodes.v1", "NodeRegistered", node_id, fields, config, bootstrap, prefix)
 
@@ -132,6 +136,23 @@ def unregister(
     """Say that a node leaves for good; its replicas are replaced at once."""
     fields = _about_node(node_id, incarnation, sequence)
     _send("nodes.v1", "NodeUnregistered", node_id, fields, config, bootstrap, prefix)
+
+
+@app.command()
+def report(
+    node_id: Node,
+    status: Annotated[str, typer.Argument(metavar="up|down", help="What the detector found.")],
+    incarnation: Incarnation = "manual",
+    sequence: Sequence = None,
+    bootstrap: Bootstrap = None,
+    prefix: Prefix = None,
+    config: Config = None,
+) -> None:
+    """Say, as an external failure detector, whether a node lives that registered so."""
+    if status not in ("up", "down"):
+        raise typer.BadParameter(f"expected up or down, got {status!r}")
+    fields = _about_node(node_id, incarnation, sequence) | {"status": status}
+    _send("detector.v1", "NodeLivenessReported", node_id, fields, config, bootstrap, prefix)
 
 
 @app.command()

@@ -4,7 +4,8 @@ import pytest
 
 from placement import health, model, reasons
 from schemas import outputs
-from schemas.codes import CAUSES, HEALTH, REASONS, REFUSALS, RULES, RefusalCode
+from schemas.codes import REASONS, REFUSALS, RefusalCode
+from schemas.words import CAUSES, HEALTH, RULES
 
 
 def test_every_refusal_has_advice():

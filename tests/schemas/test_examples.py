@@ -78,6 +78,8 @@ def test_a_stale_or_superfluous_file_is_found_and_mended(tmp_path, monkeypatch, 
         copy.write_text(text, "utf-8")
     readme = generate.readme((generate.PACKAGE / "README.md").read_text("utf-8"))
     (tmp_path / "README.md").write_text(readme, "utf-8")
+    described = (generate.PACKAGE / "asyncapi.json").read_text("utf-8")
+    (tmp_path / "asyncapi.json").write_text(described, "utf-8")
     monkeypatch.setattr(generate, "PACKAGE", tmp_path)
     assert generate.main(["--check"]) == 0
 

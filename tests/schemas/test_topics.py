@@ -20,6 +20,7 @@ def name_of(topic: Topic) -> str:
 def test_the_topics_of_this_release():
     assert list(BY_NAME) == [
         "nodes.v1",
+        "detector.v1",
         "streams.v1",
         "acks.v1",
         "decisions.v1",

@@ -111,6 +111,7 @@ def test_a_small_batch_is_one_transaction_that_ends_with_its_marker() -> None:
     assert topics[-2:] == ["journal.v1", "commits.v1"]
     assert marker(commit)["positions"] == {
         "nodes.v1": {"0": 3},
+        "detector.v1": {},
         "streams.v1": {"0": 9},
         "acks.v1": {},
     }

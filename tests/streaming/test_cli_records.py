@@ -48,6 +48,13 @@ class TestSend:
             ),
             ("unregister n1", "nodes.v1", "NodeUnregistered", "n1", {}),
             (
+                "report n1 down",
+                "detector.v1",
+                "NodeLivenessReported",
+                "n1",
+                {"status": "down"},
+            ),
+            (
                 "stream orders --shards 2 --rf 5 --policies node=exclusive",
                 "streams.v1",
                 "StreamCreated",

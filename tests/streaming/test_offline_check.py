@@ -5,7 +5,7 @@ import pytest
 from typer.testing import CliRunner
 
 from placement import strategies
-from schemas.codes import HEALTH, RULES
+from schemas.words import HEALTH, RULES
 from streaming.cli.main import app
 
 ZONES = {"a": "/eu/a", "b": "/eu/b", "c": "/us/c", "d": "/us/d"}

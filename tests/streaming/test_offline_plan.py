@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from schemas.codes import CAUSES
+from schemas.words import CAUSES
 from tests.streaming.offline_clusters import cluster, plan, run, stream, ways
 
 

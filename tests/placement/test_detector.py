@@ -1,0 +1,92 @@
+"""External detectors: their word alone counts for the nodes that registered so."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from placement.liveness import LivenessTable, Verdict
+from placement.model import Liveness, NodeAttributes, NodeView, Reporting
+from placement.node_log import Statement, Told
+from tests.placement.node_logs import TIMERS, cut, every_second, told
+
+WORDS = {"up": Told.REPORTED_UP, "down": Told.REPORTED_DOWN}
+
+
+def said_of(table: LivenessTable, lines: Sequence[str]) -> list[str]:
+    """`n1.a.7 registers`, `n1.a.3 down` (the detector's own sequence), `silence`."""
+    found: list[Verdict] = []
+    for number, line in enumerate(lines):
+        at = number * 100_000
+        who, *what = line.split()
+        if line == "silence":
+            [stretch] = cut(every_second(at, at + 60_000))
+            found += table.apply(stretch)
+        elif what[0] in WORDS:
+            node_id, life, sequence = who.split(".")
+            told_up = WORDS[what[0]]
+            report = Statement(number, 0, at, node_id, life, int(sequence), told_up, what[0])
+            found += table.report(report)
+        else:
+            [stretch] = cut([(at, line)])
+            statements = [replace(each, external=True) for each in stretch.statements]
+            found += table.apply(replace(stretch, statements=statements))
+        table = LivenessTable.from_bytes(table.to_bytes(), TIMERS)
+    return [line.split(" ", 1)[1] for line in told(found)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        # Silence is no sign, and a heartbeat none either.
+        (["n1.a.1 registers", "silence"], ["n1.a.1 up"]),
+        (["n1.a.1 registers", "n1.a.1 down", "n1.a.9 beats"], ["n1.a.1 up", "n1.a.1 dead"]),
+        (
+            ["n1.a.1 registers", "n1.a.1 down", "n1.a.2 up", "n1.a.3 up"],
+            ["n1.a.1 up", "n1.a.1 dead", "n1.a.1 up"],
+        ),
+        # What is old or of another life counts for nothing; the same again with another word is a
+        # conflict.
+        (["n1.a.1 registers", "n1.a.5 up", "n1.a.4 down", "n1.b.9 down"], ["n1.a.1 up"]),
+        (["n1.a.1 down", "n1.a.1 registers"], ["n1.a.1 up"]),
+        (
+            ["n1.a.1 registers", "n1.a.5 up", "n1.a.5 down"],
+            ["n1.a.1 up", "n1.a.5 SEQUENCE_CONFLICT"],
+        ),
+        # A node that is said to be down does not talk its way back; another life of it does.
+        (
+            ["n1.a.1 registers", "n1.a.1 down", "n1.a.2 registers", "n1.a.3 moves"],
+            ["n1.a.1 up", "n1.a.1 dead", "n1.a.2 dead", "n1.a.3 dead"],
+        ),
+        (
+            ["n1.a.1 registers", "n1.a.1 down", "n1.b.1 registers", "n1.b.1 down"],
+            ["n1.a.1 up", "n1.a.1 dead", "n1.b.1 up", "n1.b.1 dead"],
+        ),
+        (
+            ["n1.a.1 registers", "n1.a.2 leaves", "n1.a.1 up"],
+            ["n1.a.1 up", "n1.a.2 unregistered"],
+        ),
+    ],
+)
+def test_reports(lines: list[str], expected: list[str]) -> None:
+    assert said_of(LivenessTable(TIMERS), lines) == expected
+
+
+def test_a_report_on_a_node_with_heartbeats_is_refused() -> None:
+    table = LivenessTable(TIMERS)
+    [stretch] = cut([(0, "n1.a.1 registers")])
+    table.apply(stretch)
+    (verdict,) = table.report(Statement(0, 0, 1, "n1", "a", 1, Told.REPORTED_DOWN, "h"))
+    assert verdict.refused is not None
+    assert verdict.refused.code == "NODE_NOT_EXTERNAL"
+    assert table.condition("n1") == (Liveness.UP, "a", 1)
+
+
+def test_a_restored_node_is_still_the_detectors() -> None:
+    reporting = Reporting(external=True, sequence=5, said=Told.REPORTED_DOWN)
+    view = NodeView("n1", "a", 1, "h", 1, NodeAttributes(), Liveness.DEAD, 0, reporting=reporting)
+    table = LivenessTable(TIMERS)
+    table.restore([view], {})
+    assert said_of(table, ["n1.a.9 beats", "n1.a.5 down", "n1.a.4 up", "silence"]) == []
+    assert said_of(table, ["n1.a.5 up"]) == ["n1.a.5 SEQUENCE_CONFLICT"]
+    assert said_of(table, ["n1.a.6 up"]) == ["n1.a.9 up"]
