@@ -32,7 +32,6 @@ from schemas.cluster import Cluster, ClusterMove, ClusterNode, ClusterStream, Re
 from schemas.outputs import MoveKind
 from streaming import codec, record_codec
 from streaming.offline import Document
-from streaming.offline_report import report
 
 _UNLOCATED = "(unlocated)"
 
@@ -123,8 +122,6 @@ class Checked:
                 "scatter_width": {"min": width.min, "mean": width.mean, "max": width.max},
                 "loss_probability": told.loss_probability,
             }
-        if self.asked.report:
-            body["report"] = report(self.topology, self.examined, self.diagnosis)
         return body
 
 

@@ -246,6 +246,38 @@ def test_risk_and_report():
     }  # fmt: skip
 
 
+def test_the_report_names_violations_and_what_a_plan_would_do():
+    """Kudu's ksck never did the one, its report not the other."""
+    document = cluster(
+        "a1 a2 b1 c1 d1:dead d2", stream("s", "a1 a2 b1", "a1 b1 d1"), stream("t", "a1", factor=1)
+    )
+    _, answer = check(document, "--report")
+    report = answer["report"]
+    assert report["servers"][0] == {
+        "node": "a1", "location": "/eu/a", "status": "up", "replicas": 3, "leaders": 3,
+    }  # fmt: skip
+    assert [each["status"] for each in report["servers"]].count("dead") == 1
+    assert report["total"] == {"nodes": 5, "min": 0, "max": 3, "average": 1.2, "skew": 3}
+    assert report["skews"][0] == {
+        "location": "/eu/a", "nodes": 2, "min": 1, "max": 1, "average": 1.0,
+    }  # fmt: skip
+    assert report["skews"][2] == {
+        "location": "/us/c", "nodes": 1, "min": None, "max": None, "average": None,
+    }  # fmt: skip
+    # Even over regions is spread's own wish.
+    assert report["violations"]["domains"] == [
+        {"domain": "/eu", "streams": 1, "shards": 2},
+        {"domain": "/eu/a", "streams": 1, "shards": 1},
+    ]
+    (detail,) = (each for each in report["violations"]["details"] if each["domain"] == "/eu/a")
+    assert (detail["stream"], detail["shard"], detail["replicas"]) == ("s", 0, 2)
+    assert (detail["replication_factor"], detail["class"]) == (3, "fixable")
+    assert report["plan"]["repair"] == {"moves": 2, "copies": 2}
+    assert report["plan"]["unfixable"] == 0
+    _, lost = check(document, "--report", "--lose", "/eu")
+    assert lost["report"]["plan"]["unfixable"] > 0
+
+
 def test_exit_codes():
     broken = cluster("a1 a2 b1 b2", stream("s", "a1 a2 b1"))
     mendable = cluster("a1 a2 b1 c1", stream("s", "a1 a2 b1"))
