@@ -177,12 +177,14 @@ class Issuing:
         return Reason(Code.NO_CANDIDATE, f"{what}, which may not hold it now", 1, 0)
 
     def keep_needed(self, shard: int) -> None:
-        """Cancel the removal of a replica that is needed after all, if nobody has begun it."""
+        """Cancel the removal of a replica that is needed after all, if nobody has begun it or if
+        another leader would make it a new one."""
         state = self._state
         opened = state.ledger.by_shard.get(shard)
         if opened is None or opened.move.kind is not MoveKind.REMOVE:
             return
-        if opened.move.state is MoveState.ISSUED and self._wants.needy(shard):
+        begun = opened.move.state is MoveState.ACCEPTED and self._wants.next_leader(shard) is None
+        if not begun and self._wants.needy(shard):
             needed = Reason(Code.REPLICA_MISSING, "the other replicas are not enough any more")
             state.settle(state.ledger.close(shard, MoveState.CANCELLED, state.now, needed))
             state.publish_move(opened.move)

@@ -13,10 +13,11 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any
 
+from placement.events import Event, MoveAcked
 from placement.model import Ready
-from tests.oracle_batch import judge_counts, judge_limits, judge_losses, judge_open, judge_shard
+from tests.oracle_batch import judge_counts, judge_limits, judge_open, judge_shard
 from tests.oracle_joins import judge_epoch, judge_step
-from tests.oracle_moves import judge_form, judge_need
+from tests.oracle_moves import judge_form, judge_need, judge_words
 from tests.oracle_policy import UNKNOWN_NODE, Value
 from tests.oracle_rest import judge_missed, judge_whole
 from tests.oracle_world import OPEN_STATES, Shard, World
@@ -45,6 +46,8 @@ def records_of(ready: Ready) -> Iterator[tuple[str, str, Value | None]]:
             value |= value.pop("attributes")
             value["tags"] = dict(view.attributes.tags)
         yield "topology.v1", node_id, value
+    for (kind, name), memory in ready.memory.items():
+        yield "state.v1", f"{kind}/{name}", None if memory is None else as_plain(memory)
     for stream, decision in ready.decisions.items():
         yield "decisions.v1", stream, as_plain(decision)
     for (stream, shard), assignment in ready.assignments.items():
@@ -55,8 +58,6 @@ def records_of(ready: Ready) -> Iterator[tuple[str, str, Value | None]]:
         listed = [as_plain(v) | {"class": v.violation_class} for v in violations]
         value = {"stream": stream, "shard": shard, "violations": listed} if listed else None
         yield "violations.v1", f"{stream}/{shard}", value
-    for (kind, name), memory in ready.memory.items():
-        yield "state.v1", f"{kind}/{name}", None if memory is None else as_plain(memory)
 
 
 def as_plain(value: Any) -> Any:
@@ -107,6 +108,7 @@ class Log(World):
             "assignments.v1": self._assignment,
             "moves.v1": self._move,
             "violations.v1": self._violations,
+            "state.v1": self._memory,
         }
         handler = handlers.get(topic)
         if handler is None:
@@ -131,30 +133,35 @@ class Log(World):
             lists[shard[0]].append(assignment["replicas"])
         for stream, replicas in lists.items():
             self._wrong(judge_counts(self, stream, replicas))
-        self._wrong(judge_open(self, now))
+        self._wrong(judge_open(self, caught_up, now))
         if self._limits is not None:
             self._wrong(judge_limits(self, self._limits, self._issued))
         if self._issued and not caught_up:
             self._wrong([f"moves are issued while the source is behind: {self._issued}"])
-        for before, after in self._steps:
-            if before is not None:
-                self._wrong(judge_losses(self, before, after))
         if self._ordered:
             self._wrong(self._joined())
             self._steps.clear()
         self._issued.clear()
 
+    def hear(self, ready: Ready, events: Iterable[Event]) -> None:
+        """Hold what became of moves against what executors said in the same batch."""
+        acks = [event for event in events if isinstance(event, MoveAcked)]
+        words = {(str(a.kind), a.move_id or f"{a.stream}/{a.shard}") for a in acks}
+        moves = [as_plain(move) for move, dropped in ready.moves.values() if not dropped]
+        self._wrong(judge_words(moves, words))
+
     def violations(self) -> list[str]:
         """Everything found wrong so far, in words."""
         return [*self._found, *self._joined()]
 
-    def final_violations(self, reported_is_enough: bool = False) -> list[str]:
+    def final_violations(self, reported_is_enough: bool = False, whole: bool = True) -> list[str]:
         """What is wrong in a fleet at rest: `violations()`, and every placed stream has all its
         replicas on live nodes within its required policy, and nothing is open.
 
         `reported_is_enough`: a broken required rule passes if an open violation speaks of it.
+        `whole`: the fleet has all its nodes, so that no replica may be missing.
         """
-        return [*self.violations(), *judge_whole(self, reported_is_enough)]
+        return [*self.violations(), *judge_whole(self, reported_is_enough, whole)]
 
     def missed(self) -> list[str]:
         """What a fleet at rest could have been given by one move, and was not."""
@@ -280,6 +287,12 @@ class Log(World):
                 self._say(f"violations of {key} were healed twice")
         else:
             self.open_violations[stream, int(number)] = value["violations"]
+
+    def _memory(self, key: str, value: Value | None) -> None:
+        kind, _, name = key.partition("/")
+        self.memory.setdefault(kind, {}).pop(name, None)
+        if value is not None:
+            self.memory[kind][name] = value["body"]
 
     def _joined(self) -> Iterator[str]:
         """Joins that have not been judged: in order those of this batch, else all."""

@@ -39,23 +39,18 @@ def judge_counts(world: World, stream: str, lists: list[list[str]]) -> Iterator[
         yield f"{stream} is {outcome} with {placed} replicas, {missing} missing"
 
 
-def judge_losses(world: World, before: Value, after: Value) -> Iterator[str]:
-    """Never fewer live copies by our doing: what was given up was a surplus, or another took its
-    place, which may have died since."""
-    shard, factor = (after["stream"], after["shard"]), world.copies(after["stream"])
-    lived, lives = world.live(before["replicas"]), world.live(after["replicas"])
-    gained = set(after["replicas"]) - set(before["replicas"])
-    if len({*lives, *gained}) < min(len(lived), factor):
-        yield f"{shard} had the live replicas {lived} and now has {lives}"
-
-
-def judge_open(world: World, now: int | None) -> Iterator[str]:
-    """What is under way still makes sense."""
+def judge_open(world: World, caught_up: bool, now: int | None) -> Iterator[str]:
+    """What is under way still makes sense: targets may receive, leases run, and no copy that is
+    needed is given up, unless its executor has begun."""
     for shard, move_id in world.open_moves.items():
         move = world.all_moves[move_id]
         new = move["add"]
         if new and not world.may_receive(new) and not world.may_be_fenced(move):
             yield f"move {move_id} of {shard} is open, its target {new} may not receive replicas"
+        held = world.live(world.assignments[shard]["replicas"])
+        needed = move["remove"] in held and len(held) <= world.copies(shard[0])
+        if move["kind"] == "remove" and move["state"] == "issued" and needed and caught_up:
+            yield f"move {move_id} of {shard} gives up {move['remove']}, one of {held} that live"
         if now is not None and move["deadline"] <= now:
             yield f"move {move_id} of {shard} is open at {now}, past its deadline"
 
@@ -63,7 +58,7 @@ def judge_open(world: World, now: int | None) -> Iterator[str]:
 def judge_limits(world: World, limits: Any, issued: list[Value]) -> Iterator[str]:
     """Open moves in total, by node in and out, and new ones in this batch. A move that goes on
     under another leader is none of these."""
-    new = [move for move in issued if not _renews(world, move)]
+    new = [move for move in issued if not world.renews(move)]
     if len(new) > limits.max_per_batch:
         yield f"{len(new)} moves in one batch, {limits.max_per_batch} are allowed"
     moves = [world.all_moves[move_id] for move_id in world.open_moves.values()]
@@ -78,8 +73,3 @@ def judge_limits(world: World, limits: Any, issued: list[Value]) -> Iterator[str
             yield f"{into[move['add']]} moves towards {move['add']} are open"
         if move["source"] and out[move["source"]] > limits.max_out_per_node:
             yield f"{out[move['source']]} moves copying from {move['source']} are open"
-
-
-def _renews(world: World, move: Value) -> bool:
-    before = world.all_moves.get(move["supersedes"]) or {}
-    return all(before.get(key) == move[key] for key in ("remove", "add", "kind"))

@@ -6,6 +6,9 @@ from typing import Any
 from tests.oracle_policy import is_judged, moves_together
 from tests.oracle_world import Shard, Value, World
 
+# States that a move takes on by the word of its executor.
+EXECUTORS_SAY = ("accepted", "completed", "failed")
+
 
 def judge_form(world: World, key: str, move: Value) -> Iterator[str]:
     """A move that is seen for the first time; `completed` at once is the immediate mode."""
@@ -35,7 +38,9 @@ def judge_need(world: World, key: str, move: Value) -> Iterator[str]:
         why = move["reason"]["code"]
         if why != "RULE_NOT_MET" and not (why == "NODE_DRAINING" and world.is_draining(old)):
             yield f"move {key} replaces the replica on {old}, which lives"
-    if new:
+    if old and world.is_away(old) and not world.renews(move):
+        yield f"move {key} takes the replica from {old}, which is away and may return"
+    if new and not world.renews(move):
         yield from _judge_target(world, key, move)
 
 
@@ -49,9 +54,8 @@ def _judge_removal(world: World, key: str, move: Value) -> Iterator[str]:
     if len(held) <= factor:
         yield f"move {key} removes {old} of {held}, {factor} are asked for"
     live = world.live(held)
-    # A removal that an executor has begun goes on when another leader makes it anew.
     needed = len(live) <= factor or len(live) < len(held)
-    if needed and world.alive(old) and not move["supersedes"]:
+    if needed and world.alive(old):
         yield f"move {key} removes the live replica on {old}, with {live} of {held}"
 
 
@@ -83,7 +87,7 @@ def more_broken(
 
 def broken_with(world: World, shard: Shard, nodes: Sequence[str]) -> dict[Any, tuple[int, str]]:
     """Breaches by (shard, part) had one shard of the stream these replicas. The others stand where
-    their moves take them; replicas that are dead or are to leave do not count."""
+    their moves take them; replicas that are lost or are to leave do not count."""
     stream, number = shard
     lists = {n: world.staying(replicas) for n, replicas in world.planned(stream).items()}
     lists[number] = list(nodes)
@@ -92,3 +96,13 @@ def broken_with(world: World, shard: Shard, nodes: Sequence[str]) -> dict[Any, t
         amount, _ = found.get((breach.shard, breach.part), (0, ""))
         found[breach.shard, breach.part] = amount + breach.amount, breach.words
     return found
+
+
+def judge_words(ended: Sequence[Value], words: set[tuple[str, str]]) -> Iterator[str]:
+    """Moves are accepted, completed and failed by their executor's word only: `words` are what was
+    said in the batch, as (kind, move id), or as (kind, stream/shard) of no move in particular."""
+    for move in ended:
+        said = {(move["state"], move["move_id"])}
+        said.add((move["state"], f"{move['stream']}/{move['shard']}"))
+        if move["state"] in EXECUTORS_SAY and not said & words:
+            yield f"move {move['move_id']} is {move['state']}, which nobody said"

@@ -6,7 +6,7 @@ count replicas by domain.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Any
@@ -46,7 +46,7 @@ def is_judged(spec: Value) -> bool:
     policy = spec["policy"]
     strategy, mode = policy.get("strategy", "spread"), policy.get("on_infeasible")
     kinds = {key for rule in policy.get("rules", ()) for key in rule}
-    if kinds & {"role", "balance"}:
+    if kinds & {"role", "balance", "leader_in"}:
         return False
     return strategy in JUDGED or mode == "degrade" or (strategy in SOFT and mode is None)
 
@@ -69,10 +69,18 @@ def affinities(spec: Value) -> dict[str, Any]:
 
 
 class Judge:
-    """One stream's required policy, over the fleet as it stands."""
+    """One stream's required policy, over the fleet as it stands. `counts` says whether a node
+    makes its domains count."""
 
-    def __init__(self, spec: Value, nodes: Mapping[str, Value], levels: Sequence[str]) -> None:
+    def __init__(
+        self,
+        spec: Value,
+        nodes: Mapping[str, Value],
+        levels: Sequence[str],
+        counts: Callable[[str], bool],
+    ) -> None:
         self._spec = spec
+        self._counts = counts
         self._policy = spec["policy"]
         self._nodes = nodes
         self._levels = tuple(levels)
@@ -134,7 +142,8 @@ class Judge:
             over = sum(max(count - cap, 0) for count in counts.values())
             return over, f"{dict(counts)} is more than {rule}"
         if isinstance(rule.get("at_least"), int):
-            return rule["at_least"] - len(counts), f"{dict(counts)} is fewer than {rule}"
+            short = rule["at_least"] - len(counts) - self._free(shard)
+            return short, f"{dict(counts)} is fewer than {rule}"
         if "even" in rule:
             live = self._live_domains(scope)
             least = min(
@@ -148,13 +157,17 @@ class Judge:
         self, kind: str, wanted: Mapping[str, int], shard: Sequence[str]
     ) -> tuple[int, str]:
         """`at_least` and `exactly` with domains by name."""
-        amount = 0
+        short = over = 0
         places = [self._nodes.get(node, UNKNOWN_NODE)["location"] + "/" for node in shard]
         for domain, count in wanted.items():
             there = sum(place.startswith(domain + "/") for place in places)
-            amount += max(count - there, 0)
-            amount += max(there - count, 0) if kind == "exactly" else 0
-        return amount, f"{places} is not {kind} {dict(wanted)}"
+            short += max(count - there, 0)
+            over += max(there - count, 0) if kind == "exactly" else 0
+        return max(short - self._free(shard), 0) + over, f"{places} is not {kind} {dict(wanted)}"
+
+    def _free(self, shard: Sequence[str]) -> int:
+        """Replicas that are still to come, and may mend what is too little."""
+        return max(copies(self._spec) - len(shard), 0)
 
     def _cap(self, limit: int | str, scope: str) -> int:
         factor = copies(self._spec)
@@ -213,9 +226,9 @@ class Judge:
             yield Breach(None, "shard=colocated", apart, words)
 
     def _live_domains(self, scope: str) -> set[str | None]:
-        """Domains with a node that may receive replicas and that the policy admits."""
+        """Domains with a node that counts and that the policy admits."""
         if scope not in self._live:
-            usable = (n for n, node in self._nodes.items() if may_receive(node) and self.admits(n))
+            usable = (node for node in self._nodes if self._counts(node) and self.admits(node))
             self._live[scope] = {self._domain(node, scope) for node in usable}
         return self._live[scope]
 
@@ -228,12 +241,6 @@ class Judge:
             return str(node["location"])
         depth = self._levels.index(scope) + 1 if scope in self._levels else int(scope)
         return "/".join(node["location"].split("/")[: depth + 1])
-
-
-def may_receive(node: Value) -> bool:
-    """Whether a node may be given replicas."""
-    told = (node.get("liveness"), node.get("administrative"), node.get("guard"))
-    return told == ("up", "none", "none")
 
 
 def _has_tags(node: Value, wanted: Mapping[str, str]) -> bool:

@@ -6,11 +6,14 @@ from tests.oracle_moves import broken_with, more_broken
 from tests.oracle_policy import is_judged, moves_together
 from tests.oracle_world import Shard, Value, World
 
+# Rules of which the oracle counts the same as what is published.
+COUNTED = ("at_most", "at_least", "even", "exactly", "with_tags", "exclusive", "aware")
 
-def judge_whole(world: World, reported_is_enough: bool) -> Iterator[str]:
+
+def judge_whole(world: World, reported_is_enough: bool, whole: bool) -> Iterator[str]:
     """Every placed stream has all its replicas on live nodes within its required policy, and
-    nothing is open. `reported_is_enough`: a broken rule passes if an open violation speaks of it.
-    """
+    nothing is open. `reported_is_enough`: a broken rule passes if an open violation speaks of it;
+    `whole`: the fleet has all its nodes, so that no replica may be missing."""
     yield from (f"move {move_id} of {shard} is open" for shard, move_id in world.open_moves.items())
     for stream, decision in world.decisions.items():
         shards, lists = decision["spec"]["shards"], world.lists(stream)
@@ -22,15 +25,16 @@ def judge_whole(world: World, reported_is_enough: bool) -> Iterator[str]:
             yield f"{stream} has shards {sorted(lists)} of {shards}"
             continue
         for number, replicas in lists.items():
-            yield from _judge_shard(world, (stream, number), replicas)
+            yield from _judge_shard(world, (stream, number), replicas, whole)
         spoken = {number for number in lists if world.speaks((stream, number))}
-        for breach in world.judge(stream).breaches(list(lists.values())):
+        kept = [world.kept(replicas) for replicas in lists.values()]
+        for breach in world.judge(stream, accounted=True).breaches(kept):
             told = breach.shard in spoken if breach.shard is not None else bool(spoken)
             if not (reported_is_enough and told):
                 yield f"{stream}/{breach.shard}: {breach.words}"
 
 
-def _judge_shard(world: World, shard: Shard, replicas: list[str]) -> Iterator[str]:
+def _judge_shard(world: World, shard: Shard, replicas: list[str], whole: bool) -> Iterator[str]:
     (stream, number), live = shard, world.live(replicas)
     decision, factor = world.decisions[stream], world.copies(stream)
     waits = decision["outcome"] == "partial" and len(live) == len(replicas)
@@ -39,7 +43,7 @@ def _judge_shard(world: World, shard: Shard, replicas: list[str]) -> Iterator[st
     emptied = [node for node in live if world.is_draining(node)]
     if emptied and not world.speaks(shard):
         yield f"{stream}/{number} is still on {emptied}"
-    if len(live) < factor and not waits:
+    if whole and len(live) < factor and not waits:
         yield f"{stream}/{number} has live replicas {live} only"
 
 
@@ -50,30 +54,41 @@ def judge_missed(world: World) -> Iterator[str]:
         for violation in violations:
             if violation["class"] == "fixable":
                 yield f"{shard} is at rest with a violation that could be mended: {violation}"
+                yield from _phantom(world, shard, violation)
     for shard, assignment in world.assignments.items():
         spec = world.spec(shard[0])
         if is_judged(spec) and not moves_together(spec):
             yield from _missed_of(world, shard, assignment, spec)
 
 
+def _phantom(world: World, shard: Shard, violation: Value) -> Iterator[str]:
+    """A rule that is said to be broken and that, counted anew, is not."""
+    if violation["strength"] != "required" or violation["rule"].split()[0] not in COUNTED:
+        return
+    lists = [world.kept(replicas) for replicas in world.lists(shard[0]).values()]
+    judge = world.judge(shard[0], accounted=True)
+    if not any(breach.shard == shard[1] for breach in judge.breaches(lists)):
+        yield f"{shard} with {lists[shard[1]]} is said to break what it keeps: {violation}"
+
+
 def _missed_of(world: World, shard: Shard, assignment: Value, spec: Value) -> Iterator[str]:
-    live = world.live(assignment["replicas"])
+    kept = world.kept(assignment["replicas"])
     targets = [node for node in _targets(world, shard) if node not in assignment["replicas"]]
-    if len(live) < world.copies(shard[0]):
+    if len(kept) < world.copies(shard[0]):
         for node in targets:
-            if not more_broken(world, shard, live, [*live, node]):
-                yield f"{shard} has {live} only, though {node} could take a replica"
+            if not more_broken(world, shard, kept, [*kept, node]):
+                yield f"{shard} has {kept} only, though {node} could take a replica"
         return
-    broken = broken_with(world, shard, live)
-    if not broken or spec.get("repair") == "dead_only" or len(live) > world.copies(shard[0]):
+    broken = broken_with(world, shard, kept)
+    if not broken or spec.get("repair") == "dead_only" or len(kept) > world.copies(shard[0]):
         return
-    for old in live:
+    for old in kept:
         for node in targets:
-            after = [node if each == old else each for each in live]
-            if more_broken(world, shard, after, live) and not more_broken(
-                world, shard, live, after
+            after = [node if each == old else each for each in kept]
+            if more_broken(world, shard, after, kept) and not more_broken(
+                world, shard, kept, after
             ):
-                yield f"{shard} with {live} breaks {broken}, though {after} would be better"
+                yield f"{shard} with {kept} breaks {broken}, though {after} would be better"
 
 
 def _targets(world: World, shard: Shard) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from tests.oracle_policy import Judge, Value, copies, may_receive
+from tests.oracle_policy import Judge, Value, copies
 
 Shard = tuple[str, int]
 
@@ -22,6 +22,8 @@ class World:
         self.all_moves: dict[str, Value] = {}
         self.open_moves: dict[Shard, str] = {}
         self.open_violations: dict[Shard, list[Value]] = {}
+        # What is remembered beside these, by kind and name.
+        self.memory: dict[str, dict[str, Value]] = {}
         self.levels = tuple(levels)
 
     def spec(self, stream: str) -> Value:
@@ -39,7 +41,9 @@ class World:
 
     def may_receive(self, node_id: str) -> bool:
         """Whether the node may be given replicas."""
-        return may_receive(self.nodes.get(node_id, {}))
+        node = self.nodes.get(node_id, {})
+        told = (node.get("liveness"), node.get("administrative"), node.get("guard"))
+        return told == ("up", "none", "none")
 
     def may_be_fenced(self, move: Value) -> bool:
         """Kafka's striping takes a fenced broker as a follower where it has no other."""
@@ -47,6 +51,11 @@ class World:
         told = (node.get("liveness"), node.get("administrative"), node.get("guard"))
         striped = self.decisions[move["stream"]].get("strategy") == "striped"
         return striped and move["slot"] > 0 and told == ("suspect", "none", "none")
+
+    def renews(self, move: Value) -> bool:
+        """Whether the move is an earlier one that goes on under another leader."""
+        before = self.all_moves.get(move["supersedes"]) or {}
+        return all(before.get(key) == move[key] for key in ("remove", "add", "kind"))
 
     def is_draining(self, node_id: str) -> bool:
         """Whether the node is to be emptied."""
@@ -56,9 +65,34 @@ class World:
         """Those of the nodes that live."""
         return [node for node in replicas if self.alive(node)]
 
+    def is_away(self, node_id: str) -> bool:
+        """Whether the node is dead and its replicas are meant to stay all the same: it is in
+        maintenance, or held with many others that went at once."""
+        node = self.nodes.get(node_id, {})
+        if node.get("liveness") != "dead":
+            return False
+        return node["administrative"] == "maintenance" or self._is_held(node)
+
+    def _is_held(self, node: Value) -> bool:
+        reached = [
+            hold["overridden"]
+            for hold in self.memory.get("hold", {}).values()
+            if node["since"] >= hold["since"]
+            and f"{node['location']}/".startswith(f"{hold['domain'] or ''}/")
+        ]
+        return bool(reached) and not any(reached)
+
+    def kept(self, replicas: Sequence[str]) -> list[str]:
+        """Those of the nodes whose replicas need not be replaced."""
+        return [node for node in replicas if self.alive(node) or self.is_away(node)]
+
     def staying(self, replicas: Sequence[str]) -> list[str]:
-        """Those of the nodes that live and are not to be emptied."""
-        return [node for node in self.live(replicas) if not self.is_draining(node)]
+        """Those of them that are not to be emptied."""
+        return [node for node in self.kept(replicas) if not self.is_draining(node)]
+
+    def may_stay(self, node_id: str) -> bool:
+        """Whether the node's domains count when an arrangement is judged."""
+        return bool(self.staying([node_id])) and self.nodes[node_id]["guard"] != "quarantined"
 
     def planned(self, stream: str) -> dict[int, list[str]]:
         """Replicas of a stream by shard once all moves under way have been completed."""
@@ -70,9 +104,11 @@ class World:
         found = {n: a["replicas"] for (name, n), a in self.assignments.items() if name == stream}
         return {number: list(found[number]) for number in sorted(found)}
 
-    def judge(self, stream: str) -> Judge:
-        """The stream's required policy over the nodes as they are."""
-        return Judge(self.spec(stream), self.nodes, self.levels)
+    def judge(self, stream: str, accounted: bool = False) -> Judge:
+        """The stream's required policy over the nodes as they are; `accounted`: domains count
+        while a replica may stay there, not only where a new one may come."""
+        counts = self.may_stay if accounted else self.may_receive
+        return Judge(self.spec(stream), self.nodes, self.levels, counts)
 
     def load(self) -> Counter[str]:
         """Replicas by node, those under way counted with their target."""

@@ -21,7 +21,8 @@ all told in it; the shared oracle judges every batch besides. The commands:
     batch          lines are commands of the kinds above, all in one batch
     tick           seconds=: time passes
     replan         nothing happens; at rest it answers nothing
-    rest           executors complete all moves until there is none, and nothing is left to do
+    rest           executors complete all moves until there is none, and nothing is left to do;
+                   whole=no: nodes are missing, so that replicas may be
     show           what=shards|nodes|layout|load|moves|violations|decisions [stream=]
     verify         the fleet is at rest: the oracle's final check
     rebuild        a new reconciler from the records alone; digests must agree, and so must the
@@ -72,6 +73,8 @@ class Story:
         self.reconciler = Reconciler(configuration)
         self.twin: Reconciler | None = None
         self.records = Records()
+        # Replicas moved since the fleet last changed, and how many had to be, at each rest.
+        self.travelled: list[tuple[int, int]] = []
         self.actors = Actors(self.actors.now, self.actors.sequence)
         self.log = Log(levels=configuration.levels, limits=configuration.limits)
 
@@ -109,6 +112,8 @@ class Story:
         self.records.commit(ready)
         self.actors.see(ready)
         self.log.feed_ready(ready, caught_up, self.now)
+        if self.configuration.acked:
+            self.log.hear(ready, events)
         assert not self.log.violations(), self.log.violations()
         if self.twin is not None:
             again = self.twin.apply(events, self.now, caught_up)
@@ -170,12 +175,14 @@ class Story:
     def rebuilt(self, order: random.Random | None) -> Reconciler:
         return self.records.rebuild(self.configuration, self.now, order)
 
-    def rest(self, _command: Command) -> str:
+    def rest(self, command: Command) -> str:
         """Executors complete what is open until there is nothing to do, which has to last."""
         batches, moves = self.finish_moves()
-        found = self.log.final_violations(reported_is_enough=True)
+        whole = command.take("whole", "yes") == "yes"
+        found = self.log.final_violations(reported_is_enough=True, whole=whole)
         found += self.log.missed()
         assert not found, "\n".join(found)
+        self.travelled.append((sum(self.log.moved.values()), self.log.lower_bound()))
         ready = self.carry_out(parse_command("replan"))
         assert ready.empty, f"at rest, and yet {ready}"
         self.second_opinion()

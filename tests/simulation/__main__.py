@@ -3,7 +3,8 @@
 import argparse
 import sys
 
-from tests.simulation.run import report
+from tests.simulation.mutations import MUTATIONS, mutated
+from tests.simulation.run import report, report_mutations
 
 
 def main() -> int:
@@ -13,8 +14,13 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--show", type=int, default=1, help="failures to shrink and to print")
+    parser.add_argument("--mutate", choices=MUTATIONS, help="play with this fault in the planner")
+    parser.add_argument("--mutations", action="store_true", help="how fast each fault is found")
     given = parser.parse_args()
-    return 0 if report(given.first, given.seeds, given.jobs, given.show) else 1
+    if given.mutations:
+        return 0 if report_mutations([given.mutate] if given.mutate else MUTATIONS) else 1
+    with mutated(given.mutate):
+        return 0 if report(given.first, given.seeds, given.jobs, given.show) else 1
 
 
 if __name__ == "__main__":

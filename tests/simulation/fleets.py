@@ -23,6 +23,7 @@ def draw_settings(rng: random.Random) -> str:
     parts = ["settings levels=site", rng.choice(SETTINGS)]
     parts.append("completion=immediate" if rng.random() < 0.15 else "")
     parts.append(f"deadline={rng.choice((30, 600))} retention=100")
+    parts.append(rng.choice(("", "hold_window=0", "hold_window=60")))
     return " ".join(filter(None, parts))
 
 

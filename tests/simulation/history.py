@@ -75,6 +75,8 @@ class History:
         rng = self.rng
         if rng.random() < 0.25:
             self._tell(f"rebuild order={rng.randrange(1000)}")
+        if rng.random() < 0.08:
+            self._tell("rest whole=no")
         lines = [f"tick seconds={rng.choice((0.01, 1, 20))}"]
         for _ in range(rng.randint(0, 4)):
             lines += self._draw()

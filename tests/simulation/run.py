@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tests.simulation.history import Failure, History
+from tests.simulation.mutations import SEEDS_MAX, seeds_to_catch
 from tests.simulation.shrink import as_case, shrink
 
 # Seeds that a process plays before it says so.
@@ -13,6 +14,7 @@ CHUNK = 20
 TELL_SECONDS = 5
 # A failure on one line; its story comes at the end.
 FAILURE_WIDTH = 300
+TOLD_WIDTH = 90
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +71,16 @@ def report(first: int, count: int, jobs: int, show: int) -> bool:
         except Failure as failure:
             print(f"\n{as_case(shrink(failure), f'Seed {seed}, shrunk.')}")
     return not failed
+
+
+def report_mutations(names: Iterable[str]) -> bool:
+    """Put every fault into the planner, one after the other, and tell after how many seeds it is
+    found; whether all are."""
+    caught_all = True
+    for name in names:
+        caught = seeds_to_catch(name)
+        caught_all &= caught is not None
+        count, what = caught or (SEEDS_MAX, "NOT FOUND")
+        told = what.splitlines()[0][:TOLD_WIDTH]
+        print(f"{name:36} {count:4} seeds  {told}", flush=True)
+    return caught_all

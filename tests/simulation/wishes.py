@@ -59,7 +59,6 @@ POLICIES = (
     "{strategy: spread, rules: [{exactly: {/s1: 1, /s2: 1}}]}",
     "{strategy: spread, rules: [{role: cold, count: 1, other: site}]}",
     "{strategy: spread, rules: [{with_tags: {disk: ssd}}]}",
-    "{strategy: spread, rules: [{balance: 0.1, per: site, strength: preferred}]}",
     "{strategy: spread, avoid: [/s1]}",
     "{strategy: spread, with_tags: {disk: ssd}}",
     "{strategy: spread, nodes: [n1, n2, n3, n4]}",

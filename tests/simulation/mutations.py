@@ -1,0 +1,322 @@
+"""Faults put into the planner on purpose: each has to be found within `SEEDS_MAX` seeds.
+
+A fault that goes unnoticed means that the oracle does not look, or that histories never come by.
+Each is put in by replacing one function or rule, so that the planner itself stays as it is.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+from placement import mend, node_events, orders
+from placement.assignments import EMPTY
+from placement.issuing import Issuing
+from placement.mend import Score
+from placement.model import AdministrativeState, Liveness
+from placement.move_events import MoveEvents
+from placement.moves import Ledger
+from placement.repair import Repair
+from placement.rules import AtMost, Even, ExclusiveNodes
+from placement.state import State
+from placement.strategies.base import View
+from placement.stream_events import StreamEvents
+from placement.topology import Topology
+from placement.wants import Wants
+from tests.simulation.history import Failure, History
+
+# What the issue asks for.
+SEEDS_MAX = 100
+
+Patch = pytest.MonkeyPatch
+Mutation = Callable[[Patch], None]
+MUTATIONS: dict[str, Mutation] = {}
+
+
+def mutation(put_in: Mutation) -> Mutation:
+    """Make a fault known by its name."""
+    MUTATIONS[put_in.__name__] = put_in
+    return put_in
+
+
+@contextmanager
+def mutated(name: str | None) -> Iterator[None]:
+    """The planner with a fault, or as it is."""
+    with pytest.MonkeyPatch.context() as patch:
+        if name is not None:
+            MUTATIONS[name](patch)
+        yield
+
+
+def seeds_to_catch(name: str, first: int = 0, most: int = SEEDS_MAX) -> tuple[int, str] | None:
+    """How many seeds it takes to find a fault, and what it was found by; None if it was not."""
+    with mutated(name):
+        for count in range(1, most + 1):
+            try:
+                History(first + count - 1).play()
+            except Failure as failure:
+                return count, f"{type(failure.cause).__name__}: {failure.cause}"
+    return None
+
+
+def nothing(*_: Any, **__: Any) -> None:
+    """In place of what should be done."""
+
+
+def no_penalty(_rule: Any, standing: Any) -> Any:
+    return np.zeros(standing.topology.size, np.int64)
+
+
+# Rules and targets
+
+
+@mutation
+def drop_at_most(patch: Patch) -> None:
+    """Scoring does not know `at_most`."""
+    patch.setattr(AtMost, "penalty", no_penalty)
+
+
+@mutation
+def drop_even(patch: Patch) -> None:
+    """Scoring does not know `even`."""
+    patch.setattr(Even, "penalty", no_penalty)
+
+
+@mutation
+def drop_exclusive(patch: Patch) -> None:
+    """Scoring does not know `exclusive nodes`."""
+    patch.setattr(ExclusiveNodes, "penalty", no_penalty)
+
+
+@mutation
+def targets_of_any_condition(patch: Patch) -> None:
+    """Repair takes nodes that may not receive replicas."""
+    patch.setattr(mend, "candidates", lambda _policy, view: view.has_room())
+
+
+@mutation
+def suspects_are_targets(patch: Patch) -> None:
+    """A suspect node is as good as any."""
+    put = Topology.put
+
+    def wrong(self: Topology, node_id: str, attributes: Any, liveness: Liveness, *more: Any) -> int:
+        node = put(self, node_id, attributes, liveness, *more)
+        if liveness is Liveness.SUSPECT:
+            self._eligible[node] = True
+        return node
+
+    patch.setattr(Topology, "put", wrong)
+
+
+@mutation
+def suspects_are_dead(patch: Patch) -> None:
+    """Replicas on suspect nodes are replaced."""
+    gone = (Liveness.SUSPECT, Liveness.DEAD, Liveness.UNREGISTERED)
+    patch.setattr(Topology, "is_dead", lambda self, node: self.liveness[node] in gone)
+
+
+@mutation
+def capacity_is_not_asked(patch: Patch) -> None:
+    """Every node has room."""
+    patch.setattr(View, "has_room", lambda self, *_: np.ones(self.topology.size, bool))
+
+
+@mutation
+def draining_domains_count(patch: Patch) -> None:
+    """Domains of draining nodes stay in the denominator."""
+    put = Topology.put
+
+    def wrong(self: Topology, node_id: str, attributes: Any, liveness: Any, *more: Any) -> int:
+        node = put(self, node_id, attributes, liveness, *more)
+        if AdministrativeState.DRAINING in more and liveness is Liveness.UP:
+            self._accounted[node] = True
+        return node
+
+    patch.setattr(Topology, "put", wrong)
+
+
+@mutation
+def any_move_is_an_improvement(patch: Patch) -> None:
+    """Moves for a rule need not make anything better."""
+    patch.setattr(Score, "better_than", lambda *_: True)
+
+
+@mutation
+def copies_from_the_dead(patch: Patch) -> None:
+    """The source of a copy need not live."""
+    all_slots = [EMPTY]
+
+    def wrong(nodes: Any, _topology: Any) -> list[int]:
+        return [slot for slot, node in enumerate(nodes) if node not in all_slots]
+
+    patch.setattr(orders, "live_slots", wrong)
+
+
+# The life of a move
+
+
+@mutation
+def incoming_is_not_counted(patch: Patch) -> None:
+    """Moves under way towards a node do not count."""
+    _miscount(patch, "incoming", "added")
+
+
+@mutation
+def outgoing_is_not_counted(patch: Patch) -> None:
+    """Moves under way that copy from a node do not count."""
+    _miscount(patch, "outgoing", "source")
+
+
+def _miscount(patch: Patch, counter: str, end: str) -> None:
+    opens, closes = Ledger.open, Ledger.close
+
+    def opened(self: Ledger, move: Any) -> None:
+        opens(self, move)
+        getattr(self, counter)[getattr(move, end)] -= 1
+
+    def closed(self: Ledger, shard: int, *more: Any) -> Any:
+        move = closes(self, shard, *more)
+        getattr(self, counter)[getattr(move, end)] += 1
+        return move
+
+    patch.setattr(Ledger, "open", opened)
+    patch.setattr(Ledger, "close", closed)
+
+
+@mutation
+def lost_targets_are_kept(patch: Patch) -> None:
+    """A move whose target may not receive replicas any more goes on."""
+    patch.setattr(MoveEvents, "review", nothing)
+
+
+@mutation
+def leases_never_end(patch: Patch) -> None:
+    """A move past its deadline stays open."""
+    patch.setattr(Ledger, "expired", lambda *_: [])
+
+
+@mutation
+def failed_moves_stay_in_the_plan(patch: Patch) -> None:
+    """The planned arrangement does not follow a move that ended without being completed."""
+    patch.setattr(State, "settle", nothing)
+
+
+@mutation
+def epochs_are_not_raised(patch: Patch) -> None:
+    """An assignment that changes keeps its epoch."""
+    finish = State.finish
+
+    def wrong(self: State) -> Any:
+        for shard in self._dirty:
+            self.table.epoch[shard] -= self.table.epoch[shard] > 1
+        return finish(self)
+
+    patch.setattr(State, "finish", wrong)
+
+
+@mutation
+def late_words_count(patch: Patch) -> None:
+    """An acknowledgement of an ended move is taken for one of the shard's open move."""
+
+    def wrong(self: MoveEvents, event: Any) -> Any:
+        stream = self._state.streams.get(event.stream)
+        if stream is None or event.shard >= len(stream.shards):
+            return None
+        opened = self._state.ledger.by_shard.get(stream.shards[event.shard])
+        return opened.move if opened else None
+
+    patch.setattr(MoveEvents, "_acked", wrong)
+
+
+# What is looked at, and when
+
+
+@mutation
+def holds_are_forgotten(patch: Patch) -> None:
+    """What went all at once is replaced like anything else."""
+    patch.setattr(Topology, "set_held", nothing)
+
+
+@mutation
+def repairs_while_behind(patch: Patch) -> None:
+    """Repair does not wait until the source has caught up."""
+    run = Repair.run
+    patch.setattr(Repair, "run", lambda self, _caught_up: run(self, True))
+
+
+@mutation
+def copies_under_way_lead(patch: Patch) -> None:
+    """A copy that is not complete may be promoted."""
+    next_leader = Wants.next_leader
+
+    def wrong(self: Wants, shard: int) -> int | None:
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(State, "complete", lambda state, shard: state.table.nodes(shard))
+            return next_leader(self, shard)
+
+    patch.setattr(Wants, "next_leader", wrong)
+
+
+@mutation
+def needed_copies_are_given_up(patch: Patch) -> None:
+    """The removal of a copy that is needed after all is not called off."""
+    patch.setattr(Issuing, "keep_needed", nothing)
+
+
+@mutation
+def nobody_is_promoted(patch: Patch) -> None:
+    """Dead leaders stay in front."""
+    patch.setattr(Issuing, "promote", nothing)
+
+
+@mutation
+def returning_domains_are_not_seen(patch: Patch) -> None:
+    """What was made in an emergency stays as it is when a domain comes back."""
+    patch.setattr(Repair, "look_over", nothing)
+
+
+@mutation
+def relocated_nodes_are_not_looked_at(patch: Patch) -> None:
+    """Shards on a node that changed are not looked at."""
+    changed = node_events.NodeEvents.changed
+
+    def wrong(self: Any, event: Any) -> None:
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(Repair, "look_at", nothing)
+            changed(self, event)
+
+    patch.setattr(node_events.NodeEvents, "changed", wrong)
+
+
+@mutation
+def healthy_copies_are_surplus(patch: Patch) -> None:
+    """Of too many replicas the last goes, dead or not."""
+
+    def wrong(self: Wants, shard: int, _view: Any) -> int:
+        nodes = self._state.table.nodes(shard)
+        return max(slot for slot, node in enumerate(nodes) if node != EMPTY)
+
+    patch.setattr(Wants, "_superfluous", wrong)
+
+
+# Memory
+
+
+@mutation
+def waiting_streams_are_forgotten(patch: Patch) -> None:
+    """A rebuilt reconciler does not know which streams wait."""
+    patch.setattr(StreamEvents, "resume", nothing)
+
+
+@mutation
+def stuck_shards_are_forgotten(patch: Patch) -> None:
+    """A rebuilt reconciler does not know which shards could not be helped."""
+    patch.setattr(Repair, "resume", nothing)
+
+
+@mutation
+def nodes_in_order_of_arrival(patch: Patch) -> None:
+    """Ties are broken by the order in which nodes came."""
+    patch.setattr(Topology, "order", lambda self: np.arange(self.size))
