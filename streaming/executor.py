@@ -1,17 +1,19 @@
 """A simulated executor: takes the reconciler's moves on and reports them done, copying nothing.
 
 It stands for the system whose replicas are placed. The demo and the tests run one beside a
-`Fleet`, so that moves come to their end.
+`Fleet`, so that moves come to their end, well or badly: its `Conduct` says how.
 """
 
 from __future__ import annotations
 
 import heapq
+import random
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import orjson
+from pydantic import BaseModel, ConfigDict, Field
 
 from schemas.envelope import encode_headers
 from schemas.topics import full_name
@@ -32,26 +34,54 @@ FLUSH_TIMEOUT_SECONDS = 30.0
 
 OPEN_STATES = frozenset({"issued", "accepted"})
 
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class Conduct(BaseModel):
+    """How an executor behaves. Shares are of moves, drawn with `seed` and the move's id, so that
+    a scenario plays alike again.
+
+    `fail`: says that the move failed; `lose`: never says how it ended; `double`: says everything
+    twice; `lie`: speaks of a move that never was.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    delay_seconds: Annotated[float, Field(ge=0, le=86_400)] = 0.2
+    fail: Share = 0.0
+    lose: Share = 0.0
+    double: Share = 0.0
+    lie: Share = 0.0
+    seed: int = 0
+
+    def draws(self, move_id: str, what: str) -> bool:
+        """Whether this happens to this move."""
+        share: float = getattr(self, what)
+        return random.Random(f"{self.seed}:{what}:{move_id}").random() < share
+
 
 class Executor:
-    """Acknowledges each move at once and reports it completed `delay_seconds` later.
+    """Acknowledges each move at once and reports it completed a while later.
 
     A move is acted on once, whatever is repeated. One that has ended by the time it would be
     completed (superseded, cancelled, expired) is left alone, as its shard belongs to another move
     by then. Moves that were open before the executor came are taken on too. It runs in one thread
-    of its own between `start` and `close`; `accepted`, `completed` and `dropped` count.
+    of its own between `start` and `close`; `accepted`, `completed`, `failed`, `lost` and `dropped`
+    count. `conduct` may be just the delay in seconds.
     """
 
     def __init__(
         self,
         bootstrap: str,
         prefix: str,
-        delay_seconds: float = 0.2,
+        conduct: Conduct | float | None = None,
         *,
         options: Mapping[str, str] | None = None,
     ) -> None:
         self._topic = full_name("acks.v1", prefix)
-        self._delay_seconds = delay_seconds
+        if isinstance(conduct, float | int):
+            conduct = Conduct(delay_seconds=conduct)
+        self._conduct = conduct or Conduct()
         self._reader = CommittedReader(bootstrap, prefix, ["moves.v1"], options=options)
         self._producer = make_producer(bootstrap, options)
         self._taken: set[str] = set()
@@ -63,6 +93,8 @@ class Executor:
         self._undelivered = ""
         self.accepted = 0
         self.completed = 0
+        self.failed = 0
+        self.lost = 0
         self.dropped = 0
 
     @property
@@ -125,7 +157,7 @@ class Executor:
         elif move_id not in self._taken:
             self._taken.add(move_id)
             self._running[move_id] = move
-            heapq.heappush(self._due, (time.monotonic() + self._delay_seconds, move_id))
+            heapq.heappush(self._due, (time.monotonic() + self._conduct.delay_seconds, move_id))
             if move["state"] == "issued":
                 self._acknowledge("MoveAccepted", move)
                 self.accepted += 1
@@ -135,8 +167,21 @@ class Executor:
             _, move_id = heapq.heappop(self._due)
             move = self._running.pop(move_id, None)
             if move is not None:
-                self._acknowledge("MoveCompleted", move)
-                self.completed += 1
+                self._end(move_id, move)
+
+    def _end(self, move_id: str, move: Mapping[str, Any]) -> None:
+        """Say how the move ended, as the conduct has it."""
+        conduct = self._conduct
+        if conduct.draws(move_id, "lie"):
+            self._acknowledge("MoveCompleted", {**move, "move_id": f"never-{move_id}"})
+        if conduct.draws(move_id, "lose"):
+            self.lost += 1
+            return
+        failed = conduct.draws(move_id, "fail")
+        for _ in range(2 if conduct.draws(move_id, "double") else 1):
+            self._acknowledge("MoveFailed" if failed else "MoveCompleted", move)
+        self.failed += failed
+        self.completed += not failed
 
     def _acknowledge(self, message: str, move: Mapping[str, Any]) -> None:
         key = f"{move['stream']}/{move['shard']}"

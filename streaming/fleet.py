@@ -195,6 +195,26 @@ class Fleet:
         if alive:
             self._await(self._send(life, "NodeLocalityChanged", {"location": location}))
 
+    def unregister(self, node_id: str) -> None:
+        """The node leaves for good, and says so."""
+        life = self._lives[node_id]
+        with self._lock:
+            life.alive = False
+        self._await(self._send(life, "NodeUnregistered", {}))
+
+    def join(self, node: FleetNode) -> None:
+        """A node comes to the fleet, or one that had left comes back, as a new process."""
+        with self._lock:
+            life = self._lives.get(node.node_id)
+            if life is None:
+                # A new dictionary: the beating thread may be going through the old one.
+                life = _Life(node)
+                self._lives = {**self._lives, node.node_id: life}
+            else:
+                life.begin(uuid.uuid4().hex)
+            life.location, life.alive = node.location, True
+        self._await(self._register(life))
+
     def close(self) -> None:
         """Stop beating and leave; the nodes fall silent. Raises what went wrong meanwhile."""
         self._stopping.set()
@@ -269,12 +289,12 @@ class Fleet:
             self._failure = error
 
     def _beat_until_stopped(self) -> None:
-        lives = list(self._lives.values())
-        beats_per_second = len(lives) / self._interval_seconds
-        started = time.monotonic()
-        done = 0
+        lives: list[_Life] = []
+        started, done = time.monotonic(), 0
         while not self._stopping.wait(PACE_SECONDS):
-            due = int((time.monotonic() - started) * beats_per_second)
+            if len(lives) != len(self._lives):
+                lives, started, done = list(self._lives.values()), time.monotonic(), 0
+            due = int((time.monotonic() - started) * len(lives) / self._interval_seconds)
             # After a pause of the machine everyone beats once, not once for each missed interval.
             done = max(done, due - len(lives))
             with self._lock:

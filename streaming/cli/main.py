@@ -15,6 +15,7 @@ from streaming.cli import (
     demo,
     doctor,
     explain,
+    fleet,
     listings,
     nearest,
     place,
@@ -95,6 +96,7 @@ check.register(app)
 plan.register(app)
 explain.register(app)
 nearest.register(app)
+fleet.register(app)
 demo.register(app)
 doctor.register(app)
 record.register(app)
