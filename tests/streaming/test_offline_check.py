@@ -269,7 +269,9 @@ def test_the_report_names_violations_and_what_a_plan_would_do():
         {"domain": "/eu", "streams": 1, "shards": 2},
         {"domain": "/eu/a", "streams": 1, "shards": 1},
     ]
-    (detail,) = (each for each in report["violations"]["details"] if each["domain"] == "/eu/a")
+    here = [each for each in report["violations"]["details"] if each["domain"] == "/eu/a"]
+    assert {each["rule"] for each in here} == {"at_most 1 per zone", "even per location"}
+    detail = here[0]
     assert (detail["stream"], detail["shard"], detail["replicas"]) == ("s", 0, 2)
     assert (detail["replication_factor"], detail["class"]) == (3, "fixable")
     assert report["plan"]["repair"] == {"moves": 2, "copies": 2}
