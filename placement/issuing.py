@@ -4,13 +4,14 @@ A move is planned as if an open one that is less urgent had never been, and supe
 replicas of a colocated stream go where those of its other shards are, or are to be.
 """
 
+from collections import Counter
 from dataclasses import replace
 
 from placement.assignments import EMPTY
-from placement.mend import Case, find_target
+from placement.mend import Case, backing_off, find_target
 from placement.model import Cause, Move, MoveKind, MoveState
 from placement.moves import OpenMove
-from placement.orders import copy_source, is_busy, ordered, over_limit, renewed
+from placement.orders import copy_source, is_busy, link, links, ordered, over_limit, renewed
 from placement.reasons import Band, Code, Reason
 from placement.state import State, Stream
 from placement.strategies.base import View
@@ -30,11 +31,13 @@ class Issuing:
         # Whether a move that was done at once has made room.
         self.freed = False
         self._hopeless: dict[tuple[int, int], Reason] = {}
+        self._links: Counter[tuple[int, int]] | None = None
 
     def begin(self) -> None:
         """Start over, after room was made."""
         self.freed = False
         self._hopeless.clear()
+        self._links = None
 
     def finish(self) -> None:
         """The run is over."""
@@ -94,14 +97,19 @@ class Issuing:
         """Issue a move for the want, or say why there is none."""
         state = self._state
         nodes = state.table.nodes(shard)
-        target = EMPTY if want.kind is MoveKind.REMOVE else self._target(shard, want, nodes, view)
+        target = self._target(shard, want, nodes, view)
         if isinstance(target, Reason):
             return target
         source = copy_source(state, nodes, target)
-        limit = over_limit(state, nodes[want.slot], target, source)
+        busy = self._busy()
+        limit = over_limit(state, nodes[want.slot], target, source, busy)
         if limit:
             return limit
+        crossing = link(state.topology, source, target)
+        if crossing is not None:
+            busy[crossing] += 1
         if outranked is not None:
+            self._links = None
             self.ended[shard] = state.ledger.close(shard, MoveState.SUPERSEDED, state.now).move
             if outranked.added != EMPTY:
                 view.occupy(outranked.added, is_busy(state, outranked.added))
@@ -125,8 +133,19 @@ class Issuing:
         state.publish_move(opened.move)
         return None
 
+    def _busy(self) -> Counter[tuple[int, int]]:
+        """Open moves between domains, counted where they are limited."""
+        if self._links is None:
+            limited = self._state.configuration.limits.max_per_domain_pair is not None
+            self._links = links(self._state) if limited else Counter()
+        return self._links
+
     def _target(self, shard: int, want: Want, nodes: list[int], view: View) -> int | Reason:
-        """Where the replica goes."""
+        """Where the replica goes; EMPTY where it only goes away."""
+        if want.kind is MoveKind.REMOVE:
+            case = self._wants.case(shard)
+            node = nodes[want.slot]
+            return backing_off(case, node, self._state.topology) if node in case.shunned else EMPTY
         stream = self._state.stream_of(shard)
         if self._wants.is_colocated(stream):
             return self._common_target(stream, shard, want, nodes, view)
@@ -146,6 +165,8 @@ class Issuing:
             follow = min(missing, key=lambda node: unit[node] != want.slot)
             assert stream.policy is not None
             open_to = topology.eligible[follow] and stream.policy.nodes.passes(topology, follow)
+            if follow in self._wants.case(shard).shunned:
+                return backing_off(self._wants.case(shard), follow, topology)
             room = bool(view.has_room()[follow])
             return follow if open_to and room else self._blocked(shard, want.slot, follow)
         key = (stream.index, nodes[want.slot])

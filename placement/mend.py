@@ -42,7 +42,8 @@ class Case:
     share.
 
     `nodes`: by slot, EMPTY where none is; `others`: live nodes of the stream's other shards, where
-    a rule asks for them; `room`: replicas that a node has to take at once.
+    a rule asks for them; `room`: replicas that a node has to take at once; `shunned`: nodes on
+    which moves of the shard have failed just now.
     """
 
     spec: StreamSpec
@@ -52,6 +53,7 @@ class Case:
     nodes: Sequence[int]
     others: Sequence[int] = ()
     room: int = 1
+    shunned: frozenset[int] = frozenset()
 
     @property
     def factor(self) -> int:
@@ -118,11 +120,28 @@ def find_target(case: Case, slot: int, view: View, may_stay: bool = False) -> in
     """Where the replica of a slot goes; the one that stands there is not counted any more.
 
     With `may_stay` its node is a candidate like others: the answer is that node where the strategy
-    would choose it again.
+    would choose it again. Shunned nodes are none; where only they would do, the reason says so.
     """
+    found = _found(case, slot, view, may_stay, case.shunned)
+    if isinstance(found, Reason) and case.shunned:
+        again = _found(case, slot, view, may_stay, frozenset())
+        return found if isinstance(again, Reason) else backing_off(case, again, view.topology)
+    return found
+
+
+def backing_off(case: Case, node: int, topology: Topology) -> Reason:
+    """Why a node is not tried again yet."""
+    message = f"a move of {case.spec.stream}/{case.shard} on {topology.ids[node]} has just failed"
+    return Reason(Code.BACKING_OFF, message)
+
+
+def _found(
+    case: Case, slot: int, view: View, may_stay: bool, shunned: frozenset[int]
+) -> int | Reason:
+    """Where the replica of a slot goes, none of the shunned nodes being a candidate."""
     topology, policy, old = view.topology, case.policy, case.nodes[slot]
     kept = [s for s in case.live(topology) if s != slot]
-    if case.room == 1 and not may_stay:
+    if case.room == 1 and not (may_stay or case.shunned):
         held = {node for node in case.nodes if node != EMPTY}
         need = _need(case, slot, kept, held)
         if chooses(STRATEGIES[policy.strategy], case.rules, need):
@@ -130,6 +149,9 @@ def find_target(case: Case, slot: int, view: View, may_stay: bool = False) -> in
             if chosen is not None:
                 return chosen
     mask = candidates(policy, view)
+    if shunned:
+        mask = mask.copy()
+        mask[[*shunned]] = False
     if case.room > 1:
         mask = mask & view.has_room(case.room)
     held = {node for node in case.nodes if node != EMPTY}
@@ -193,7 +215,9 @@ def find_move(
         trial.remove(node)
         target = find_target(case, slot, trial, may_stay=True)
         if isinstance(target, Reason) or target == node:
-            soft = _softened(case, slot, trial) if isinstance(target, Reason) else None
+            waits = isinstance(target, Reason) and target.code is Code.BACKING_OFF
+            blocked = isinstance(target, Reason) and not waits
+            soft = _softened(case, slot, trial) if blocked else None
             reasons += [target] if isinstance(target, Reason) else []
             if soft is None:
                 continue

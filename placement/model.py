@@ -190,7 +190,8 @@ class Assignment:
 @dataclass(frozen=True, slots=True)
 class Move:
     """A command to the executor in its current state; key: move_id. `add` is None where a replica
-    is only removed, `remove` where one is only added."""
+    is only removed, `remove` where one is only added. `rate_bytes_per_second` bounds the copy and
+    ends with it."""
 
     move_id: str
     kind: MoveKind
@@ -208,6 +209,7 @@ class Move:
     source: str | None = None
     supersedes: str | None = None
     ended_at: int | None = None
+    rate_bytes_per_second: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

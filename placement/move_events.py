@@ -1,5 +1,6 @@
 """What becomes of moves: acknowledgements, deadlines, and nodes that change under them."""
 
+from placement import backoff
 from placement.assignments import EMPTY
 from placement.diagnose import why_kept
 from placement.events import AckKind, MoveAcked
@@ -16,6 +17,11 @@ class MoveEvents:
 
     def __init__(self, state: State, repair: Repair, streams: StreamEvents) -> None:
         self._state, self._repair, self._streams = state, repair, streams
+
+    def resume(self) -> None:
+        """Go on with the failures that a restored state remembers."""
+        for body in self._state.remembered(backoff.KIND).values():
+            self._state.backoff.restore(body)
 
     def acked(self, event: MoveAcked) -> None:
         """Apply an executor's word on a move; what is late or unknown is counted."""
@@ -37,6 +43,7 @@ class MoveEvents:
             case AckKind.FAILED:
                 failed = Reason(Code.EXECUTOR_FAILED, event.reason or "the executor gave no reason")
                 self.end(opened, MoveState.FAILED, failed)
+                self._back_off(opened.move)
 
     def _acked(self, event: MoveAcked) -> Move | None:
         """The move an executor speaks of."""
@@ -50,10 +57,14 @@ class MoveEvents:
         return opened.move if opened else None
 
     def expire(self) -> None:
-        """End the moves whose deadline has passed."""
+        """End the moves whose deadline has passed, and forget failures of long ago."""
         for opened in self._state.ledger.expired(self._state.now):
             late = Reason(Code.DEADLINE_PASSED, f"no completion by {opened.move.deadline}")
             self.end(opened, MoveState.EXPIRED, late)
+        # Whoever has not failed for as long as the longest pause begins anew.
+        before = self._state.now - self._state.configuration.backoff_max_ms
+        for shard, node_id in [*self._state.backoff.past(before)]:
+            self._forget_failures(shard, node_id)
 
     def review(self, node: int) -> None:
         """Look at the moves from and to the node: cancel those whose target may no longer receive,
@@ -100,3 +111,22 @@ class MoveEvents:
         self._repair.look_at([shard])
         if end is MoveState.CANCELLED:
             self._repair.ended_early(shard, opened.move)
+        if end is MoveState.COMPLETED:
+            self._trust(opened.move)
+
+    def _back_off(self, move: Move) -> None:
+        """Leave the target of a failed move alone for a while."""
+        state, at = self._state, (move.stream, move.shard)
+        node_id = move.add or move.remove
+        assert node_id is not None, "a move of a leader is never open"
+        pauses = (state.configuration.backoff_ms, state.configuration.backoff_max_ms)
+        body = state.backoff.failed(at, node_id, state.now, *pauses)
+        state.remember(backoff.KIND, backoff.name_of(at, node_id), body)
+
+    def _trust(self, move: Move) -> None:
+        """What a node has failed at before does not count once it has succeeded."""
+        self._forget_failures((move.stream, move.shard), move.add or move.remove or "")
+
+    def _forget_failures(self, shard: tuple[str, int], node_id: str) -> None:
+        if self._state.backoff.forget(shard, node_id):
+            self._state.remember(backoff.KIND, backoff.name_of(shard, node_id), None)

@@ -1,5 +1,6 @@
 """From a want to a move: who gives the copy, whether the limits allow it, and the record of it."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -9,7 +10,10 @@ from placement.diagnose import live_slots
 from placement.model import Move, MoveState
 from placement.reasons import Code, Reason
 from placement.state import State
+from placement.topology import Scope, Topology
 from placement.wants import Want
+
+_TOP = Scope(depth=1)
 
 
 def copy_source(state: State, nodes: Sequence[int], target: int) -> int:
@@ -37,8 +41,25 @@ def is_busy(state: State, node: int) -> bool:
     return state.ledger.incoming[node] >= state.configuration.limits.max_in_per_node
 
 
-def over_limit(state: State, removed: int, target: int, source: int) -> Reason | None:
-    """Which limit of a node the move would exceed."""
+def link(topology: Topology, source: int, target: int) -> tuple[int, int] | None:
+    """The domains of the top level between which a replica is copied, None within one."""
+    if EMPTY in (source, target):
+        return None
+    domains = topology.domain_of(_TOP)
+    ends = sorted((int(domains[source]), int(domains[target])))
+    return None if ends[0] == ends[1] else (ends[0], ends[1])
+
+
+def links(state: State) -> Counter[tuple[int, int]]:
+    """Open moves between each two domains of the top level."""
+    opened = (link(state.topology, o.source, o.added) for o in state.ledger.by_shard.values())
+    return Counter(each for each in opened if each is not None)
+
+
+def over_limit(
+    state: State, removed: int, target: int, source: int, busy: Counter[tuple[int, int]]
+) -> Reason | None:
+    """Which limit of a node, or between two domains (`busy`: open moves), the move would exceed."""
     limits, ids = state.configuration.limits, state.topology.ids
     incoming, outgoing = state.ledger.incoming[target], state.ledger.outgoing[source]
     if target != EMPTY and incoming >= limits.max_in_per_node:
@@ -47,6 +68,13 @@ def over_limit(state: State, removed: int, target: int, source: int) -> Reason |
     if source != EMPTY and outgoing >= limits.max_out_per_node:
         message = f"{ids[source]} already sends {outgoing} replicas"
         return Reason(Code.LIMIT_REACHED, message, 1, limits.max_out_per_node - outgoing)
+    crossing = link(state.topology, source, target)
+    if limits.max_per_domain_pair is not None and crossing is not None:
+        count = busy[crossing]
+        if count >= limits.max_per_domain_pair:
+            names = " and ".join(state.topology.domain_names(_TOP, crossing))
+            message = f"{count} replicas are copied between {names} already"
+            return Reason(Code.LIMIT_REACHED, message, 1, limits.max_per_domain_pair - count)
     most = limits.max_touching_per_node
     for node in () if most is None else (removed, target):
         count = state.ledger.incoming[node] + state.ledger.leaving[node]
@@ -91,6 +119,7 @@ def ordered(
         issued_at=state.now,
         source=ids[source] if source != EMPTY else None,
         supersedes=before.move_id if before else None,
+        rate_bytes_per_second=state.configuration.rate_bytes_per_second,
     )
 
 

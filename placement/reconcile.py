@@ -34,6 +34,7 @@ class Reconciler:
         """The reconciler that published these records; see `rebuild` for errors."""
         made = cls(configuration)
         rebuild(made._state, published, now)
+        made._moves.resume()
         made._holds.resume()
         made._streams.resume()
         made._repair.resume()

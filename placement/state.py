@@ -12,6 +12,7 @@ import numpy as np
 
 from placement import digest
 from placement.assignments import EMPTY, AssignmentTable
+from placement.backoff import Backoff
 from placement.limits import Limits
 from placement.model import (
     Alert,
@@ -44,7 +45,9 @@ class Configuration:
 
     `retention_ms`: an hour covers every executor that we know of reporting late. `hold_window_ms`:
     twice the time after which a silent node is dead, so that those that go one after the other
-    within it count together.
+    within it count together. `backoff_ms`, `backoff_max_ms`: the first and the longest pause before
+    a target on which a shard's move failed is tried again; a full disk or a broken link rarely
+    clears sooner. `rate_bytes_per_second` travels in every command.
     """
 
     cell: str = "main"
@@ -55,6 +58,9 @@ class Configuration:
     deadline_ms: int = 600_000
     retention_ms: int = 3_600_000
     hold_window_ms: int = 600_000
+    backoff_ms: int = 10_000
+    backoff_max_ms: int = 600_000
+    rate_bytes_per_second: int | None = None
 
 
 @dataclass(slots=True)
@@ -86,6 +92,7 @@ class State:
         self.topology = Topology(configuration.levels)
         self.table = AssignmentTable()
         self.ledger = Ledger()
+        self.backoff = Backoff()
         self.streams: dict[str, Stream] = {}
         self.stream_names: dict[int, str] = {}
         self._streams_seen = 0
@@ -259,6 +266,11 @@ class State:
         for move in self.ledger.drop_ended(before):
             self.hash_move(move.move_id, 0)
             self.ready.moves[move.move_id] = (move, True)
+
+    def shunned(self, shard: int) -> frozenset[int]:
+        """Nodes on which a move of the shard has failed just now."""
+        waits, index = self.backoff.waits(self.key(shard), self.now), self.topology.index
+        return frozenset(index[node_id] for node_id in waits if node_id in index)
 
     def set_violations(self, shard: int, violations: tuple[Violation, ...]) -> None:
         """Publish a shard's open violations if they are not what was published last."""

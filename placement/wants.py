@@ -147,7 +147,8 @@ class Wants:
             assert stream.policy is not None
             rules, number = self.rules(stream), state.table.number_of(shard)
             nodes, others = state.table.nodes(shard), self.others(stream, shard)
-            self._cases[shard] = Case(stream.spec, stream.policy, rules, number, nodes, others)
+            parts = (stream.spec, stream.policy, rules, number, nodes, others)
+            self._cases[shard] = Case(*parts, shunned=state.shunned(shard))
         return self._cases[shard]
 
     def unit_case(self, stream: Stream) -> Case:
@@ -319,7 +320,8 @@ class Wants:
         self, stream: Stream, case: Case, strength: Strength, view: View
     ) -> tuple[int, int] | Reason:
         """The best move; that there is none for an arrangement is found out once."""
-        key = (stream.index, strength, tuple(case.nodes), None if not case.others else case.shard)
+        alone = bool(case.others or case.shunned)
+        key = (stream.index, strength, tuple(case.nodes), case.shard if alone else None)
         if case.room > 1 or key not in self._answers or not isinstance(self._answers[key], Reason):
             known = self._answers.get(key)
             if isinstance(known, Reason):

@@ -207,6 +207,10 @@ REASONS: dict[str, ReasonAdvice] = {
         Band.THROTTLED,
         {
             "LIMIT_REACHED": ("A move waits for a limit on moves.", "Wait, or raise the limit."),
+            "BACKING_OFF": (
+                "The only targets left are those on which a move of the shard has just failed.",
+                "Look at the executor's reason; the same target is tried again after a pause.",
+            ),
             "REPAIR_FIRST": (
                 "Rebalancing waits for repairs that are wanted and possible.",
                 "Carry out the plan of the phase `repair`, then plan again.",

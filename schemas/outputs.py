@@ -220,7 +220,8 @@ class Move(Message):
 
     Valid only while the shard's assignment has `expected_epoch`, and until `deadline`. `slot` is
     the position in the assignment, `remove` the node that gives up its replica, `add` the one
-    that receives it, `source` a live one to copy from. `ended_at` is set in a final state.
+    that receives it, `source` a live one to copy from, `rate_bytes_per_second` a bound on the copy
+    that ends with it. `ended_at` is set in a final state.
     """
 
     move_id: Id
@@ -239,6 +240,7 @@ class Move(Message):
     supersedes: Id | None = None
     issued_at: TimeMs
     ended_at: TimeMs | None = None
+    rate_bytes_per_second: Annotated[int, Field(ge=1)] | None = None
 
     def record_key(self) -> str:
         """The move's id."""

@@ -17,8 +17,12 @@ def configuration(settings: Settings) -> Configuration:
             max_out_per_node=moves.max_out_per_node,
             max_open=moves.max_open,
             max_per_batch=moves.max_per_batch,
+            max_per_domain_pair=moves.max_per_domain_pair,
         ),
         acked=moves.completion == "acked",
         deadline_ms=round(moves.deadline_seconds * 1000),
+        backoff_ms=round(moves.backoff_seconds * 1000),
+        backoff_max_ms=round(moves.backoff_max_seconds * 1000),
+        rate_bytes_per_second=moves.rate_bytes_per_second,
         hold_window_ms=round(settings.hold.window_seconds * 1000),
     )

@@ -131,7 +131,24 @@ class MoveSettings(Section):
     max_in_per_node: Count = Field(default=5, description="Open moves towards one node.")
     max_out_per_node: Count = Field(default=5, description="Open moves away from one node.")
     max_open: Count = Field(default=200, description="Open moves in all.")
+    max_per_domain_pair: Count | None = Field(
+        default=100,
+        description="Open moves that copy between two domains of the top level; empty: no limit.",
+    )
     max_per_batch: Count = Field(default=500, description="Moves issued by one batch.")
+    backoff_seconds: DurationSeconds = Field(
+        default=10.0,
+        description="Pause before a target on which a shard's move has failed is tried again; it "
+        "doubles with every failure. Other targets are tried at once.",
+    )
+    backoff_max_seconds: DurationSeconds = Field(
+        default=600.0, description="The longest such pause."
+    )
+    rate_bytes_per_second: Count | None = Field(
+        default=None,
+        description="Bound on the copying of each move; it travels in the command and ends with "
+        "it. Empty: none.",
+    )
 
 
 class HoldSettings(Section):

@@ -27,7 +27,9 @@ UNSET: dict[str, Value] = {
     "topology.v1": {**UNKNOWN_NODE, "administrative": "none", "guard": "none"},
     "decisions.v1": {},
     "assignments.v1": {"move_id": None, "roles": None},
-    "moves.v1": dict.fromkeys(("remove", "add", "source", "supersedes", "ended_at")),
+    "moves.v1": dict.fromkeys(
+        ("remove", "add", "source", "supersedes", "ended_at", "rate_bytes_per_second")
+    ),
     "violations.v1": {},
     "state.v1": {},
 }

@@ -4,9 +4,9 @@ A behaviour told as a story can be read, and a change of it reviewed, without re
 stories in `tests/placement/testdata` and `tests/simulation` and the histories of the simulator are
 all told in it; the shared oracle judges every batch besides. The commands:
 
-    settings       levels=a,b  max_in= max_out= max_open= max_per_batch=  completion=immediate
-                   default='{strategy: …}'  deadline= retention= hold_window= (seconds): a new,
-                   empty reconciler
+    settings       levels=a,b  max_in= max_out= max_open= max_per_batch= max_per_domain_pair=
+                   completion=immediate default='{strategy: …}' rate= (bytes per second)
+                   deadline= retention= hold_window= backoff= (seconds): a new, empty reconciler
     topology       lines `/site1 n1 n2 weight=2 capacity=4 leader=false disk=ssd`: these nodes are
                    up; what is no attribute is a tag; `-` is the location of nodes without one
     register       nodes= location= [weight= capacity= leader= disk=ssd]: the same in one line
@@ -131,6 +131,7 @@ class Story:
                 ("max_out", "_per_node"),
                 ("max_open", ""),
                 ("max_per_batch", ""),
+                ("max_per_domain_pair", ""),
             )
         }
         self.begin(
@@ -142,6 +143,8 @@ class Story:
                 deadline_ms=int(command.take("deadline", "600")) * 1000,
                 retention_ms=int(command.take("retention", "3600")) * 1000,
                 hold_window_ms=int(command.take("hold_window", "600")) * 1000,
+                backoff_ms=int(command.take("backoff", "0")) * 1000,
+                rate_bytes_per_second=int(rate) if (rate := command.given("rate")) else None,
             )
         )
         return ""
@@ -196,8 +199,16 @@ class Story:
             ready = self.carry_out(completing)
             completed += open_before
             if not open_before and not (ready.moves or ready.assignments):
-                return batches, completed
+                until = self.waits_until()
+                if until <= self.now:
+                    return batches, completed
+                self.actors.now = until
         raise AssertionError(f"no rest after {REST_BATCHES} batches")
+
+    def waits_until(self) -> int:
+        """The time until when a target on which a move has failed is left alone."""
+        memory = self.records.memory.values()
+        return max((each.body["until"] for each in memory if each.kind == "backoff"), default=0)
 
     def second_opinion(self) -> None:
         """One that does not know what was tried before, and is told of every node once more, finds

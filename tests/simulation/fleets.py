@@ -22,7 +22,8 @@ def draw_settings(rng: random.Random) -> str:
     """A `settings` command: limits, deadlines, the mode of completion."""
     parts = ["settings levels=site", rng.choice(SETTINGS)]
     parts.append("completion=immediate" if rng.random() < 0.15 else "")
-    parts.append(f"deadline={rng.choice((30, 600))} retention=100")
+    deadline, backoff = rng.choice(((30, 0), (600, 10)))
+    parts.append(f"deadline={deadline} retention=100 backoff={backoff}")
     parts.append(rng.choice(("", "hold_window=0", "hold_window=60")))
     return " ".join(filter(None, parts))
 

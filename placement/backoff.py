@@ -1,0 +1,62 @@
+"""Back-off: a target on which a shard's move has failed is left alone for a while.
+
+Another target is tried at once; the same one after a pause that doubles with every failure, up to
+a bound. What is known is published (`backoff` in `state.v1`), so that a restart does not forget it.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+KIND = "backoff"
+
+
+@dataclass(slots=True)
+class Backoff:
+    """Failures by shard (stream and number) and node id: how many, and until when to wait (ms)."""
+
+    known: dict[tuple[str, int], dict[str, tuple[int, int]]] = field(default_factory=dict)
+
+    def failed(
+        self, shard: tuple[str, int], node_id: str, now: int, first_ms: int, most_ms: int
+    ) -> Mapping[str, Any]:
+        """One more failure; what is to be remembered of it."""
+        nodes = self.known.setdefault(shard, {})
+        failures = nodes.get(node_id, (0, 0))[0] + 1
+        # Beyond 2^40 pauses are bounded whatever the figures.
+        pause = min(first_ms << min(failures - 1, 40), most_ms)
+        nodes[node_id] = (failures, now + pause)
+        body = {"stream": shard[0], "shard": shard[1], "node": node_id}
+        return body | {"failures": failures, "until": now + pause}
+
+    def restore(self, body: Mapping[str, Any]) -> None:
+        """Take over what was remembered."""
+        nodes = self.known.setdefault((body["stream"], body["shard"]), {})
+        nodes[body["node"]] = (body["failures"], body["until"])
+
+    def waits(self, shard: tuple[str, int], now: int) -> dict[str, int]:
+        """Nodes that the shard leaves alone now, each with the time until when."""
+        nodes = self.known.get(shard)
+        if not nodes:
+            return {}
+        return {node_id: until for node_id, (_, until) in nodes.items() if until > now}
+
+    def forget(self, shard: tuple[str, int], node_id: str) -> bool:
+        """Nothing is held against the node any more; whether something was."""
+        nodes = self.known.get(shard, {})
+        found = nodes.pop(node_id, None) is not None
+        if not nodes:
+            self.known.pop(shard, None)
+        return found
+
+    def past(self, before: int) -> Iterator[tuple[tuple[str, int], str]]:
+        """Shards and nodes whose pause ended before the given time."""
+        for shard in [*self.known]:
+            for node_id, (_, until) in [*self.known[shard].items()]:
+                if until < before:
+                    yield shard, node_id
+
+
+def name_of(shard: tuple[str, int], node_id: str) -> str:
+    """What it is remembered by."""
+    return f"{shard[0]}/{shard[1]}/{node_id}"
