@@ -230,6 +230,10 @@ def find_move(
             found.append((after.key, slot == 0, near, pressure, rank, slot, target))
     if found:
         return min(found)[-2:]
+    if case.shunned:
+        again = find_move(replace(case, shunned=frozenset()), strength, view, judging)
+        if not isinstance(again, Reason):
+            return backing_off(case, again[1], view.topology)
     if reasons:
         return reasons[0]
     message = f"no single move of a replica of {case.spec.stream}/{case.shard} keeps them better"

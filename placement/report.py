@@ -94,7 +94,9 @@ class Report:
             apart = why_needy(nodes, strays[0], topology)
             rule = ColocateSlots()
             broken = self._of(shard, str(rule), len(strays), 0, apart)
-            found.append((Cause.REQUIRED_RULE, broken))
+            # A want of its own takes the cause of what drains it.
+            drains = strays[0] in self._wants.draining(shard)
+            found.append((Cause.DRAIN if drains else Cause.REQUIRED_RULE, broken))
         return found
 
     def _places(self, shard: int) -> list[tuple[Cause | None, Violation]]:
