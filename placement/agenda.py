@@ -13,8 +13,8 @@ from placement.glance import Glance
 from placement.model import Cause, ViolationClass
 from placement.reasons import Band, Code
 from placement.state import State
-from placement.waiting import Urgency, Waiting
-from placement.wants import Wants, urgency
+from placement.waiting import Urgency, Waiting, urgency
+from placement.wants import Wants
 
 
 class Agenda:
@@ -47,11 +47,10 @@ class Agenda:
 
     def leave(self, shards: Collection[int]) -> None:
         """These shards are looked at anew."""
+        for known in (self._wanted, self._behind, self.stuck):
+            known.difference_update(shards)
         for shard in shards:
-            self._wanted.discard(shard)
             self.waiting.leave(shard)
-            self._behind.discard(shard)
-        self.stuck.difference_update(shards)
 
     def take(self) -> int:
         """Take out the most urgent of the shards that wait."""
@@ -68,27 +67,27 @@ class Agenda:
         if opened is not None:
             if self._wants.hurries(shard, opened) or self._is_unled(shard, seen):
                 self._wanted.add(shard)
-        elif any(v.reason.band is Band.THROTTLED for v in said):
+        elif said and any(v.reason.band is Band.THROTTLED for v in said):
             self.waiting.put(shard, self.urgency(shard, seen))
             if any(v.reason.code is Code.NOT_CAUGHT_UP for v in said):
                 self._behind.add(shard)
-        elif any(v.violation_class is ViolationClass.FIXABLE for v in said):
+        elif said and any(v.violation_class is ViolationClass.FIXABLE for v in said):
             self._wanted.add(shard)
-        elif any(v.reason.code not in WAITS_FOR_NODES for v in said):
+        elif said and any(v.reason.code not in WAITS_FOR_NODES for v in said):
             self.stuck.add(shard)
         elif self._is_unled(shard, seen):
             self._wanted.add(shard)
 
     def urgency(self, shard: int, seen: Glance) -> Urgency:
         """The shard's place among those that want something."""
-        live = seen.lacking.get(shard)
-        if live is not None:
+        if shard in seen.lacking:
+            live, _ = seen.lacking[shard]
             return (urgency(Cause.UNDER_REPLICATED), live, *self._state.key(shard))
         live = len(live_slots(self._state.table.nodes(shard), self._state.topology))
         return (urgency(self._wants.cause(shard)), live, *self._state.key(shard))
 
     def _is_unled(self, shard: int, seen: Glance) -> bool:
-        if (shard in seen.lacking or shard in seen.well) and shard not in seen.unled:
+        if shard not in seen.unled and (shard in seen.lacking or shard in seen.well):
             return False
         return self._wants.next_leader(shard) is not None
 

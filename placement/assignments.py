@@ -163,10 +163,18 @@ class AssignmentTable:
 
     def swap(self, shard: int, one: int, other: int) -> None:
         """Exchange two slots: the way a live replica becomes the leader."""
-        nodes = self.nodes(shard)
-        self.set(shard, one, EMPTY)
-        self.set(shard, other, nodes[one])
-        self.set(shard, one, nodes[other])
+        if one == other:
+            return
+        base = int(self._shard_base[shard])
+        first, second = base + one, base + other
+        column, places = self._slot_node, self._slot_place
+        column[first], column[second] = int(column[second]), int(column[first])
+        places[first], places[second] = int(places[second]), int(places[first])
+        for index, slot, before in ((first, one, other), (second, other, one)):
+            node = int(column[index])
+            if node != EMPTY:
+                self._node_slots[node][places[index]] = index
+                self._leaders[node] += (slot == 0) - (before == 0)
 
     def close_gap(self, shard: int, slot: int) -> None:
         """Move the replicas behind an empty slot up by one: it is asked for no more."""

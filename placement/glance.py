@@ -6,6 +6,7 @@ from the columns of the table, by the rules' own `doubtful`; only the others are
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from placement.rules import CountsDomains, Mask, Rule, Standing
 from placement.rules_roles import Elsewhere, LeaderIn
 from placement.shard_rows import by_size
 from placement.state import State, Stream
+from placement.topology import Topology
 from placement.wants import Wants
 
 # Shards from which a look at all of them as arrays costs less than one at each.
@@ -26,13 +28,14 @@ Shards = NDArray[np.int64]
 
 @dataclass(slots=True)
 class Glance:
-    """`lacking`: live replicas of each shard that lacks some and breaks no rule with those it has;
-    `well`: the same of shards that want nothing, what is held counting as there; `unled`: shards
-    of both kinds whose first replica may not lead; `others`: what has to be asked one by one."""
+    """`lacking`: live replicas of each shard that lacks some and breaks no rule with those it has,
+    and how many are asked for; `well`: the same of shards that want nothing, what is held counting
+    as there; `unled`: shards of both kinds whose first replica may not lead, with the slot of the
+    next leader where the first is dead; `others`: what has to be asked one by one."""
 
-    lacking: dict[int, int] = field(default_factory=dict)
-    well: dict[int, int] = field(default_factory=dict)
-    unled: set[int] = field(default_factory=set)
+    lacking: dict[int, tuple[int, int]] = field(default_factory=dict)
+    well: dict[int, tuple[int, int]] = field(default_factory=dict)
+    unled: dict[int, int | None] = field(default_factory=dict)
     others: list[int] = field(default_factory=list)
 
 
@@ -107,11 +110,23 @@ def _look(found: Glance, state: State, wants: Wants, stream: Stream, shards: Sha
     lacks = stays.sum(axis=1) < copies
     plain &= ~(lacks & (stays & ~live).any(axis=1))
     plain &= ~_doubted(wants, stream, rows, stays & plain[:, None])
-    leads = live[:, 0] & np.append(topology.can_lead, False)[rows[:, 0]]
+    unled = plain & ~(live[:, 0] & np.append(topology.can_lead, False)[rows[:, 0]])
     found.others += shards[~plain].tolist()
-    found.unled.update(shards[plain & ~leads].tolist())
+    next_leaders = _next_leaders(topology, rows, live, copies)
+    for shard, slot in zip(shards[unled].tolist(), next_leaders[unled].tolist(), strict=True):
+        found.unled[shard] = slot or None
     for kind, which in ((found.lacking, plain & lacks), (found.well, plain & ~lacks)):
-        kind.update(zip(shards[which].tolist(), count[which].tolist(), strict=True))
+        counts = zip(count[which].tolist(), repeat(copies), strict=False)
+        kind.update(zip(shards[which].tolist(), counts, strict=True))
+
+
+def _next_leaders(topology: Topology, rows: Shards, live: Mask, copies: int) -> Shards:
+    """The slot that leads after a dead leader: of the copies asked for the first that may lead and
+    is up, as far as there is one; 0 where the leader lives."""
+    able, up = (np.append(each, False)[rows] for each in (topology.can_lead, topology.eligible))
+    asked_for = np.arange(rows.shape[1]) < copies
+    slots: Shards = np.argmax(live * (1 + up + 2 * able + 4 * asked_for), axis=1)
+    return np.where(live[:, 0], 0, slots)
 
 
 def _doubted(wants: Wants, stream: Stream, rows: Shards, stays: Mask) -> Mask:

@@ -212,10 +212,11 @@ class Issuing:
             state.touch(shard)
             self._wants.changed(shard)
 
-    def promote(self, shard: int) -> None:
-        """Put the replica in front that has to lead. An open move is valid at its own epoch only,
-        so that one of the same nodes supersedes it."""
-        state, leader = self._state, self._wants.next_leader(shard)
+    def promote(self, shard: int, leader: int | None = None) -> None:
+        """Put the replica in front that has to lead, the one in the slot `leader` if that is known.
+        An open move is valid at its own epoch only, so that one of the same nodes supersedes it."""
+        state = self._state
+        leader = self._wants.next_leader(shard) if leader is None else leader
         if leader is None:
             return
         opened = state.ledger.by_shard.get(shard)

@@ -20,8 +20,8 @@ from placement.report import Report
 from placement.rules import Strength
 from placement.state import State
 from placement.strategies.base import View
-from placement.waiting import Urgency
-from placement.wants import Failed, Wants, urgency
+from placement.waiting import Urgency, urgency
+from placement.wants import Failed, Wants
 
 _BEHIND = Reason(Code.NOT_CAUGHT_UP, "the source of events is behind")
 _FULL = Reason(Code.LIMIT_REACHED, "the limit of open moves is reached")
@@ -111,7 +111,7 @@ class Repair:
         if caught_up:
             for shard in state.in_order([*seen.others, *seen.unled]):
                 issuing.keep_needed(shard)
-                issuing.promote(shard)
+                issuing.promote(shard, seen.unled.get(shard))
         failed: dict[int, Failed] = {}
         self._issue_all(fresh, seen, caught_up, failed)
         while issuing.freed:
@@ -137,10 +137,10 @@ class Repair:
                     self._looked.add(shard)
                     failed[shard] = {None: _FULL}
         after = glance(state, self._wants, self._looked, planned=True)
-        for shard in state.in_order(self._looked):
-            live = after.lacking.get(shard) or after.well.get(shard)
-            known = failed.get(shard, {})
-            said = None if live is None else self._report.lacks(shard, live, known)
+        for key, shard in state.keyed(self._looked):
+            known, said = failed.get(shard, {}), None
+            if shard in after.lacking or shard in after.well:
+                said = self._report.lacks(shard, key, after, known)
             state.set_violations(shard, self.violations(shard, known) if said is None else said)
             self._agenda.file(shard, after)
 

@@ -12,6 +12,7 @@ from placement.diagnose import (
     why_kept,
     why_needy,
 )
+from placement.glance import Glance
 from placement.mend import LEFT_ALONE
 from placement.model import Cause, Violation, ViolationClass
 from placement.reasons import Band, Code, Reason
@@ -50,25 +51,29 @@ class Report:
             found.extend((seen_to, violation) for violation in broken)
         return tuple(self._classed(shard, cause, each, failed) for cause, each in found)
 
-    def lacks(self, shard: int, live: int, failed: Failed) -> tuple[Violation, ...] | None:
-        """The same for a shard that breaks no rule with its `live` planned replicas; None where
-        it has to be asked why it lacks some."""
+    def lacks(
+        self, shard: int, key: tuple[str, int], seen: Glance, failed: Failed
+    ) -> tuple[Violation, ...] | None:
+        """The same for a shard that breaks no rule, as `seen` where it is planned to stand; None
+        where it has to be asked why it lacks replicas."""
         state = self._state
-        opened, factor = state.ledger.by_shard.get(shard), state.stream_of(shard).copies
+        live, factor = seen.lacking.get(shard) or seen.well[shard]
+        opened = state.ledger.by_shard.get(shard)
         if opened is not None and (opened.removed == EMPTY or state.topology.dead[opened.removed]):
             live -= 1
         if live >= factor:
             return ()
+        why = None
         if opened is not None:
             why, kind = opened.move.reason, ViolationClass.FIXABLE
         else:
-            found = why_kept(state.table.nodes(shard), state.topology)
-            found = found or failed.get(Cause.UNDER_REPLICATED) or failed.get(None)
-            if found is None:
+            if shard in seen.well:
+                why = why_kept(state.table.nodes(shard), state.topology)
+            why = why or failed.get(Cause.UNDER_REPLICATED) or failed.get(None)
+            if why is None:
                 return None
-            why, kind = found, _class_of(found)
-        (name, number), now = state.key(shard), state.now
-        parts = (name, number, REPLICAS_RULE, _REQUIRED, live, factor, kind, why, now)
+            kind = _class_of(why)
+        parts = (*key, REPLICAS_RULE, _REQUIRED, live, factor, kind, why, state.now)
         return (Violation(*parts),)
 
     def _copies(self, shard: int) -> list[tuple[Cause | None, Violation]]:

@@ -138,9 +138,13 @@ class State:
         names = map(self.stream_names.__getitem__, streams)
         return [*zip(names, self.table.numbers_of(index).tolist(), strict=True)]
 
+    def keyed(self, shards: Collection[int]) -> list[tuple[tuple[str, int], int]]:
+        """Shards with their keys, in the order of these."""
+        return sorted(zip(self.keys(shards), shards, strict=True))
+
     def in_order(self, shards: Collection[int]) -> list[int]:
         """Shards by the names of their streams, then by number."""
-        return [shard for _, shard in sorted(zip(self.keys(shards), shards, strict=True))]
+        return [shard for _, shard in self.keyed(shards)]
 
     def stream_of(self, shard: int) -> Stream:
         """The stream that a shard belongs to."""

@@ -6,11 +6,21 @@ allow. Their order is derived from the state, so that a rebuilt reconciler has t
 
 from heapq import heapify, heappop, heappush
 
+from placement.model import Cause
+
 # Cause, live replicas, stream and number: no two shards share one.
 Urgency = tuple[int, int, str, int]
 
 # Entries that are out of date are dropped once they are more than those in use, and than this.
 _STALE_MAX = 256
+
+
+_URGENCY = {cause: place for place, cause in enumerate(Cause)}
+
+
+def urgency(cause: Cause | None) -> int:
+    """The place of a cause in the order of repair."""
+    return len(_URGENCY) if cause is None else _URGENCY[cause]
 
 
 class Waiting:

@@ -19,6 +19,7 @@ from placement.rules_roles import Elsewhere, LeaderIn
 from placement.state import State, Stream
 from placement.strategies.base import View
 from placement.topology import LEAF, Topology
+from placement.waiting import urgency
 
 # Nodes beyond the unit's size among which the unit is sought by its rules; more come up only when
 # many nodes of a stream fail within one repair, and then the most used ones are taken.
@@ -57,6 +58,7 @@ class Wants:
         self._cases: dict[int, Case] = {}
         self._broken: dict[int, list[Rule]] = {}
         self._rules: dict[int, tuple[Rule, ...]] = {}
+        self._wide: dict[int, bool] = {}
 
     def forget(self) -> None:
         """A run begins or ends: the state has changed, or will."""
@@ -65,6 +67,7 @@ class Wants:
         self._cases.clear()
         self._broken.clear()
         self._rules.clear()
+        self._wide.clear()
         self._judging = None
 
     def changed(self, shard: int) -> None:
@@ -166,7 +169,11 @@ class Wants:
 
     def is_wide(self, stream: Stream) -> bool:
         """Whether a rule looks at all shards of the stream."""
-        return any(isinstance(rule, STREAM_RULES) for rule in self.rules(stream))
+        policy = id(stream.policy)
+        if policy not in self._wide:
+            wide = any(isinstance(rule, STREAM_RULES) for rule in self.rules(stream))
+            self._wide[policy] = wide
+        return self._wide[policy]
 
     def needy(self, shard: int) -> list[int]:
         """Slots to fill until as many replicas are there as are asked for: lost ones first. What
@@ -387,11 +394,3 @@ class Wants:
 
         best = min(able, key=rank, default=0)
         return best if rank(best) < rank(0) else None
-
-
-_URGENCY = {cause: place for place, cause in enumerate(Cause)}
-
-
-def urgency(cause: Cause | None) -> int:
-    """The place of a cause in the order of repair."""
-    return len(_URGENCY) if cause is None else _URGENCY[cause]

@@ -306,7 +306,7 @@ def choose(
         found = idle if len(idle) else found
         found = _near(found, distance(topology, need.replaces), view)
         steps.append(("nearness to the replaced replica", found))
-    return settle(found, need, view, steps)
+    return settle(found, need, view, topology.tiers(), steps)
 
 
 def _near(found: NDArray[np.int64], climbs: NDArray[np.int64], view: View) -> NDArray[np.int64]:
@@ -320,15 +320,22 @@ def _near(found: NDArray[np.int64], climbs: NDArray[np.int64], view: View) -> ND
     return found
 
 
-def settle(found: NDArray[np.int64], need: Need, view: View, steps: Trace) -> int:
-    """Of equal nodes the one whose domains carry least, level by level, then the least loaded, then
-    one by lot."""
-    topology = view.topology
-    for scope in topology.tiers():
+def settle(
+    found: NDArray[np.int64],
+    need: Need,
+    view: View,
+    tiers: Sequence[Scope],
+    trace: Trace | None = None,
+) -> int:
+    """Of equal nodes the one whose domains of these levels carry least, level by level, then the
+    least loaded, then one by lot."""
+    topology, steps = view.topology, [] if trace is None else trace
+    for scope in tiers:
         if len(found) == 1:
             break
         found = least(found, view.domain_pressure(scope, HALF, found))
-        steps.append((f"the least loaded domain of level {scope}", found))
+        if trace is not None:
+            steps.append((f"the least loaded domain of level {scope}", found))
     found = least(found, (view.load[found] + HALF) / topology.weight[found])
     steps.append(("the least loaded node", found))
     if len(found) > 1:

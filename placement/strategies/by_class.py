@@ -4,7 +4,7 @@ The answer is that of `choose`. What is kept between two answers is which nodes 
 that counts is the view's.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,11 @@ from placement.strategies.base import (
 
 # Nodes from which asking about classes costs less than asking about all.
 CLASSED_FROM = 64
+
+# The rank of a class that breaks a required rule, and one from which ranks are made small again:
+# one more penalty, of 21 bits at most, leaves them below the other.
+_BROKEN = 1 << 62
+_RANKS_MAX = 1 << 40
 
 Nodes = NDArray[np.int64]
 
@@ -66,6 +71,9 @@ class Field:
         of, size = self._classes.of, self._classes.count
         self._open_in = np.bincount(of[self._open], minlength=size)
         self._idle_in = np.bincount(of[self._idle], minlength=size)
+        self._tiers = topology.tiers()
+        self._ranks: dict[Hashable, Nodes] = {}
+        self._climbs: dict[int, Nodes] = {}
 
     def changed(self, node: int) -> None:
         """The node's load has changed, or what limits say of it."""
@@ -80,56 +88,77 @@ class Field:
 
     def choose(self, rules: Sequence[Rule], need: Need) -> int | None:
         """The best node by the rules, nearness and load."""
-        view, of, sample = self._view, self._classes.of, self._classes.sample
-        taken = np.array([*{*need.kept, *need.excluded}], np.int64)
+        taken = [*{*need.kept, *need.excluded}]
         found = np.flatnonzero(self._left(self._open_in, self._open, taken))
-        found = self._lawful(found, rules, need)
+        ranks = self._ranked(rules, need)[found]
+        least_rank = int(ranks.min(initial=_BROKEN))
+        if least_rank >= _BROKEN:
+            return None
+        found = found[ranks == least_rank]
         usable = self._open
-        if need.replaces != EMPTY and len(found):
+        if need.replaces != EMPTY:
             idle = found[self._left(self._idle_in, self._idle, taken)[found] > 0]
             if len(idle):
                 found, usable = idle, self._idle
-            climbs = distance(self._shared, int(of[need.replaces]))[found]
-            for level in np.unique(climbs)[:-1].tolist():
-                nodes = self._nodes(found[climbs == level], usable, taken)
-                near = nodes[~view.crowded(nodes)]
-                if len(near):
-                    return settle(near, need, view, [])
-        for scope in view.topology.tiers():
+            near = self._near(found, int(self._classes.of[need.replaces]), usable, taken)
+            if near is not None:
+                return settle(near, need, self._view, self._tiers)
+        for scope in self._tiers:
             if len(found) > 1:
-                found = least(found, view.domain_pressure(scope, HALF, sample[found]))
-        return settle(self._nodes(found, usable, taken), need, view, []) if len(found) else None
+                sample = self._classes.sample[found]
+                found = least(found, self._view.domain_pressure(scope, HALF, sample))
+        return settle(self._nodes(found, usable, taken), need, self._view, ())
 
-    def _lawful(self, found: Nodes, rules: Sequence[Rule], need: Need) -> Nodes:
-        """The classes that keep the required rules and, of these, the preferred ones best."""
-        kept = self._classes.of[np.asarray(need.kept, np.int64)].tolist()
-        standing = Standing(
-            self._shared,
-            need.replication_factor,
-            kept,
-            shards=need.shards,
-            slots=need.slots,
-            slot=need.slot,
-        )
-        for rule in rules:
-            if rule.strength is Strength.REQUIRED and len(found):
-                found = found[rule.penalty(standing)[found] == 0]
-        for rule in rules:
-            if rule.strength is Strength.PREFERRED and len(found) > 1:
-                found = least(found, rule.penalty(standing)[found])
-        return found
+    def _ranked(self, rules: Sequence[Rule], need: Need) -> Nodes:
+        """How well each class keeps the rules, the least is best. Rules that count domains ask for
+        nothing but where the others stand, so that equals are asked about once."""
+        kept = sorted(self._classes.of[need.kept].tolist())
+        key = (tuple(kept), need.replication_factor, tuple(rules))
+        if key not in self._ranks:
+            parts = (need.replication_factor, kept)
+            standing = Standing(self._shared, *parts, shards=need.shards)
+            ranks, worst = np.zeros(self._classes.count, np.int64), 1
+            lawful = np.ones(self._classes.count, bool)
+            for rule in rules:
+                penalties = rule.penalty(standing)
+                if rule.strength is Strength.REQUIRED:
+                    lawful &= penalties == 0
+                    continue
+                # No wish outweighs one that comes before it.
+                most = int(penalties.max()) + 1
+                ranks, worst = ranks * most + penalties, worst * most
+                if worst > _RANKS_MAX:
+                    _, ranks = np.unique(ranks, return_inverse=True)
+                    worst = len(ranks)
+            self._ranks[key] = np.where(lawful, ranks, _BROKEN)
+        return self._ranks[key]
 
-    def _left(self, counts: Nodes, usable: Mask, taken: Nodes) -> Nodes:
+    def _near(self, found: Nodes, old: int, usable: Mask, taken: list[int]) -> Nodes | None:
+        """The nearest nodes of some classes among those near the mean; None where only the
+        farthest are left."""
+        if old not in self._climbs:
+            self._climbs[old] = distance(self._shared, old)
+        climbs = self._climbs[old][found]
+        farthest = int(climbs.max())
+        for level in range(int(climbs.min()), farthest):
+            nodes = self._nodes(found[climbs == level], usable, taken)
+            near: Nodes = nodes[~self._view.crowded(nodes)]
+            if len(near):
+                return near
+        return None
+
+    def _left(self, counts: Nodes, usable: Mask, taken: list[int]) -> Nodes:
         """How many usable nodes each class has beside those that are taken."""
-        gone = taken[usable[taken]]
-        if not len(gone):
-            return counts
         left = counts.copy()
-        np.subtract.at(left, self._classes.of[gone], 1)
+        for node in taken:
+            left[self._classes.of[node]] -= usable[node]
         return left
 
-    def _nodes(self, classes: Nodes, usable: Mask, taken: Nodes) -> Nodes:
+    def _nodes(self, classes: Nodes, usable: Mask, taken: list[int]) -> Nodes:
         """The usable nodes of some classes that are not taken."""
         nodes = self._classes.nodes(classes.tolist())
-        nodes = nodes[usable[nodes]]
-        return nodes[~np.isin(nodes, taken)]
+        before = usable[taken]
+        usable[taken] = False
+        found: Nodes = nodes[usable[nodes]]
+        usable[taken] = before
+        return found
