@@ -161,6 +161,33 @@ class AssignmentTable:
         if node != EMPTY:
             self._attach(index, node, slot)
 
+    def fill(
+        self,
+        shards: NDArray[np.int64],
+        counts: NDArray[np.int64],
+        nodes: NDArray[np.int64],
+    ) -> None:
+        """Put nodes into the first slots of shards that are empty, each once: `counts` nodes of
+        `nodes` for each. Raises IndexError when a shard has fewer slots."""
+        if (counts > self._shard_factor[shards]).any():
+            raise IndexError("more replicas than slots")
+        firsts = np.cumsum(counts) - counts
+        slots = np.arange(len(nodes)) - np.repeat(firsts, counts)
+        places = np.repeat(self._shard_base[shards], counts) + slots
+        self._slot_node[places] = nodes
+        self._node(int(nodes.max(initial=-1)))
+        order = np.argsort(nodes, kind="stable")
+        added = np.bincount(nodes, minlength=len(self._load))
+        ends = np.cumsum(added)
+        for node in np.flatnonzero(added).tolist():
+            load = int(self._load[node])
+            mine = places[order[ends[node] - added[node] : ends[node]]].astype(np.int32)
+            self._node_slots[node] = np.concatenate([self._node_slots[node][:load], mine])
+            self._slot_place[mine] = np.arange(load, load + len(mine))
+        self._load += added
+        leaders = np.bincount(nodes[slots == 0], minlength=len(self._leaders))
+        self._leaders += leaders
+
     def swap(self, shard: int, one: int, other: int) -> None:
         """Exchange two slots: the way a live replica becomes the leader."""
         if one == other:

@@ -5,9 +5,13 @@ rebuild; equality proves that the topics held exactly the state that the marker 
 """
 
 import json
+from hashlib import blake2b
+
+import numpy as np
+from numpy.typing import NDArray
 
 from placement.choice import digest64
-from placement.model import Assignment, Decision, Memory, Move, NodeView, Violation
+from placement.model import Assignment, Decision, Memory, Move, NodeView, Settled, Violation
 
 _MODULUS = 1 << 64
 
@@ -81,6 +85,19 @@ def of_assignment(assignment: Assignment) -> int:
         a.move_id or "",
         *(a.roles or ()),
     )
+
+
+def of_settled(chunk: Settled) -> NDArray[np.uint64]:
+    """`of_assignment` of assignments at rest, which have nothing to add, remove or tell."""
+    columns = zip(chunk.streams, chunk.shards, chunk.epochs, chunk.replicas, strict=True)
+    made = (
+        blake2b(
+            f"assignment\x1f{stream}\x1f{shard}\x1f{epoch}\x1f{','.join(nodes)}\x1f\x1f\x1f".encode(),
+            digest_size=8,
+        ).digest()
+        for stream, shard, epoch, nodes in columns
+    )
+    return np.frombuffer(b"".join(made), ">u8").astype(np.uint64)
 
 
 def of_move(move: Move) -> int:

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 
 from placement import digest
 from placement.assignments import EMPTY
-from placement.model import Assignment, Decision, Move, MoveKind, Outcome, Published, Ready
+from placement.model import Assignment, Decision, Move, MoveKind, Outcome, Published, Ready, Settled
 from placement.moves import OpenMove
 from placement.reasons import Reason
 from placement.rules_roles import Elsewhere
+from placement.settled import SettledColumns
 from placement.state import PLAIN_ROLE, State
 
 
@@ -23,12 +24,14 @@ def rebuild(state: State, records: Published, now: int) -> None:
             view.node_id, view.attributes, view.liveness, view.administrative, view.guard
         )
         state.publish_node(view)
-    assignments = list(records.assignments)
-    published: dict[str, list[tuple[str, ...]]] = {}
+    columns, assignments = _columns(state, records)
+    longest = columns.longest()
     for assignment in assignments:
-        published.setdefault(assignment.stream, []).append(assignment.replicas)
+        held = longest.get(assignment.stream, 0)
+        longest[assignment.stream] = max(held, len(assignment.replicas))
     for decision in records.decisions:
-        _restore_stream(state, decision, published.get(decision.stream, []))
+        _restore_stream(state, decision, longest.get(decision.stream, 0))
+    columns.fill(state)
     known = {move.move_id: move for move in records.moves}
     for assignment in assignments:
         _restore_shard(state, assignment, known)
@@ -48,7 +51,28 @@ def rebuild(state: State, records: Published, now: int) -> None:
     state.ready = Ready()
 
 
-def _restore_stream(state: State, decision: Decision, shards: list[tuple[str, ...]]) -> None:
+def _columns(state: State, records: Published) -> tuple[SettledColumns, list[Assignment]]:
+    """The assignments at rest as columns, and the others."""
+    columns = SettledColumns(state.topology.index)
+    for chunk in records.settled:
+        columns.add(chunk)
+    busy: list[Assignment] = []
+    at_rest: list[Assignment] = []
+    for each in records.assignments:
+        (busy if each.move_id or each.roles is not None else at_rest).append(each)
+    columns.add(
+        Settled(
+            [each.stream for each in at_rest],
+            [each.shard for each in at_rest],
+            [each.epoch for each in at_rest],
+            [each.replicas for each in at_rest],
+        )
+    )
+    return columns, busy
+
+
+def _restore_stream(state: State, decision: Decision, longest: int) -> None:
+    """`longest`: the most replicas that a shard of it has."""
     policy = None
     if decision.outcome is not Outcome.REJECTED:
         text = decision.spec.placement_policies
@@ -58,7 +82,7 @@ def _restore_stream(state: State, decision: Decision, shards: list[tuple[str, ..
         policy = compiled
     stream = state.publish_decision(decision, policy)
     if decision.outcome not in (Outcome.REJECTED, Outcome.WAITING):
-        state.allot(stream, shards)
+        state.allot(stream, [range(longest)])
 
 
 def _restore_shard(state: State, assignment: Assignment, moves: Mapping[str, Move]) -> None:

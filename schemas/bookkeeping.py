@@ -66,7 +66,7 @@ class CommitMarker(Message):
     `positions` are the next source offsets by topic (short name) and partition, `clocks` the
     silence clocks by partition of `nodes.v1`, `output_partitions` the partition counts of the
     outputs, `digest` the hash of the state of record, in hexadecimal, `configuration` what decides
-    beside the events.
+    beside the events, `format` the version of all that a restart reads.
     """
 
     cell: Id
@@ -79,6 +79,7 @@ class CommitMarker(Message):
     journal_sequence: Ordinal
     digest: Digest
     configuration: dict[str, JsonValue] | None = None
+    format: Annotated[int, Field(ge=1)] | None = None
 
     def record_key(self) -> str:
         """The cell."""

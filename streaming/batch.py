@@ -28,7 +28,7 @@ from streaming.metrics import Committed
 from streaming.node_lifecycle import Judged
 from streaming.outbox import Outbox
 from streaming.record_codec import OutRecord
-from streaming.recovery import Positions, Recovered
+from streaming.recovery import STATE_FORMAT, Positions, Recovered
 from streaming.source import DETECTOR, NODES, Raw, Refused
 
 # One prefix plans at most so many events: its records stay in memory until the commit, and a
@@ -215,6 +215,7 @@ class BatchApplier:
             "journal_sequence": self._sequence,
             "digest": self._reconciler.digest,
             "configuration": self._configuration,
+            "format": STATE_FORMAT,
         }
         return record_codec.log_record("CommitMarker", "commits.v1", self._cell, body, now)
 

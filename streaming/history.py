@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 from streaming.errors import StreamingError
 from streaming.journal import JOURNAL
+from streaming.rebuild import STATE_TOPICS
 from streaming.recording import Recording
 from streaming.records import CommittedReader, Record
-from streaming.recovery import COMMITS, STATE_TOPICS
+from streaming.recovery import COMMITS
 from streaming.snapshot import Snapshot
 
 # What the core publishes that is no state: kept for a time, then deleted.

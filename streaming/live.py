@@ -18,8 +18,9 @@ from schemas.topics import full_name
 from streaming import record_codec
 from streaming.clients import CONNECT_TIMEOUT_SECONDS, make_reader
 from streaming.errors import StreamingError
+from streaming.rebuild import STATE_TOPICS
 from streaming.records import CommittedReader
-from streaming.recovery import COMMITS, STATE_TOPICS
+from streaming.recovery import COMMITS
 from streaming.settings import Settings
 from streaming.source import SUBSCRIBED
 

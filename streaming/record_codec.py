@@ -4,8 +4,9 @@ With `codec` the only modules that know both the wire and the core. Ids are hash
 that a retry writes the same bytes (guarantee G2).
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import orjson
@@ -311,8 +312,23 @@ def _parse_reason(body: Mapping[str, Any]) -> Reason:
 
 def fields_of(value: Any) -> dict[str, Any]:
     """The fields of a slotted dataclass that are set."""
-    fields = ((name, getattr(value, name)) for name in value.__slots__)
-    return {name: each for name, each in fields if each is not None}
+    names, get = _FIELDS[type(value)]
+    return {name: each for name, each in zip(names, get(value), strict=False) if each is not None}
+
+
+class _Fields(dict[type[Any], tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]]):
+    """By kind the names of its fields and what gets them all at once: a batch may be a million
+    records."""
+
+    def __missing__(self, kind: type[Any]) -> Any:
+        names: tuple[str, ...] = kind.__slots__
+        # Of one name it would give the bare value.
+        get = attrgetter(*names, names[0])
+        self[kind] = names, get
+        return self[kind]
+
+
+_FIELDS = _Fields()
 
 
 def attributes_of(body: Mapping[str, Any]) -> NodeAttributes:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
 from confluent_kafka import Consumer, IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
@@ -19,25 +20,28 @@ from placement.reconcile import Reconciler
 from placement.silence import Clock, Timers
 from placement.state import Configuration
 from schemas.topics import CATALOGUE, full_name
-from streaming import record_codec
 from streaming.clients import CONNECT_TIMEOUT_SECONDS, connected, make_reader
 from streaming.errors import StreamingError
 from streaming.outbox import TRANSACTION_TIMEOUT_MS
+from streaming.rebuild import (
+    STATE_TOPICS,
+    Latest,
+    RecordUnreadable,
+    StateContradictory,
+    rebuild,
+)
 from streaming.records import CommittedReader
 from streaming.source import SUBSCRIBED, shard_of
 
 Positions = dict[str, dict[int, int]]
 
-# The state of record. The journal and the dead letters are history, not state.
 COMMITS = "commits.v1"
-STATE_TOPICS = (
-    "topology.v1",
-    "decisions.v1",
-    "assignments.v1",
-    "moves.v1",
-    "violations.v1",
-    "state.v1",
+REPAIR = (
+    "What differs: placer replay --from-topic --verify. To write again what the journal says: "
+    "placer repair"
 )
+# What this version writes; a state of a newer one is refused, as it may mean more than is read.
+STATE_FORMAT = 1
 
 
 class RecoveryRefused(StreamingError):
@@ -71,8 +75,9 @@ def recover(
     Raises RecoveryRefused with what is wrong and where, BrokerUnreachable, TopicMissing.
     """
     _await_transactions(bootstrap, prefix, options)
-    latest = _latest(bootstrap, prefix, options)
-    marker = latest[COMMITS].get(cell)
+    with CommittedReader(bootstrap, prefix, (*STATE_TOPICS, COMMITS), options=options) as reader:
+        latest = reader.read_latest()
+    marker = _marker(latest, prefix, cell)
     held = sum(len(latest[topic]) for topic in STATE_TOPICS)
     if marker is None and held:
         raise RecoveryRefused(
@@ -81,12 +86,13 @@ def recover(
         )
     if marker is not None:
         _check_partitions(marker, partitions)
-    reconciler, nodes = rebuild(configuration, latest, marker)
+    now = marker["now"] if marker else 0
+    reconciler, nodes = _rebuilt(bootstrap, prefix, options, configuration, latest, now)
     expected = marker["digest"] if marker else reconciler.digest
     if reconciler.digest != expected:
         raise RecoveryRefused(
             f"the state read from the topics has digest {reconciler.digest}, the commit marker "
-            f"says {expected}: records of {', '.join(STATE_TOPICS)} were lost or altered"
+            f"says {expected}: records of {', '.join(STATE_TOPICS)} were lost or altered. {REPAIR}"
         )
     clocks = marker["clocks"] if marker else {}
     return Recovered(
@@ -166,46 +172,53 @@ def _ends(
     return {(p.topic, p.partition): answer.result().offset for p, answer in asked.items()}
 
 
-def _latest(
-    bootstrap: str, prefix: str, options: Mapping[str, str]
-) -> dict[str, dict[str, dict[str, Any]]]:
-    """Last value of every key of the state topics; tombstones are gone."""
-    topics = (*STATE_TOPICS, COMMITS)
-    latest: dict[str, dict[str, dict[str, Any]]] = {topic: {} for topic in topics}
-    with CommittedReader(bootstrap, prefix, topics, options=options) as reader:
-        for record in reader.read_to_end():
-            if record.key is None or (record.value is None and record.raw is not None):
-                raise RecoveryRefused(
-                    f"{prefix}{record.topic}-{record.partition} offset {record.offset} is not a "
-                    f"record of ours (key {record.key!r})"
-                )
-            if record.value is None:
-                latest[record.topic].pop(record.key, None)
-            else:
-                latest[record.topic][record.key] = record.value
-    return latest
-
-
-def rebuild(
-    configuration: Configuration,
-    latest: Mapping[str, Mapping[str, dict[str, Any]]],
-    marker: Mapping[str, Any] | None,
-) -> tuple[Reconciler, list[NodeView]]:
-    """The reconciler that left these records, last values by topic and key, and its nodes.
-
-    Raises RecoveryRefused when they contradict each other.
-    """
+def _marker(latest: Latest, prefix: str, cell: str) -> dict[str, Any] | None:
+    """The cell's commit marker. Raises RecoveryRefused where it is none of ours."""
+    value = latest[COMMITS].get(cell.encode())
+    if value is None:
+        return None
     try:
-        records = record_codec.published(latest)
-        nodes = [*records.nodes]
-        now = marker["now"] if marker else 0
-        reconciler = Reconciler.restore(configuration, records, now)
-    except (KeyError, ValueError, TypeError, IndexError) as error:
+        marker: dict[str, Any] = orjson.loads(value)
+        newer = marker.get("format", STATE_FORMAT) > STATE_FORMAT
+        for name in ("now", "digest", "positions", "clocks", "sequence", "writer_epoch"):
+            marker[name]
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise RecoveryRefused(
-            f"the records of {', '.join(STATE_TOPICS)} contradict each other: "
+            f"the commit marker of cell '{cell}' on {prefix}{COMMITS} is none of ours: "
             f"{type(error).__name__}: {error}"
         ) from error
-    return reconciler, nodes
+    if newer:
+        raise RecoveryRefused(
+            f"the state was written by a newer version (format {marker['format']}, this one reads "
+            f"{STATE_FORMAT}): run that version, or a newer one"
+        )
+    return marker
+
+
+def _rebuilt(
+    bootstrap: str,
+    prefix: str,
+    options: Mapping[str, str],
+    configuration: Configuration,
+    latest: Latest,
+    now: int,
+) -> tuple[Reconciler, list[NodeView]]:
+    try:
+        return rebuild(configuration, latest, now)
+    except RecordUnreadable as error:
+        place = _place_of(bootstrap, prefix, options, error.topic, error.key)
+        raise RecoveryRefused(
+            f"{place} (key {error.key}) is no record of ours: {error.why}. {REPAIR}"
+        ) from error
+    except StateContradictory as error:
+        raise RecoveryRefused(f"{error}. {REPAIR}") from error
+
+
+def _place_of(bootstrap: str, prefix: str, options: Mapping[str, str], topic: str, key: str) -> str:
+    """Where the last record of a key lies: all is read again, to be able to name it."""
+    with CommittedReader(bootstrap, prefix, [topic], options=options) as reader:
+        found = [record for record in reader.read_to_end() if record.key == key][-1]
+    return f"{full_name(topic, prefix)}-{found.partition} offset {found.offset}"
 
 
 def _check_partitions(marker: Mapping[str, Any], partitions: Mapping[str, int]) -> None:

@@ -8,17 +8,14 @@ far, as the application did. `streaming.verify` holds the records against those 
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
-
-import orjson
 
 from placement.reconcile import Reconciler
 from placement.state import Configuration
 from streaming import record_codec
 from streaming.errors import StreamingError
 from streaming.journal import Entry
+from streaming.rebuild import STATE_TOPICS, rebuild
 from streaming.record_codec import OutRecord
-from streaming.recovery import STATE_TOPICS, rebuild
 from streaming.snapshot import Snapshot
 
 
@@ -112,9 +109,5 @@ class Replay:
         return Replayed(entry, records, self._reconciler.digest)
 
     def _rebuilt(self, configuration: Configuration) -> Reconciler:
-        latest: dict[str, dict[str, dict[str, Any]]] = {
-            topic: {key.decode(): orjson.loads(value) for key, value in values.items()}
-            for topic, values in self._values.items()
-        }
-        reconciler, _ = rebuild(configuration, latest, {"now": self._now})
+        reconciler, _ = rebuild(configuration, self._values, self._now)
         return reconciler

@@ -11,8 +11,9 @@ from typing import Any
 from placement.state import Configuration
 from streaming.errors import StreamingError
 from streaming.journal_codec import parse_configuration
+from streaming.rebuild import STATE_TOPICS, RecordUnreadable, StateContradictory, rebuild
 from streaming.records import CommittedReader, Record
-from streaming.recovery import COMMITS, STATE_TOPICS, RecoveryRefused, rebuild
+from streaming.recovery import COMMITS
 
 # A transaction's records become visible topic by topic, within milliseconds. What does not add up
 # when nothing has come for so long never will.
@@ -97,13 +98,14 @@ def take_snapshot(
 
 def is_whole(snapshot: Snapshot, configuration: Configuration) -> bool:
     """Whether the records have the digest that the marker names."""
-    latest: dict[str, dict[str, dict[str, Any]]] = {topic: {} for topic in STATE_TOPICS}
+    latest: dict[str, dict[bytes, bytes]] = {topic: {} for topic in STATE_TOPICS}
     for record in snapshot.records:
-        if record.topic in latest and record.value is not None:
-            latest[record.topic][record.key or ""] = record.value
+        if record.topic in latest and record.raw is not None and record.raw_key is not None:
+            latest[record.topic][record.raw_key] = record.raw
     try:
-        reconciler, _ = rebuild(snapshot.configuration(configuration), latest, snapshot.marker)
-    except RecoveryRefused:
+        core = snapshot.configuration(configuration)
+        reconciler, _ = rebuild(core, latest, snapshot.now)
+    except (RecordUnreadable, StateContradictory):
         return False
     return reconciler.digest == snapshot.digest
 

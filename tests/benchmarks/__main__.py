@@ -1,7 +1,7 @@
 """`make bench`: how fast and evenly we place beside our peers, and the latency of the application.
 
-`python -m tests.benchmarks placement` or `latency` measures one of the two. Placement runs in this
-process and in those of the peers; for latency the application and the floor beneath it run as
+`python -m tests.benchmarks placement`, `latency` or `recovery` measures one part. Placement runs in
+this process and in those of the peers; for latency the application and the floor beneath it run as
 processes of their own, one after the other, on one embedded broker.
 """
 
@@ -20,7 +20,15 @@ from rich.progress import Progress
 from streaming.broker import EmbeddedBroker
 from streaming.cli.options import Output, OutputOption
 from streaming.errors import StreamingError
-from tests.benchmarks import machine, peers, placing, placing_report, report
+from tests.benchmarks import (
+    machine,
+    peers,
+    placing,
+    placing_report,
+    recovering,
+    recovering_report,
+    report,
+)
 from tests.benchmarks.measure import FLOOR, PLACER, Plan, measure
 from tests.benchmarks.processes import BenchmarkFailed
 
@@ -90,6 +98,25 @@ def latency(
         _write(report.as_json(about, dataclasses.asdict(plan), answered))
     else:
         report.show(Console(), about, answered)
+
+
+@app.command()
+def recovery(quick: QuickOption = False, output: OutputOption = Output.TEXT) -> None:
+    """Measure writing a million assignments and rebuilding from them, beside the client alone."""
+    about, extent = machine.describe(), recovering.QUICK if quick else recovering.FULL
+    with (
+        EmbeddedBroker() as broker,
+        Progress(console=Console(stderr=True), transient=True) as progress,
+    ):
+        bar = progress.add_task("", total=None)
+        found = recovering.measure(
+            extent, broker, "bench.", lambda what: progress.update(bar, description=what)
+        )
+    if output is Output.JSON:
+        _write({"machine": about, **recovering_report.as_json(found)})
+    else:
+        report.show_machine(Console(), about)
+        recovering_report.show(Console(), found)
 
 
 def _placement(extent: placing.Extent) -> placing_report.Results:

@@ -17,11 +17,11 @@ from placement.state import Configuration
 from schemas.envelope import type_name
 from schemas.outputs import OUTPUTS
 from schemas.topics import CATALOGUE, DEAD_LETTERS
-from streaming import recovery
 from streaming.batch import BatchApplier
 from streaming.node_lifecycle import NodeLifecycle
+from streaming.rebuild import STATE_TOPICS, rebuild
 from streaming.record_codec import OutRecord
-from streaming.recovery import STATE_TOPICS, Recovered, liveness_tables
+from streaming.recovery import COMMITS, Recovered, liveness_tables
 from streaming.source import SUBSCRIBED, Raw, layout, pack
 from tests.streaming.kafka_rows import PREFIX, arrow
 
@@ -80,16 +80,17 @@ class Driver:
 
 def recover(commits: Iterable[Commit]) -> Recovered:
     """What a start finds in the topics after these transactions; the digest is proven."""
-    latest: dict[str, dict[str, Any]] = {topic: {} for topic in (*STATE_TOPICS, recovery.COMMITS)}
+    latest: dict[str, dict[bytes, bytes]] = {topic: {} for topic in (*STATE_TOPICS, COMMITS)}
     for record in (record for commit in commits for record in commit):
-        key = (record.key or b"").decode()
+        key = record.key or b""
         if record.topic in latest and record.value is None:
             latest[record.topic].pop(key, None)
         elif record.topic in latest:
-            latest[record.topic][key] = orjson.loads(record.value or b"")
-    found = latest[recovery.COMMITS].get(CELL)
+            latest[record.topic][key] = record.value or b""
+    marked = latest[COMMITS].get(CELL.encode())
+    found = None if marked is None else orjson.loads(marked)
     configuration = Configuration(cell=CELL)
-    reconciler, nodes = recovery.rebuild(configuration, latest, found)
+    reconciler, nodes = rebuild(configuration, latest, found["now"] if found else 0)
     positions = {
         topic: {
             int(p): offset for p, offset in (found["positions"][topic] if found else {}).items()

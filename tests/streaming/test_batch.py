@@ -13,7 +13,7 @@ from schemas.codes import RefusalCode
 from schemas.topics import DEAD_LETTERS
 from streaming import batch as batch_module
 from streaming.batch import BatchRefused
-from streaming.recovery import STATE_TOPICS
+from streaming.rebuild import STATE_TOPICS
 from streaming.source import Raw
 from tests.streaming.batches import (
     CELL,

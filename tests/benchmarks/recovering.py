@@ -1,0 +1,145 @@
+"""The recovery part: writing a million assignments, and rebuilding from topics.
+
+Everything is what the application does, without Spark: the core decides, the records go through
+the outbox, and `recovery.recover` reads them back and proves the digest. Beside it, in the same
+run, the client alone: the same bytes written without our work, and read and parsed without ours.
+"""
+
+import resource
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import orjson
+
+from placement.events import NodeChanged, StreamCreated
+from placement.model import Liveness, NodeAttributes
+from placement.reconcile import Reconciler
+from placement.state import Configuration
+from schemas.topics import CATALOGUE, full_name
+from streaming import admin, record_codec
+from streaming.broker import EmbeddedBroker
+from streaming.clients import make_producer, make_reader, present_partitions
+from streaming.outbox import Outbox
+from streaming.records import RECORDS_PER_CALL_MAX
+from streaming.recovery import recover
+
+CELL = "main"
+NODES = 1_000
+SHARDS_PER_STREAM = 10_000
+REPLICATION_FACTOR = 3
+# One prefix of a batch: what fits a transaction well.
+STREAMS_PER_COMMIT = 10
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How much is written and rebuilt."""
+
+    shards: int
+
+
+FULL = Extent(1_000_000)
+QUICK = Extent(100_000)
+
+
+@dataclass(slots=True)
+class Recovered:
+    """Seconds by what was done, and the memory that the rebuilt state takes."""
+
+    shards: int
+    seconds: dict[str, float] = field(default_factory=dict)
+    state_bytes: int = 0
+    peak_bytes: int = 0
+
+    @contextmanager
+    def timed(self, what: str) -> Iterator[None]:
+        """Add the time of the block to `what`."""
+        began = time.perf_counter()
+        yield
+        self.seconds[what] = self.seconds.get(what, 0.0) + time.perf_counter() - began
+
+
+def measure(extent: Extent, broker: EmbeddedBroker, prefix: str, tell: Tell) -> Recovered:
+    """Write, read with the client alone, rebuild."""
+    found = Recovered(extent.shards)
+    bootstrap = broker.bootstrap_servers
+    admin.apply_topics(bootstrap, prefix, 1)
+    counts = admin.partition_counts(bootstrap, prefix)
+    outputs = {t.name: counts[t.name] for t in CATALOGUE if t.direction == "out"}
+    tell("write")
+    _write(found, bootstrap, prefix, outputs)
+    tell("read with the client alone")
+    with found.timed("client: read and parse"):
+        _read(bootstrap, full_name("assignments.v1", prefix), extent.shards)
+    tell("rebuild")
+    before = _resident()
+    with found.timed("rebuild"):
+        rebuilt = recover(bootstrap, prefix, CELL, Configuration(CELL), outputs, {})
+    found.state_bytes = _resident() - before
+    found.peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    assert rebuilt.records >= extent.shards
+    return found
+
+
+def _write(found: Recovered, bootstrap: str, prefix: str, outputs: dict[str, int]) -> None:
+    """A fleet, and streams on it, as the application commits them."""
+    outbox = Outbox(bootstrap, prefix, CELL, outputs, {})
+    outbox.fence()
+    reconciler = Reconciler(Configuration(CELL))
+    producer = make_producer(bootstrap, {"compression.type": "lz4"}, linger_ms=20)
+    nodes = [
+        NodeChanged(1, f"node-{n:04}", "a", 1, Liveness.UP, NodeAttributes(f"/z{n % 10}/r{n % 50}"))
+        for n in range(NODES)
+    ]
+    streams = [
+        StreamCreated(1, f"stream-{n:04}", 1, SHARDS_PER_STREAM, REPLICATION_FACTOR)
+        for n in range(found.shards // SHARDS_PER_STREAM)
+    ]
+    batches = [
+        streams[n : n + STREAMS_PER_COMMIT] for n in range(0, len(streams), STREAMS_PER_COMMIT)
+    ]
+    for sequence, events in enumerate([nodes, *batches], start=1):
+        with found.timed("decide"):
+            ready = reconciler.apply(events, sequence)
+        with found.timed("encode"):
+            records = record_codec.ready_records(ready, CELL, sequence, sequence)
+        marker = {
+            "cell": CELL, "sequence": sequence, "writer_epoch": 1, "now": sequence,
+            "positions": {}, "clocks": {}, "output_partitions": outputs,
+            "journal_sequence": sequence, "digest": reconciler.digest,
+        }  # fmt: skip
+        records.append(record_codec.log_record("CommitMarker", "commits.v1", CELL, marker, 1))
+        with found.timed("commit"):
+            outbox.commit(records)
+        with found.timed("client: write"):
+            for each in records:
+                # A topic that nobody rebuilds from.
+                producer.produce(full_name("journal.v1", prefix), each.value, each.key,
+                                 headers=each.headers)  # fmt: skip
+                producer.poll(0)
+            producer.flush()
+
+
+def _read(bootstrap: str, topic: str, records: int) -> None:
+    from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+
+    consumer = make_reader(bootstrap)
+    parts = present_partitions(consumer, topic)
+    consumer.assign([TopicPartition(topic, part, OFFSET_BEGINNING) for part in parts])
+    count = 0
+    while count < records:
+        for message in consumer.consume(RECORDS_PER_CALL_MAX, timeout=1.0):
+            if message.error() is None:
+                orjson.loads(message.value())
+                count += 1
+    consumer.close()
+
+
+def _resident() -> int:
+    import psutil
+
+    return int(psutil.Process().memory_info().rss)
