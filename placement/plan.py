@@ -27,6 +27,8 @@ from placement.policy import Policy
 from placement.reasons import Band, Code, Reason
 from placement.rebalance import RebalancePlan, Skew, plan_rebalance
 from placement.repair import Repair
+from placement.shard_rows import Layout, matrix
+from placement.sift import first_mentions
 from placement.state import Configuration, State
 from placement.strategies.base import View
 from placement.topology import Topology
@@ -132,7 +134,8 @@ class _Draft:
         self._state.topology = topology
         self._state.begin(0)
         self._repair = Repair(self._state)
-        self._leaders: dict[int, str] = {}
+        # The first node of each shard's list as it was given.
+        self._first = np.zeros(0, np.int64)
         self._twice: dict[tuple[int, int], str] = {}
         self._marks: list[tuple[int, str]] = []
         for stream in streams:
@@ -147,20 +150,27 @@ class _Draft:
         state, spec = self._state, given.spec
         decision = Decision(spec.stream, 0, 1, Outcome.PLACED, spec, "", "", 0, 0, (), (), 0)
         stream = state.publish_decision(decision, given.policy)
-        lists = [[*nodes] for nodes in given.shards]
-        for shard, nodes in zip(state.allot(stream, lists), lists, strict=True):
-            number = state.table.number_of(shard)
-            if nodes and nodes[0] != EMPTY:
-                self._leaders[shard] = state.topology.ids[nodes[0]]
-            seen: set[int] = set()
-            for slot, node in enumerate(nodes):
-                if node in seen and node != EMPTY:
-                    self._twice[shard, slot] = state.topology.ids[node]
-                else:
-                    state.table.set(shard, slot, node)
-                seen.add(node)
-            if number in given.moves:
-                self._begin(shard, given.moves[number])
+        shards = np.asarray(state.allot(stream, given.shards), np.int64)
+        rows, _ = matrix(given.shards)
+        first = rows[:, 0] if rows.shape[1] else np.full(len(rows), EMPTY)
+        self._first = np.concatenate([self._first, first])
+        held = rows != EMPTY
+        odd = (held & ~first_mentions(rows)).any(axis=1)
+        odd |= (held[:, 1:] & ~held[:, :-1]).any(axis=1)
+        whole = rows[~odd]
+        state.table.fill(shards[~odd], held[~odd].sum(axis=1), whole[whole != EMPTY])
+        for number in np.flatnonzero(odd).tolist():
+            self._enter_odd(int(shards[number]), rows[number].tolist())
+        for number, move in sorted(given.moves.items(), key=lambda each: each[0]):
+            self._begin(int(shards[number]), move)
+
+    def _enter_odd(self, shard: int, nodes: list[int]) -> None:
+        """A list with gaps, or one that names a node twice, which is one copy."""
+        for slot, node in enumerate(nodes):
+            if node == EMPTY or node not in nodes[:slot]:
+                self._state.table.set(shard, slot, node)
+            else:
+                self._twice[shard, slot] = self._state.topology.ids[node]
 
     def _begin(self, shard: int, move: InFlight) -> None:
         """Count a move under way as done, as far as it fits what is there."""
@@ -219,7 +229,7 @@ class _Draft:
                 moved.add(shard)
                 self.moves.append(self._told(shard, move))
                 self._copy(state.complete(shard), move.add)
-        follow = [shard for shard in range(state.table.shards) if self._follows(shard, moved)]
+        follow = self._following(moved)
         room = max(state.configuration.limits.max_per_batch - len(self.moves), 0)
         self.moves[:0] = [self._led(shard) for shard in follow[:room]]
         for shard in follow[room:]:
@@ -245,8 +255,10 @@ class _Draft:
             assert stream.policy is not None
             if state.is_colocated(stream) or not stream.policy.nodes.everything:
                 self._repair.look_at(stream.shards)
-            odd = [s for s in stream.shards if len(state.table.replicas(s)) != stream.copies]
-            self._repair.look_at(odd)
+        for index, rows in state.table.streams():
+            stream = state.streams[state.stream_names[index]]
+            odd = np.flatnonzero((rows != EMPTY).sum(axis=1) != stream.copies)
+            self._repair.look_at(np.asarray(stream.shards)[odd].tolist())
         self._repair.look_over()
 
     def _told(self, shard: int, move: Move) -> PlannedMove:
@@ -255,28 +267,30 @@ class _Draft:
         if kind is MoveKind.ADD and again is not None:
             kind, remove = MoveKind.REPLACE, again
             reason = Reason(Code.REPLICA_TWICE, f"{again} is listed twice: that is one copy")
-        before, now = self._leaders.get(shard), self._state.table.nodes(shard)[0]
+        before, now = int(self._first[shard]), self._state.table.nodes(shard)[0]
         leader = self._state.topology.ids[now] if now != EMPTY else None
-        if leader in (before, move.add) or before is None:
+        if before in (now, EMPTY) or leader == move.add:
             leader = None
         cause = Cause(move.cause)
         return PlannedMove(move.stream, move.shard, kind, remove, move.add, leader, cause, reason)
 
-    def _follows(self, shard: int, moved: set[int]) -> bool:
-        """Whether all that changes is who leads."""
-        nodes = self._state.table.replicas(shard)
-        before = self._leaders.get(shard)
-        return shard not in moved and bool(nodes) and self._state.topology.ids[nodes[0]] != before
+    def _following(self, moved: set[int]) -> list[int]:
+        """Shards of which nothing changes but who leads."""
+        state, found = self._state, []
+        for index, rows in state.table.streams():
+            shards = np.asarray(state.streams[state.stream_names[index]].shards)
+            leads = rows[np.arange(len(rows)), np.argmax(rows != EMPTY, axis=1)]
+            found += shards[(leads != EMPTY) & (leads != self._first[shards])].tolist()
+        return sorted(set(found) - moved)
 
     def _leave_leader(self, shard: int) -> None:
         """The plan has no room to let another replica lead."""
         table = self._state.table
-        old = self._state.topology.index[self._leaders[shard]]
-        table.swap(shard, 0, table.nodes(shard).index(old))
+        table.swap(shard, 0, table.nodes(shard).index(int(self._first[shard])))
 
     def _led(self, shard: int) -> PlannedMove:
         topology, (name, number) = self._state.topology, self._state.key(shard)
-        old = topology.index[self._leaders[shard]]
+        old = int(self._first[shard])
         leader = topology.ids[self._state.table.nodes(shard)[0]]
         if topology.is_dead(old):
             why = Reason(Code.NODE_DEAD, f"node {topology.ids[old]} is {topology.liveness[old]}")
@@ -316,10 +330,7 @@ class _Draft:
         """What has been done to the draft."""
         state = self._state
         ids, table = state.topology.ids, state.table
-        final = {
-            name: tuple(tuple(ids[n] for n in table.replicas(s)) for s in stream.shards)
-            for name, stream in state.streams.items()
-        }
+        rows = {state.stream_names[index]: rows.copy() for index, rows in table.streams()}
         said = [each for shard in sorted(state.violations) for each in state.violations[shard]]
         waiting = [v for v in said if v.reason.band is Band.THROTTLED]
         copies = sum(move.add is not None for move in self.moves)
@@ -327,7 +338,7 @@ class _Draft:
         return Plan(
             moves=tuple(self.moves),
             lower_bound=copies if balance is None else balance.lower_bound,
-            final=final,
+            final=Layout({name: rows[name] for name in state.streams}, ids),
             left=tuple(v for v in said if v.violation_class == "unfixable"),
             throttled=len({(v.stream, v.shard) for v in waiting} | self._leaders_left),
             crossing=self._crossing,

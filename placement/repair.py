@@ -60,11 +60,9 @@ class Repair:
         """A domain has come that no arrangement knew of: look at every shard that breaks a rule
         now."""
         state = self._state
-        for stream in state.streams.values():
-            if not stream.shards:
-                continue
+        for index, rows in state.table.streams():
+            stream, shards = state.streams[state.stream_names[index]], rows.tolist()
             assert stream.policy is not None
-            shards = [state.table.nodes(shard) for shard in stream.shards]
             for strength in Strength:
                 for _, broken, _ in judged(
                     state.rules(stream),

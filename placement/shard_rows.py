@@ -1,6 +1,6 @@
 """Many shards as rows of nodes, so that a cluster is looked at in a few passes over arrays."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -27,7 +27,7 @@ class ShardRows:
     @classmethod
     def of(cls, streams: Sequence[ShardLists]) -> "ShardRows":
         """The shards of several streams, one stream below the other."""
-        parts = [_matrix(lists) for lists in streams]
+        parts = [matrix(lists) for lists in streams]
         width = max((nodes.shape[1] for nodes, _ in parts), default=0)
         nodes = np.full((sum(len(nodes) for nodes, _ in parts), width), EMPTY, np.int64)
         first = 0
@@ -77,7 +77,8 @@ def distinct(rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return first, same.reshape(-1)
 
 
-def _matrix(lists: ShardLists) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def matrix(lists: ShardLists) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """One row for each list, EMPTY behind the end of shorter ones, and how long each is."""
     if isinstance(lists, np.ndarray):
         return lists.astype(np.int64, copy=False), np.full(len(lists), lists.shape[1], np.int64)
     lengths = np.fromiter(map(len, lists), np.int64, len(lists))
@@ -88,3 +89,22 @@ def _matrix(lists: ShardLists) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     nodes = np.full((len(lists), width), EMPTY, np.int64)
     nodes[np.arange(width) < lengths[:, None]] = flat
     return nodes, lengths
+
+
+class Layout(Mapping[str, tuple[tuple[str, ...], ...]]):
+    """The node ids of every shard's replicas by stream, put into words when they are asked for."""
+
+    def __init__(self, rows: Mapping[str, Rows], ids: Sequence[str]) -> None:
+        self._rows = rows
+        self._ids = ids
+
+    def __getitem__(self, stream: str) -> tuple[tuple[str, ...], ...]:
+        ids = self._ids
+        lists = self._rows[stream].tolist()
+        return tuple(tuple(ids[node] for node in nodes if node != EMPTY) for nodes in lists)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)

@@ -107,7 +107,7 @@ class Planned:
             "level": top_level(self.judged.topology),
         }
         body["impact"] = impact_body(self.impact)
-        body["final"] = {"replicas": self.plan.final}
+        body["final"] = {"replicas": dict(self.plan.final)}
         if self.plan.before:
             body["final"]["skew"] = [
                 {"level": now.level, "stream": now.stream, "total": now.total}
