@@ -32,6 +32,7 @@ class Digest:
 
 def of_node(view: NodeView) -> int:
     """Hash of a node record."""
+    pending = view.pending
     a, hold, told = view.attributes, view.hold_down, view.reporting
     tags = (f"{key}={value}" for key, value in a.tags)
     # Only where there is one: the digests of fleets that know none stay what they were.
@@ -54,6 +55,9 @@ def of_node(view: NodeView) -> int:
         *(f"{turn.at} {turn.liveness}" for turn in view.transitions),
         *(() if hold is None else ("hold", hold.since, hold.until, str(hold.active))),
         *((told.sequence, told.said) if told.external else ()),
+        *(() if view.claimed is None else ("claimed", view.claimed)),
+        *(() if pending is None else ("pending", pending.location, pending.impact_hash)),
+        *(() if view.quarantine is None else ("quarantine", view.quarantine.code)),
     )
 
 

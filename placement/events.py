@@ -74,4 +74,13 @@ class MoveAcked:
     reason: str | None = None
 
 
-Event = NodeChanged | StreamCreated | MoveAcked
+@dataclass(frozen=True, slots=True)
+class RelocationApproved:
+    """Somebody agrees to a node's new place, having seen the impact of that hash."""
+
+    at: int
+    node_id: str
+    impact_hash: str
+
+
+Event = NodeChanged | StreamCreated | MoveAcked | RelocationApproved

@@ -241,9 +241,21 @@ class Reporting:
 
 
 @dataclass(frozen=True, slots=True)
+class Pending:
+    """A place and tags that a node claims and that are not in force yet; `meant` is the known
+    place that it probably means, where it looks like a typing error."""
+
+    location: str
+    tags: tuple[tuple[str, str], ...]
+    impact_hash: str
+    meant: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class NodeView:
     """What the reconciler believes of a node; key: node_id. `transitions` are the latest ones, by
-    which flapping is told."""
+    which flapping is told; `claimed` is the location the node claims where that is not in force,
+    `quarantine` why its place is not trusted."""
 
     node_id: str
     incarnation: str
@@ -258,6 +270,9 @@ class NodeView:
     transitions: tuple[Transition, ...] = ()
     hold_down: HoldDown | None = None
     reporting: Reporting = Reporting()
+    claimed: str | None = None
+    pending: Pending | None = None
+    quarantine: Reason | None = None
 
     @property
     def status(self) -> str:

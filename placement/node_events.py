@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from placement.admission import Admission
 from placement.events import NodeChanged
 from placement.flaps import Flaps
 from placement.hold_events import HoldEvents
-from placement.location import DEPTH_MAX
+from placement.location import DEPTH_MAX, Location, parse_location
 from placement.model import (
     AdministrativeState,
     Guard,
@@ -17,6 +18,7 @@ from placement.model import (
 )
 from placement.move_events import MoveEvents
 from placement.reasons import Code, Reason
+from placement.relocation import Relocations
 from placement.repair import Repair
 from placement.state import State
 from placement.stream_events import StreamEvents
@@ -37,58 +39,106 @@ class NodeEvents:
         self._state, self._repair = state, repair
         self._streams, self._moves, self._holds = streams, moves, holds
         self._leaving: set[str] = set()
+        self._admission = Admission(state, self._forget)
+        self._relocations = Relocations(state, self._admission, self._enter)
+
+    def begin(self) -> None:
+        """A batch begins."""
+        self._admission.begin()
 
     def resume(self) -> None:
         """Go on where the nodes of a restored state say that things stand."""
         views = self._state.nodes.values()
         gone = (view for view in views if view.liveness is Liveness.UNREGISTERED)
         self._leaving.update(view.node_id for view in gone)
+        self._relocations.resume()
 
-    def changed(self, event: NodeChanged) -> None:
-        """Record a node's new condition; one that is not known and says nothing is counted."""
+    def changed(self, event: NodeChanged) -> Reason | None:
+        """Record a node's new condition, or say why it is not taken in; one that is not known and
+        says nothing is counted."""
         state = self._state
         before = state.nodes.get(event.node_id)
         if before is None and event.attributes is None:
             state.count("unknown_node")
-            return
-        ordered, guard = event.administrative, event.guard
+            return None
+        stand = self._relocations.judge(event, before, _attributes(event, before))
+        if before is None:
+            place = parse_location(stand.attributes.location)
+            assert isinstance(place, Location)
+            doubtful = None if stand.quarantine is None else self._relocations.waiting
+            reason = self._admission.admit(place, doubtful)
+            if reason is not None:
+                return reason
+        self._relocations.tell(event.node_id, stand)
+        ordered = event.administrative
         if ordered is None:
             ordered = before.administrative if before else AdministrativeState.NONE
-        if guard is None:
-            guard = before.guard if before else Guard.NONE
         flaps = event.flaps or _flaps(before)
-        if event.flaps is not None:
-            guard = Guard.HELD_DOWN if flaps.held else Guard.NONE
-        node = state.topology.put(
-            event.node_id, _attributes(event, before), event.liveness, ordered, guard
-        )
         changed = before is None or before.liveness is not event.liveness
-        state.publish_node(
-            NodeView(
-                node_id=event.node_id,
-                incarnation=event.incarnation,
-                sequence=event.sequence,
-                body_hash=event.body_hash or (before.body_hash if before else ""),
-                revision=before.revision + 1 if before else 1,
-                attributes=state.topology.attributes[node],
-                liveness=event.liveness,
-                since=event.at if changed or before is None else before.since,
-                administrative=ordered,
-                guard=guard,
-                transitions=flaps.transitions,
-                hold_down=flaps.hold,
-                reporting=event.reporting or (before.reporting if before else Reporting()),
-            )
+        view = NodeView(
+            node_id=event.node_id,
+            incarnation=event.incarnation,
+            sequence=event.sequence,
+            body_hash=event.body_hash or (before.body_hash if before else ""),
+            revision=before.revision if before else 0,
+            attributes=stand.attributes,
+            liveness=event.liveness,
+            since=event.at if changed or before is None else before.since,
+            administrative=ordered,
+            guard=_guard(event, before),
+            transitions=flaps.transitions,
+            hold_down=flaps.hold,
+            reporting=event.reporting or (before.reporting if before else Reporting()),
+            claimed=stand.claimed,
+            pending=stand.pending,
+            quarantine=stand.quarantine,
         )
-        self._holds.note(node)
-        if guard is Guard.HELD_DOWN and (before is None or before.guard is not guard):
+        if flaps.held and (before is None or not _flaps(before).held):
             self._tell_held(event.node_id, flaps)
+        self._enter(view)
+        return None
+
+    def settle(self) -> bool:
+        """What is pending takes effect if little comes of it; whether a node has moved."""
+        return self._relocations.settle()
+
+    def approve(self, node_id: str, impact_hash: str) -> Reason | None:
+        """Let a pending place take effect; see `Relocations.approve`."""
+        return self._relocations.approve(node_id, impact_hash)
+
+    def _enter(self, view: NodeView) -> None:
+        """Take a node's view into topology and records, and look at what it touches."""
+        state = self._state
+        guard = view.guard
+        if view.quarantine is not None:
+            guard = Guard.QUARANTINED
+        elif view.hold_down is not None and view.hold_down.active:
+            guard = Guard.HELD_DOWN
+        elif view.node_id in state.nodes and state.nodes[view.node_id].quarantine is not None:
+            guard = Guard.NONE
+        view = replace(view, guard=guard, revision=view.revision + 1)
+        condition = (view.liveness, view.administrative, guard)
+        node = state.topology.put(view.node_id, view.attributes, *condition)
+        state.publish_node(view)
+        self._relocations.note(view)
+        self._holds.note(node)
         self._repair.look_at(state.table.shards_on(node))
         self._moves.review(node)
         self._repair.reconsider()
         self._streams.room_made()
-        if event.liveness is Liveness.UNREGISTERED:
-            self._leaving.add(event.node_id)
+        if view.liveness is Liveness.UNREGISTERED:
+            self._leaving.add(view.node_id)
+
+    def _forget(self, name: str) -> None:
+        """Drop a node that holds nothing."""
+        state = self._state
+        node = state.topology.index[name]
+        state.topology.set_condition(
+            node, Liveness.UNREGISTERED, state.topology.administrative[node], Guard.NONE
+        )
+        self._holds.note(node)
+        self._relocations.note(None, name)
+        state.forget_node(name)
 
     def _tell_held(self, node_id: str, flaps: Flaps) -> None:
         hold = flaps.hold
@@ -119,11 +169,20 @@ class NodeEvents:
                 self._leaving.discard(name)
             elif not state.table.load(node + 1)[node] and not state.ledger.touching(node):
                 self._leaving.discard(name)
-                state.forget_node(name)
+                self._forget(name)
 
 
 def _flaps(before: NodeView | None) -> Flaps:
     return Flaps() if before is None else Flaps(before.transitions, before.hold_down)
+
+
+def _guard(event: NodeChanged, before: NodeView | None) -> Guard:
+    """What the event itself says of trust: a word of it, or that the node flaps no more."""
+    if event.guard is not None:
+        return event.guard
+    if before is None or (event.flaps is not None and before.guard is Guard.HELD_DOWN):
+        return Guard.NONE
+    return before.guard
 
 
 def _tag_scope(key: str) -> Scope:

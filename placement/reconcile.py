@@ -6,7 +6,7 @@ persists `Ready` and goes on; if persisting fails the process dies and rebuilds 
 
 from collections.abc import Sequence
 
-from placement.events import Event, MoveAcked, NodeChanged, StreamCreated
+from placement.events import Event, MoveAcked, NodeChanged, RelocationApproved, StreamCreated
 from placement.hold_events import HoldEvents
 from placement.model import Published, Ready, Refused, Violation
 from placement.move_events import MoveEvents
@@ -74,16 +74,18 @@ class Reconciler:
         """
         state = self._state
         state.begin(now)
+        self._nodes.begin()
         scopes = self._nodes.scopes([event for event in events if isinstance(event, NodeChanged)])
         before = state.topology.places(scopes)
         for index, event in enumerate(events):
             reason = self._apply(event)
             if reason is not None:
                 state.ready.refused.append(Refused(index, reason))
+        moved = self._nodes.settle()
         held = self._holds.update()
         self._moves.expire()
         self._streams.retry_waiting()
-        if held or not state.topology.places(scopes) <= before:
+        if held or moved or not state.topology.places(scopes) <= before:
             self._repair.look_over()
         self._repair.run(caught_up)
         self._streams.complete_partial()
@@ -94,8 +96,9 @@ class Reconciler:
     def _apply(self, event: Event) -> Reason | None:
         match event:
             case NodeChanged():
-                self._nodes.changed(event)
-                return None
+                return self._nodes.changed(event)
+            case RelocationApproved():
+                return self._nodes.approve(event.node_id, event.impact_hash)
             case StreamCreated():
                 return self._streams.created(event)
             case MoveAcked():

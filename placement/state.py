@@ -4,6 +4,7 @@ Everything here can be rebuilt from the records it published (guarantee G5); the
 Within one batch a shard is published once, so that its epoch rises by exactly one.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -29,6 +30,7 @@ from placement.model import (
 )
 from placement.moves import Ledger, OpenMove
 from placement.policy import Policy, compile_policy
+from placement.quotas import Quotas
 from placement.reasons import Reason
 from placement.rules import ColocateSlots, Rule
 from placement.rules_roles import Elsewhere
@@ -47,7 +49,9 @@ class Configuration:
     twice the time after which a silent node is dead, so that those that go one after the other
     within it count together. `backoff_ms`, `backoff_max_ms`: the first and the longest pause before
     a target on which a shard's move failed is tried again; a full disk or a broken link rarely
-    clears sooner. `rate_bytes_per_second` travels in every command.
+    clears sooner. `rate_bytes_per_second` travels in every command. `relocate_up_to`: of how many
+    shards a relocation takes effect by itself, None for any. `enforce_levels`: a place must have
+    exactly the declared tiers.
     """
 
     cell: str = "main"
@@ -61,6 +65,9 @@ class Configuration:
     backoff_ms: int = 10_000
     backoff_max_ms: int = 600_000
     rate_bytes_per_second: int | None = None
+    quotas: Quotas = field(default_factory=Quotas)
+    relocate_up_to: int | None = None
+    enforce_levels: bool = False
 
 
 @dataclass(slots=True)
@@ -99,6 +106,7 @@ class State:
         self.nodes: dict[str, NodeView] = {}
         self.violations: dict[int, tuple[Violation, ...]] = {}
         self.memory: dict[tuple[str, str], Memory] = {}
+        self.places: Counter[str] = Counter()
         self.digest = digest.Digest()
         self.now = 0
         self.ready = Ready()
@@ -238,11 +246,25 @@ class State:
         """Publish what is believed of a node."""
         before = self.nodes.get(view.node_id)
         self.digest.change(digest.of_node(before) if before else 0, digest.of_node(view))
+        self._count_places(before, -1)
+        self._count_places(view, 1)
         self.nodes[view.node_id] = view
         self.ready.topology[view.node_id] = view
 
+    def _count_places(self, view: NodeView | None, by: int) -> None:
+        """Places are known by the nodes whose own is trusted."""
+        if view is None or view.quarantine is not None:
+            return
+        path = view.attributes.location
+        while path:
+            self.places[path] += by
+            if not self.places[path]:
+                del self.places[path]
+            path = path.rpartition("/")[0]
+
     def forget_node(self, node_id: str) -> None:
         """Publish a tombstone for a node that is gone and holds nothing."""
+        self._count_places(self.nodes[node_id], -1)
         self.digest.change(digest.of_node(self.nodes.pop(node_id)), 0)
         self.topology.forget(node_id)
         self.ready.topology[node_id] = None

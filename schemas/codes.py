@@ -168,6 +168,22 @@ REASONS: dict[str, ReasonAdvice] = {
                 "Another incarnation claims a node that is up.",
                 "Find the second process with this id.",
             ),
+            "TIERS_WRONG": (
+                "A node's location has not the declared tiers, or in another order.",
+                "Correct its label; until then it receives nothing.",
+            ),
+            "TYPO_SUSPECTED": (
+                "A node claims an unknown place that is spelt nearly like a known one.",
+                "Correct its label, or approve the place with the hash in the alert.",
+            ),
+            "NOTHING_PENDING": (
+                "An approval names a node that waits for none.",
+                "See `pending` in the node's record.",
+            ),
+            "IMPACT_CHANGED": (
+                "What was approved is not what would happen now.",
+                "Look at the new impact and approve that.",
+            ),
             "NODE_NOT_EXTERNAL": (
                 "A detector reports on a node that is judged by its own heartbeats.",
                 "Register the node with `liveness: external`, or stop the reports.",
@@ -206,6 +222,14 @@ REASONS: dict[str, ReasonAdvice] = {
     **_reasons(
         Band.THROTTLED,
         {
+            "QUOTA_EXCEEDED": (
+                "A new node is not taken in: too many, too fast, or too many places.",
+                "Find out who registers; raise the quota, or unregister what is gone.",
+            ),
+            "RELOCATION_PENDING": (
+                "A node with replicas claims another place; what that does is in the alert.",
+                "Approve it with its hash, or let the node return to its old label.",
+            ),
             "LIMIT_REACHED": ("A move waits for a limit on moves.", "Wait, or raise the limit."),
             "BACKING_OFF": (
                 "The only targets left are those on which a move of the shard has just failed.",
@@ -224,6 +248,10 @@ REASONS: dict[str, ReasonAdvice] = {
     **_reasons(
         Band.OK,
         {
+            "DOMAIN_NEW": (
+                "The first node stands in a place that was not known.",
+                "Nothing, if you have just built it.",
+            ),
             "COPYSETS_USED": (
                 "How many copysets a stream stands on, with scatter width and loss probability.",
                 "Nothing; a larger `scatter_width` recovers faster and loses data more often.",

@@ -277,11 +277,23 @@ class Reported(WireModel):
     said: Text
 
 
+class PendingPlace(WireModel):
+    """A place and tags that a node claims and that are not in force: `impact_hash` is what an
+    approval has to name, `meant` the known place it probably means if that looks like a typo."""
+
+    location: LocationOrNone
+    tags: Tags
+    impact_hash: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{0,128}$")]
+    meant: LocationOrNone | None = None
+
+
 class NodeView(Message):
     """What the reconciler believes of a node. Key: `node_id`. The state of record of topology.
 
     `location` is empty for a node that has none. `since` is when `liveness` was reached,
     `transitions` are its latest changes, by which flapping is told, `hold_down` the node's last.
+    `claimed_location` is what the node claims where that is not in force, `pending` what waits for
+    approval, `quarantine` why its place is not trusted with replicas.
     """
 
     node_id: Id
@@ -305,6 +317,9 @@ class NodeView(Message):
     hold_down: HoldDown | None = None
     liveness_mode: Annotated[LivenessMode, _lax] = LivenessMode.HEARTBEAT
     reported: Reported | None = None
+    claimed_location: LocationOrNone | None = None
+    pending: PendingPlace | None = None
+    quarantine: Reason | None = None
 
     def record_key(self) -> str:
         """The node's id."""

@@ -1,13 +1,14 @@
 """What the core is configured with, from the settings: for the application, audits and replays."""
 
 from placement.limits import Limits
+from placement.quotas import Quotas
 from placement.state import Configuration
 from streaming.settings import Settings
 
 
 def configuration(settings: Settings) -> Configuration:
     """The core's configuration from the settings."""
-    moves = settings.moves
+    moves, quotas = settings.moves, settings.quotas
     return Configuration(
         cell=settings.cell,
         levels=tuple(settings.levels),
@@ -25,4 +26,13 @@ def configuration(settings: Settings) -> Configuration:
         backoff_max_ms=round(moves.backoff_max_seconds * 1000),
         rate_bytes_per_second=moves.rate_bytes_per_second,
         hold_window_ms=round(settings.hold.window_seconds * 1000),
+        quotas=Quotas(
+            quotas.nodes,
+            quotas.pending_nodes,
+            quotas.new_nodes_per_minute,
+            quotas.places,
+            round(quotas.bootstrap_seconds * 1000),
+        ),
+        relocate_up_to=settings.location.relocate_up_to_shards,
+        enforce_levels=settings.location.enforce_levels,
     )

@@ -28,6 +28,7 @@ from placement.model import (
     NodeAttributes,
     NodeView,
     Outcome,
+    Pending,
     Published,
     Ready,
     Reporting,
@@ -112,7 +113,14 @@ def node_record(node_id: str, view: NodeView | None, cell: str, at: int, commit:
     if view is None:
         return _record("topology.v1", "NodeView", node_id, None, cell, ("forgotten", commit), at)
     body = fields_of(view) | fields_of(view.attributes)
-    del body["attributes"], body["transitions"], body["reporting"]
+    for name in ("attributes", "transitions", "reporting", "claimed"):
+        body.pop(name, None)
+    if view.claimed is not None:
+        body["claimed_location"] = view.claimed
+    if view.pending is not None:
+        body["pending"] = fields_of(view.pending) | {"tags": dict(view.pending.tags)}
+    if view.quarantine is not None:
+        body["quarantine"] = reason_body(view.quarantine)
     body |= flaps_body(Flaps(view.transitions, view.hold_down)) | _reporting(view.reporting)
     body |= {"tags": dict(view.attributes.tags), "status": view.status}
     # A node that was forgotten begins with revision 1 again, maybe in the same incarnation.
@@ -271,7 +279,14 @@ def parse_node(body: Mapping[str, Any]) -> NodeView:
         transitions=flaps.transitions,
         hold_down=flaps.hold,
         reporting=Reporting(True, **body["reported"]) if "reported" in body else Reporting(),
+        claimed=body.get("claimed_location"),
+        pending=_parse_pending(body.get("pending")),
+        quarantine=_parse_reason(body["quarantine"]) if "quarantine" in body else None,
     )
+
+
+def _parse_pending(body: Mapping[str, Any] | None) -> Pending | None:
+    return None if body is None else Pending(**{**body, "tags": tags_of(body["tags"])})
 
 
 def parse_violations(body: Mapping[str, Any]) -> tuple[Violation, ...]:

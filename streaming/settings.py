@@ -24,10 +24,12 @@ from streaming.settings_sections import (
     HoldSettings,
     KafkaSettings,
     LivenessSettings,
+    LocationSettings,
     LogSettings,
     MetricsSettings,
     MoveSettings,
     PolicySettings,
+    QuotaSettings,
     SparkSettings,
     TickSettings,
     TopicSettings,
@@ -75,6 +77,8 @@ class Settings(BaseSettings):
     liveness: LivenessSettings = Field(default_factory=LivenessSettings)
     moves: MoveSettings = Field(default_factory=MoveSettings)
     hold: HoldSettings = Field(default_factory=HoldSettings)
+    location: LocationSettings = Field(default_factory=LocationSettings)
+    quotas: QuotaSettings = Field(default_factory=QuotaSettings)
     policy: PolicySettings = Field(default_factory=PolicySettings)
     tick: TickSettings = Field(default_factory=TickSettings)
     spark: SparkSettings = Field(default_factory=SparkSettings)

@@ -159,6 +159,37 @@ class HoldSettings(Section):
     )
 
 
+class LocationSettings(Section):
+    enforce_levels: bool = Field(
+        default=True,
+        description="A node whose location has not exactly the tiers of levels, in their order, is "
+        "registered but receives nothing. Without levels there is nothing to enforce.",
+    )
+    relocate_up_to_shards: Annotated[int, Field(ge=0)] = Field(
+        default=10,
+        description="A node's new location takes effect by itself if no more shards than that "
+        "would move or come to break a rule; otherwise it waits for approval.",
+    )
+
+
+class QuotaSettings(Section):
+    nodes: Count = Field(default=10_000, description="Nodes registered at once.")
+    pending_nodes: Count = Field(
+        default=1_000, description="Nodes whose location is in doubt or waits for approval."
+    )
+    new_nodes_per_minute: Count = Field(
+        default=1_000, description="Nodes that may come in a minute, after the bootstrap."
+    )
+    places: Count = Field(
+        default=4_096, description="Locations that are known at once, counted at every tier."
+    )
+    bootstrap_seconds: Annotated[float, Field(ge=0, le=86_400)] = Field(
+        default=600.0,
+        description="Time after its first node for which a fleet may register at any rate and "
+        "with any location, without alerts.",
+    )
+
+
 class PolicySettings(Section):
     default: Annotated[dict[str, JsonValue], BeforeValidator(mapping_of_text)] = Field(
         default={"strategy": "spread"},

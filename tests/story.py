@@ -15,6 +15,7 @@ all told in it; the shared oracle judges every batch besides. The commands:
     up, dead, suspect, unregister   nodes=n1,n2 or a domain, nodes=/site1
     drain, cordon, maintain, undrain   nodes= likewise
     relocate       node= location= [disk=ssd]
+    approve        node= [hash=]: without one, the hash that was published last
     ack            kind=accepted|completed|failed moves=all|m1,m2 [reason=]: `all` are the open
                    ones, `t1/0` is the last move of the shard, `t1/0~1` the one before;
                    shards=t1/0: an acknowledgement that names no move
@@ -40,6 +41,7 @@ import yaml
 from placement.events import Event
 from placement.limits import Limits
 from placement.model import Assignment, Move, Ready
+from placement.quotas import Quotas
 from placement.reconcile import Reconciler
 from placement.state import Configuration
 from tests.datadriven import CaseError, Command, parse_command
@@ -52,6 +54,7 @@ from tests.story_answers import (
     in_order,
     layout,
     move_line,
+    node_line,
     reason_text,
     shard_line,
     violation_line,
@@ -134,6 +137,7 @@ class Story:
                 ("max_per_domain_pair", ""),
             )
         }
+        relocate = command.given("relocate_up_to")
         self.begin(
             Configuration(
                 levels=tuple(filter(None, command.take("levels", "").split(","))),
@@ -145,6 +149,14 @@ class Story:
                 hold_window_ms=int(command.take("hold_window", "600")) * 1000,
                 backoff_ms=int(command.take("backoff", "0")) * 1000,
                 rate_bytes_per_second=int(rate) if (rate := command.given("rate")) else None,
+                relocate_up_to=None if relocate is None else int(relocate),
+                enforce_levels=command.take("enforce_levels", "no") == "yes",
+                quotas=Quotas(
+                    nodes=int(command.take("nodes_max", "10000")),
+                    pending=int(command.take("pending_max", "1000")),
+                    new_nodes_per_minute=int(command.take("new_per_minute", "1000")),
+                    places=int(command.take("places_max", "4096")),
+                ),
             )
         )
         return ""
@@ -242,10 +254,7 @@ class Story:
             case "load":
                 lines = self.load(shards)
             case "nodes":
-                lines = (
-                    f"{node_id}: {view.liveness} {view.attributes.location or '-'}"
-                    for node_id, view in in_order(records.nodes)
-                )
+                lines = (node_line(node_id, view) for node_id, view in in_order(records.nodes))
             case "moves":
                 moves = {self.name(move_id): move for move_id, move in records.moves.items()}
                 lines = (self.move_line(move) for _, move in in_order(moves))

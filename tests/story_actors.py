@@ -10,7 +10,14 @@ from typing import Any
 
 import yaml
 
-from placement.events import AckKind, Event, MoveAcked, NodeChanged, StreamCreated
+from placement.events import (
+    AckKind,
+    Event,
+    MoveAcked,
+    NodeChanged,
+    RelocationApproved,
+    StreamCreated,
+)
 from placement.location import natural_key
 from placement.model import AdministrativeState, Liveness, Move, NodeAttributes, Ready
 from tests.datadriven import Command, parse_command
@@ -41,6 +48,7 @@ class Actors:
         self.sequence = sequence
         self.nodes: dict[str, tuple[Liveness, str]] = {}
         self.moves: dict[str, Move] = {}
+        self.hashes: dict[str, str] = {}
         self.names: dict[str, str] = {}
         # Moves of every shard, `t1/0`, in the order in which they were issued.
         self.issued: dict[str, list[str]] = {}
@@ -52,6 +60,7 @@ class Actors:
             **dict.fromkeys(ORDERS, self.order),
             "register": self.register,
             "relocate": self.relocate,
+            "approve": self.approve,
             "create": self.create,
             "ack": self.ack,
             "batch": self.batch,
@@ -60,7 +69,10 @@ class Actors:
         }
 
     def see(self, ready: Ready) -> None:
-        """Executors read what was published."""
+        """Executors and operators read what was published."""
+        for node_id, view in ready.topology.items():
+            if view is not None and view.pending is not None:
+                self.hashes[node_id] = view.pending.impact_hash
         for move, _ in ready.moves.values():
             self.moves[move.move_id] = move
             if move.move_id not in self.names:
@@ -107,6 +119,11 @@ class Actors:
         disk = command.given("disk")
         tags = (("disk", disk),) if disk else None
         yield self.change(node_id, known, location="" if location == "-" else location, tags=tags)
+
+    def approve(self, command: Command) -> Iterator[Event]:
+        node_id = command.take("node")
+        agreed = command.take("hash", self.hashes.get(node_id, ""))
+        yield RelocationApproved(self.now, node_id, agreed)
 
     def named(self, command: Command) -> list[str]:
         """Nodes by id, or all that stand in a domain (`/s1/r2`)."""

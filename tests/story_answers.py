@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from placement.location import natural_key
-from placement.model import Alert, Assignment, Decision, Move, Violation
+from placement.model import Alert, Assignment, Decision, Guard, Move, NodeView, Violation
 from placement.reasons import Reason
 
 
@@ -24,6 +24,18 @@ def layout(assignments: list[Assignment], named: bool) -> Iterator[str]:
             held.setdefault(node_id, []).append(replica)
     for node_id, replicas in in_order(held):
         yield f"{node_id}: {', '.join(replicas)}"
+
+
+def node_line(node_id: str, view: NodeView) -> str:
+    """Its place, and what is doubtful about it."""
+    line = f"{node_id}: {view.liveness} {view.attributes.location or '-'}"
+    if view.guard is not Guard.NONE:
+        line += f" {view.guard}"
+    if view.pending is not None:
+        line += f", pending {view.pending.location or '-'}"
+    elif view.claimed is not None:
+        line += f", claims {view.claimed or '-'}"
+    return line
 
 
 def decision_lines(decision: Decision) -> Iterator[str]:

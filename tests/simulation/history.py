@@ -53,11 +53,14 @@ class History:
         self.streams = 0
         self.relocates = self.rng.random() < 0.3
         self.orders = self.rng.random() < 0.5
+        # A generator of its own: the rest of the history is the same with and without.
+        self.approvals = random.Random(f"approvals {seed}")
+        self.bound = self.approvals.choice(("", "", " relocate_up_to=0", " relocate_up_to=2"))
 
     def play(self) -> "History":
         """Tell all of it; raises Failure with what was told."""
         try:
-            self._tell(draw_settings(self.rng))
+            self._tell(draw_settings(self.rng) + self.bound)
             self._tell("\n".join(("batch", *self._first_nodes())))
             for _ in range(self.rng.randint(*BATCHES)):
                 self._step()
@@ -80,6 +83,8 @@ class History:
         lines = [f"tick seconds={rng.choice((0.01, 1, 20))}"]
         for _ in range(rng.randint(0, 4)):
             lines += self._draw()
+        if self.bound and self.approvals.random() < 0.3:
+            lines.append(f"approve node={self.approvals.choice([*self.homes])}")
         caught_up = "" if rng.random() < 0.9 else " caught_up=no"
         self._tell("\n".join((f"batch{caught_up}", *lines)))
 
@@ -113,6 +118,8 @@ class History:
     def _recovery(self) -> Iterator[str]:
         for node_id in self.homes:
             yield from self._heals(node_id)
+            if self.bound:
+                yield f"approve node={node_id}"
 
     def _draw_node(self) -> Iterator[str]:
         rng = self.rng

@@ -15,6 +15,8 @@ from placement.model import (
     Alert,
     Assignment,
     Decision,
+    Guard,
+    HoldDown,
     Liveness,
     Memory,
     Move,
@@ -23,7 +25,10 @@ from placement.model import (
     NodeAttributes,
     NodeView,
     Outcome,
+    Pending,
+    Reporting,
     StreamSpec,
+    Transition,
     Violation,
     ViolationClass,
 )
@@ -34,6 +39,7 @@ from placement.state import Configuration
 from schemas import inputs, limits, outputs
 from schemas.envelope import Envelope, Refusal, type_name, validate
 from schemas.outputs import OUTPUTS, Message
+from schemas.outputs import NodeView as NodeViewMessage
 from schemas.topics import BY_NAME
 from streaming import codec, record_codec
 from streaming.record_codec import OutRecord
@@ -185,6 +191,16 @@ MOVE = Move(
     Reason(Code.NODE_DEAD, "n2 is dead"), 9_000, 1_000,
 )  # fmt: skip
 VIEW = NodeView("n1", "a", 3, "0f", 2, NodeAttributes("/z1"), Liveness.UP, 1_000)
+DOUBTFUL = replace(
+    VIEW,
+    guard=Guard.QUARANTINED,
+    transitions=(Transition(900, Liveness.SUSPECT), Transition(1_000, Liveness.UP)),
+    hold_down=HoldDown(1_000, 2_000),
+    reporting=Reporting(external=True, sequence=4, said="reported up"),
+    claimed="/z2",
+    pending=Pending("/z2", (("disk", "ssd"),), "0a", "/z1"),
+    quarantine=Reason(Code.TYPO_SUSPECTED, "z2 is spelt nearly as z1", seen=("/z1",)),
+)
 MEMORY = Memory("hold", "/a", {"since": 1_000, "nodes": ["n1"]}, 1_000)
 ALERT = Alert("HOLD", "/a", 1_000, MOVE.reason, {"nodes": 3})
 MISSING = Violation("s", 0, "replicas", "required", 1, 2, ViolationClass.FIXABLE, MOVE.reason, 1)
@@ -243,6 +259,12 @@ def test_ids_are_equal_for_equal_content_and_differ_otherwise() -> None:
     everything = [identity(each) for each in (*first.values(), *other.values())]
     assert len(set(everything)) == len(everything)
     assert all(len(each) == 32 for each in everything)
+
+
+def test_all_that_is_known_of_a_node_comes_back() -> None:
+    record = record_codec.node_record("n1", DOUBTFUL, CELL, 5, 9)
+    NodeViewMessage.model_validate_json(record.value or b"")
+    assert record_codec.parse_node(orjson.loads(record.value or b"")) == DOUBTFUL
 
 
 def test_a_node_that_left_and_came_back_has_ids_of_its_own() -> None:

@@ -1,0 +1,110 @@
+"""Who may register: new nodes within the quotas (rule R4).
+
+Whoever may write to the nodes topic can make up ids. What is over a quota is refused with a reason
+and told at most once a minute; the nodes that are there are not touched. When the fleet is full, a
+node that is dead and holds nothing makes room for a new one.
+"""
+
+from collections.abc import Callable
+
+from placement.location import Location, natural_key
+from placement.model import Liveness
+from placement.place_names import new_domain
+from placement.reasons import Code, Reason
+from placement.state import State
+
+# What is remembered in `state.v1`: when the first node came, how many came in the last minute that
+# any came, and when people were told last.
+KIND = "fleet"
+_SINCE, _MINUTE, _TOLD = "since", "minute", "quota"
+_MINUTE_MS = 60_000
+
+
+class Admission:
+    """Counts the nodes that come. `forget` drops a node that is gone."""
+
+    def __init__(self, state: State, forget: Callable[[str], None]) -> None:
+        self._state, self._forget = state, forget
+        self._spare: list[str] | None = None
+
+    def begin(self) -> None:
+        """A batch begins: nodes may have died or become empty since the last one."""
+        self._spare = None
+
+    @property
+    def bootstrapping(self) -> bool:
+        """Whether the fleet registers for the first time."""
+        state = self._state
+        since = state.memory.get((KIND, _SINCE))
+        if since is None:
+            return not state.nodes
+        return state.now < int(since.body["at"]) + state.configuration.quotas.bootstrap_ms
+
+    def admit(self, location: Location, pending: int | None) -> Reason | None:
+        """Count a new node in, or say why not. `pending`: how many nodes' places are in doubt
+        besides its own; None where its own is not."""
+        reason = self._refusal(location, pending)
+        if reason is not None:
+            self._tell(reason)
+            return reason
+        state = self._state
+        if not state.nodes and (KIND, _SINCE) not in state.memory:
+            state.remember(KIND, _SINCE, {"at": state.now})
+        if not self.bootstrapping:
+            body = {"minute": self._minute(), "nodes": self._new_nodes() + 1}
+            state.remember(KIND, _MINUTE, body)
+        return None
+
+    def _refusal(self, location: Location, pending: int | None) -> Reason | None:
+        state, quotas = self._state, self._state.configuration.quotas
+        if not self.bootstrapping and self._new_nodes() >= quotas.new_nodes_per_minute:
+            most = quotas.new_nodes_per_minute
+            return _over(f"{most} nodes have come within this minute", most)
+        if pending is not None and pending >= quotas.pending:
+            return _over(f"the places of {pending} nodes are in doubt", quotas.pending)
+        if len(state.places) >= quotas.places and new_domain(location, state.places) is not None:
+            return _over(f"{len(state.places)} places are known", quotas.places)
+        if len(state.nodes) >= quotas.nodes and not self._make_room():
+            return _over(f"{len(state.nodes)} nodes are registered", quotas.nodes)
+        return None
+
+    def _minute(self) -> int:
+        return self._state.now // _MINUTE_MS
+
+    def _new_nodes(self) -> int:
+        """How many nodes have come within this minute."""
+        known = self._state.memory.get((KIND, _MINUTE))
+        current = known is not None and known.body["minute"] == self._minute()
+        return int(known.body["nodes"]) if known is not None and current else 0
+
+    def _make_room(self) -> bool:
+        """Forget the node that has been dead for longest, of those that hold nothing."""
+        state = self._state
+        if self._spare is None:
+            load = state.table.load(state.topology.size)
+            dead = (v for v in state.nodes.values() if v.liveness is Liveness.DEAD)
+            empty = [
+                view
+                for view in dead
+                if not load[state.topology.index[view.node_id]]
+                and not state.ledger.touching(state.topology.index[view.node_id])
+            ]
+            empty.sort(key=lambda view: (-view.since, natural_key(view.node_id)))
+            self._spare = [view.node_id for view in empty]
+        while self._spare:
+            name = self._spare.pop()
+            if name in state.nodes and state.nodes[name].liveness is Liveness.DEAD:
+                self._forget(name)
+                return True
+        return False
+
+    def _tell(self, reason: Reason) -> None:
+        state = self._state
+        told = state.memory.get((KIND, _TOLD))
+        if told is None or state.now >= int(told.body["at"]) + _MINUTE_MS:
+            state.remember(KIND, _TOLD, {"at": state.now})
+            state.alert("QUOTA", "nodes", reason)
+
+
+def _over(what: str, most: int) -> Reason:
+    return Reason(Code.QUOTA_EXCEEDED, f"no further node is taken in: {what}", most, most)

@@ -1,0 +1,361 @@
+"""Relabelling in two phases (need N11): a place that a node with replicas newly claims is pending
+until its impact is known and small enough, or agreed to by the impact's hash.
+
+ScyllaDB ended with immutable racks because changing one was almost certain to lose data or
+availability (scylladb#23800). Here the old place stays in force, nothing moves, and what would
+happen is published first. A place that is probably a typing error never takes effect by itself.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from placement.admission import Admission
+from placement.events import NodeChanged
+from placement.impact import Impact, ShardState, impact
+from placement.location import Location, natural_key, parse_location
+from placement.model import NodeAttributes, NodeView, Pending, Violation
+from placement.place_names import likely_meant, new_domain, tier_flaw
+from placement.plan import Phase, PlannedMove, Standing, plan
+from placement.reasons import Code, Reason
+from placement.report import Report
+from placement.state import State, Stream
+from placement.wants import Wants
+
+# An alert names the first of a long list.
+_LISTED_MAX = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """Where a node stands after an event: what is in force, what it claims, what is pending, and
+    why it is not trusted with replicas, if so. `fresh`: what is pending is new; `news`: what people
+    should know (kind and subject of an alert, reason)."""
+
+    attributes: NodeAttributes
+    claimed: str | None = None
+    pending: Pending | None = None
+    quarantine: Reason | None = None
+    fresh: bool = False
+    news: tuple[str, str, Reason] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """The impact of relocations, and the shards that would move or come to break a rule."""
+
+    impact: Impact
+    shards: frozenset[tuple[str, int]]
+
+
+class Relocations:
+    """Decides what becomes of the places that nodes claim. `enter` takes a node's new view into
+    topology and records."""
+
+    def __init__(
+        self,
+        state: State,
+        admission: Admission,
+        enter: Callable[[NodeView], None],
+    ) -> None:
+        self._state, self._admission, self._enter = state, admission, enter
+        self._waiting: set[str] = set()
+        self._fresh: dict[str, None] = {}
+        self._moved = False
+
+    def resume(self) -> None:
+        """Go on where the nodes of a restored state say that things stand."""
+        for view in self._state.nodes.values():
+            self.note(view)
+
+    def note(self, view: NodeView | None, name: str = "") -> None:
+        """A node's view has changed, or is gone."""
+        if view is not None and (view.pending is not None or view.quarantine is not None):
+            self._waiting.add(view.node_id)
+        else:
+            self._waiting.discard(name if view is None else view.node_id)
+
+    @property
+    def waiting(self) -> int:
+        """Nodes whose place is in doubt or not agreed to."""
+        return len(self._waiting)
+
+    def judge(self, event: NodeChanged, before: NodeView | None, wanted: NodeAttributes) -> Stand:
+        """Where the node stands after it has said `wanted`."""
+        said = event.attributes is not None or event.location is not None
+        if before is not None and not said:
+            return Stand(before.attributes, before.claimed, before.pending, before.quarantine)
+        place = parse_location(wanted.location)
+        assert isinstance(place, Location), "what is malformed is refused before it gets here"
+        flaw = self._tier_flaw(place)
+        if before is None or not self._holds(before.node_id):
+            return self._unhindered(event.node_id, before, wanted, place, flaw)
+        old = before.attributes
+        same = wanted.location == old.location and not self._named(old.tags, wanted.tags)
+        if same or (flaw is None and self._state.configuration.relocate_up_to is None):
+            return Stand(wanted)
+        kept = replace(wanted, location=old.location, tags=old.tags)
+        if flaw is not None:
+            news = None if before.claimed == wanted.location else _refused(event.node_id, flaw)
+            return Stand(kept, wanted.location, news=news)
+        pending = Pending(wanted.location, wanted.tags, "", self._meant(place))
+        known = before.pending
+        if known is not None and replace(known, impact_hash="") == pending:
+            return Stand(kept, wanted.location, known)
+        return Stand(kept, wanted.location, pending, fresh=True)
+
+    def tell(self, node_id: str, stand: Stand) -> None:
+        """The node is taken in as it stands: people learn of it, and its impact is due."""
+        if stand.fresh:
+            self._fresh[node_id] = None
+        if stand.news is not None:
+            self._state.alert(*stand.news)
+
+    def settle(self) -> bool:
+        """Give every new relocation its impact, and apply those that are small enough, together if
+        they are small together only (two racks that change names), and those of nodes that hold
+        nothing any more; whether a node has moved in this batch."""
+        nodes = self._state.nodes
+        fresh = [n for n in self._fresh if n in nodes and nodes[n].pending is not None]
+        self._fresh.clear()
+        fresh.sort(key=natural_key)
+        plain = [name for name in fresh if not self._pending(name).meant]
+        if len(plain) > 1 and self._is_small(self._impact(plain)):
+            for name in plain:
+                self._apply(name)
+            fresh = [name for name in fresh if name not in plain]
+        for name in fresh:
+            found = self._impact([name])
+            if self._is_small(found) and not self._pending(name).meant:
+                self._apply(name)
+            else:
+                self._publish(name, found)
+        for name in sorted(self._waiting, key=natural_key):
+            pending = nodes[name].pending
+            if pending is not None and not pending.meant and not self._holds(name):
+                self._apply(name)
+        moved, self._moved = self._moved, False
+        return moved
+
+    def approve(self, node_id: str, impact_hash: str) -> Reason | None:
+        """Apply a pending relocation, or trust a quarantined place, if its impact is still the one
+        that whoever approves has seen; a reason if not."""
+        view = self._state.nodes.get(node_id)
+        if view is None:
+            return Reason(Code.NODE_UNKNOWN, f"node {node_id} is not known")
+        if view.pending is None:
+            return Reason(Code.NOTHING_PENDING, f"no new place of {node_id} waits for approval")
+        found = self._impact([node_id])
+        current = found.impact.hash
+        if current != view.pending.impact_hash:
+            self._publish(node_id, found)
+        if current != impact_hash:
+            message = f"the impact of relocating {node_id} is {current}, not {impact_hash}"
+            return Reason(Code.IMPACT_CHANGED, message)
+        self._apply(node_id)
+        return None
+
+    def _unhindered(
+        self,
+        node_id: str,
+        before: NodeView | None,
+        wanted: NodeAttributes,
+        place: Location,
+        flaw: Reason | None,
+    ) -> Stand:
+        """A node that holds nothing stands where it says; it may not be trusted there."""
+        known = before is not None and before.attributes.location == wanted.location
+        if known and before is not None and before.quarantine is None and flaw is None:
+            return Stand(wanted)
+        if flaw is not None:
+            again = known and before is not None and before.quarantine == flaw
+            news = None if again else _refused(node_id, flaw)
+            return Stand(wanted, quarantine=flaw, news=news)
+        meant = self._meant(place)
+        if meant is None:
+            return Stand(wanted, news=self._new(node_id, place))
+        if known and before is not None and before.quarantine is not None:
+            return Stand(wanted, None, before.pending, before.quarantine)
+        pending = Pending(wanted.location, wanted.tags, "", meant)
+        return Stand(wanted, None, pending, _typo(node_id, place, meant), fresh=True)
+
+    def _apply(self, name: str) -> None:
+        """The new place takes effect; nothing keeps the old one."""
+        view, pending = self._state.nodes[name], self._pending(name)
+        place = parse_location(pending.location)
+        assert isinstance(place, Location)
+        news = self._new(name, place)
+        if news is not None:
+            self._state.alert(*news)
+        attributes = replace(view.attributes, location=pending.location, tags=pending.tags)
+        self._moved = True
+        self._enter(
+            replace(view, attributes=attributes, claimed=None, pending=None, quarantine=None)
+        )
+
+    def _publish(self, name: str, forecast: Forecast) -> None:
+        view, pending, found = self._state.nodes[name], self._pending(name), forecast.impact
+        self._enter(replace(view, pending=replace(pending, impact_hash=found.hash)))
+        detail = {"location": pending.location, "was": view.attributes.location, **_told(forecast)}
+        if pending.meant:
+            place = parse_location(pending.location)
+            assert isinstance(place, Location)
+            reason = _typo(name, place, pending.meant)
+            self._state.alert("TYPO_SUSPECTED", name, reason, detail | {"meant": pending.meant})
+            return
+        old = view.attributes
+        what = f"{pending.location or '(none)'} instead of {old.location or '(none)'}"
+        what = "other tags" if pending.location == old.location else what
+        message = (
+            f"{name} claims {what}, which waits for approval: it would take {found.moves} moves, "
+            f"make {len(found.violations_made)} violations and heal {len(found.violations_healed)}"
+        )
+        reason = Reason(Code.RELOCATION_PENDING, message)
+        self._state.alert("RELOCATION_PENDING", name, reason, detail)
+
+    def _pending(self, name: str) -> Pending:
+        pending = self._state.nodes[name].pending
+        assert pending is not None
+        return pending
+
+    def _is_small(self, found: Forecast) -> bool:
+        bound = self._state.configuration.relocate_up_to
+        return bound is None or len(found.shards) <= bound
+
+    def _impact(self, names: Sequence[str]) -> Forecast:
+        """What would happen if these nodes' pending places were in force."""
+        state, topology = self._state, self._state.topology
+        nodes = {topology.index[name]: self._pending(name) for name in names}
+        shards = sorted({s for node in nodes for s in state.table.shards_on(node)}, key=state.key)
+        streams = list(dict.fromkeys(state.key(shard)[0] for shard in shards))
+        before, already = [*self._broken(shards)], self._plan(streams)
+        old = {node: topology.attributes[node] for node in nodes}
+        for node, pending in nodes.items():
+            self._stand(node, replace(old[node], location=pending.location, tags=pending.tags))
+        after, planned = [*self._broken(shards)], self._plan(streams)
+        others = set(map(_way, already))
+        moves = [move for move in planned if _way(move) not in others]
+        found = impact(
+            moves,
+            topology,
+            lambda name: state.streams[name].spec,
+            self._shard_state,
+            load=state.table.load(topology.size).tolist(),
+            nodes=names,
+            shards=map(state.key, shards),
+            before=before,
+            after=after,
+        )
+        for node, attributes in old.items():
+            self._stand(node, attributes)
+        made = {(each.stream, each.shard) for each in found.violations_made}
+        shards_made = {(s, n) for s, n in made if s is not None and n is not None}
+        return Forecast(found, frozenset(shards_made | {(m.stream, m.shard) for m in moves}))
+
+    def _stand(self, node: int, attributes: NodeAttributes) -> None:
+        topology = self._state.topology
+        condition = (topology.liveness[node], topology.administrative[node], topology.guard[node])
+        topology.put(topology.ids[node], attributes, *condition)
+
+    def _broken(self, shards: Iterable[int]) -> Iterator[Violation]:
+        report = Report(self._state, Wants(self._state))
+        for shard in shards:
+            yield from report.of(shard, {})
+
+    def _plan(self, names: Iterable[str]) -> Sequence[PlannedMove]:
+        """What repair would do to streams as they are planned now."""
+        state = self._state
+        streams = [self._standing(state.streams[name]) for name in names]
+        return plan(state.topology, streams, Phase.REPAIR).moves
+
+    def _standing(self, stream: Stream) -> Standing:
+        assert stream.policy is not None, "a stream with a shard on a node is placed"
+        shards = [self._state.table.replicas(shard) for shard in stream.shards]
+        return Standing(stream.spec, stream.policy, shards)
+
+    def _shard_state(self, stream: str, number: int) -> ShardState:
+        state = self._state
+        shard = state.streams[stream].shards[number]
+        ids = tuple(state.topology.ids[node] for node in state.table.replicas(shard))
+        opened = state.ledger.by_shard.get(shard)
+        under_way = None if opened is None else opened.move.move_id
+        return ShardState(ids, int(state.table.epoch[shard]), under_way)
+
+    def _tier_flaw(self, place: Location) -> Reason | None:
+        configuration = self._state.configuration
+        levels = configuration.levels if configuration.enforce_levels else ()
+        return tier_flaw(place, levels, self._state.places)
+
+    def _meant(self, place: Location) -> str | None:
+        """The known place that was probably meant."""
+        if self._admission.bootstrapping:
+            return None
+        domain = new_domain(place, self._state.places)
+        return None if domain is None else likely_meant(domain, self._state.places)
+
+    def _new(self, node_id: str, place: Location) -> tuple[str, str, Reason] | None:
+        """The news that a node is the first one in a place."""
+        domain = new_domain(place, self._state.places)
+        if domain is None or self._admission.bootstrapping:
+            return None
+        reason = Reason(Code.DOMAIN_NEW, f"{node_id} is the first node in {domain}")
+        return "NEW_DOMAIN", str(domain), reason
+
+    def _named(self, old: tuple[tuple[str, str], ...], new: tuple[tuple[str, str], ...]) -> bool:
+        """Whether tags differ that a stream's policy names."""
+        keys = {key for key, _ in {*old} ^ {*new}}
+        return bool(keys) and any(
+            keys & {*_words(stream.spec.policy)} for stream in self._state.streams.values()
+        )
+
+    def _holds(self, name: str) -> bool:
+        """Whether the node has replicas, or moves from or to it are under way."""
+        state = self._state
+        node = state.topology.index[name]
+        return bool(state.table.load(node + 1)[node]) or bool(state.ledger.touching(node))
+
+
+def _words(policy: Any) -> Iterator[str]:
+    """All names and texts of a policy; of `tag:zone` the key."""
+    if isinstance(policy, Mapping):
+        for name, value in policy.items():
+            yield str(name)
+            yield from _words(value)
+    elif isinstance(policy, list | tuple):
+        for each in policy:
+            yield from _words(each)
+    elif isinstance(policy, str):
+        yield policy.removeprefix("tag:")
+
+
+def _way(move: PlannedMove) -> tuple[object, ...]:
+    return move.stream, move.shard, move.kind, move.remove, move.add, move.leader
+
+
+def _refused(node_id: str, flaw: Reason) -> tuple[str, str, Reason]:
+    return "LOCATION_REFUSED", node_id, flaw
+
+
+def _typo(node_id: str, place: Location, meant: str) -> Reason:
+    message = f"{node_id} claims {place}, where no node is; {meant} is spelt nearly so"
+    return Reason(Code.TYPO_SUSPECTED, message, seen=(meant,))
+
+
+def _told(forecast: Forecast) -> dict[str, Any]:
+    """The impact as an alert has it; of long lists the first."""
+    found = forecast.impact
+    made, healed = found.violations_made, found.violations_healed
+    body = {
+        "impact_hash": found.hash,
+        "shards": len(forecast.shards),
+        "streams": list(found.streams[:_LISTED_MAX]),
+        "moves": found.moves,
+        "copies": found.copies,
+        "violations_made": len(made),
+        "violations_healed": len(healed),
+        "made": [asdict(each) for each in made[:_LISTED_MAX]],
+        "healed": [asdict(each) for each in healed[:_LISTED_MAX]],
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(body))
+    return plain
