@@ -211,6 +211,8 @@ def find_move(
     found: list[tuple[Any, ...]] = []
     for slot in case.live(view.topology):
         node = case.nodes[slot]
+        if view.topology.is_dead(node):
+            continue  # held, or in maintenance: it may return
         trial = view.fork()
         trial.remove(node)
         target = find_target(case, slot, trial, may_stay=True)

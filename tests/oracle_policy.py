@@ -138,20 +138,35 @@ class Judge:
         if counts.pop(None, 0) and "at_least" not in rule:
             return len(shard), f"some of {shard} have no domain for {rule}"
         if "at_most" in rule:
-            cap = self._cap(rule["at_most"], scope)
-            over = sum(max(count - cap, 0) for count in counts.values())
-            return over, f"{dict(counts)} is more than {rule}"
+            return self._over(counts, rule["at_most"], scope), f"{dict(counts)} is more than {rule}"
         if isinstance(rule.get("at_least"), int):
             short = rule["at_least"] - len(counts) - self._free(shard)
             return short, f"{dict(counts)} is fewer than {rule}"
         if "even" in rule:
-            live = self._live_domains(scope)
-            least = min(
-                (counts[domain] for domain in live), default=max(counts.values(), default=0)
-            )
-            over = sum(max(count - least - 1, 0) for count in counts.values())
-            return over, f"{dict(counts)} is less even than {rule}"
+            return self._uneven(counts, scope), f"{dict(counts)} is less even than {rule}"
         return 0, ""
+
+    def keeps(self, rule: str, shard: Sequence[str]) -> bool | None:
+        """Whether a list keeps a rule in its published words, where it counts by domain."""
+        kind, _, scope = rule.partition(" per ")
+        if scope not in (*self._levels, LEAF) and not scope.isdigit():
+            return None
+        counts = Counter(self._domain(node, scope) for node in shard)
+        match kind.split():
+            case ["even"]:
+                return not self._uneven(counts, scope)
+            case ["at_most", limit]:
+                return not self._over(counts, int(limit) if limit.isdigit() else limit, scope)
+        return None
+
+    def _over(self, counts: Counter[str | None], limit: int | str, scope: str) -> int:
+        cap = self._cap(limit, scope)
+        return sum(max(count - cap, 0) for count in counts.values())
+
+    def _uneven(self, counts: Counter[str | None], scope: str) -> int:
+        live = self._live_domains(scope)
+        least = min((counts[domain] for domain in live), default=counts.total())
+        return sum(max(count - least - 1, 0) for count in counts.values())
 
     def _listed(
         self, kind: str, wanted: Mapping[str, int], shard: Sequence[str]

@@ -12,7 +12,7 @@ all told in it; the shared oracle judges every batch besides. The commands:
     register       nodes= location= [weight= capacity= leader= disk=ssd]: the same in one line
     create         stream= shards= rf= [policies= | policy='{…}'] [quorum= replicas='n1 n2,n3']
                    [sequence= body= repair=dead_only]; `streams=12` creates t1 … t12 alike
-    up, dead, suspect, unregister   nodes=n1,n2 or a domain, nodes=/site1
+    up, dead, suspect, unregister   nodes=n1,n2 or a series, n1..n9, or a domain, nodes=/site1
     drain, cordon, maintain, undrain   nodes= likewise
     relocate       node= location= [disk=ssd]
     approve        node= [hash=]: without one, the hash that was published last
@@ -24,7 +24,7 @@ all told in it; the shared oracle judges every batch besides. The commands:
     replan         nothing happens; at rest it answers nothing
     rest           executors complete all moves until there is none, and nothing is left to do;
                    whole=no: nodes are missing, so that replicas may be
-    show           what=shards|nodes|layout|load|moves|violations|decisions [stream=]
+    show           what=shards|nodes|layout|load|places|moves|violations|decisions [stream=]
     verify         the fleet is at rest: the oracle's final check
     rebuild        a new reconciler from the records alone; digests must agree, and so must the
                    next batch of both; order=7: records come in an order drawn from this number
@@ -253,6 +253,8 @@ class Story:
                 lines = layout(shards, only is None)
             case "load":
                 lines = self.load(shards)
+            case "places":
+                lines = self.places(shards)
             case "nodes":
                 lines = (node_line(node_id, view) for node_id, view in in_order(records.nodes))
             case "moves":
@@ -273,6 +275,16 @@ class Story:
         led = Counter(a.replicas[0] for a in shards)
         for node_id, _ in in_order(self.records.nodes):
             yield f"{node_id}: {held[node_id]} replicas, leads {led[node_id]}"
+
+    def places(self, shards: list[Assignment]) -> Iterator[str]:
+        """Replicas by location, and how they are shared out there."""
+        held = Counter(node for a in shards for node in a.replicas)
+        found: dict[str, list[int]] = {}
+        for node_id, view in in_order(self.records.nodes):
+            found.setdefault(view.attributes.location, []).append(held[node_id])
+        for location, counts in in_order(found):
+            each = f"{min(counts)} to {max(counts)} each"
+            yield f"{location or '-'}: {sum(counts)} replicas on {len(counts)} nodes, {each}"
 
     # Answers
 

@@ -5,6 +5,7 @@ story from which lines were struck out can still be told: a move that was never 
 like one that nobody knows, a node that never came is spoken of all the same.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -36,6 +37,7 @@ ORDERS = {
 }
 # What `register` takes that is no tag.
 ATTRIBUTES = ("nodes", "location", "weight", "capacity", "leader")
+SERIES = re.compile(r"(\D+)(\d+)\.\.\1(\d+)")
 
 Maker = Callable[[Command], Iterator[Event]]
 
@@ -126,11 +128,16 @@ class Actors:
         yield RelocationApproved(self.now, node_id, agreed)
 
     def named(self, command: Command) -> list[str]:
-        """Nodes by id, or all that stand in a domain (`/s1/r2`)."""
+        """Nodes by id, by a series of ids (`n1..n9`), or all that stand in a domain (`/s1/r2`)."""
         found: list[str] = []
         for name in command.take("nodes").split(","):
             inside = [n for n, (_, at) in self.nodes.items() if f"{at}/".startswith(f"{name}/")]
-            found += sorted(inside, key=natural_key) if name.startswith("/") else [name]
+            series = SERIES.fullmatch(name)
+            if series:
+                prefix, first, last = series.group(1), int(series.group(2)), int(series.group(3))
+                found += [f"{prefix}{number}" for number in range(first, last + 1)]
+            else:
+                found += sorted(inside, key=natural_key) if name.startswith("/") else [name]
         return found
 
     def change(self, node_id: str, liveness: Liveness, **more: Any) -> NodeChanged:

@@ -18,6 +18,8 @@ from tests.story import Story
 # Batches of a history, besides those in which it comes to rest.
 BATCHES = (6, 20)
 STREAMS_MAX = 6
+# How a domain goes, and how it comes back.
+EPISODES = (("dead", "up"), ("drain", "undrain"), ("maintain", "undrain"))
 
 
 class Failure(Exception):
@@ -78,8 +80,10 @@ class History:
         rng = self.rng
         if rng.random() < 0.25:
             self._tell(f"rebuild order={rng.randrange(1000)}")
-        if rng.random() < 0.08:
+        if rng.random() < 0.05:
             self._tell("rest whole=no")
+        if rng.random() < 0.07:
+            self._episode()
         lines = [f"tick seconds={rng.choice((0.01, 1, 20))}"]
         for _ in range(rng.randint(0, 4)):
             lines += self._draw()
@@ -87,6 +91,15 @@ class History:
             lines.append(f"approve node={self.approvals.choice([*self.homes])}")
         caught_up = "" if rng.random() < 0.9 else " caught_up=no"
         self._tell("\n".join((f"batch{caught_up}", *lines)))
+
+    def _episode(self) -> None:
+        """A domain goes, the fleet comes to rest without it, and again with it."""
+        place = self._place()
+        if place is not None:
+            goes, returns = self.rng.choice(EPISODES)
+            for what in (goes, returns):
+                self._tell(f"{what} nodes={place}")
+                self._tell("rest whole=no")
 
     def _draw(self) -> Iterator[str]:
         """One event, or a few that belong together."""
@@ -140,13 +153,9 @@ class History:
 
     def _draw_domain(self) -> Iterator[str]:
         """A rack or a site loses power, is emptied, or comes back as a whole."""
-        rng = self.rng
-        places = sorted({place for _, place in self.story.actors.nodes.values() if place})
-        if not places:
+        rng, place = self.rng, self._place()
+        if place is None:
             return
-        place = rng.choice(places)
-        if rng.random() < 0.5:
-            place = "/" + place.split("/")[1]
         gone = any(
             liveness is not Liveness.UP
             for liveness, at in self.story.actors.nodes.values()
@@ -158,6 +167,14 @@ class History:
             yield f"drain nodes={place}"
         else:
             yield f"{rng.choice(('suspect', 'dead'))} nodes={place}"
+
+    def _place(self) -> str | None:
+        """A location where nodes are, or the site around it."""
+        places = sorted({place for _, place in self.story.actors.nodes.values() if place})
+        if not places:
+            return None
+        place = self.rng.choice(places)
+        return place if self.rng.random() < 0.5 else "/" + place.split("/")[1]
 
     # Streams
 

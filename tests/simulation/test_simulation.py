@@ -14,7 +14,7 @@ from tests.simulation.mutations import seeds_to_catch
 from tests.simulation.shrink import as_case, failing, shrink
 from tests.simulation.wishes import strategies_missing
 
-SEEDS = 300
+SEEDS = 200
 # Faults that are found within a few seeds; `python -m tests.simulation --mutations` tries all.
 QUICKLY_FOUND = (
     "suspects_are_dead",
