@@ -7,12 +7,14 @@ Every start is the same (design section 9): fence, rebuild from the topics, fres
 marker. Every failure ends the process; a restart is the recovery.
 """
 
+import logging
 import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,10 +54,17 @@ class QueryFailed(StreamingError):
     """The streaming query ended by itself."""
 
 
-def run(settings: Settings, *, on_ready: Callable[[], None], stop: threading.Event) -> int:
+def run(
+    settings: Settings,
+    *,
+    on_ready: Callable[[], None],
+    stop: threading.Event,
+    accept_gap: bool = False,
+) -> int:
     """Run until `stop` is set; returns the exit status.
 
-    `on_ready` is called once, when the first batch has been taken. Raises StreamingError with what
+    `on_ready` is called once, when the first batch has been taken. `accept_gap`: start although
+    input was deleted before it was read. Raises StreamingError with what
     a person has to do about it; everything else is a bug.
     """
     assert settings.checkpoint is not None, "the command line asks for it"
@@ -68,7 +77,7 @@ def run(settings: Settings, *, on_ready: Callable[[], None], stop: threading.Eve
     observer = Observer(settings.cell)
     with _endpoint(settings, observer), ThreadPoolExecutor(max_workers=1) as beside:
         # Spark takes seconds to start; the state is read in the meantime.
-        recovery = beside.submit(_recover, settings, outbox, outputs, options)
+        recovery = beside.submit(_recover, settings, outbox, outputs, options, accept_gap)
         spark = open_session(
             settings.spark.topology_shards,
             settings.spark.driver_memory,
@@ -232,17 +241,25 @@ def tick_interval_seconds(settings: Settings) -> float:
 
 
 def _recover(
-    settings: Settings, outbox: Outbox, outputs: dict[str, int], options: dict[str, str]
+    settings: Settings,
+    outbox: Outbox,
+    outputs: dict[str, int],
+    options: dict[str, str],
+    accept_gap: bool,
 ) -> Recovered:
     outbox.fence()
-    return recover(
+    recovered = recover(
         settings.kafka.bootstrap_servers,
         settings.topics.prefix,
         settings.cell,
         configuration(settings),
         outputs,
         options,
+        accept_gap=accept_gap,
     )
+    for gap in recovered.gaps:
+        tell(LogEvent.GAP_ACCEPTED, logging.WARNING, **asdict(gap))
+    return recovered
 
 
 def _check_topics(bootstrap: str, prefix: str, options: dict[str, str]) -> None:

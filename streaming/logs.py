@@ -19,6 +19,7 @@ class LogEvent(StrEnum):
     """What happened; the README has the table."""
 
     RECOVERED = "RECOVERED"
+    GAP_ACCEPTED = "GAP_ACCEPTED"
     READY = "READY"
     SERVING = "SERVING"
     DEAD_LETTERS = "DEAD_LETTERS"
@@ -29,6 +30,7 @@ class LogEvent(StrEnum):
 
 MEANINGS = {
     LogEvent.RECOVERED: "the state was rebuilt from the topics and its digest is right",
+    LogEvent.GAP_ACCEPTED: "input was deleted before it was read; the start goes on behind it",
     LogEvent.READY: "the first batch has been taken",
     LogEvent.SERVING: "metrics and probes are served",
     LogEvent.DEAD_LETTERS: "records of a batch were refused; how many, by reason",

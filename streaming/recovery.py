@@ -48,6 +48,24 @@ class RecoveryRefused(StreamingError):
     """The topics do not prove a state to go on from; nothing was changed."""
 
 
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Input that was deleted before it was read: the partition holds `first` to `end`, the last
+    commit goes on at `position`. One beyond the end means that the topic was made anew."""
+
+    topic: str
+    partition: int
+    position: int
+    first: int
+    end: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.topic}-{self.partition} holds offsets {self.first} to {self.end}, the commit "
+            f"marker goes on at {self.position}: input was deleted before it was read"
+        )
+
+
 @dataclass(slots=True)
 class Recovered:
     """Where the last writer stopped. `positions`: next offset by short topic name and partition."""
@@ -60,6 +78,7 @@ class Recovered:
     sequence: int
     writer_epoch: int
     records: int
+    gaps: tuple[Gap, ...] = ()
 
 
 def recover(
@@ -69,15 +88,18 @@ def recover(
     configuration: Configuration,
     partitions: Mapping[str, int],
     options: Mapping[str, str],
+    *,
+    accept_gap: bool = False,
 ) -> Recovered:
     """Rebuild the state of `cell`. `partitions`: counts of the output topics by short name.
+    `accept_gap`: go on where the input is there again, if some of it was deleted unread.
 
     Raises RecoveryRefused with what is wrong and where, BrokerUnreachable, TopicMissing.
     """
     _await_transactions(bootstrap, prefix, options)
     with CommittedReader(bootstrap, prefix, (*STATE_TOPICS, COMMITS), options=options) as reader:
         latest = reader.read_latest()
-    marker = _marker(latest, prefix, cell)
+    marker = marker_of(latest, prefix, cell)
     held = sum(len(latest[topic]) for topic in STATE_TOPICS)
     if marker is None and held:
         raise RecoveryRefused(
@@ -95,15 +117,22 @@ def recover(
             f"says {expected}: records of {', '.join(STATE_TOPICS)} were lost or altered. {REPAIR}"
         )
     clocks = marker["clocks"] if marker else {}
+    positions, gaps = _positions(bootstrap, prefix, options, marker)
+    if gaps and not accept_gap:
+        raise RecoveryRefused(
+            "; ".join(map(str, gaps)) + ". What stood there is lost: requests have to be sent "
+            "again, nodes register themselves. Go on without it: placer run --accept-gap"
+        )
     return Recovered(
         configuration=configuration,
         reconciler=reconciler,
         nodes=nodes,
-        positions=_positions(bootstrap, prefix, options, marker),
+        positions=positions,
         clocks={int(p): Clock(c["clock_ms"], c["append_ms"]) for p, c in clocks.items()},
         sequence=marker["sequence"] if marker else 0,
         writer_epoch=marker["writer_epoch"] if marker else 0,
         records=held,
+        gaps=gaps,
     )
 
 
@@ -172,7 +201,7 @@ def _ends(
     return {(p.topic, p.partition): answer.result().offset for p, answer in asked.items()}
 
 
-def _marker(latest: Latest, prefix: str, cell: str) -> dict[str, Any] | None:
+def marker_of(latest: Latest, prefix: str, cell: str) -> dict[str, Any] | None:
     """The cell's commit marker. Raises RecoveryRefused where it is none of ours."""
     value = latest[COMMITS].get(cell.encode())
     if value is None:
@@ -233,11 +262,13 @@ def _check_partitions(marker: Mapping[str, Any], partitions: Mapping[str, int]) 
 
 def _positions(
     bootstrap: str, prefix: str, options: Mapping[str, str], marker: Mapping[str, Any] | None
-) -> Positions:
-    """Next offset of every source partition; new partitions start at their beginning."""
+) -> tuple[Positions, tuple[Gap, ...]]:
+    """Next offset of every source partition, and what is missing before some of them; new
+    partitions start at their beginning, as does what comes behind a gap."""
     consumer: Consumer = make_reader(bootstrap, options)
     known = marker["positions"] if marker else {}
     positions: Positions = {}
+    gaps = []
     try:
         for topic in SUBSCRIBED:
             name = full_name(topic, prefix)
@@ -248,11 +279,9 @@ def _positions(
                 first, end = consumer.get_watermark_offsets(place, CONNECT_TIMEOUT_SECONDS)
                 position = known.get(topic, {}).get(str(partition), first)
                 if not first <= position <= end:
-                    raise RecoveryRefused(
-                        f"{name}-{partition} holds offsets {first} to {end}, the commit marker "
-                        f"goes on at {position}: input was deleted before it was read"
-                    )
+                    gaps.append(Gap(name, partition, position, first, end))
+                    position = first
                 positions[topic][partition] = position
     finally:
         consumer.close()
-    return positions
+    return positions, tuple(gaps)

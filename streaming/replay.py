@@ -18,6 +18,10 @@ from streaming.rebuild import STATE_TOPICS, rebuild
 from streaming.record_codec import OutRecord
 from streaming.snapshot import Snapshot
 
+# Says of a record that `placer repair` wrote it again; its value is that of the commit that wrote
+# it first.
+REPAIRED_HEADER = "__placement.repaired"
+
 
 class ReplayRefused(StreamingError):
     """What is given does not hold all that a replay needs."""
@@ -51,14 +55,17 @@ class Replay:
     """A core that goes through the journal from a snapshot, or from the beginning of everything."""
 
     def __init__(self, cell: str, configuration: Configuration, start: Snapshot | None) -> None:
-        """`configuration` holds until an entry says another."""
+        """`configuration` holds until an entry says another. `latest`: the last record of every
+        key of the state topics, as far as it has gone."""
         self._cell = cell
-        self._values: dict[str, dict[bytes, bytes]] = {topic: {} for topic in STATE_TOPICS}
+        self.latest: dict[str, dict[bytes, OutRecord]] = {topic: {} for topic in STATE_TOPICS}
         self._sequence = start.sequence if start else 0
         self._now = start.now if start else 0
         for record in start.records if start else ():
-            if record.topic in self._values and record.raw_key is not None and record.raw:
-                self._values[record.topic][record.raw_key] = record.raw
+            key, value = record.raw_key, record.raw
+            if record.topic in self.latest and key is not None and value is not None:
+                kept = OutRecord(record.topic, key, value, [*record.raw_headers])
+                self.latest[record.topic][key] = kept
         self._reconciler = self._rebuilt(configuration) if start else Reconciler(configuration)
         if start and self._reconciler.digest != start.digest:
             raise ReplayRefused(
@@ -98,16 +105,20 @@ class Replay:
         ready = self._reconciler.apply(entry.events, entry.now, entry.caught_up)
         records = record_codec.ready_records(ready, self._cell, entry.now, entry.sequence)
         for record in records:
-            values = self._values.get(record.topic)
-            if values is None or record.key is None:
+            latest = self.latest.get(record.topic)
+            if latest is None or record.key is None:
                 continue
             if record.value is None:
-                values.pop(record.key, None)
+                latest.pop(record.key, None)
             else:
-                values[record.key] = record.value
+                latest[record.key] = record
         self._now = self._reconciler.now
         return Replayed(entry, records, self._reconciler.digest)
 
     def _rebuilt(self, configuration: Configuration) -> Reconciler:
-        reconciler, _ = rebuild(configuration, self._values, self._now)
+        values = {
+            topic: {key: record.value for key, record in latest.items() if record.value is not None}
+            for topic, latest in self.latest.items()
+        }
+        reconciler, _ = rebuild(configuration, values, self._now)
         return reconciler

@@ -18,7 +18,7 @@ from streaming.journal import Entry, read_entries
 from streaming.record_codec import OutRecord
 from streaming.records import Record
 from streaming.recovery import COMMITS
-from streaming.replay import Replay, Replayed, Until
+from streaming.replay import REPAIRED_HEADER, Replay, Replayed, Until
 from streaming.snapshot import Snapshot
 
 # Of a long value its beginning; a person wants to see what is different, not all of it.
@@ -75,12 +75,17 @@ class Verification:
         self._there: set[tuple[str, str]] = set()
         # Until the first one that is there: retention has taken those before it.
         self._alerts_shortened = alerts_shortened
+        # What was written again, and what should have been.
+        self._repaired: dict[tuple[str, str], bytes | None] = {}
+        self._wanted: dict[tuple[str, str], bytes | None] = {}
         self._last = 0
         self.compared = 0
         for record in written:
             if record.offset < behind.get(record.topic, {}).get(record.partition, 0):
                 continue
-            if record.topic == COMMITS:
+            if REPAIRED_HEADER in record.headers:
+                self._repaired[record.topic, record.key or ""] = record.raw
+            elif record.topic == COMMITS:
                 self._markers.append(record)
             else:
                 self._take(record)
@@ -91,6 +96,9 @@ class Verification:
         self._digests.append((self._last, replayed.digest))
         for record in replayed.records:
             identity = _identity(record)
+            place = (record.topic, (record.key or b"").decode())
+            if place in self._repaired:
+                self._wanted[place] = record.value
             # Of a log every record has to be there, of a compacted topic the last of each key.
             slot = identity if record.topic == ALERTS else (record.key or b"").decode()
             there = self._written.pop((record.topic, identity), None)
@@ -143,7 +151,13 @@ class Verification:
                 for record in left.values()
                 if not self._is_earlier(record)
             ]
-        return found
+        return [each for each in found if not self._is_mended(each)]
+
+    def _is_mended(self, found: Difference) -> bool:
+        """Whether the record was written again since, as it should be."""
+        place = (found.topic, found.key)
+        written = self._repaired.get(place, found)
+        return written is not found and written == self._wanted.get(place, written)
 
     def _is_earlier(self, record: Record) -> bool:
         """Whether it is an alert from before the snapshot, which keeps none."""

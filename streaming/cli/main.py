@@ -21,6 +21,7 @@ from streaming.cli import (
     place,
     plan,
     record,
+    repair,
     replay,
     run,
     send,
@@ -101,6 +102,7 @@ demo.register(app)
 doctor.register(app)
 record.register(app)
 replay.register(app)
+repair.register(app)
 
 
 def main() -> None:

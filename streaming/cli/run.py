@@ -63,6 +63,14 @@ CompletionOption = Annotated[
     str | None,
     typer.Option("--completion", metavar="acked|immediate", help="When a move counts as done."),
 ]
+AcceptGap = Annotated[
+    bool,
+    typer.Option(
+        "--accept-gap",
+        help="Start although retention has deleted input before it was read; what is lost is "
+        "logged.",
+    ),
+]
 MoveDeadline = Annotated[
     float | None, typer.Option("--move-deadline-seconds", help="Time until a move expires.")
 ]
@@ -81,6 +89,7 @@ def run(
     dead_after_seconds: DeadAfter = None,
     completion: CompletionOption = None,
     move_deadline_seconds: MoveDeadline = None,
+    accept_gap: AcceptGap = False,
 ) -> None:
     """Run the reconciler until Ctrl-C.
 
@@ -116,10 +125,10 @@ def run(
     enable_plugins(settings.policy.plugins)
     if settings.checkpoint is None and not embedded:
         raise typer.BadParameter("name a scratch directory: --checkpoint DIR")
-    raise typer.Exit(_run(settings, embedded, data_dir))
+    raise typer.Exit(_run(settings, embedded, data_dir, accept_gap))
 
 
-def _run(settings: "Settings", embedded: bool, data_dir: Path | None) -> int:
+def _run(settings: "Settings", embedded: bool, data_dir: Path | None, accept_gap: bool) -> int:
     from streaming.cli.signals import EXIT_INTERRUPTED, stop_on_signals
 
     try:
@@ -127,7 +136,7 @@ def _run(settings: "Settings", embedded: bool, data_dir: Path | None) -> int:
             stop = owned.enter_context(stop_on_signals())
             if embedded:
                 settings = _with_broker(settings, data_dir, owned)
-            return 0 if stop.is_set() else _reconcile(settings, stop)
+            return 0 if stop.is_set() else _reconcile(settings, stop, accept_gap)
     except KeyboardInterrupt:
         # Waiting for the application's threads now could hang: its JVM has just been killed.
         os._exit(EXIT_INTERRUPTED)
@@ -154,7 +163,7 @@ def _with_broker(settings: "Settings", data_dir: Path | None, owned: ExitStack) 
     return settings.model_copy(update={"kafka": kafka, "checkpoint": scratch})
 
 
-def _reconcile(settings: "Settings", stop: threading.Event) -> int:
+def _reconcile(settings: "Settings", stop: threading.Event, accept_gap: bool) -> int:
     """Run the application in a thread of its own, so that this one always hears signals.
 
     In the main thread PySpark would put its own handler in place of ours, and a call into the JVM
@@ -174,7 +183,8 @@ def _reconcile(settings: "Settings", stop: threading.Event) -> int:
 
     def work() -> None:
         try:
-            ended.append(app.run(settings, on_ready=on_ready, stop=stop))
+            done = app.run(settings, on_ready=on_ready, stop=stop, accept_gap=accept_gap)
+            ended.append(done)
         except BaseException as error:  # noqa: BLE001 - raised again below, in the main thread
             ended.append(error)
 

@@ -4,10 +4,12 @@ Method: an eventful history lies on topics of the embedded broker; then somethin
 and `recover` is called as a start calls it. No Spark is needed for that.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import orjson
 import pytest
+from typer.testing import Result
 
 from placement.state import Configuration
 from schemas.topics import CATALOGUE, full_name
@@ -47,10 +49,16 @@ def at(broker: EmbeddedBroker, prefix: str, commits: list[Commit]) -> tuple[str,
     return place
 
 
-def started(at: tuple[str, str], configuration: Configuration = CONFIGURATION) -> Recovered:
+def started(
+    at: tuple[str, str],
+    configuration: Configuration = CONFIGURATION,
+    *,
+    accept_gap: bool = False,
+) -> Recovered:
     counts = admin.partition_counts(*at)
     outputs = {t.name: counts[t.name] for t in CATALOGUE if t.direction == "out"}
-    return recover(*at, configuration.cell, configuration, outputs, {})
+    cell = configuration.cell
+    return recover(*at, cell, configuration, outputs, {}, accept_gap=accept_gap)
 
 
 def write(at: tuple[str, str], topic: str, key: bytes | None, value: bytes | None) -> None:
@@ -131,3 +139,57 @@ def test_an_assignment_that_names_what_is_not_there_is_refused(
     write(at, "assignments.v1", f"{body['stream']}/{body['shard']}".encode(), foreign)
     with pytest.raises(StreamingError, match="contradict each other: KeyError: 'stranger'"):
         started(at)
+
+
+# Gaps and repair
+
+
+def test_input_that_was_deleted_unread_is_named_and_can_be_accepted(
+    at: tuple[str, str], commits: list[Commit]
+) -> None:
+    body = orjson.loads(last(commits, "commits.v1").value or b"")
+    body["positions"]["streams.v1"] = {"0": 7}
+    write(at, "commits.v1", CELL.encode(), orjson.dumps(body))
+    with pytest.raises(StreamingError) as refused:
+        started(at)
+    assert f"{at[1]}streams.v1-0 holds offsets 0 to 0, the commit marker goes on at 7" in str(
+        refused.value
+    )
+    assert "placer run --accept-gap" in str(refused.value)
+    found = started(at, accept_gap=True)
+    assert found.positions["streams.v1"] == {0: 0}
+    (gap,) = found.gaps
+    assert (gap.partition, gap.position, gap.first, gap.end) == (0, 7, 0, 0)
+
+
+def test_repair_writes_again_what_the_journal_says(
+    at: tuple[str, str], commits: list[Commit], placer: Callable[..., Result]
+) -> None:
+    write(at, "assignments.v1", b"a/0", b"{torn")
+    write(at, "assignments.v1", b"stranger/0", b"{}")
+    write(at, "decisions.v1", b"refused", None)
+    with pytest.raises(StreamingError, match=r"a/0\) is no record of ours.* placer repair"):
+        started(at)
+    shown = placer("repair", "--dry-run", at=at)
+    assert shown.exit_code == 0, shown.output
+    assert shown.stdout.splitlines() == [
+        "decisions.v1 refused: was missing",
+        "assignments.v1 a/0: held another value",
+        "assignments.v1 stranger/0: should not be there",
+        "3 records would be written",
+    ]
+    assert placer("repair", at=at).exit_code == 0
+    marker = orjson.loads(last(commits, "commits.v1").value or b"")
+    assert started(at).reconciler.digest == marker["digest"]
+    assert placer("repair", at=at).stdout == "nothing is damaged\n"
+    assert placer("replay", "--from-topic", "--verify", at=at).exit_code == 0
+
+
+def test_repair_writes_nothing_that_the_marker_does_not_speak_of(
+    at: tuple[str, str], commits: list[Commit], placer: Callable[..., Result]
+) -> None:
+    body = orjson.loads(last(commits, "commits.v1").value or b"")
+    write(at, "commits.v1", CELL.encode(), orjson.dumps(body | {"digest": "0" * 16}))
+    refused = placer("repair", at=at)
+    assert refused.exit_code == 3
+    assert "it is not what was lost" in refused.output
