@@ -33,8 +33,8 @@ class RebalanceMove:
 
     `replace`: the replica in `slot` goes from node `remove` to node `add`. `leader`: the replica on
     `add`, which stands in `slot`, changes places with the one on `remove`, which leads: no data
-    moves. Moves of one `step` improve together: those of a slot of a colocated stream, and two
-    replicas that change nodes.
+    moves. Moves of one `step` improve together: those of a slot of a colocated stream, two
+    replicas that change nodes, and the links of a chain of leaders.
     """
 
     kind: MoveKind
@@ -104,8 +104,10 @@ def plan_rebalance(
         leaders = Electorate(board, guard, budget, set(moving))
         if not (budget.reached and moves):  # while replicas are to follow, leaders wait for them
             leaders.run()
-        for change in leaders.steps:
-            moves.append(_led(board, *change, moves[-1].step + 1 if moves else 0))
+        for index, change in enumerate(leaders.steps):
+            link = leaders.chains.get(index)
+            first = moves[-1].step + (not link or not link[0]) if moves else 0
+            moves.append(_led(board, *change, first, link and link[1:]))
         if not (leaders.steps and guard.minds_order):
             break
     return RebalancePlan(
@@ -163,10 +165,22 @@ def _fewest(board: Board) -> int:
     return result
 
 
-def _led(board: Board, shard: int, slot: int, source: int, target: int, step: int) -> RebalanceMove:
+def _led(
+    board: Board,
+    shard: int,
+    slot: int,
+    source: int,
+    target: int,
+    step: int,
+    ends: tuple[int, int] | None,
+) -> RebalanceMove:
+    """A change of leaders; `ends` are those of the chain that it is a link of."""
     ids, nodes = board.topology.ids, board.levels.nodes
     remove, add = int(nodes[source]), int(nodes[target])
-    message = f"{ids[remove]} leads more than its share, {ids[add]} less"
+    most, least = (remove, add) if ends is None else (int(nodes[end]) for end in ends)
+    message = f"{ids[most]} leads more than its share, {ids[least]} less"
+    if ends is not None:
+        message += f"; {ids[remove]} hands on to {ids[add]}"
     reason = Reason(Code.LOAD_UNEVEN, message)
     return RebalanceMove(MoveKind.LEADER, shard, slot, remove, add, reason, step)
 

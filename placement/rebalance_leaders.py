@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from placement.assignments import EMPTY
 from placement.rebalance_board import Board
+from placement.rebalance_chains import Chains, Link
 from placement.rebalance_levels import Integers, Tally
 from placement.rebalance_replicas import Budget
 from placement.rebalance_rules import Guard
@@ -27,7 +28,8 @@ _LEADERLESS = ("hdfs",)
 
 
 class Electorate:
-    """Shards whose leader may change; `steps` lists shard, slot, and the old and new leader."""
+    """Shards whose leader may change; `steps` lists shard, slot, and the old and new leader. A step
+    in `chains` is a link of a chain, with its number among the links and the two ends."""
 
     def __init__(self, board: Board, guard: Guard, budget: Budget, moving: set[int]) -> None:
         self._board, self._guard, self._budget = board, guard, budget
@@ -70,6 +72,7 @@ class Electorate:
             self._on.setdefault(int(self.node[item]), set()).add(item)
         self._blocked: set[tuple[int, ...]] = set()
         self.steps: list[tuple[int, int, int, int]] = []
+        self.chains: dict[int, tuple[int, int, int]] = {}
 
     def _members(self, number: int, shards: Integers, widest: int) -> Integers:
         """Nodes of each shard that may lead it, EMPTY in other places."""
@@ -85,8 +88,18 @@ class Electorate:
 
     def run(self) -> None:
         """Hand over until nothing improves."""
-        while self._once():
+        chains = Chains(
+            self._board.levels, self.tallies, self._family, self.members, self._on, self._allowed
+        )
+        while self._once() or chains.run(self._hand_on):
             self._blocked.clear()
+
+    def _hand_on(self, links: list[Link]) -> None:
+        """Make a chain."""
+        ends = int(self.node[links[-1][0]]), links[0][1]
+        for number, (item, heir) in enumerate(links):
+            self.chains[len(self.steps)] = (number, *ends)
+            self._take(item, heir)
 
     def _once(self) -> bool:
         changed = False

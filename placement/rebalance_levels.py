@@ -127,6 +127,10 @@ class Tally:
         held = self.counts[level][families, elements]
         return _outside(held + more, least, most) - _outside(held, least, most)
 
+    def distance(self, level: int, families: Integers) -> int:
+        """How far the families are from their shares on a level."""
+        return int(self._outside_of(level, families).sum())
+
     def pressure(self, level: int, elements: Integers) -> NDArray[np.float64]:
         """What the first family has in each element, per weight."""
         weight = np.maximum(self._weights[level][self.kinds[0], elements], 1)

@@ -1,0 +1,149 @@
+"""Chains of leaders: leadership handed on over nodes that lead as many shards afterwards as before.
+
+Where a node leads too many shards and none of them stands on one that leads too few, no single
+change helps. A way over nodes between is looked for, breadth first, so that the shortest is taken;
+all its links are made or none, and only where the objective falls.
+"""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.assignments import EMPTY
+from placement.rebalance_levels import Integers, Levels, Tally
+
+# Links of a chain, nodes that a search reaches, shards looked at on each: a way that is not found
+# in these is not worth the changes of leaders that it takes.
+_LINKS = 6
+_REACHED = 512
+_SHARDS = 48
+# Searches in vain for the families of one kind on one level. A fleet whose rules leave many uneven
+# has no chain for most.
+_SEARCHES = 200
+
+# A shard, by item, and the node that is to lead it.
+Link = tuple[int, int]
+
+
+class Chains:
+    """Searches for chains. `leads`: items by the node that leads them now; `members`: nodes that
+    may lead each; `families`: of every item, by tally, EMPTY for none; `allowed` asks the rules."""
+
+    def __init__(
+        self,
+        levels: Levels,
+        tallies: list[Tally],
+        families: list[Integers],
+        members: Integers,
+        leads: dict[int, set[int]],
+        allowed: Callable[[int, int], bool],
+    ) -> None:
+        self._levels, self._tallies, self._families = levels, tallies, families
+        self._members, self._leads, self._allowed = members, leads, allowed
+        self._left = _SEARCHES
+
+    def run(self, make: Callable[[list[Link]], None]) -> bool:
+        """Look once for chains of every uneven family; `make` makes the links of one, in their
+        order. Whether there was any."""
+        found = False
+        for level in range(1, self._levels.last + 1):
+            for kind, tally in enumerate(self._tallies):
+                self._left = _SEARCHES
+                for family, parent in list(tally.uneven(level)):
+                    while links := self._find(level, kind, family, parent):
+                        make(links)
+                        found = True
+        return found
+
+    def _find(self, level: int, kind: int, family: int, parent: int) -> list[Link]:
+        """A chain of the family between two elements inside `parent`, empty where none helps."""
+        for starts, ends in self._pairs(level, self._tallies[kind], family, parent):
+            if not self._left:
+                return []
+            links = self._way(kind, family, starts, ends)
+            if links and self._improves(level, links):
+                return [(item, heir) for item, _, heir in reversed(links)]
+            self._left -= 1
+        return []
+
+    def _pairs(
+        self, level: int, tally: Tally, family: int, parent: int
+    ) -> Iterator[tuple[Integers, NDArray[np.bool_]]]:
+        """Nodes of an element that has too much, and those of elements that have room."""
+        levels = self._levels
+        elements = levels.children(level, parent)
+        elements = elements[tally.usable(level, family, elements)]
+        same = np.full(len(elements), family)
+        relief = -tally.change(level, same, elements, -1)
+        burden = tally.change(level, same, elements, 1)
+        order = np.lexsort((elements, -relief))
+        for giver in order[relief[order] > burden.min(initial=0)].tolist():
+            ends = np.isin(levels.of[level], elements[burden < relief[giver]])
+            starts = levels.members(level, int(elements[giver]))
+            ends[starts] = False
+            yield starts, ends
+
+    def _way(
+        self, kind: int, family: int, starts: Integers, ends: NDArray[np.bool_]
+    ) -> list[tuple[int, int, int]]:
+        """The shortest way from a start to an end, as items with the old and the new leader."""
+        came: dict[int, tuple[int, int] | None] = dict.fromkeys(starts.tolist())
+        reached = list(came)
+        for _ in range(_LINKS):
+            further: list[int] = []
+            for node in reached:
+                for item, heir in self._heirs(kind, family, node):
+                    if heir in came or not self._allowed(item, heir):
+                        continue
+                    came[heir] = (item, node)
+                    if ends[heir]:
+                        return _back(came, heir)
+                    further.append(heir)
+                if len(came) > _REACHED:
+                    return []
+            reached = further
+        return []
+
+    def _heirs(self, kind: int, family: int, node: int) -> Iterator[Link]:
+        """Shards of the family that the node leads, with every node that could instead."""
+        items = sorted(self._leads.get(node, ()))
+        own = [item for item in items if self._families[kind][item] == family]
+        for item in own[:_SHARDS]:
+            for heir in self._members[item].tolist():
+                if heir not in (EMPTY, node):
+                    yield item, heir
+
+    def _improves(self, level: int, links: list[tuple[int, int, int]]) -> bool:
+        """Whether the objective falls, on the level or above, when all links are made."""
+        before = self._objective(level, links)
+        self._shift(links, 1)
+        after = self._objective(level, links)
+        self._shift(links, -1)
+        return after < before
+
+    def _objective(self, level: int, links: list[tuple[int, int, int]]) -> list[int]:
+        """The part of the objective that the links can change, down to the level."""
+        items = np.asarray([item for item, _, _ in links])
+        concerned = [np.unique(families[items]) for families in self._families]
+        return [
+            tally.distance(above, families[families != EMPTY])
+            for above in range(1, level + 1)
+            for tally, families in zip(self._tallies, concerned, strict=True)
+        ]
+
+    def _shift(self, links: list[tuple[int, int, int]], sign: int) -> None:
+        for item, source, target in links:
+            for tally, families in zip(self._tallies, self._families, strict=True):
+                tally.move(int(families[item]), source, target, sign)
+
+
+def _back(came: dict[int, tuple[int, int] | None], end: int) -> list[tuple[int, int, int]]:
+    """The links from the start to the end."""
+    links: list[tuple[int, int, int]] = []
+    node, step = end, came[end]
+    while step is not None:
+        item, source = step
+        links.append((item, source, node))
+        node, step = source, came[source]
+    return links[::-1]
