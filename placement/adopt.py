@@ -38,19 +38,35 @@ def adopt(
     for nodes in kept:
         for node in nodes:
             view.add(node, leader=node == nodes[0])
-    strategy = STRATEGIES[policy.strategy]
-    rules = strategy.rules(policy, topology)
     copies = policy.copies(spec.replication_factor)
     empty = [[EMPTY] * max(copies - len(nodes), 0) for nodes in kept]
     shards = [[*nodes, *rest] for nodes, rest in zip(kept, empty, strict=True)]
+    return completed(spec, policy, shards, view, "the given replicas")
+
+
+def completed(
+    spec: StreamSpec, policy: Policy, shards: list[list[int]], view: View, called: str
+) -> Placement:
+    """The shards with their EMPTY slots filled where the rules allow; `view` counts what stands in
+    the others, which is `called` so where it breaks a rule."""
+    strategy = STRATEGIES[policy.strategy]
+    rules = strategy.rules(policy, view.topology)
     resume = getattr(strategy, "resume", None)
     if resume and not any(isinstance(rule, ColocateSlots) for rule in rules):
         resume(spec, policy, shards, view)
     reasons = complete(spec, policy, shards, view)
+    return Placement(shards, reasons, unmet_by(shards, spec, policy, view, called))
+
+
+def unmet_by(
+    shards: Sequence[Sequence[int]], spec: StreamSpec, policy: Policy, view: View, called: str
+) -> tuple[Reason, ...]:
+    """One warning for every rule that the live replicas break, required ones first."""
+    topology = view.topology
+    rules = STRATEGIES[policy.strategy].rules(policy, topology)
     live = [[EMPTY if _is_lost(node, topology) else node for node in nodes] for nodes in shards]
-    broken = _broken(rules, live, spec, policy, view)
-    warnings = (*broken, *unmet(rules, live, spec, policy, topology))
-    return Placement(shards, reasons, warnings)
+    broken = _broken(rules, live, spec, policy, view, called)
+    return (*broken, *unmet(rules, live, spec, policy, topology))
 
 
 def complete(
@@ -139,8 +155,9 @@ def _broken(
     spec: StreamSpec,
     policy: Policy,
     view: View,
+    called: str,
 ) -> tuple[Reason, ...]:
-    """One warning per required rule that the given replicas break."""
+    """One warning per required rule that the replicas break."""
     warnings = []
     factor = policy.copies(spec.replication_factor)
     everywhere = Standing(view.topology, factor, (), nodes=policy.nodes)
@@ -148,7 +165,7 @@ def _broken(
         rules, Strength.REQUIRED, shards, spec, policy, view.topology, view.load
     ):
         listed = ", ".join(map(str, broken[:10]))
-        message = f"the given replicas of shards {listed} break the required rule '{rule}'"
+        message = f"{called} of shards {listed} break the required rule '{rule}'"
         met = spec.shards - len(broken)
         level, seen = everywhere.seen(rule)
         warnings.append(Reason(Code.RULE_NOT_MET, message, spec.shards, met, level, seen))
@@ -157,7 +174,7 @@ def _broken(
         strays = [s for s, nodes in enumerate(shards) if stray_slots(nodes, view.topology, unit)]
         if strays:
             listed = ", ".join(map(str, strays[:10]))
-            message = f"the given replicas of shards {listed} break the rule '{ColocateSlots()}'"
+            message = f"{called} of shards {listed} break the rule '{ColocateSlots()}'"
             met = spec.shards - len(strays)
             warnings.append(Reason(Code.RULE_NOT_MET, message, spec.shards, met))
     return tuple(warnings)

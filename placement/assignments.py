@@ -203,14 +203,6 @@ class AssignmentTable:
                 self._node_slots[node][places[index]] = index
                 self._leaders[node] += (slot == 0) - (before == 0)
 
-    def close_gap(self, shard: int, slot: int) -> None:
-        """Move the replicas behind an empty slot up by one: it is asked for no more."""
-        nodes = self.nodes(shard)
-        for place in range(slot, len(nodes)):
-            self.set(shard, place, EMPTY)
-        for place, node in enumerate(nodes[slot + 1 :], start=slot):
-            self.set(shard, place, node)
-
     def shards_on(self, node: int) -> list[int]:
         """Shards that have a planned replica on the node, ascending."""
         self._node(node)

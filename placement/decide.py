@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from placement.adopt import adopt, complete
 from placement.assignments import EMPTY
 from placement.contradictions import contradiction
-from placement.events import StreamCreated
+from placement.events import StreamRequested
 from placement.feasibility import Question, why_not
 from placement.judge import judged
 from placement.model import Decision, Outcome, RepairMode, StreamSpec
@@ -46,19 +46,11 @@ class Answer:
 
 
 def decide(
-    state: State, event: StreamCreated, known: Stream | None
+    state: State, event: StreamRequested, known: Stream | None
 ) -> tuple[Decision, Policy | None, Sequence[Sequence[int]] | None]:
-    """Decide a stream creation: the record, the compiled policy, and the placement if any."""
-    policy = (
-        out_of_range(event.shards, event.replication_factor, event.quorum)
-        or _mislabelled(event)
-        or unknown_repair(event.repair)
-        or state.compile(event.placement_policies, event.policy)
-    )
-    if not isinstance(policy, Reason):
-        rules = STRATEGIES[policy.strategy].rules(policy, state.topology)
-        policy = contradiction(policy, rules, policy.copies(event.replication_factor)) or policy
-    spec = _spec(state, event)
+    """Decide a stream that has no replicas yet: the record, the compiled policy, and the placement
+    if any."""
+    policy, spec = asked(state, event), spec_of(state, event)
     if isinstance(policy, Reason):
         answer, compiled, strategy = Answer(Outcome.REJECTED, reasons=(policy,)), None, ""
     else:
@@ -83,6 +75,20 @@ def decide(
     return decision, None if rejected else compiled, None if unplaced else answer.shards
 
 
+def asked(state: State, event: StreamRequested) -> Policy | Reason:
+    """The policy that a request compiles to, or what is wrong with the request."""
+    policy = (
+        out_of_range(event.shards, event.replication_factor, event.quorum)
+        or _mislabelled(event)
+        or unknown_repair(event.repair)
+        or state.compile(event.placement_policies, event.policy)
+    )
+    if isinstance(policy, Reason):
+        return policy
+    rules = STRATEGIES[policy.strategy].rules(policy, state.topology)
+    return contradiction(policy, rules, policy.copies(event.replication_factor)) or policy
+
+
 def place(
     state: State,
     spec: StreamSpec,
@@ -92,8 +98,19 @@ def place(
     """Ask the strategy, or adopt the given replicas, and name the outcome: the columns of the
     table in design section 6.1."""
     view = View(state.topology, state.table, state.policy_of, state.spec_of)
+    return place_in(view, spec, policy, given)
+
+
+def place_in(
+    view: View,
+    spec: StreamSpec,
+    policy: Policy,
+    given: Sequence[Sequence[str]] | None = None,
+) -> Answer:
+    """The same among the replicas that a view counts."""
+    topology, before = view.topology, view.fork()
     unfit = getattr(STRATEGIES[policy.strategy], "unfit", None)
-    wrong = unfit(spec, policy, state.topology) if unfit else None
+    wrong = unfit(spec, policy, topology) if unfit else None
     if wrong:
         return Answer(Outcome.REJECTED, reasons=(wrong,))
     if given is None:
@@ -105,15 +122,14 @@ def place(
     soft = policy.strength is Strength.PREFERRED
     if isinstance(placed, Reason):
         fills = policy.on_infeasible in (OnInfeasible.PARTIAL, OnInfeasible.DEGRADE)
-        view = View(state.topology, state.table, state.policy_of, state.spec_of)
-        placed = _filled(placed, fills, spec, policy, view)
+        placed = _filled(placed, fills, spec, policy, before)
     elif given is None and soft and _missing(placed.shards):
         placed = _filled(placed, True, spec, policy, view)
-    answer = _answer(_led(placed, state.topology), policy, bool(given and any(given)))
+    answer = answered(placed, policy, topology, bool(given and any(given)))
     advice = getattr(STRATEGIES[policy.strategy], "advice", None)
     if advice is None or answer.outcome in (Outcome.REJECTED, Outcome.WAITING):
         return answer
-    return replace(answer, warnings=(*answer.warnings, *advice(spec, policy, state.topology)))
+    return replace(answer, warnings=(*answer.warnings, *advice(spec, policy, topology)))
 
 
 def _led(placed: Placement, topology: Topology) -> Placement:
@@ -135,8 +151,9 @@ def _led(placed: Placement, topology: Topology) -> Placement:
     return replace(placed, warnings=(*placed.warnings, told))
 
 
-def _answer(placed: Placement, policy: Policy, adopted: bool) -> Answer:
+def answered(placed: Placement, policy: Policy, topology: Topology, adopted: bool) -> Answer:
     """The outcome of a placement, which may lack replicas."""
+    placed = _led(placed, topology)
     missing = _missing(placed.shards)
     if not missing:
         outcome = Outcome.DEGRADED if placed.warnings else Outcome.PLACED
@@ -232,7 +249,7 @@ def out_of_range(shards: int, factor: int, quorum: str | int | None) -> Reason |
     return None
 
 
-def _mislabelled(event: StreamCreated) -> Reason | None:
+def _mislabelled(event: StreamRequested) -> Reason | None:
     """Range labels that are not one for each shard."""
     if event.ranges is None or len(event.ranges) == event.shards:
         return None
@@ -250,7 +267,7 @@ def unknown_repair(mode: str | None) -> Reason | None:
     return Reason(Code.POLICY_UNKNOWN_VALUE, message)
 
 
-def _spec(state: State, event: StreamCreated) -> StreamSpec:
+def spec_of(state: State, event: StreamRequested) -> StreamSpec:
     """The request with defaults filled in; the Timeplus string is echoed compacted."""
     policies = event.placement_policies
     if policies is not None:

@@ -35,8 +35,8 @@ class NodeChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamCreated:
-    """A stream asks for placement. `policy` is the structured form, as given."""
+class StreamRequested:
+    """What a stream asks for, in full. `policy` is the structured form, as given."""
 
     at: int
     stream: str
@@ -52,6 +52,26 @@ class StreamCreated:
     dimension: str | None = None
     ranges: tuple[str, ...] | None = None
     repair: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamCreated(StreamRequested):
+    """A stream asks for placement."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamAltered(StreamRequested):
+    """A stream asks for something else from now on. `replicas` counts for shards that have none."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamDropped:
+    """A stream is gone, and its replicas with it."""
+
+    at: int
+    stream: str
+    sequence: int
+    body_hash: str = ""
 
 
 class AckKind(StrEnum):
@@ -83,4 +103,23 @@ class RelocationApproved:
     impact_hash: str
 
 
-Event = NodeChanged | StreamCreated | MoveAcked | RelocationApproved
+@dataclass(frozen=True, slots=True)
+class ReplicaLost:
+    """An executor's word that a replica is gone although its node lives: a disk has failed."""
+
+    at: int
+    stream: str
+    shard: int
+    node_id: str
+    reason: str | None = None
+
+
+Event = (
+    NodeChanged
+    | StreamCreated
+    | StreamAltered
+    | StreamDropped
+    | MoveAcked
+    | ReplicaLost
+    | RelocationApproved
+)

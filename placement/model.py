@@ -50,6 +50,7 @@ class Outcome(StrEnum):
     PARTIAL = "partial"
     WAITING = "waiting"
     REJECTED = "rejected"
+    DROPPED = "dropped"
 
 
 class MoveKind(StrEnum):
@@ -155,7 +156,8 @@ class StreamSpec:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The answer to a stream event; key: stream."""
+    """The answer to a stream event; key: stream. `spec` is in force; `requested` is what was asked
+    for last, where that was refused for the `reasons` and changes nothing."""
 
     stream: str
     sequence: int
@@ -169,6 +171,7 @@ class Decision:
     reasons: tuple[Reason, ...]
     warnings: tuple[Reason, ...]
     decided_at: int
+    requested: StreamSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,9 +383,15 @@ class Refused:
 
 @dataclass(slots=True)
 class Ready:
-    """Everything one call of `Reconciler.apply` decided, in order; `None` is a tombstone."""
+    """Everything one call of `Reconciler.apply` decided, in order; `None` is a tombstone.
+
+    `dropped` are shards whose assignments are taken away, before those in `assignments` are
+    written; `forgotten` are streams whose decisions are.
+    """
 
     decisions: dict[str, Decision] = field(default_factory=dict)
+    forgotten: list[str] = field(default_factory=list)
+    dropped: list[tuple[str, int]] = field(default_factory=list)
     assignments: dict[tuple[str, int], Assignment] = field(default_factory=dict)
     moves: dict[str, tuple[Move, bool]] = field(default_factory=dict)
     topology: dict[str, NodeView | None] = field(default_factory=dict)
@@ -396,4 +405,5 @@ class Ready:
     def empty(self) -> bool:
         """Whether nothing has to be published."""
         records = (self.decisions, self.assignments, self.moves, self.topology, self.violations)
-        return not (any(records) or self.memory or self.alerts)
+        gone = self.dropped or self.forgotten
+        return not (any(records) or self.memory or self.alerts or gone)

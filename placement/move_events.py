@@ -8,15 +8,15 @@ from placement.model import AdministrativeState, Guard, Move, MoveState
 from placement.moves import OpenMove
 from placement.reasons import Code, Reason
 from placement.repair import Repair
+from placement.room import Room
 from placement.state import State
-from placement.stream_events import StreamEvents
 
 
 class MoveEvents:
     """Ends and accepts the moves of the ledger."""
 
-    def __init__(self, state: State, repair: Repair, streams: StreamEvents) -> None:
-        self._state, self._repair, self._streams = state, repair, streams
+    def __init__(self, state: State, repair: Repair, room: Room) -> None:
+        self._state, self._repair, self._room = state, repair, room
 
     def resume(self) -> None:
         """Go on with the failures that a restored state remembers."""
@@ -103,9 +103,9 @@ class MoveEvents:
         state = self._state
         shard = opened.shard
         state.settle(state.ledger.close(shard, end, state.now, reason))
-        leaves_live = opened.removed != EMPTY and bool(state.topology.eligible[opened.removed])
-        if end is not MoveState.COMPLETED or leaves_live:
-            self._streams.room_made()
+        left = opened.removed if end is MoveState.COMPLETED else opened.added
+        if left != EMPTY and state.topology.eligible[left]:
+            self._room.freed(left)
         state.publish_move(opened.move)
         state.touch(shard)
         self._repair.look_at([shard])

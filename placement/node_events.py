@@ -20,9 +20,9 @@ from placement.move_events import MoveEvents
 from placement.reasons import Code, Reason
 from placement.relocation import Relocations
 from placement.repair import Repair
+from placement.room import Room
 from placement.state import State
-from placement.stream_events import StreamEvents
-from placement.topology import Scope
+from placement.topology import Scope, Topology
 
 
 class NodeEvents:
@@ -32,12 +32,12 @@ class NodeEvents:
         self,
         state: State,
         repair: Repair,
-        streams: StreamEvents,
+        room: Room,
         moves: MoveEvents,
         holds: HoldEvents,
     ) -> None:
         self._state, self._repair = state, repair
-        self._streams, self._moves, self._holds = streams, moves, holds
+        self._room, self._moves, self._holds = room, moves, holds
         self._leaving: set[str] = set()
         self._admission = Admission(state, self._forget)
         self._relocations = Relocations(state, self._admission, self._enter)
@@ -118,14 +118,17 @@ class NodeEvents:
             guard = Guard.NONE
         view = replace(view, guard=guard, revision=view.revision + 1)
         condition = (view.liveness, view.administrative, guard)
+        use = _use(state.topology, view.node_id)
         node = state.topology.put(view.node_id, view.attributes, *condition)
         state.publish_node(view)
         self._relocations.note(view)
         self._holds.note(node)
         self._repair.look_at(state.table.shards_on(node))
         self._moves.review(node)
-        self._repair.reconsider()
-        self._streams.room_made()
+        now = _use(state.topology, view.node_id)
+        if now != use:
+            self._repair.reconsider()
+            self._room.changed(node, use is not None and now is not None and now[0] != use[0])
         if view.liveness is Liveness.UNREGISTERED:
             self._leaving.add(view.node_id)
 
@@ -183,6 +186,16 @@ def _guard(event: NodeChanged, before: NodeView | None) -> Guard:
     if before is None or (event.flaps is not None and before.guard is Guard.HELD_DOWN):
         return Guard.NONE
     return before.guard
+
+
+def _use(topology: Topology, node_id: str) -> tuple[object, ...] | None:
+    """What placement asks of a node: its attributes, and for what it counts."""
+    node = topology.index.get(node_id)
+    if node is None:
+        return None
+    counts = (topology.eligible, topology.accounted, topology.fenced)
+    attributes = replace(topology.attributes[node], host=None)
+    return attributes, topology.is_dead(node), *(bool(each[node]) for each in counts)
 
 
 def _tag_scope(key: str) -> Scope:

@@ -188,8 +188,7 @@ class _Draft:
         if added in nodes and added != EMPTY:
             # The list shows the copy that is on its way.
             at = nodes.index(added)
-            state.table.set(shard, at, EMPTY)
-            state.table.close_gap(shard, at)
+            state.vacate(shard, at)
             nodes = state.table.nodes(shard)
         if move.remove is not None and removed not in nodes:
             return

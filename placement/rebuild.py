@@ -7,9 +7,9 @@ from placement.assignments import EMPTY
 from placement.model import Assignment, Decision, Move, MoveKind, Outcome, Published, Ready, Settled
 from placement.moves import OpenMove
 from placement.reasons import Reason
-from placement.rules_roles import Elsewhere
+from placement.roles import PLAIN_ROLE
 from placement.settled import SettledColumns
-from placement.state import PLAIN_ROLE, State
+from placement.state import State
 
 
 def rebuild(state: State, records: Published, now: int) -> None:
@@ -74,14 +74,14 @@ def _columns(state: State, records: Published) -> tuple[SettledColumns, list[Ass
 def _restore_stream(state: State, decision: Decision, longest: int) -> None:
     """`longest`: the most replicas that a shard of it has."""
     policy = None
-    if decision.outcome is not Outcome.REJECTED:
+    if decision.outcome not in (Outcome.REJECTED, Outcome.DROPPED):
         text = decision.spec.placement_policies
         compiled = state.compile(text, decision.spec.policy if text is None else None)
         if isinstance(compiled, Reason):
             raise ValueError(f"policy of {decision.stream}: {compiled.message}")
         policy = compiled
     stream = state.publish_decision(decision, policy)
-    if decision.outcome not in (Outcome.REJECTED, Outcome.WAITING):
+    if policy is not None and decision.outcome is not Outcome.WAITING:
         state.allot(stream, [range(longest)])
 
 
@@ -113,11 +113,8 @@ def slots_of(state: State, assignment: Assignment) -> list[int]:
     nodes = [state.topology.index[node_id] for node_id in assignment.replicas]
     if assignment.roles is None:
         return nodes
-    aside = sum(role != PLAIN_ROLE for role in assignment.roles)
+    roles = zip(assignment.roles, nodes, strict=True)
+    kept = [node for role, node in roles if role != PLAIN_ROLE]
+    plain = [node for node in nodes if node not in kept]
     stream = state.streams[assignment.stream]
-    first = stream.copies - sum(
-        rule.count for rule in state.rules(stream) if isinstance(rule, Elsewhere)
-    )
-    plain = len(nodes) - aside
-    gap = max(first - plain, 0) if aside else 0
-    return [*nodes[:plain], *[EMPTY] * gap, *nodes[plain:]]
+    return state.parts(stream).lay_out(plain, kept)

@@ -6,7 +6,16 @@ persists `Ready` and goes on; if persisting fails the process dies and rebuilds 
 
 from collections.abc import Sequence
 
-from placement.events import Event, MoveAcked, NodeChanged, RelocationApproved, StreamCreated
+from placement.events import (
+    Event,
+    MoveAcked,
+    NodeChanged,
+    RelocationApproved,
+    ReplicaLost,
+    StreamAltered,
+    StreamCreated,
+    StreamDropped,
+)
 from placement.hold_events import HoldEvents
 from placement.model import Published, Ready, Refused, Violation
 from placement.move_events import MoveEvents
@@ -14,6 +23,7 @@ from placement.node_events import NodeEvents
 from placement.reasons import Reason
 from placement.rebuild import rebuild
 from placement.repair import Repair
+from placement.room import Room
 from placement.state import Configuration, State
 from placement.stream_events import StreamEvents
 
@@ -24,10 +34,11 @@ class Reconciler:
     def __init__(self, configuration: Configuration) -> None:
         self._state = State(configuration)
         self._repair = Repair(self._state)
-        self._streams = StreamEvents(self._state, self._repair)
-        self._moves = MoveEvents(self._state, self._repair, self._streams)
+        room = Room(self._state, self._repair)
+        self._moves = MoveEvents(self._state, self._repair, room)
+        self._streams = StreamEvents(self._state, self._repair, room, self._moves)
         self._holds = HoldEvents(self._state, self._repair, self._moves)
-        self._nodes = NodeEvents(self._state, self._repair, self._streams, self._moves, self._holds)
+        self._nodes = NodeEvents(self._state, self._repair, room, self._moves, self._holds)
 
     @classmethod
     def restore(cls, configuration: Configuration, published: Published, now: int) -> "Reconciler":
@@ -88,9 +99,10 @@ class Reconciler:
         if held or moved or not state.topology.places(scopes) <= before:
             self._repair.look_over()
         self._repair.run(caught_up)
-        self._streams.complete_partial()
+        self._streams.revise()
         self._nodes.retire()
         state.forget_moves(state.now - state.configuration.retention_ms)
+        self._streams.forget_dropped(state.now - state.configuration.retention_ms)
         return state.finish()
 
     def _apply(self, event: Event) -> Reason | None:
@@ -99,8 +111,11 @@ class Reconciler:
                 return self._nodes.changed(event)
             case RelocationApproved():
                 return self._nodes.approve(event.node_id, event.impact_hash)
-            case StreamCreated():
-                return self._streams.created(event)
+            case StreamCreated() | StreamAltered() | StreamDropped():
+                return self._streams.requested(event)
+            case ReplicaLost():
+                self._streams.replica_lost(event)
+                return None
             case MoveAcked():
                 self._moves.acked(event)
                 return None
@@ -109,6 +124,7 @@ class Reconciler:
         """What every shard breaks now, judged from nothing: the audit's view."""
         return [
             violation
-            for shard in range(self._state.table.shards)
+            for stream in self._state.streams.values()
+            for shard in stream.shards
             for violation in self._repair.violations(shard, {})
         ]

@@ -32,13 +32,14 @@ from placement.moves import Ledger, OpenMove
 from placement.policy import Policy, compile_policy
 from placement.quotas import Quotas
 from placement.reasons import Reason
+from placement.roles import role_names, role_rules
 from placement.rules import ColocateSlots, Rule
-from placement.rules_roles import Elsewhere
+from placement.slot_parts import SlotParts
 from placement.strategies import STRATEGIES
 from placement.topology import Topology
 
-# What a replica is for that has no role of its own.
-PLAIN_ROLE = "replica"
+# Where the highest epoch of all dropped streams is remembered.
+_EPOCH_FLOOR = ("epochs", "highest")
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,11 +213,34 @@ class State:
         if ended.move.state is not MoveState.COMPLETED:
             self.table.set(ended.shard, ended.move.slot, ended.removed)
         elif ended.move.kind is MoveKind.REMOVE:
-            self.table.close_gap(ended.shard, ended.move.slot)
+            self.vacate(ended.shard, ended.move.slot)
+
+    def vacate(self, shard: int, slot: int) -> None:
+        """Take the replica in a slot out of the plan; those behind it move up."""
+        parts = self.parts(self.stream_of(shard))
+        self.lay_out(shard, parts.without(self.table.nodes(shard), slot))
+
+    def lay_out(self, shard: int, nodes: Sequence[int]) -> None:
+        """Plan these nodes by slot; slots behind them are emptied."""
+        before = self.table.nodes(shard)
+        wanted = [*nodes, *[EMPTY] * (len(before) - len(nodes))]
+        for kept in (True, False):
+            for slot, node in enumerate(wanted):
+                if node != before[slot]:
+                    self.table.set(shard, slot, EMPTY if kept else node)
+
+    def aside(self, policy: Policy) -> int:
+        """Copies of each shard that a policy keeps aside, in a role of their own."""
+        return sum(rule.count for rule in role_rules(policy, self.topology))
+
+    def parts(self, stream: Stream) -> SlotParts:
+        """What the slots of a placed stream's shards are for."""
+        assert stream.policy is not None
+        return SlotParts(stream.copies, self.aside(stream.policy))
 
     def assignment(self, shard: int) -> Assignment:
         """The shard as it is published: while a move runs its source still stands in the list."""
-        name, number = self.key(shard)
+        (name, number), stream = self.key(shard), self.stream_of(shard)
         nodes, opened = self.complete(shard), self.ledger.by_shard.get(shard)
         move = opened.move if opened else None
         return Assignment(
@@ -228,19 +252,8 @@ class State:
             removing=(move.remove,) if move and move.remove else (),
             move_id=move.move_id if move else None,
             decided_at=self.now,
-            roles=self._roles(self.stream_of(shard), nodes),
+            roles=role_names(stream.policy, stream.copies, nodes, self.topology),
         )
-
-    def _roles(self, stream: Stream, nodes: Sequence[int]) -> tuple[str, ...] | None:
-        """What each replica is for, where the policy keeps some aside."""
-        policy = stream.policy
-        if policy is None or not (policy.beside or any(map(_keeps_aside, policy.rules))):
-            return None
-        names = [PLAIN_ROLE] * max(len(nodes), stream.copies)
-        for rule in self.rules(stream):
-            if isinstance(rule, Elsewhere):
-                names[stream.copies - rule.count : stream.copies] = [rule.role] * rule.count
-        return tuple(name for name, node in zip(names, nodes, strict=False) if node != EMPTY)
 
     def publish_node(self, view: NodeView) -> None:
         """Publish what is believed of a node."""
@@ -356,14 +369,53 @@ class State:
         """Give a stream that is being placed its empty slots: as many for each shard as it has
         replicas to, and as many as the longest of `shards`, which an adopted surplus makes longer
         than that."""
-        spec = stream.spec
         slots = max(stream.copies, *map(len, shards), 1)
-        stream.shards = self.table.add_shards(stream.index, spec.shards, slots)
-        return stream.shards
+        return self.add_shards(stream, stream.spec.shards, slots)
 
+    def widen(self, stream: Stream, slots: int) -> None:
+        """See to it that the stream's shards have so many slots at least."""
+        if stream.shards and self.table.factor(stream.shards[0]) < slots:
+            self.table.widen(stream.index, slots)
 
-def _keeps_aside(rule: Rule) -> bool:
-    return isinstance(rule, Elsewhere)
+    def add_shards(self, stream: Stream, count: int, slots: int = 0) -> Sequence[int]:
+        """Give a stream so many more shards with empty slots, as many as the others have; returns
+        their indexes.
+
+        Their epochs begin above those of all streams that were dropped: a stream of the same name
+        may have been, and no epoch of a shard comes twice.
+        """
+        slots = slots or self.table.factor(stream.shards[0])
+        added = self.table.add_shards(stream.index, count, slots)
+        self.table.epoch[added.start : added.stop] = self._epoch_floor
+        stream.shards = self.table.shards_of(stream.index)
+        return added
+
+    @property
+    def _epoch_floor(self) -> int:
+        known = self.memory.get(_EPOCH_FLOOR)
+        return int(known.body["epoch"]) if known else 0
+
+    def drop_shards(self, stream: Stream) -> None:
+        """Take a stream's assignments and violations away, and free its rows."""
+        name, highest = stream.spec.stream, self._epoch_floor
+        for number, shard in enumerate(stream.shards):
+            self._dirty.pop(shard, None)
+            self.set_violations(shard, ())
+            if self.table.digest[shard]:
+                self.ready.dropped.append((name, number))
+                self.digest.change(int(self.table.digest[shard]), 0)
+            highest = max(highest, int(self.table.epoch[shard]))
+        if stream.shards:
+            self.remember(*_EPOCH_FLOOR, {"epoch": highest})
+        self.table.drop_stream(stream.index)
+        stream.shards = self.table.shards_of(stream.index)
+
+    def forget_stream(self, name: str) -> None:
+        """Publish a tombstone for the decision of a stream that has no shards any more."""
+        stream = self.streams.pop(name)
+        del self.stream_names[stream.index]
+        self.digest.change(digest.of_decision(stream.decision), 0)
+        self.ready.forgotten.append(name)
 
 
 def _essence(violation: Violation) -> tuple[object, ...]:

@@ -1,144 +1,301 @@
-"""What becomes of streams: their creation, and what waits for a fleet that has room."""
+"""What becomes of streams: created, altered, dropped, and waiting for a fleet that has room."""
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
+from placement.alter import Alteration, alteration, is_pointless, laid_out
 from placement.assignments import EMPTY
-from placement.decide import decide, place
-from placement.events import StreamCreated
-from placement.model import Decision, Outcome
+from placement.decide import decide, place, spec_of
+from placement.events import (
+    ReplicaLost,
+    StreamAltered,
+    StreamCreated,
+    StreamDropped,
+    StreamRequested,
+)
+from placement.model import Decision, MoveState, Outcome
+from placement.move_events import MoveEvents
+from placement.policy import Policy
 from placement.reasons import Code, Reason
 from placement.repair import Repair
-from placement.state import State
-from placement.strategies.base import unmet
+from placement.revision import counted, judged
+from placement.room import Room
+from placement.state import State, Stream
 
 
 class StreamEvents:
     """Decides streams and revises the decisions of those that wait or lack replicas."""
 
-    def __init__(self, state: State, repair: Repair) -> None:
-        self._state, self._repair = state, repair
+    def __init__(self, state: State, repair: Repair, room: Room, moves: MoveEvents) -> None:
+        self._state, self._repair, self._room, self._moves = state, repair, room, moves
         self._waiting: set[str] = set()
         self._partial: set[str] = set()
-        self._grown = False
+        # Dropped streams and when they were; the first of them first.
+        self._dropped: deque[tuple[int, str]] = deque()
 
     def resume(self) -> None:
         """Go on where the decisions of a restored state say that things stand."""
-        for name, stream in self._state.streams.items():
-            if stream.decision.outcome is Outcome.WAITING:
-                self._waiting.add(name)
-            elif stream.decision.outcome is Outcome.PARTIAL:
-                self._partial.add(name)
+        for stream in self._state.streams.values():
+            self._file(stream.decision)
+        self._dropped = deque(sorted(self._dropped))
 
-    def room_made(self) -> None:
-        """What found no node before may find one now."""
-        self._repair.retry_stuck()
-        self._grown = True
+    # Events
 
-    def created(self, event: StreamCreated) -> Reason | None:
-        """Decide a stream; the reason says why the event is refused."""
-        state = self._state
-        known = state.streams.get(event.stream)
-        if known is not None:
+    def requested(self, event: StreamRequested | StreamDropped) -> Reason | None:
+        """Apply a stream event; the reason says why it is refused. One that is older than what was
+        applied last, or repeats it, is counted."""
+        known = self._state.streams.get(event.stream)
+        if known is not None and event.sequence <= known.decision.sequence:
             sequence = known.decision.sequence
-            if event.sequence < sequence:
-                state.count("stale_stream")
-                return None
-            if event.sequence == sequence:
-                if event.body_hash == known.decision.body_hash:
-                    state.count("repeated_stream")
-                    return None
+            if event.sequence == sequence and event.body_hash != known.decision.body_hash:
                 message = f"{event.stream}: sequence {sequence} was used with another body"
                 return Reason(Code.SEQUENCE_CONFLICT, message)
-            if known.decision.outcome is not Outcome.REJECTED:
-                message = f"{event.stream} exists and is {known.decision.outcome}"
-                return Reason(Code.STREAM_EXISTS, message)
-        self.retry_waiting()
-        decision, policy, placement = decide(state, event, known)
-        stream = state.publish_decision(decision, policy)
-        if decision.outcome is Outcome.WAITING:
-            self._waiting.add(event.stream)
-        elif placement is not None:
-            self._enter(stream.decision, placement)
-        if event.replicas is not None:
-            self._repair.look_at(stream.shards)
+            self._state.count("stale_stream" if event.sequence < sequence else "repeated_stream")
+            return None
+        if isinstance(event, StreamCreated):
+            return self._created(event, known)
+        if known is None or known.decision.outcome is Outcome.DROPPED:
+            what = "no stream has this name" if known is None else "it was dropped"
+            return Reason(Code.STREAM_UNKNOWN, f"{event.stream}: {what}")
+        if isinstance(event, StreamDropped):
+            self._drop(event, known)
+        elif isinstance(event, StreamAltered):
+            self._alter(event, known)
         return None
 
-    def _enter(self, decision: Decision, shards: Sequence[Sequence[int]]) -> None:
-        """Put a placement into the table."""
-        state = self._state
-        allotted = state.allot(state.streams[decision.stream], shards)
-        topology = state.topology
+    def _created(self, event: StreamCreated, known: Stream | None) -> Reason | None:
+        gone = (Outcome.REJECTED, Outcome.DROPPED)
+        if known is not None and known.decision.outcome not in gone:
+            message = f"{event.stream} exists and is {known.decision.outcome}"
+            return Reason(Code.STREAM_EXISTS, message)
+        self.retry_waiting()
+        self._decide(event, known)
+        return None
+
+    def _decide(self, event: StreamRequested, known: Stream | None) -> None:
+        """Place a stream that has no replicas. One that waits goes on waiting as it did where what
+        it asks for now is refused."""
+        decision, policy, placement = decide(self._state, event, known)
+        waits = known is not None and known.decision.outcome is Outcome.WAITING
+        if known is not None and waits and decision.outcome is Outcome.REJECTED:
+            self._refuse(event, known, decision.reasons)
+            return
+        stream = self._publish(decision, policy)
+        if placement is not None:
+            self._enter(stream, placement)
+        if event.replicas is not None:
+            self._repair.look_at(stream.shards)
+
+    def _enter(self, stream: Stream, shards: Sequence[Sequence[int]]) -> None:
+        """Put the placement of a stream into the table."""
+        topology, outcome = self._state.topology, stream.decision.outcome
         # Domains that are out of reach for the moment are in no placement, and will be missed.
         doubtful = bool((topology.accounted & ~topology.eligible).any())
+        allotted = self._state.allot(stream, shards)
+        self._fill(allotted, shards)
+        for shard, nodes in zip(allotted, shards, strict=True):
+            if EMPTY in nodes or outcome is Outcome.DEGRADED or doubtful:
+                self._repair.look_at([shard])
+
+    def _fill(self, allotted: Iterable[int], shards: Iterable[Sequence[int]]) -> None:
         for shard, nodes in zip(allotted, shards, strict=True):
             for slot, node in enumerate(nodes):
-                state.table.set(shard, slot, node)
-            state.touch(shard)
-            if EMPTY in nodes or decision.outcome is Outcome.DEGRADED or doubtful:
-                self._repair.look_at([shard])
-        if decision.outcome is Outcome.PARTIAL:
-            self._partial.add(decision.stream)
+                self._state.table.set(shard, slot, node)
+            self._state.touch(shard)
+
+    def _alter(self, event: StreamAltered, stream: Stream) -> None:
+        """Let another spec be in force; a stream that was rejected is decided as if it were created
+        now."""
+        self.retry_waiting()
+        if stream.decision.outcome in (Outcome.REJECTED, Outcome.WAITING):
+            self._decide(event, stream)
+            return
+        found = alteration(self._state, stream, event)
+        if isinstance(found, Alteration):
+            self._change(event, stream, found)
+        else:
+            self._refuse(event, stream, found)
+
+    def _refuse(self, event: StreamRequested, stream: Stream, reasons: tuple[Reason, ...]) -> None:
+        """Say why a request changes nothing."""
+        wanted = spec_of(self._state, event)
+        self._publish(self._next(event, stream, requested=wanted, reasons=reasons), stream.policy)
+
+    def _change(self, event: StreamAltered, stream: Stream, found: Alteration) -> None:
+        """Go over to another spec: the replicas stay, new shards are placed."""
+        state, policy = self._state, found.policy
+        same = policy == stream.policy
+        why = Reason(Code.SPEC_CHANGED, f"{event.stream} was altered")
+        in_roles = bool(state.parts(stream).aside or state.aside(policy))
+        if in_roles:
+            self._cancel(stream.shards, why)
+        kept = [laid_out(state, shard, stream, policy, found.spec) for shard in stream.shards]
+        shards = stream.shards
+        strategy = policy.strategy
+        decision = self._next(event, stream, spec=found.spec, strategy=strategy, requested=None)
+        state.publish_decision(decision, policy)
+        state.widen(stream, max(stream.copies, *map(len, found.added), 1))
+        if in_roles:
+            for shard, nodes in zip(shards, kept, strict=True):
+                state.lay_out(shard, nodes)
+                state.touch(shard)
+        for shard in shards:
+            opened = state.ledger.by_shard.get(shard)
+            if opened is not None and is_pointless(state, opened, stream, same):
+                self._moves.end(opened, MoveState.CANCELLED, why)
+        if found.added:
+            self._fill(state.add_shards(stream, len(found.added)), found.added)
+        self._repair.look_at(stream.shards)
+        self._publish(judged(state, stream, stream.decision, found.lacking), policy)
+
+    def _drop(self, event: StreamDropped, stream: Stream) -> None:
+        """Take a stream's replicas away."""
+        state, shards = self._state, stream.shards
+        self._cancel(shards, Reason(Code.STREAM_DROPPED, f"{event.stream} was dropped"))
+        self._repair.forget(shards)
+        for node in {node for shard in shards for node in state.table.replicas(shard)}:
+            self._room.freed(node)
+        state.drop_shards(stream)
+        decision = self._next(
+            event,
+            stream,
+            outcome=Outcome.DROPPED,
+            shards_placed=0,
+            replicas_missing=0,
+            reasons=(),
+            warnings=(),
+            requested=None,
+        )
+        self._publish(decision, None)
+
+    def replica_lost(self, event: ReplicaLost) -> None:
+        """Take a replica out of its shard, so that repair makes another. The same node may be
+        chosen again, like any other; it says so if it cannot hold it. A replica that is not there
+        is counted."""
+        state = self._state
+        stream, node = state.streams.get(event.stream), state.topology.index.get(event.node_id)
+        if stream is None or node is None or event.shard >= len(stream.shards):
+            state.count("unknown_replica")
+            return
+        shard = stream.shards[event.shard]
+        why = event.reason or "the executor gave no reason"
+        lost = Reason(Code.REPLICA_LOST, f"{event.stream}/{event.shard} on {event.node_id}: {why}")
+        opened = state.ledger.by_shard.get(shard)
+        if opened is not None and opened.added == node:
+            self._moves.end(opened, MoveState.FAILED, lost)
+            return
+        if node not in state.complete(shard):
+            state.count("unknown_replica")
+            return
+        self._cancel([shard], lost)
+        state.vacate(shard, state.table.nodes(shard).index(node))
+        state.touch(shard)
+        self._room.freed(node)
+        self._repair.look_at([shard])
+        if stream.decision.outcome is not Outcome.PARTIAL:
+            self._revise(stream, judged(state, stream, stream.decision, (lost,)), stream.policy)
+
+    def _cancel(self, shards: Iterable[int], why: Reason) -> None:
+        """End the open moves of shards that are not what they were."""
+        for shard in shards:
+            opened = self._state.ledger.by_shard.get(shard)
+            if opened is not None:
+                self._moves.end(opened, MoveState.CANCELLED, why)
+
+    # Decisions
+
+    def _next(
+        self, event: StreamRequested | StreamDropped, stream: Stream, **changed: Any
+    ) -> Decision:
+        """The decision on a further event."""
+        return replace(
+            stream.decision,
+            sequence=event.sequence,
+            body_hash=event.body_hash,
+            revision=stream.decision.revision + 1,
+            decided_at=self._state.now,
+            **changed,
+        )
+
+    def _revise(self, stream: Stream, decision: Decision, policy: Policy | None) -> None:
+        """Publish what has become of a stream since its decision. What was refused stays said."""
+        refused = stream.decision.requested is not None
+        decision = replace(
+            decision,
+            revision=stream.decision.revision + 1,
+            reasons=stream.decision.reasons if refused else decision.reasons,
+            decided_at=self._state.now,
+        )
+        self._publish(decision, policy)
+
+    def _publish(self, decision: Decision, policy: Policy | None) -> Stream:
+        stream = self._state.publish_decision(decision, policy)
+        self._file(decision)
+        return stream
+
+    def _file(self, decision: Decision) -> None:
+        """Keep in mind what may have to be said of the stream later."""
+        name, outcome = decision.stream, decision.outcome
+        (self._waiting.add if outcome is Outcome.WAITING else self._waiting.discard)(name)
+        (self._partial.add if outcome is Outcome.PARTIAL else self._partial.discard)(name)
+        if outcome is Outcome.DROPPED:
+            self._dropped.append((decision.decided_at, name))
 
     def retry_waiting(self) -> None:
-        """Place waiting streams again, in the order of their names, if the fleet has changed."""
+        """Place waiting streams again, in the order of their names, where the nodes that they may
+        use have changed."""
         state = self._state
-        if not self._grown:
+        if not self._room:
             return
-        self._grown = False
         for name in sorted(self._waiting):
             stream = state.streams[name]
             assert stream.policy is not None
-            answer = place(state, stream.spec, stream.policy)
-            if answer.outcome is Outcome.WAITING:
+            if not self._room.concerns(stream.policy):
                 continue
-            self._waiting.discard(name)
-            rejected = answer.outcome is Outcome.REJECTED
+            state.count("retried_stream")
+            answer = place(state, stream.spec, stream.policy)
+            waits = answer.outcome is Outcome.WAITING
+            if waits and (stream.decision.requested or answer.reasons == stream.decision.reasons):
+                continue
             decision = replace(
                 stream.decision,
-                revision=stream.decision.revision + 1,
                 outcome=answer.outcome,
                 shards_placed=answer.shards_placed,
                 replicas_missing=answer.replicas_missing,
                 reasons=answer.reasons,
                 warnings=answer.warnings,
-                decided_at=state.now,
             )
-            state.publish_decision(decision, None if rejected else stream.policy)
-            if not rejected:
-                self._enter(decision, answer.shards)
+            rejected = answer.outcome is Outcome.REJECTED
+            self._revise(stream, decision, None if rejected else stream.policy)
+            if not (rejected or waits):
+                self._enter(stream, answer.shards)
+        self._room.settle()
 
-    def complete_partial(self) -> None:
-        """Revise the decision of every partial stream whose last replica has been added."""
+    def revise(self) -> None:
+        """Revise the decisions of streams that lack other replicas than they say."""
         state = self._state
         touched = self._partial & state.touched() if self._partial else set()
-        opened = state.ledger.by_shard.values() if touched else ()
-        adding = {each.shard for each in opened if each.removed == EMPTY}
         for name in sorted(touched):
             stream = state.streams[name]
-            factor = stream.copies
-            held = [len(state.table.replicas(shard)) for shard in stream.shards]
-            lacks = [
-                max(factor - count, 0) + (shard in adding)
-                for shard, count in zip(stream.shards, held, strict=True)
-            ]
-            missing = sum(lacks)
-            if missing == stream.decision.replicas_missing:
+            before = stream.decision
+            decision = counted(state, stream, before)
+            if decision == before:
                 continue
-            decision = replace(
-                stream.decision,
-                revision=stream.decision.revision + 1,
-                replicas_missing=missing,
-                shards_placed=lacks.count(0),
-                decided_at=state.now,
-            )
-            if missing == 0:
-                shards = [state.table.nodes(shard) for shard in stream.shards]
-                assert stream.policy is not None
-                warnings = unmet(
-                    state.rules(stream), shards, stream.spec, stream.policy, state.topology
-                )
-                outcome = Outcome.DEGRADED if warnings else Outcome.PLACED
-                decision = replace(decision, outcome=outcome, reasons=(), warnings=warnings)
-                self._partial.discard(name)
-            state.publish_decision(decision, stream.policy)
+            if before.outcome is not Outcome.PARTIAL or decision.replicas_missing == 0:
+                decision = judged(state, stream, decision)
+            self._revise(stream, decision, stream.policy)
+
+    def forget_dropped(self, before: int) -> None:
+        """Let go of the decisions of streams that were dropped before the given time: what is said
+        of them is news from then on."""
+        due: set[str] = set()
+        while self._dropped and self._dropped[0][0] < before:
+            at, name = self._dropped.popleft()
+            known = self._state.streams.get(name)
+            told = known.decision if known else None
+            if told and (told.outcome, told.decided_at) == (Outcome.DROPPED, at):
+                due.add(name)
+        for name in sorted(due):
+            self._state.forget_stream(name)

@@ -162,7 +162,11 @@ REASONS: dict[str, ReasonAdvice] = {
             ),
             "STREAM_EXISTS": (
                 "The stream was created before.",
-                "Nothing, if it is a repeat; otherwise choose another name.",
+                "Nothing, if it is a repeat; otherwise choose another name, or send StreamAltered.",
+            ),
+            "STREAM_UNKNOWN": (
+                "No stream of this name is in force: it was never created, or it was dropped.",
+                "Correct the name, or send StreamCreated.",
             ),
             "INCARNATION_CONFLICT": (
                 "Another incarnation claims a node that is up.",
@@ -327,6 +331,18 @@ REASONS: dict[str, ReasonAdvice] = {
             "REPLICA_MISSING": (
                 "A slot of the assignment is empty.",
                 "Nothing; it is filled as soon as a node fits.",
+            ),
+            "REPLICA_LOST": (
+                "An executor has reported that a replica is gone although its node lives.",
+                "Look at the node; another copy is made meanwhile.",
+            ),
+            "SPEC_CHANGED": (
+                "The stream was altered, and its open move is not what the new spec asks for.",
+                "Nothing; the move is cancelled and the need is derived again.",
+            ),
+            "STREAM_DROPPED": (
+                "The stream was dropped while the move was under way.",
+                "Nothing; the move is cancelled.",
             ),
             "LOAD_UNEVEN": (
                 "A domain or a node holds more than its share, or leads more.",

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from schemas import limits
 from schemas.base import describe, echo
 from schemas.codes import RefusalCode
-from schemas.inputs import INPUTS, InputMessage, NodeMessage, StreamCreated, Tick
+from schemas.inputs import INPUTS, InputMessage, MoveMessage, NodeMessage, Tick
 from schemas.parsing import Refusal, RefusedError, parse_object
 from schemas.topics import BY_NAME
 
@@ -184,4 +184,4 @@ def _key_field(message: InputMessage) -> str:
         return "node_id"
     if isinstance(message, Tick):
         return "the tick's"
-    return "stream" if isinstance(message, StreamCreated) else "stream/shard"
+    return "stream/shard" if isinstance(message, MoveMessage) else "stream"

@@ -156,6 +156,37 @@ class StreamCreated(StreamRequest, Message):
         return self.stream
 
 
+class StreamAltered(StreamRequest, Message):
+    """What a stream is to be from now on: its full spec, which takes the place of the one in force.
+    Key: `stream`.
+
+    Replicas stay where they are as far as the new spec allows; shards can become more, not fewer.
+    `replicas` counts for shards that have none. What cannot be placed is refused: the decision
+    then shows it as `requested` beside the spec that stays in force. A spec without
+    `placement_policies` and `policy` asks for the default policy of the day.
+    """
+
+    sequence: Ordinal
+
+    def record_key(self) -> str:
+        """The stream's name."""
+        return self.stream
+
+
+class StreamDropped(Message):
+    """A stream is gone, with its replicas. Key: `stream`.
+
+    Another stream of this name may be created with a higher sequence.
+    """
+
+    stream: Id
+    sequence: Ordinal
+
+    def record_key(self) -> str:
+        """The stream's name."""
+        return self.stream
+
+
 class MoveMessage(Message):
     """An executor's word on a move. Key: `stream/shard`.
 
@@ -186,6 +217,13 @@ class MoveFailed(MoveMessage):
     """The executor gave up; the need is derived again from what is true then."""
 
 
+class ReplicaLost(MoveMessage):
+    """A replica is gone although its node lives: a disk has failed, a file is damaged. Another
+    copy is made, maybe on the same node."""
+
+    node_id: Id
+
+
 InputMessage = (
     NodeRegistered
     | NodeHeartbeat
@@ -194,9 +232,12 @@ InputMessage = (
     | NodeLivenessReported
     | Tick
     | StreamCreated
+    | StreamAltered
+    | StreamDropped
     | MoveAccepted
     | MoveCompleted
     | MoveFailed
+    | ReplicaLost
 )
 
 INPUTS: dict[str, type[InputMessage]] = {
@@ -209,9 +250,12 @@ INPUTS: dict[str, type[InputMessage]] = {
         NodeLivenessReported,
         Tick,
         StreamCreated,
+        StreamAltered,
+        StreamDropped,
         MoveAccepted,
         MoveCompleted,
         MoveFailed,
+        ReplicaLost,
     )
 }
 """Every message that may be read, by the name its type carries."""

@@ -37,6 +37,7 @@ class Outcome(StrEnum):
     PARTIAL = "partial"
     WAITING = "waiting"
     REJECTED = "rejected"
+    DROPPED = "dropped"
 
 
 class MoveKind(StrEnum):
@@ -171,7 +172,12 @@ class StreamSpec(WireModel):
 
 
 class Decision(Message):
-    """The answer to a stream's last event. Key: `stream`. The state of record of streams."""
+    """The answer to a stream's last event. Key: `stream`. The state of record of streams.
+
+    `spec` is in force. An alteration that was refused stands in `requested`, with its `reasons`;
+    `outcome`, counts and `warnings` are those of what is in force. A dropped stream's decision
+    keeps its last spec, and is followed by a tombstone.
+    """
 
     stream: Id
     sequence: Ordinal
@@ -185,6 +191,7 @@ class Decision(Message):
     reasons: Items[Reason]
     warnings: Items[Reason]
     decided_at: TimeMs
+    requested: StreamSpec | None = None
 
     def record_key(self) -> str:
         """The stream's name."""

@@ -27,6 +27,10 @@ AUDITED = (
 )
 
 
+# Outcomes of streams that have no replicas.
+_WITHOUT_REPLICAS = (Outcome.REJECTED, Outcome.WAITING, Outcome.DROPPED)
+
+
 def latest_values(records: Iterable[Record]) -> dict[str, dict[str, dict[str, Any]]]:
     """Last value by topic and key; tombstones take their key away."""
     latest: dict[str, dict[str, dict[str, Any]]] = {topic: {} for topic in AUDITED}
@@ -64,16 +68,22 @@ def _doubled_ids(records: Iterable[Record]) -> Iterator[str]:
 
 
 def _skipped_epochs(records: Iterable[Record]) -> Iterator[str]:
-    """Assignments whose epoch is not one above the last; compaction may have taken the first."""
+    """Assignments whose epoch is not one above the last; compaction may have taken the first, and
+    those of a stream that was dropped and created again only have to go on above it."""
     epochs: dict[str, int] = {}
+    dropped: set[str] = set()
     for record in records:
-        if record.topic != "assignments.v1" or record.value is None or record.key is None:
+        if record.topic != "assignments.v1" or record.key is None:
+            continue
+        if record.value is None:
+            dropped.add(record.key)
             continue
         epoch = record.value["epoch"]
         before = epochs.get(record.key, epoch - 1)
-        if epoch != before + 1:
+        if epoch <= before or (epoch > before + 1 and record.key not in dropped):
             yield f"{record.key}: epoch {epoch} follows {before}"
         epochs[record.key] = epoch
+        dropped.discard(record.key)
 
 
 def _open_moves(latest: Latest) -> Iterator[str]:
@@ -87,7 +97,7 @@ def _unplaced(latest: Latest) -> Iterator[str]:
     nodes = latest["topology.v1"]
     alive = {node_id for node_id, view in nodes.items() if view["liveness"] in ("up", "suspect")}
     for name, decision in latest["decisions.v1"].items():
-        if decision["outcome"] in (Outcome.REJECTED, Outcome.WAITING):
+        if decision["outcome"] in _WITHOUT_REPLICAS:
             continue
         spec = decision["spec"]
         for shard in range(spec["shards"]):

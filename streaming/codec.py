@@ -7,20 +7,29 @@ retry writes the same bytes (guarantee G2).
 
 from collections.abc import Mapping
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
 
-from placement.events import AckKind, Event, MoveAcked, NodeChanged, StreamCreated
+from placement.events import (
+    AckKind,
+    Event,
+    MoveAcked,
+    NodeChanged,
+    ReplicaLost,
+    StreamAltered,
+    StreamCreated,
+    StreamDropped,
+)
 from placement.model import (
     AdministrativeState,
     Guard,
     Liveness,
     NodeAttributes,
 )
+from schemas import inputs
 from schemas.cluster import Cluster, ClusterNodeStatus, ClusterStream
-from schemas.inputs import InputMessage, MoveAccepted, MoveCompleted, MoveFailed, StreamRequest
-from schemas.inputs import StreamCreated as StreamCreatedMessage
+from schemas.inputs import InputMessage, StreamRequest
 from streaming.record_codec import attributes_of, tags_of
 
 if TYPE_CHECKING:
@@ -44,6 +53,14 @@ _CLUSTER_GUARD = {
     ClusterNodeStatus.HELD_DOWN: Guard.HELD_DOWN,
     ClusterNodeStatus.QUARANTINED: Guard.QUARANTINED,
 }
+
+_ACKS: Mapping[type[InputMessage], AckKind] = {
+    inputs.MoveAccepted: AckKind.ACCEPTED,
+    inputs.MoveCompleted: AckKind.COMPLETED,
+    inputs.MoveFailed: AckKind.FAILED,
+}
+
+_R = TypeVar("_R", StreamCreated, StreamAltered)
 
 
 def body_hash(body: Mapping[str, Any]) -> str:
@@ -81,17 +98,25 @@ def node_changed(verdict: "Verdict") -> NodeChanged:
 
 def event(message: InputMessage, at: int) -> Event:
     """A message of the streams or acks topic as an event; node messages come as verdicts."""
-    if isinstance(message, StreamCreatedMessage):
-        hashed = body_hash(message.model_dump())
-        return _stream_created(message, at, message.sequence, hashed)
-    kinds = {
-        MoveAccepted: AckKind.ACCEPTED,
-        MoveCompleted: AckKind.COMPLETED,
-        MoveFailed: AckKind.FAILED,
-    }
-    assert isinstance(message, MoveAccepted | MoveCompleted | MoveFailed)
-    kind = kinds[type(message)]
+    match message:
+        case inputs.StreamCreated():
+            hashed = body_hash(message.model_dump())
+            return _requested(StreamCreated, message, at, message.sequence, hashed)
+        case inputs.StreamAltered():
+            return _requested(StreamAltered, message, at, message.sequence, _named_hash(message))
+        case inputs.StreamDropped():
+            return StreamDropped(at, message.stream, message.sequence, _named_hash(message))
+        case inputs.ReplicaLost():
+            place = (message.stream, message.shard, message.node_id)
+            return ReplicaLost(at, *place, message.reason)
+    kind = _ACKS[type(message)]
+    assert isinstance(message, inputs.MoveMessage)
     return MoveAcked(at, kind, message.move_id, message.stream, message.shard, message.reason)
+
+
+def _named_hash(message: inputs.StreamAltered | inputs.StreamDropped) -> str:
+    """A hash that no message of another name has: what a stream was created with is no repeat."""
+    return body_hash({"type": type(message).__name__, **message.model_dump()})
 
 
 def cluster_events(cluster: Cluster) -> tuple[list[Event], list[Event]]:
@@ -120,12 +145,12 @@ def cluster_events(cluster: Cluster) -> tuple[list[Event], list[Event]]:
     ]
     asked = [stream for stream in cluster.streams if isinstance(stream, ClusterStream)]
     asked.sort(key=lambda stream: stream.replicas is None)
-    return nodes, [_stream_created(stream, 0, 0, "") for stream in asked]
+    return nodes, [_requested(StreamCreated, stream, 0, 0, "") for stream in asked]
 
 
-def _stream_created(request: StreamRequest, at: int, sequence: int, hashed: str) -> StreamCreated:
+def _requested(kind: type[_R], request: StreamRequest, at: int, sequence: int, hashed: str) -> _R:
     given = request.replicas
-    return StreamCreated(
+    return kind(
         at=at,
         stream=request.stream,
         sequence=sequence,

@@ -64,6 +64,8 @@ def ready_records(ready: Ready, cell: str, at: int, commit: int) -> list[OutReco
     """Everything that a batch decided; moves stand behind the assignments they refer to."""
     records = [node_record(name, view, cell, at, commit) for name, view in ready.topology.items()]
     records += [decision_record(decision, cell) for decision in ready.decisions.values()]
+    records += [forgotten_record(stream, cell, at, commit) for stream in ready.forgotten]
+    records += [dropped_record(*shard, cell, at, commit) for shard in ready.dropped]
     records += [assignment_record(each, cell) for each in ready.assignments.values()]
     records += [move_record(move, gone, cell) for move, gone in ready.moves.values()]
     records += [
@@ -87,9 +89,23 @@ def decision_record(decision: Decision, cell: str) -> OutRecord:
         "reasons": [reason_body(reason) for reason in decision.reasons],
         "warnings": [reason_body(warning) for warning in decision.warnings],
     }
-    version = (decision.sequence, decision.revision)
+    if decision.requested is not None:
+        body["requested"] = fields_of(decision.requested)
     at = decision.decided_at
+    # A stream that was forgotten begins with revision 1 again, maybe with an old sequence.
+    version = (decision.sequence, decision.revision, at)
     return _record("decisions.v1", "Decision", decision.stream, body, cell, version, at)
+
+
+def forgotten_record(stream: str, cell: str, at: int, commit: int) -> OutRecord:
+    """The tombstone of a dropped stream's decision. Key: stream."""
+    return _record("decisions.v1", "Decision", stream, None, cell, ("forgotten", commit), at)
+
+
+def dropped_record(stream: str, shard: int, cell: str, at: int, commit: int) -> OutRecord:
+    """The tombstone of a dropped stream's assignment. Key: stream/shard."""
+    key, version = f"{stream}/{shard}", ("dropped", commit)
+    return _record("assignments.v1", "Assignment", key, None, cell, version, at)
 
 
 def assignment_record(assignment: Assignment, cell: str) -> OutRecord:
@@ -202,6 +218,7 @@ def parse_decision(body: Mapping[str, Any]) -> Decision:
             **body,
             "outcome": Outcome(body["outcome"]),
             "spec": _parse_spec(body["spec"]),
+            "requested": _parse_spec(body["requested"]) if "requested" in body else None,
             "reasons": tuple(map(_parse_reason, body["reasons"])),
             "warnings": tuple(map(_parse_reason, body["warnings"])),
         }
@@ -326,7 +343,7 @@ def _parse_reason(body: Mapping[str, Any]) -> Reason:
 
 
 def fields_of(value: Any) -> dict[str, Any]:
-    """The fields of a slotted dataclass that are set."""
+    """The fields of a dataclass that are set, inherited ones first."""
     names, get = _FIELDS[type(value)]
     return {name: each for name, each in zip(names, get(value), strict=False) if each is not None}
 
@@ -336,7 +353,7 @@ class _Fields(dict[type[Any], tuple[tuple[str, ...], Callable[[Any], tuple[Any, 
     records."""
 
     def __missing__(self, kind: type[Any]) -> Any:
-        names: tuple[str, ...] = kind.__slots__
+        names: tuple[str, ...] = kind.__match_args__
         # Of one name it would give the bare value.
         get = attrgetter(*names, names[0])
         self[kind] = names, get

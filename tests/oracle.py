@@ -13,7 +13,7 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any
 
-from placement.events import Event, MoveAcked
+from placement.events import Event, MoveAcked, ReplicaLost
 from placement.model import Ready
 from tests.oracle_batch import judge_counts, judge_limits, judge_open, judge_shard
 from tests.oracle_joins import judge_epoch, judge_step
@@ -25,7 +25,7 @@ from tests.oracle_world import OPEN_STATES, Shard, World
 # Records leave out what is not set.
 UNSET: dict[str, Value] = {
     "topology.v1": {**UNKNOWN_NODE, "administrative": "none", "guard": "none"},
-    "decisions.v1": {},
+    "decisions.v1": {"requested": None},
     "assignments.v1": {"move_id": None, "roles": None},
     "moves.v1": dict.fromkeys(
         ("remove", "add", "source", "supersedes", "ended_at", "rate_bytes_per_second")
@@ -52,6 +52,8 @@ def records_of(ready: Ready) -> Iterator[tuple[str, str, Value | None]]:
         yield "state.v1", f"{kind}/{name}", None if memory is None else as_plain(memory)
     for stream, decision in ready.decisions.items():
         yield "decisions.v1", stream, as_plain(decision)
+    yield from (("decisions.v1", stream, None) for stream in ready.forgotten)
+    yield from (("assignments.v1", f"{stream}/{shard}", None) for stream, shard in ready.dropped)
     for (stream, shard), assignment in ready.assignments.items():
         yield "assignments.v1", f"{stream}/{shard}", as_plain(assignment)
     for move_id, (move, dropped) in ready.moves.items():
@@ -98,6 +100,8 @@ class Log(World):
         # Since the fleet last changed: where shards stood, and how many replicas have moved.
         self._started: dict[Shard, set[str]] = {}
         self.moved: Counter[Shard] = Counter()
+        # Whether a stream was dropped: epochs of new shards may begin higher from then on.
+        self._dropped = False
         self._steps: list[tuple[Value | None, Value]] = []
         self._issued: list[Value] = []
         self._found: list[str] = []
@@ -143,12 +147,16 @@ class Log(World):
         if self._ordered:
             self._wrong(self._joined())
             self._steps.clear()
+            self.lost.clear()
         self._issued.clear()
 
     def hear(self, ready: Ready, events: Iterable[Event]) -> None:
         """Hold what became of moves against what executors said in the same batch."""
         acks = [event for event in events if isinstance(event, MoveAcked)]
         words = {(str(a.kind), a.move_id or f"{a.stream}/{a.shard}") for a in acks}
+        # A copy under way that is lost is a move that has failed.
+        lost = (event for event in events if isinstance(event, ReplicaLost))
+        words |= {("failed", f"{event.stream}/{event.shard}") for event in lost}
         moves = [as_plain(move) for move, dropped in ready.moves.values() if not dropped]
         self._wrong(judge_words(moves, words))
 
@@ -183,13 +191,13 @@ class Log(World):
         """Every id once, with one body (guarantee G2)."""
         natural = {
             "topology.v1": ("incarnation", "sequence", "revision"),
-            "decisions.v1": ("revision",),
+            "decisions.v1": ("sequence", "revision", "decided_at"),
             "assignments.v1": ("epoch",),
             "moves.v1": ("state",),
         }
         names: list[object] = [record_id] if record_id else []
         if topic in natural:
-            names.append((topic, key, *(value[field] for field in natural[topic])))
+            names.append((topic, key, *map(value.get, natural[topic])))
         for name in names:
             if name in self._bodies:
                 same = "the same" if self._bodies[name] == value else "another"
@@ -208,7 +216,12 @@ class Log(World):
         self.nodes[key] = value
 
     def _decision(self, key: str, value: Value | None) -> None:
-        assert value is not None, "no tombstones of decisions yet"
+        if value is None:
+            before = self.decisions.pop(key, None)
+            if before is None or before["outcome"] != "dropped":
+                self._say(f"decision {key} was forgotten as {before and before['outcome']}")
+            return
+        self._respec(key, value)
         revision = self.decisions[key]["revision"] if key in self.decisions else 0
         if value["revision"] <= revision:
             self._say(f"decision {key} went from revision {revision} to {value['revision']}")
@@ -216,12 +229,27 @@ class Log(World):
             self._say(f"decision {key} is {value['outcome']} without a reason")
         self.decisions[key] = value
 
+    def _respec(self, stream: str, decision: Value) -> None:
+        """Another spec asks for other places: where a rule made shards leave counts anew."""
+        before = self.decisions.get(stream)
+        if before is None or before["spec"] == decision["spec"]:
+            return
+        self._left = {left: move for left, move in self._left.items() if left[0][0] != stream}
+        for shard in [shard for shard in self._started if shard[0] == stream]:
+            del self._started[shard]
+            del self.moved[shard]
+
     def _assignment(self, key: str, value: Value | None) -> None:
-        assert value is not None, "no tombstones of assignments yet"
-        shard = (value["stream"], value["shard"])
+        stream, _, number = key.rpartition("/")
+        shard = (stream, int(number))
         before = self.assignments.get(shard)
-        if value["epoch"] != (before["epoch"] if before else 0) + 1:
-            self._say(f"{key} went to epoch {value['epoch']} from {before and before['epoch']}")
+        if value is None:
+            if before is None:
+                self._say(f"{key} was taken away and was not there")
+            self.assignments.pop(shard, None)
+            self._dropped = True
+            return
+        self._judge_next(key, before, value["epoch"], self._epochs.get(shard))
         self.assignments[shard] = value
         self._epochs.setdefault(shard, []).append(value)
         self._steps.append((before, value))
@@ -235,6 +263,19 @@ class Log(World):
         if bool(value["move_id"]) != bool(adding or removing):
             told = f"adds {adding} and removes {removing}"
             self._say(f"{key} names move {value['move_id']} but {told}")
+
+    def _judge_next(
+        self, key: str, before: Value | None, epoch: int, history: list[Value] | None
+    ) -> None:
+        """Epochs rise by one; those of a stream that was dropped never come again."""
+        if before is not None:
+            follows = epoch == before["epoch"] + 1
+        elif history:
+            follows = epoch > history[-1]["epoch"]
+        else:
+            follows = epoch >= 1 if self._dropped else epoch == 1
+        if not follows:
+            self._say(f"{key} went to epoch {epoch} from {before and before['epoch']}")
 
     def _move(self, key: str, value: Value | None) -> None:
         before = self.moves.pop(key, None)

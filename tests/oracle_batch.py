@@ -29,13 +29,20 @@ def judge_counts(world: World, stream: str, lists: list[list[str]]) -> Iterator[
     placed = sum(map(len, lists))
     whole = sum(len(replicas) >= factor for replicas in lists)
     missing = spec["shards"] * factor - sum(min(len(replicas), factor) for replicas in lists)
-    if outcome == "rejected":
+    if outcome in ("rejected", "dropped"):
         missing = 0
     said = (decision["shards_placed"], decision["replicas_missing"])
     if said != (whole, missing):
         yield f"{stream}: shards placed, replicas missing {said} are {whole, missing}"
-    wanted = {"placed": missing == 0, "degraded": missing == 0, "waiting": placed == 0}
-    if not wanted.get(outcome, True) or (outcome == "partial" and not (placed and missing)):
+    wanted = {
+        "placed": missing == 0,
+        "degraded": missing == 0,
+        # The last copy of a stream may be lost: its shards are there without any.
+        "partial": missing > 0 and bool(lists),
+        "waiting": placed == 0,
+        "dropped": not lists,
+    }
+    if not wanted.get(outcome, True):
         yield f"{stream} is {outcome} with {placed} replicas, {missing} missing"
 
 

@@ -15,7 +15,8 @@ def judge_step(
         yield f"{name} shows a move of another epoch: {shown}"
     if before is None:
         return
-    lost = sorted(set(before["replicas"]) - set(after["replicas"]))
+    gone = world.lost.get((after["stream"], after["shard"]), set())
+    lost = sorted(set(before["replicas"]) - set(after["replicas"]) - gone)
     gained = sorted(set(after["replicas"]) - set(before["replicas"]))
     epochs = (before["epoch"], after["epoch"])
     done = [move for move in completed if move["expected_epoch"] in epochs]

@@ -14,7 +14,7 @@ def judge_whole(world: World, reported_is_enough: bool, whole: bool) -> Iterator
     yield from (f"move {move_id} of {shard} is open" for shard, move_id in world.open_moves.items())
     for stream, decision in world.decisions.items():
         shards, lists = decision["spec"]["shards"], world.lists(stream)
-        if decision["outcome"] in ("rejected", "waiting"):
+        if decision["outcome"] in ("rejected", "waiting", "dropped"):
             if lists:
                 yield f"{stream} is {decision['outcome']} and has assignments"
             continue

@@ -24,7 +24,13 @@ class World:
         self.open_violations: dict[Shard, list[Value]] = {}
         # What is remembered beside these, by kind and name.
         self.memory: dict[str, dict[str, Value]] = {}
+        # Replicas that executors say are gone, as far as no batch has been judged since.
+        self.lost: dict[Shard, set[str]] = {}
         self.levels = tuple(levels)
+
+    def lose(self, shard: Shard, node_id: str) -> None:
+        """An executor says that a replica is gone."""
+        self.lost.setdefault(shard, set()).add(node_id)
 
     def spec(self, stream: str) -> Value:
         """What is in force for a stream."""

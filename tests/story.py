@@ -11,7 +11,11 @@ all told in it; the shared oracle judges every batch besides. The commands:
                    up; what is no attribute is a tag; `-` is the location of nodes without one
     register       nodes= location= [weight= capacity= leader= disk=ssd]: the same in one line
     create         stream= shards= rf= [policies= | policy='{…}'] [quorum= replicas='n1 n2,n3']
-                   [sequence= body= repair=dead_only]; `streams=12` creates t1 … t12 alike
+                   [sequence= body= ranges=a,b repair=dead_only]; `streams=12`
+                   creates t1 … t12 alike
+    alter          as create: the full spec that is to hold from now on
+    drop           streams=a,b [sequence= body=]
+    lose           shards=t1/0 nodes=n1 [reason=]: executors say that the replica is gone
     up, dead, suspect, unregister   nodes=n1,n2 or a series, n1..n9, or a domain, nodes=/site1
     drain, cordon, maintain, undrain   nodes= likewise
     relocate       node= location= [disk=ssd]
@@ -38,7 +42,7 @@ from collections.abc import Callable, Iterator
 
 import yaml
 
-from placement.events import Event
+from placement.events import Event, ReplicaLost
 from placement.limits import Limits
 from placement.model import Assignment, Move, Ready
 from placement.quotas import Quotas
@@ -112,6 +116,9 @@ class Story:
     def commit(self, events: list[Event], caught_up: bool = True) -> Ready:
         """One batch, judged by the oracle and, after a rebuild, by the rebuilt twin."""
         ready = self.reconciler.apply(events, self.now, caught_up)
+        for event in events:
+            if isinstance(event, ReplicaLost):
+                self.log.lose((event.stream, event.shard), event.node_id)
         self.records.commit(ready)
         self.actors.see(ready)
         self.log.feed_ready(ready, caught_up, self.now)
@@ -288,13 +295,20 @@ class Story:
 
     # Answers
 
-    def told(self, ready: Ready) -> Iterator[str]:
-        """What a batch published, except of nodes."""
+    def told_of_streams(self, ready: Ready) -> Iterator[str]:
+        """Decisions, and what was taken away."""
         for decision in ready.decisions.values():
             yield from decision_lines(decision)
             placed = [a for a in ready.assignments.values() if a.stream == decision.stream]
             if decision.revision == 1 and len(ready.decisions) == 1:
                 yield from layout(placed, named=False)
+        if ready.dropped:
+            yield f"taken away: {' '.join(f'{name}/{number}' for name, number in ready.dropped)}"
+        yield from (f"{name} forgotten" for name in ready.forgotten)
+
+    def told(self, ready: Ready) -> Iterator[str]:
+        """What a batch published, except of nodes."""
+        yield from self.told_of_streams(ready)
         for move, forgotten in ready.moves.values():
             yield f"{self.name(move.move_id)} forgotten" if forgotten else self.move_line(move)
         for key in sorted(ready.assignments):

@@ -17,7 +17,10 @@ from placement.events import (
     MoveAcked,
     NodeChanged,
     RelocationApproved,
+    ReplicaLost,
+    StreamAltered,
     StreamCreated,
+    StreamDropped,
 )
 from placement.location import natural_key
 from placement.model import AdministrativeState, Liveness, Move, NodeAttributes, Ready
@@ -35,6 +38,7 @@ ORDERS = {
     "maintain": AdministrativeState.MAINTENANCE,
     "undrain": AdministrativeState.NONE,
 }
+REQUESTS = {"create": StreamCreated, "alter": StreamAltered}
 # What `register` takes that is no tag.
 ATTRIBUTES = ("nodes", "location", "weight", "capacity", "leader")
 SERIES = re.compile(r"(\D+)(\d+)\.\.\1(\d+)")
@@ -63,7 +67,9 @@ class Actors:
             "register": self.register,
             "relocate": self.relocate,
             "approve": self.approve,
-            "create": self.create,
+            **dict.fromkeys(REQUESTS, self.request),
+            "drop": self.drop,
+            "lose": self.lose,
             "ack": self.ack,
             "batch": self.batch,
             "tick": self.tick,
@@ -150,15 +156,15 @@ class Actors:
 
     # Users
 
-    def create(self, command: Command) -> Iterator[Event]:
+    def request(self, command: Command) -> Iterator[Event]:
         count = int(command.take("streams", "0"))
         names = [f"t{n + 1}" for n in range(count)] or [command.take("stream")]
         quorum, policy, replicas = map(command.given, ("quorum", "policy", "replicas"))
-        repair = command.given("repair")
+        repair, ranges = map(command.given, ("repair", "ranges"))
         self.sequence += 1
         sequence = int(command.take("sequence", str(self.sequence)))
         for name in names:
-            yield StreamCreated(
+            yield REQUESTS[command.name](
                 at=self.now,
                 stream=name,
                 sequence=sequence,
@@ -170,9 +176,23 @@ class Actors:
                 replicas=replicas and tuple(tuple(nodes.split()) for nodes in replicas.split(",")),
                 body_hash=command.take("body", ""),
                 repair=repair,
+                ranges=None if ranges is None else tuple(ranges.split(",")),
             )
 
+    def drop(self, command: Command) -> Iterator[Event]:
+        self.sequence += 1
+        sequence = int(command.take("sequence", str(self.sequence)))
+        for name in command.take("streams").split(","):
+            yield StreamDropped(self.now, name, sequence, command.take("body", ""))
+
     # Executors
+
+    def lose(self, command: Command) -> Iterator[Event]:
+        reason = command.given("reason")
+        for name in command.take("shards").split(","):
+            stream, _, number = name.rpartition("/")
+            for node_id in command.take("nodes").split(","):
+                yield ReplicaLost(self.now, stream, int(number), node_id, reason)
 
     def ack(self, command: Command) -> Iterator[Event]:
         kind, reason = AckKind(command.take("kind")), command.given("reason")

@@ -40,12 +40,16 @@ def node_line(node_id: str, view: NodeView) -> str:
 
 def decision_lines(decision: Decision) -> Iterator[str]:
     counts = ""
-    if decision.outcome.value != "rejected":
+    if decision.outcome.value not in ("rejected", "dropped"):
         counts = f", {decision.shards_placed} of {decision.spec.shards} shards whole"
     if decision.replicas_missing:
         counts += f", {decision.replicas_missing} replicas missing"
     by = f" by {decision.strategy}" if decision.strategy else ""
     yield f"{decision.stream} {decision.outcome}{by}{counts}"
+    wanted = decision.requested
+    if wanted is not None:
+        shape = f"{wanted.shards} shards of {wanted.replication_factor} replicas"
+        yield f"  refused: {shape}, {wanted.placement_policies or dict(wanted.policy)}"
     yield from (f"  {reason_text(reason)}" for reason in decision.reasons)
     yield from (f"  warning {reason_text(reason)}" for reason in decision.warnings)
 

@@ -293,3 +293,57 @@ def test_a_reported_violation_can_be_enough() -> None:
     log.feed("violations.v1", "s/0", {"stream": "s", "shard": 0, "violations": [violation]})
     assert log.final_violations(reported_is_enough=True) == []
     assert log.final_violations() != []
+
+
+def gone() -> list[Record]:
+    """The batch in which the stream is dropped."""
+    dropped = decision(outcome="dropped", revision=2, sequence=2, shards_placed=0)
+    return [dropped, ("assignments.v1", "s/0", None)]
+
+
+def again(epoch: int) -> list[Record]:
+    """The batch in which a stream of the same name is created."""
+    return [decision(revision=3, sequence=3), assignment(epoch, "a c")]
+
+
+def test_a_stream_may_go_and_come_again() -> None:
+    forgotten: list[Record] = [("decisions.v1", "s", None)]
+    assert judged([*lawful(), gone()]) == []
+    assert judged([*lawful(), gone(), forgotten]) == []
+    assert judged([*lawful(), gone(), again(4)]) == []
+    assert judged([*lawful(), gone(), forgotten, again(9)]) == []
+    assert judged([*lawful(), [*gone(), *again(4)]]) == []
+
+
+@pytest.mark.parametrize(
+    ("batches", "found"),
+    [
+        ([gone()[:1]], "s is dropped with 2 replicas"),
+        ([[("decisions.v1", "s", None)]], "decision s was forgotten as placed"),
+        ([gone(), gone()[1:]], "s/0 was taken away and was not there"),
+        ([gone(), again(3)], "s/0 went to epoch 3"),
+        ([gone(), again(1)], "s/0 went to epoch 1"),
+    ],
+)
+def test_what_drops_a_stream_wrongly_is_found(batches: list[list[Record]], found: str) -> None:
+    log = Log()
+    for batch in [*lawful(), *batches]:
+        for topic, key, value in batch:
+            log.feed(topic, key, deepcopy(value))
+        if log.decisions:
+            log.commit()
+    assert any(found in each for each in log.violations()), log.violations()
+
+
+def test_a_replica_may_go_when_its_executor_says_so() -> None:
+    short = decision(outcome="partial", revision=2, shards_placed=0, replicas_missing=1)
+    batch = [short, assignment(4, "a"), missing()]
+    for told in (True, False):
+        log = Log()
+        for records in [*lawful(), batch]:
+            if told and records is batch:
+                log.lose(("s", 0), "c")
+            for topic, key, value in records:
+                log.feed(topic, key, deepcopy(value))
+            log.commit()
+        assert (not log.violations()) == told, log.violations()

@@ -34,8 +34,7 @@ class Records:
             self.nodes.pop(node_id, None)
             if view is not None:
                 self.nodes[node_id] = view
-        self.decisions |= ready.decisions
-        self.assignments |= ready.assignments
+        self.commit_streams(ready)
         for move_id, (move, dropped) in ready.moves.items():
             self.moves[move_id] = move
             if dropped:
@@ -48,6 +47,15 @@ class Records:
             self.memory.pop(key, None)
             if memory is not None:
                 self.memory[key] = memory
+
+    def commit_streams(self, ready: Ready) -> None:
+        """Take over decisions and assignments."""
+        self.decisions |= ready.decisions
+        for name in ready.forgotten:
+            del self.decisions[name]
+        for key in ready.dropped:
+            del self.assignments[key]
+        self.assignments |= ready.assignments
 
     def open_moves(self) -> list[Move]:
         """Moves under way, in the order in which they were issued."""

@@ -115,8 +115,8 @@ def test_a_break_of_an_output_is_noticed(damage):
 def test_additions_are_no_breaks():
     old = generate.json_schema("Decision")
     new = copy.deepcopy(old)
-    new["properties"]["requested"] = {"type": "object"}
-    new["required"].append("requested")
-    new["$defs"]["Outcome"]["enum"].append("dropped")
+    new["properties"]["of_a_later_day"] = {"type": "object"}
+    new["required"].append("of_a_later_day")
+    new["$defs"]["Outcome"]["enum"].append("of_a_later_day")
     new["properties"]["stream"]["description"] = "other words"
     assert breaks(old, new, is_input=False) == []

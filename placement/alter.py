@@ -1,0 +1,147 @@
+"""Alteration: a stream that has replicas asks for something else.
+
+The replicas stay. Shards that are new are placed at once, behind those that there are (KIP-879);
+everything else is what repair makes of the new spec, one move of a shard at a time: what is missing
+is added, what is too much goes, what the new policy does not allow is moved. A request that could
+not be placed as a new stream either is refused, and leaves the stream as it is.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from placement.adopt import completed
+from placement.assignments import EMPTY
+from placement.decide import Answer, answered, asked, place_in, spec_of
+from placement.diagnose import live_slots
+from placement.events import StreamAltered
+from placement.model import Cause, MoveKind, Outcome, StreamSpec
+from placement.moves import OpenMove
+from placement.policy import Policy
+from placement.reasons import Code, Reason
+from placement.slot_parts import SlotParts
+from placement.state import State, Stream
+from placement.strategies import STRATEGIES
+from placement.strategies.base import View
+
+_BY_RULE = (Cause.REQUIRED_RULE, Cause.PREFERRED_RULE, Cause.BALANCE)
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """What holds from now on, the nodes of the shards that are new, and why some find none."""
+
+    spec: StreamSpec
+    policy: Policy
+    added: Sequence[Sequence[int]] = ()
+    lacking: tuple[Reason, ...] = ()
+
+
+def alteration(
+    state: State, stream: Stream, event: StreamAltered
+) -> Alteration | tuple[Reason, ...]:
+    """What an event comes to for a stream that has replicas, or why it is refused."""
+    have = stream.spec.shards
+    if event.shards < have:
+        message = f"{event.shards} shards are fewer than the {have} there are: none is taken away"
+        return (Reason(Code.SHARDS_OUT_OF_RANGE, message, have, event.shards),)
+    policy, spec = asked(state, event), spec_of(state, event)
+    if isinstance(policy, Reason):
+        return (policy,)
+    unfit = getattr(STRATEGIES[policy.strategy], "unfit", None)
+    wrong = unfit(spec, policy, state.topology) if unfit else None
+    if wrong:
+        return (wrong,)
+    same = policy == stream.policy
+    if same and spec.shards == have and policy.copies(spec.replication_factor) <= stream.copies:
+        return Alteration(spec, policy)
+    given = _given(state, event, have)
+    if isinstance(given, Reason):
+        return (given,)
+    view = View(state.topology, state.table, state.policy_of, state.spec_of)
+    answer = _extended(state, stream, spec, policy, given, view)
+    if answer.outcome is Outcome.REJECTED:
+        return answer.reasons
+    if not same and not _keeps(state, stream, policy, answer):
+        afresh = place_in(_without(state, stream), spec, policy)
+        if afresh.outcome is Outcome.REJECTED:
+            return afresh.reasons
+    return Alteration(spec, policy, answer.shards[have:], answer.reasons)
+
+
+def _given(state: State, event: StreamAltered, have: int) -> list[list[int]] | Reason:
+    """The nodes that the request names for shards that are new."""
+    topology, given = state.topology, []
+    for shard, nodes in enumerate(event.replicas or ()):
+        if shard < have:
+            continue
+        unknown = [node_id for node_id in nodes if node_id not in topology.index]
+        if unknown:
+            message = f"shard {shard} lists node '{unknown[0]}', which is not registered"
+            return Reason(Code.NODE_UNKNOWN, message)
+        if shard >= event.shards or len(set(nodes)) < len(nodes):
+            message = f"replicas: shard {shard} does not exist or lists a node twice"
+            return Reason(Code.POLICY_MALFORMED, message)
+        given.append([topology.index[node_id] for node_id in nodes])
+    return given
+
+
+def _extended(
+    state: State,
+    stream: Stream,
+    spec: StreamSpec,
+    policy: Policy,
+    given: Sequence[Sequence[int]],
+    view: View,
+) -> Answer:
+    """What the stream would be with everything placed that the new spec asks for beside what is
+    there: a trial, of which only the shards that are new become true."""
+    copies = policy.copies(spec.replication_factor)
+    new = [*given, *[()] * (spec.shards - stream.spec.shards - len(given))]
+    for nodes in given:
+        for node in nodes:
+            view.add(node, leader=node == nodes[0])
+    rows = [[*nodes, *[EMPTY] * (copies - len(nodes))] for nodes in new]
+    kept = [laid_out(state, shard, stream, policy, spec) for shard in stream.shards]
+    shards = [[*nodes, *[EMPTY] * (copies - len(nodes))] for nodes in kept]
+    placed = completed(spec, policy, [*shards, *rows], view, "the replicas")
+    return answered(placed, policy, state.topology, True)
+
+
+def laid_out(
+    state: State, shard: int, stream: Stream, policy: Policy, spec: StreamSpec
+) -> list[int]:
+    """The planned nodes of a shard by the slots that another spec has for them."""
+    wanted = SlotParts(policy.copies(spec.replication_factor), state.aside(policy))
+    return wanted.lay_out(*state.parts(stream).split(state.table.nodes(shard)))
+
+
+def _keeps(state: State, stream: Stream, policy: Policy, answer: Answer) -> bool:
+    """Whether the replicas that are there may stay as they are."""
+    passes, topology = policy.nodes.passes, state.topology
+    held = (node for shard in stream.shards for node in state.table.replicas(shard))
+    admitted = policy.nodes.everything or all(passes(topology, node) for node in {*held})
+    return admitted and answer.outcome is Outcome.PLACED
+
+
+def _without(state: State, stream: Stream) -> View:
+    """A view in which the stream has no replicas yet."""
+    view = View(state.topology, state.table, state.policy_of, state.spec_of)
+    rows = state.table.rows(np.asarray(stream.shards, np.int64))
+    view.load -= np.bincount(rows[rows != EMPTY], minlength=state.topology.size)
+    leaders = rows[:, 0]
+    view.leaders -= np.bincount(leaders[leaders != EMPTY], minlength=state.topology.size)
+    return view
+
+
+def is_pointless(state: State, opened: OpenMove, stream: Stream, same: bool) -> bool:
+    """Whether a spec that is in force now does not ask for an open move: it adds what is too much,
+    or a rule of another policy asked for it (`same`: the policy is what it was)."""
+    if opened.move.kind is MoveKind.REMOVE:
+        return False
+    assert stream.policy is not None
+    topology = state.topology
+    too_many = len(live_slots(state.table.nodes(opened.shard), topology)) > stream.copies
+    by_rule = not same and opened.move.cause in _BY_RULE
+    return too_many or by_rule or not stream.policy.nodes.passes(topology, opened.added)

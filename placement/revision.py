@@ -1,0 +1,44 @@
+"""Revision: what a decision says of a stream whose replicas have changed since it was made."""
+
+from dataclasses import replace
+
+from placement.adopt import unmet_by
+from placement.assignments import EMPTY
+from placement.model import Decision, Outcome
+from placement.reasons import Code, Reason
+from placement.state import State, Stream
+from placement.strategies.base import View
+
+
+def counted(state: State, stream: Stream, decision: Decision) -> Decision:
+    """The decision with what is placed now and what is missing; copies under way are missing."""
+    opened = (state.ledger.by_shard.get(shard) for shard in stream.shards)
+    adding = {each.shard for each in opened if each is not None and each.removed == EMPTY}
+    lacks = [
+        max(stream.copies - len(state.table.replicas(shard)), 0) + (shard in adding)
+        for shard in stream.shards
+    ]
+    return replace(decision, replicas_missing=sum(lacks), shards_placed=lacks.count(0))
+
+
+def judged(
+    state: State, stream: Stream, decision: Decision, lacking: tuple[Reason, ...] = ()
+) -> Decision:
+    """The decision with its outcome, for a stream that stands as it stands in the table; `lacking`
+    says why some replicas find no node, if it is known."""
+    decision = counted(state, stream, decision)
+    warnings = unmet_now(state, stream)
+    if decision.replicas_missing:
+        message = f"{decision.replicas_missing} replicas are to be added"
+        why = lacking or (Reason(Code.REPLICA_MISSING, message),)
+        return replace(decision, outcome=Outcome.PARTIAL, reasons=why, warnings=warnings)
+    outcome = Outcome.DEGRADED if warnings else Outcome.PLACED
+    return replace(decision, outcome=outcome, reasons=(), warnings=warnings)
+
+
+def unmet_now(state: State, stream: Stream) -> tuple[Reason, ...]:
+    """One warning for every rule that the stream's live replicas break."""
+    assert stream.policy is not None
+    view = View(state.topology, state.table, state.policy_of, state.spec_of)
+    shards = [state.table.nodes(shard) for shard in stream.shards]
+    return unmet_by(shards, stream.spec, stream.policy, view, "the replicas")

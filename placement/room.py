@@ -1,0 +1,49 @@
+"""Room: whether what found no node before may find one now.
+
+Whoever waits is tried again when, and only when, the nodes that may receive replicas or what they
+can hold has changed; a story counts the attempts.
+"""
+
+from placement.policy import Policy
+from placement.repair import Repair
+from placement.state import State
+from placement.topology import Topology
+
+
+class Room:
+    """Nodes whose usability has changed since waiting streams were tried last."""
+
+    def __init__(self, state: State, repair: Repair) -> None:
+        self._state, self._repair = state, repair
+        self._changed: set[int] = set()
+        self._moved = False
+
+    def changed(self, node: int, moved: bool) -> None:
+        """A node may receive replicas that could not, or the other way round, or counts among its
+        domains or does no more; `moved`: its place, tags or size are others."""
+        self._repair.retry_stuck()
+        self._changed.add(node)
+        self._moved |= moved
+
+    def freed(self, node: int) -> None:
+        """A replica has left a node that lives."""
+        self._repair.retry_stuck()
+        if self._state.topology.capacity[node] >= 0:
+            self._changed.add(node)
+
+    def concerns(self, policy: Policy) -> bool:
+        """Whether a stream of this policy may find what it did not find before."""
+        topology = self._state.topology
+        return self._moved or any(_admits(policy, topology, node) for node in self._changed)
+
+    def settle(self) -> None:
+        """Everybody has been tried."""
+        self._changed.clear()
+        self._moved = False
+
+    def __bool__(self) -> bool:
+        return bool(self._changed)
+
+
+def _admits(policy: Policy, topology: Topology, node: int) -> bool:
+    return policy.nodes.everything or policy.nodes.passes(topology, node)

@@ -1,0 +1,42 @@
+"""The parts of a shard's slots: plain replicas, those kept aside in a role, and what is too much.
+
+A replica's role follows from its slot, so that slots are laid out anew when a replica goes or the
+spec changes; no data moves for it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from placement.assignments import EMPTY
+
+
+@dataclass(frozen=True, slots=True)
+class SlotParts:
+    """`copies` slots are asked for; the last `aside` of them hold copies that are kept aside, and
+    what stands behind them is a surplus."""
+
+    copies: int
+    aside: int
+
+    def lay_out(self, plain: Sequence[int], kept: Sequence[int]) -> list[int]:
+        """Nodes by slot: `plain` ones in front, `kept` ones aside; who finds no place in one part
+        takes one in the other. Slots in between that nobody takes stay EMPTY."""
+        first = self.copies - self.aside
+        rest = [*plain, *kept[self.aside :]]
+        behind = [*kept[: self.aside], *rest[first:]]
+        if not behind:
+            return rest
+        front = rest[:first]
+        return [*front, *[EMPTY] * (first - len(front)), *behind]
+
+    def split(self, nodes: Sequence[int]) -> tuple[list[int], list[int]]:
+        """The plain replicas and those aside, without empty slots."""
+        first = self.copies - self.aside
+        plain = [*nodes[:first], *nodes[self.copies :]]
+        kept = nodes[first : self.copies]
+        return [n for n in plain if n != EMPTY], [n for n in kept if n != EMPTY]
+
+    def without(self, nodes: Sequence[int], slot: int) -> list[int]:
+        """The nodes by slot when the replica in one of them is gone."""
+        plain, kept = self.split([EMPTY if at == slot else n for at, n in enumerate(nodes)])
+        return self.lay_out(plain, kept)
