@@ -74,7 +74,7 @@ class AssignmentTable:
         added = range(shards, shards + count)
         self._shard_stream[shards : added.stop] = stream
         self._shard_number[shards : added.stop] = len(known) + np.arange(count)
-        self._lay_out(added, base, slots)
+        self._place(added, base, slots)
         self._owned[stream] = array("q", (*known, *added)) if known else added
         return added
 
@@ -85,7 +85,7 @@ class AssignmentTable:
         self._free_slots(shards)
         base = self._slots.take(len(shards) * slots)
         self._reserve(self._shards.end, self._slots.end)
-        self._lay_out(shards, base, slots)
+        self._place(shards, base, slots)
         for shard, nodes in zip(shards, kept, strict=True):
             for slot, node in enumerate(nodes):
                 self.set(shard, slot, node)
@@ -203,6 +203,16 @@ class AssignmentTable:
                 self._node_slots[node][places[index]] = index
                 self._leaders[node] += (slot == 0) - (before == 0)
 
+    def lay_out(self, shard: int, nodes: Sequence[int]) -> None:
+        """Put these nodes into the shard's slots; those behind them are emptied."""
+        before = self.nodes(shard)
+        wanted = [*nodes, *[EMPTY] * (len(before) - len(nodes))]
+        for slot, node in enumerate(before):
+            if node != wanted[slot]:
+                self.set(shard, slot, EMPTY)
+        for slot, node in enumerate(wanted):
+            self.set(shard, slot, node)
+
     def shards_on(self, node: int) -> list[int]:
         """Shards that have a planned replica on the node, ascending."""
         self._node(node)
@@ -239,7 +249,7 @@ class AssignmentTable:
             self._load = np.concatenate([self._load, np.zeros(more, np.int64)])
             self._leaders = np.concatenate([self._leaders, np.zeros(more, np.int64)])
 
-    def _lay_out(self, shards: Sequence[int], base: int, slots: int) -> None:
+    def _place(self, shards: Sequence[int], base: int, slots: int) -> None:
         """Give the shards their slots, one after the other from `base` on."""
         indexes = np.asarray(shards, np.int64)
         self._shard_base[indexes] = base + slots * np.arange(len(indexes))

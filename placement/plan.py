@@ -11,6 +11,7 @@ from enum import StrEnum
 import numpy as np
 
 from placement.assignments import EMPTY
+from placement.configuration import Configuration
 from placement.limits import Limits
 from placement.model import (
     Cause,
@@ -29,7 +30,7 @@ from placement.rebalance import RebalancePlan, Skew, plan_rebalance
 from placement.repair import Repair
 from placement.shard_rows import Layout, matrix
 from placement.sift import first_mentions
-from placement.state import Configuration, State
+from placement.state import State
 from placement.strategies.base import View
 from placement.topology import Topology
 from placement.traffic import crosses

@@ -6,6 +6,7 @@ persists `Ready` and goes on; if persisting fails the process dies and rebuilds 
 
 from collections.abc import Sequence
 
+from placement.configuration import Configuration
 from placement.events import (
     Event,
     MoveAcked,
@@ -24,7 +25,7 @@ from placement.reasons import Reason
 from placement.rebuild import rebuild
 from placement.repair import Repair
 from placement.room import Room
-from placement.state import Configuration, State
+from placement.state import State
 from placement.stream_events import StreamEvents
 
 

@@ -6,7 +6,7 @@ Within one batch a shard is published once, so that its epoch rises by exactly o
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from placement import digest
 from placement.assignments import EMPTY, AssignmentTable
 from placement.backoff import Backoff
-from placement.limits import Limits
+from placement.configuration import Configuration
 from placement.model import (
     Alert,
     Assignment,
@@ -30,7 +30,6 @@ from placement.model import (
 )
 from placement.moves import Ledger, OpenMove
 from placement.policy import Policy, compile_policy
-from placement.quotas import Quotas
 from placement.reasons import Reason
 from placement.roles import role_names, role_rules
 from placement.rules import ColocateSlots, Rule
@@ -40,35 +39,6 @@ from placement.topology import Topology
 
 # Where the highest epoch of all dropped streams is remembered.
 _EPOCH_FLOOR = ("epochs", "highest")
-
-
-@dataclass(frozen=True, slots=True)
-class Configuration:
-    """What the operator of the reconciler chose. Durations are milliseconds.
-
-    `retention_ms`: an hour covers every executor that we know of reporting late. `hold_window_ms`:
-    twice the time after which a silent node is dead, so that those that go one after the other
-    within it count together. `backoff_ms`, `backoff_max_ms`: the first and the longest pause before
-    a target on which a shard's move failed is tried again; a full disk or a broken link rarely
-    clears sooner. `rate_bytes_per_second` travels in every command. `relocate_up_to`: of how many
-    shards a relocation takes effect by itself, None for any. `enforce_levels`: a place must have
-    exactly the declared tiers.
-    """
-
-    cell: str = "main"
-    levels: tuple[str, ...] = ()
-    default_policy: Mapping[str, Any] = field(default_factory=lambda: {"strategy": "spread"})
-    limits: Limits = field(default_factory=Limits)
-    acked: bool = True
-    deadline_ms: int = 600_000
-    retention_ms: int = 3_600_000
-    hold_window_ms: int = 600_000
-    backoff_ms: int = 10_000
-    backoff_max_ms: int = 600_000
-    rate_bytes_per_second: int | None = None
-    quotas: Quotas = field(default_factory=Quotas)
-    relocate_up_to: int | None = None
-    enforce_levels: bool = False
 
 
 @dataclass(slots=True)
@@ -218,16 +188,7 @@ class State:
     def vacate(self, shard: int, slot: int) -> None:
         """Take the replica in a slot out of the plan; those behind it move up."""
         parts = self.parts(self.stream_of(shard))
-        self.lay_out(shard, parts.without(self.table.nodes(shard), slot))
-
-    def lay_out(self, shard: int, nodes: Sequence[int]) -> None:
-        """Plan these nodes by slot; slots behind them are emptied."""
-        before = self.table.nodes(shard)
-        wanted = [*nodes, *[EMPTY] * (len(before) - len(nodes))]
-        for kept in (True, False):
-            for slot, node in enumerate(wanted):
-                if node != before[slot]:
-                    self.table.set(shard, slot, EMPTY if kept else node)
+        self.table.lay_out(shard, parts.without(self.table.nodes(shard), slot))
 
     def aside(self, policy: Policy) -> int:
         """Copies of each shard that a policy keeps aside, in a role of their own."""

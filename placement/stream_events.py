@@ -139,7 +139,7 @@ class StreamEvents:
         state.widen(stream, max(stream.copies, *map(len, found.added), 1))
         if in_roles:
             for shard, nodes in zip(shards, kept, strict=True):
-                state.lay_out(shard, nodes)
+                state.table.lay_out(shard, nodes)
                 state.touch(shard)
         for shard in shards:
             opened = state.ledger.by_shard.get(shard)

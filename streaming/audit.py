@@ -7,9 +7,9 @@ a test alike. What it finds wrong is a list of sentences; an empty one is the an
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from placement.configuration import Configuration
 from placement.model import MoveState, Outcome
 from placement.reconcile import Reconciler
-from placement.state import Configuration
 from streaming import record_codec
 from streaming.records import Record
 

@@ -1,8 +1,8 @@
 """What the core is configured with, from the settings: for the application, audits and replays."""
 
+from placement.configuration import Configuration
 from placement.limits import Limits
 from placement.quotas import Quotas
-from placement.state import Configuration
 from streaming.settings import Settings
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from placement.configuration import Configuration
 from placement.events import Event
-from placement.state import Configuration
 from streaming.errors import StreamingError
 from streaming.journal_codec import parse_configuration, parse_journal_event
 from streaming.records import Record

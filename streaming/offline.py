@@ -12,11 +12,12 @@ from typing import Any
 import orjson
 import yaml
 
+from placement.configuration import Configuration
 from placement.decide import decide
 from placement.events import NodeChanged, StreamCreated
 from placement.model import AdministrativeState, Decision, Guard, Outcome
 from placement.reasons import Code, Reason
-from placement.state import Configuration, State
+from placement.state import State
 from schemas.base import unknown_fields
 from schemas.cluster import Cluster, ClusterFile, DocumentError, RefusedStream, parse_cluster
 from streaming import codec, record_codec

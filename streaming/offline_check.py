@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from placement.configuration import Configuration
 from placement.contradictions import contradiction
 from placement.decide import out_of_range, unknown_repair
 from placement.diagnosis import UNKNOWN, Diagnosed, Diagnosis, Examined
@@ -25,7 +26,7 @@ from placement.model import (
 from placement.policy import Policy
 from placement.reasons import Code, Reason
 from placement.risk import Risk, failures, risk
-from placement.state import Configuration, State
+from placement.state import State
 from placement.strategies import STRATEGIES
 from placement.topology import Topology
 from schemas.cluster import Cluster, ClusterMove, ClusterNode, ClusterStream, RefusedStream

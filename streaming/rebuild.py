@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 import orjson
 
+from placement.configuration import Configuration
 from placement.model import Assignment, NodeView, Published, Settled
 from placement.reconcile import Reconciler
-from placement.state import Configuration
 from streaming import record_codec
 from streaming.errors import StreamingError
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from placement.state import Configuration
+from placement.configuration import Configuration
 from streaming import admin
 from streaming.history import OUTPUTS, check_beginning, marker_sequence
 from streaming.journal import JOURNAL

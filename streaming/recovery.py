@@ -14,11 +14,11 @@ import orjson
 from confluent_kafka import Consumer, IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from placement.configuration import Configuration
 from placement.liveness import LivenessTable
 from placement.model import NodeView
 from placement.reconcile import Reconciler
 from placement.silence import Clock, Timers
-from placement.state import Configuration
 from schemas.topics import CATALOGUE, full_name
 from streaming.clients import CONNECT_TIMEOUT_SECONDS, connected, make_reader
 from streaming.errors import StreamingError

@@ -9,8 +9,8 @@ far, as the application did. `streaming.verify` holds the records against those 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from placement.configuration import Configuration
 from placement.reconcile import Reconciler
-from placement.state import Configuration
 from streaming import record_codec
 from streaming.errors import StreamingError
 from streaming.journal import Entry

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from placement.state import Configuration
+from placement.configuration import Configuration
 from streaming.errors import StreamingError
 from streaming.journal_codec import parse_configuration
 from streaming.rebuild import STATE_TOPICS, RecordUnreadable, StateContradictory, rebuild

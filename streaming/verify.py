@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from placement.state import Configuration
+from placement.configuration import Configuration
 from streaming.history import ALERTS, History
 from streaming.journal import Entry, read_entries
 from streaming.record_codec import OutRecord

@@ -42,12 +42,12 @@ from collections.abc import Callable, Iterator
 
 import yaml
 
+from placement.configuration import Configuration
 from placement.events import Event, ReplicaLost
 from placement.limits import Limits
 from placement.model import Assignment, Move, Ready
 from placement.quotas import Quotas
 from placement.reconcile import Reconciler
-from placement.state import Configuration
 from tests.datadriven import CaseError, Command, parse_command
 from tests.oracle import Log, records_of
 from tests.placement.records import Records

@@ -19,7 +19,7 @@ from typing import Any, Self
 
 import orjson
 
-from placement.state import Configuration
+from placement.configuration import Configuration
 from schemas.envelope import encode_headers
 from schemas.topics import DEFAULT_PREFIX, full_name
 from streaming.admin import apply_topics

@@ -17,11 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from placement.configuration import Configuration
 from placement.events import NodeChanged, StreamCreated
 from placement.model import Liveness, NodeAttributes, StreamSpec
 from placement.policy import Policy, compile_policy
 from placement.reconcile import Reconciler
-from placement.state import Configuration, State
+from placement.state import State
 from placement.strategies import STRATEGIES
 from placement.strategies.base import Placement, Strategy, View
 from tests.benchmarks.processes import BenchmarkFailed

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 
 import orjson
 
+from placement.configuration import Configuration
 from placement.events import NodeChanged, StreamCreated
 from placement.model import Liveness, NodeAttributes
 from placement.reconcile import Reconciler
-from placement.state import Configuration
 from schemas.topics import CATALOGUE, full_name
 from streaming import admin, record_codec
 from streaming.broker import EmbeddedBroker

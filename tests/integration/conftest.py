@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from placement.state import Configuration
+from placement.configuration import Configuration
 from streaming.admin import apply_topics
 from streaming.broker import EmbeddedBroker
 from streaming.history import read_history

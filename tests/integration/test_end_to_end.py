@@ -9,10 +9,10 @@ from hashlib import sha256
 import orjson
 import pytest
 
+from placement.configuration import Configuration
 from placement.events import NodeChanged, StreamCreated
 from placement.model import Liveness, NodeAttributes
 from placement.reconcile import Reconciler
-from placement.state import Configuration
 from streaming.fleet import Executor, Fleet, FleetNode
 from tests.integration.application import Application
 from tests.integration.conftest import System

@@ -3,6 +3,7 @@
 import random
 from typing import Any
 
+from placement.configuration import Configuration
 from placement.model import (
     Assignment,
     Decision,
@@ -14,7 +15,6 @@ from placement.model import (
     Violation,
 )
 from placement.reconcile import Reconciler
-from placement.state import Configuration
 
 
 class Records:

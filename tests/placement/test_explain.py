@@ -5,11 +5,12 @@ import random
 import pytest
 
 from placement.advice import advise
+from placement.configuration import Configuration
 from placement.decide import place
 from placement.explain import ONLY_NODE, Explainer
 from placement.model import AdministrativeState, Liveness, NodeAttributes, Outcome, StreamSpec
 from placement.reasons import Reason
-from placement.state import Configuration, State
+from placement.state import State
 from placement.strategies import STRATEGIES
 from placement.strategies.base import View
 

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import pytest
 
 from placement import strategies
+from placement.configuration import Configuration
 from placement.events import NodeChanged, StreamCreated
 from placement.model import Liveness, NodeAttributes, Outcome
 from placement.plugins import enable
 from placement.reasons import Code, Reason
 from placement.reconcile import Reconciler
-from placement.state import Configuration
 
 EXAMPLE = "tests.placement.strategies.one_site:OneSite"
 

@@ -7,6 +7,7 @@ Method: tables of shards and of nodes that are to go; once through a running rec
 import pytest
 
 from placement.assignments import EMPTY
+from placement.configuration import Configuration
 from placement.events import AckKind, MoveAcked, NodeChanged, StreamCreated
 from placement.model import AdministrativeState, Liveness, NodeAttributes, StreamSpec
 from placement.policy import Policy, compile_policy
@@ -21,7 +22,6 @@ from placement.safety import (
     in_maintenance,
     quorum_broken,
 )
-from placement.state import Configuration
 from placement.strategies import STRATEGIES
 from placement.topology import Topology
 

@@ -4,12 +4,12 @@ import random
 
 import pytest
 
+from placement.configuration import Configuration
 from placement.events import NodeChanged
 from placement.location import Location, natural_key
 from placement.model import AdministrativeState, Guard, Liveness, NodeAttributes
 from placement.model import status as word
 from placement.reconcile import Reconciler
-from placement.state import Configuration
 from placement.topology import LEAF, NO_DOMAIN, Scope, Topology
 from tests.placement.records import Records
 

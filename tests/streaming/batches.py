@@ -12,8 +12,8 @@ import orjson
 from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
+from placement.configuration import Configuration
 from placement.silence import Clock, Timers
-from placement.state import Configuration
 from schemas.envelope import type_name
 from schemas.outputs import OUTPUTS
 from schemas.topics import CATALOGUE, DEAD_LETTERS

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from placement.state import Configuration
+from placement.configuration import Configuration
 from streaming.history import OUTPUTS, History
 from streaming.journal import JOURNAL
 from streaming.records import Record

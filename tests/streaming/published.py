@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from placement.configuration import Configuration
 from placement.events import Event
 from placement.reconcile import Reconciler
-from placement.state import Configuration
 from schemas.topics import CATALOGUE
 from streaming import record_codec
 from streaming.outbox import Outbox

@@ -5,10 +5,10 @@ from dataclasses import replace
 import orjson
 import pytest
 
+from placement.configuration import Configuration
 from placement.events import NodeChanged, StreamCreated
 from placement.model import Liveness, NodeAttributes
 from placement.reconcile import Reconciler
-from placement.state import Configuration
 from streaming import record_codec
 from streaming.audit import audit
 from streaming.records import Record

@@ -13,9 +13,9 @@ import pytest
 import yaml
 from typer.testing import Result
 
+from placement.configuration import Configuration
 from placement.events import NodeChanged, StreamCreated
 from placement.model import Liveness, NodeAttributes
-from placement.state import Configuration
 from streaming.admin import apply_topics
 from streaming.broker import EmbeddedBroker
 from tests.streaming.published import Publisher

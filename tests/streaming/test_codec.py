@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from placement.configuration import Configuration
 from placement.events import AckKind, MoveAcked, NodeChanged, StreamCreated
 from placement.liveness import Verdict
 from placement.model import (
@@ -35,7 +36,6 @@ from placement.model import (
 from placement.node_log import Statement, Told
 from placement.reasons import Code, Reason
 from placement.reconcile import Reconciler
-from placement.state import Configuration
 from schemas import inputs, limits, outputs
 from schemas.envelope import Envelope, Refusal, type_name, validate
 from schemas.outputs import OUTPUTS, Message

@@ -5,6 +5,7 @@ from typing import Any
 import orjson
 import pytest
 
+from placement.configuration import Configuration
 from placement.events import AckKind, Event, MoveAcked, NodeChanged, StreamCreated
 from placement.flaps import Flaps
 from placement.limits import Limits
@@ -17,7 +18,6 @@ from placement.model import (
     NodeAttributes,
     Transition,
 )
-from placement.state import Configuration
 from streaming import codec
 from streaming.journal_codec import (
     configuration_body,

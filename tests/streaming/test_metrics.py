@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from placement.configuration import Configuration
 from placement.events import AckKind, Event, MoveAcked, NodeChanged, StreamCreated
 from placement.model import Liveness, NodeAttributes
 from placement.reconcile import Reconciler
-from placement.state import Configuration
 from streaming import metrics as metrics_module
 from streaming.endpoint import Endpoint, EndpointRefused
 from streaming.health import BATCH_SECONDS_MAX, QUIET_SECONDS_MAX, Health

@@ -11,7 +11,7 @@ import orjson
 import pytest
 from typer.testing import Result
 
-from placement.state import Configuration
+from placement.configuration import Configuration
 from schemas.topics import CATALOGUE, full_name
 from streaming import admin
 from streaming.broker import EmbeddedBroker

@@ -10,7 +10,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from placement.state import Configuration
+from placement.configuration import Configuration
 from streaming.history import History, JournalShortened, history_of
 from streaming.journal import JOURNAL, JournalDamaged
 from streaming.recording import (

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from placement.configuration import Configuration
 from placement.events import NodeChanged, StreamCreated
 from placement.model import AdministrativeState, Decision, Liveness, NodeAttributes
 from placement.reconcile import Reconciler
-from placement.state import Configuration
 
 CONDITIONS: dict[str, dict[str, Any]] = {
     "up": {"liveness": Liveness.UP},

@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from placement.configuration import Configuration
 from placement.events import NodeChanged, StreamCreated
 from placement.model import Decision, Liveness, NodeAttributes
 from placement.reconcile import Reconciler
-from placement.state import Configuration
 
 Answers = dict[str, tuple[Decision, list[list[str]]]]
 

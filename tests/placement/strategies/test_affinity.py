@@ -5,10 +5,10 @@ from collections import Counter
 
 import pytest
 
+from placement.configuration import Configuration
 from placement.events import NodeChanged, StreamCreated
 from placement.model import Decision, Liveness, NodeAttributes, Outcome
 from placement.reconcile import Reconciler
-from placement.state import Configuration
 
 SITES = {f"n{i}": f"/s{i % 3}" for i in range(9)}
 

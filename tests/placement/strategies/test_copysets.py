@@ -5,13 +5,13 @@ from collections import Counter, defaultdict
 
 import pytest
 
+from placement.configuration import Configuration
 from placement.copysets import Copysets, Terms
 from placement.events import NodeChanged, StreamCreated
 from placement.model import Liveness, NodeAttributes, Outcome
 from placement.node_filter import NodeFilter
 from placement.reconcile import Reconciler
 from placement.risk import distinct_copysets, risk, scatter_width
-from placement.state import Configuration
 from placement.topology import Topology
 
 

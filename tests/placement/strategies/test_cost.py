@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from placement.configuration import Configuration
 from placement.examine import Examined, examine
 from placement.model import Liveness, Published, StreamSpec
 from placement.rebuild import slots_of
 from placement.reconcile import Reconciler
-from placement.state import Configuration
 from tests.placement.strategies.fleets import ask, ask_one, node, random_nodes, stream, usable
 
 COST = {"strategy": "cost"}

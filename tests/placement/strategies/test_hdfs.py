@@ -9,8 +9,8 @@ from collections import Counter
 
 import pytest
 
+from placement.configuration import Configuration
 from placement.reconcile import Reconciler
-from placement.state import Configuration
 from placement.strategies.hdfs import Variant, rack_cap
 from tests.placement.strategies.fleets import ask, ask_one, node, random_nodes, stream, usable
 

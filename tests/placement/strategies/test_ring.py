@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from placement.configuration import Configuration
 from placement.model import NodeAttributes
 from placement.reconcile import Reconciler
-from placement.state import Configuration
 from placement.strategies.token_ring import token_ring
 from placement.topology import Liveness, Topology
 from tests.placement.strategies.fleets import ask, ask_one, node, random_nodes, stream, usable

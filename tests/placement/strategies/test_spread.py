@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from placement.configuration import Configuration
 from placement.events import NodeChanged, StreamCreated
 from placement.model import Decision, Liveness, NodeAttributes, Outcome
 from placement.reasons import Code
 from placement.reconcile import Reconciler
-from placement.state import Configuration
 
 LEVELS = ("region", "az")
 Fleet = Mapping[str, NodeAttributes]

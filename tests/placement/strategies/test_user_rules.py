@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from placement.configuration import Configuration
 from placement.events import NodeChanged, StreamCreated
 from placement.model import Decision, Liveness, NodeAttributes, Outcome
 from placement.reconcile import Reconciler
-from placement.state import Configuration
 
 LEVELS = ("region", "az", "rack")
 PATHS = [f"/{r}/{a}/{k}" for r in ("eu", "us") for a in ("az1", "az2") for k in ("r1", "r2")]
