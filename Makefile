@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo run test simulate lint format bench lock clean
+.PHONY: help setup demo run test containers simulate lint format bench lock clean
 
 PYTHON ?= python3
 SEEDS ?= 10000
@@ -50,6 +50,10 @@ run: setup  ## the reconciler on an embedded broker, until Ctrl-C
 
 test: setup  ## all tests; what was skipped is named with its reason
 	@$(BIN)/python -m pytest -rs
+
+containers: setup  ## all tests with brokers and the application in containers; needs Docker
+	@CONTAINERS=required $(BIN)/python -m pytest -rs -m "long or not long" \
+	  tests/integration/test_containers.py
 
 simulate: setup  ## SEEDS= histories of simulated fleets, each step judged by an oracle
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --jobs $$(nproc)

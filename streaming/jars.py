@@ -2,7 +2,7 @@
 
 Before a session or an embedded broker starts, `ensure` makes sure that every jar of a set, pinned
 by checksum in jars.lock, lies in the user's cache. Downloads run through the Ivy inside the PySpark
-package, one Java process per set; `python -m streaming.jars` fetches both sets ahead of time.
+package, one Java process per set; `python -m streaming.jars [SET…]` fetches ahead of time.
 """
 
 import fcntl
@@ -270,9 +270,15 @@ def _not_fetched(name: str, missing: Sequence[Jar], reason: str) -> JarsUnavaila
     )
 
 
-def main() -> int:
-    """Fetch both sets with a line about each; 0 when they are there, else the error's code."""
+def main(names: Sequence[str]) -> int:
+    """Fetch the named sets, or all, with a line about each; 0, else the code of what failed."""
+    unknown = set(names) - set(get_args(JarSet))
+    if unknown:
+        print(f"no set of jars: {', '.join(sorted(unknown))}", file=sys.stderr)
+        return 2
     for name in get_args(JarSet):
+        if names and name not in names:
+            continue
         print(f"{name} jars: ", end="", flush=True)
         started = time.monotonic()
         try:
@@ -288,4 +294,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

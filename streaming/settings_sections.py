@@ -17,6 +17,7 @@ from pydantic import (
 
 from streaming.settings_values import (
     KAFKA_OPTIONS_FIXED,
+    LOOPBACK,
     SECRET_KEY,
     SECRET_REFERENCE,
     TICK_INTERVAL_SECONDS_MAX,
@@ -51,14 +52,19 @@ def _refuse_plain_secrets(options: dict[str, str]) -> dict[str, str]:
 
 
 class KafkaSettings(Section):
-    bootstrap_servers: Addresses = Field(
-        default="localhost:9092",
-        description="Addresses of the brokers, host:port separated by commas.",
-    )
     options: Options = Field(
         default_factory=dict,
         description="More client settings in librdkafka's names, e.g. security.protocol. Secrets "
         "only as env:NAME or file:/path.",
+    )
+    allow_plaintext: bool = Field(
+        default=False,
+        description="Whether records and passwords may travel unencrypted to another machine.",
+    )
+    # After what decides whether an address will do.
+    bootstrap_servers: Addresses = Field(
+        default="localhost:9092",
+        description="Addresses of the brokers, host:port separated by commas.",
     )
 
     @field_validator("options")
@@ -68,6 +74,20 @@ class KafkaSettings(Section):
         if fixed:
             raise ValueError(f"{', '.join(fixed)}: set by the application, cannot be changed")
         return _refuse_plain_secrets(options)
+
+    @field_validator("bootstrap_servers")
+    @classmethod
+    def _check_plaintext(cls, bootstrap_servers: str, info: ValidationInfo) -> str:
+        protocol = info.data.get("options", {}).get("security.protocol", "")
+        encrypted = protocol.upper() in ("SSL", "SASL_SSL")
+        elsewhere = [a for a in bootstrap_servers.split(",") if not LOOPBACK.fullmatch(a)]
+        if elsewhere and not encrypted and not info.data.get("allow_plaintext", True):
+            raise ValueError(
+                f"{', '.join(elsewhere)} is another machine and the connection not encrypted: set "
+                "security.protocol in kafka.options to SSL or SASL_SSL, or kafka.allow_plaintext "
+                "to true"
+            )
+        return bootstrap_servers
 
 
 class TopicSettings(Section):

@@ -34,6 +34,9 @@ KAFKA_OPTIONS_FIXED = frozenset(
     }
 )
 
+# Rule R10: what leaves this machine is encrypted, unless someone has said that it need not be.
+LOOPBACK = re.compile(r"(localhost|127(\.\d{1,3}){3}|\[?::1\]?):\d+", re.IGNORECASE)
+
 # A day: longer waits are a typing mistake in the unit (ms for s) rather than a wish.
 DURATION_SECONDS_MAX = 86_400.0
 # The silence clock of a partition advances by at most 3 s per record (design section 4): with

@@ -14,6 +14,7 @@ from streaming.cli import (
     check,
     demo,
     doctor,
+    executor,
     explain,
     fleet,
     listings,
@@ -99,6 +100,7 @@ explain.register(app)
 nearest.register(app)
 fleet.register(app)
 demo.register(app)
+executor.register(app)
 doctor.register(app)
 record.register(app)
 replay.register(app)

@@ -20,11 +20,11 @@ CELL = "main"
 class System:
     """Topics with both their ends, and the applications started on them."""
 
-    def __init__(self, bootstrap: str, scratch: Path) -> None:
+    def __init__(self, bootstrap: str, scratch: Path, replication_factor: int = 1) -> None:
         self.bootstrap = bootstrap
         self.prefix = f"t{uuid.uuid4().hex[:10]}."
         self._scratch = scratch
-        apply_topics(bootstrap, self.prefix, 1)
+        apply_topics(bootstrap, self.prefix, replication_factor)
         self.inputs = Inputs(bootstrap, self.prefix)
         self.outputs = Outputs(bootstrap, self.prefix)
         self._applications: list[Application] = []

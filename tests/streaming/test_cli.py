@@ -22,6 +22,7 @@ COMMANDS = (
     "run",
     "broker",
     "watch",
+    "executor",
     "topics apply",
     "topics diff",
     "send node",
@@ -95,7 +96,7 @@ class TestMistakes:
             ("run --embedded --cell a/b", "command line: cell: expected"),
             ("run --config nowhere.yaml", "nowhere.yaml: cannot be read: No such file"),
             ("broker --port 70000", "less than or equal to 65535"),
-            ("watch --topic sheep", "expected nodes, streams, acks, decisions"),
+            ("watch --topic sheep", "expected nodes, "),
             ("watch --from tomorrow", "'tomorrow' is not one of"),
             ("topics apply --bootstrap kafka", "kafka.bootstrap_servers: expected host:port"),
             ("send node", "Missing argument 'ID'"),
@@ -159,6 +160,7 @@ class TestPrintConfig:
         file = tmp_path / "placer.yaml"
         file.write_text("cell: east\nkafka: {options: {sasl.password: env:KAFKA_PASSWORD}}\n")
         monkeypatch.setenv("KAFKA_PASSWORD", "hunter2")
+        monkeypatch.setenv("PLACER_KAFKA__ALLOW_PLAINTEXT", "true")
         monkeypatch.setenv("PLACER_LIVENESS__DEAD_AFTER_SECONDS", "100")
         result = placer(
             *("run", "--print-config", "--config", str(file), "--bootstrap", "kafka:9092"),
@@ -171,8 +173,10 @@ class TestPrintConfig:
         assert shown["kafka"] == {
             "bootstrap_servers": "kafka:9092",
             "options": {"sasl.password": "***"},
+            "allow_plaintext": True,
         }
-        assert shown["liveness"] == {"suspect_after_seconds": 9.0, "dead_after_seconds": 100.0}
+        assert shown["liveness"]["suspect_after_seconds"] == 9.0
+        assert shown["liveness"]["dead_after_seconds"] == 100.0
         assert (shown["topics"]["prefix"], shown["checkpoint"]) == ("p.", "c")
         assert shown["moves"]["completion"] == "immediate"
         assert shown["moves"]["deadline_seconds"] == 8.0

@@ -284,6 +284,33 @@ def test_references_that_lead_nowhere_are_told_together(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("kafka", "refused"),
+    [
+        ("bootstrap_servers: 'localhost:1,127.0.0.1:2,[::1]:3'", None),
+        ("bootstrap_servers: kafka:9092", "kafka:9092"),
+        ("bootstrap_servers: 'localhost:1,10.0.0.7:2,k:3'", "10.0.0.7:2, k:3"),
+        ("bootstrap_servers: 'localhost.example.org:1'", "localhost.example.org:1"),
+        ("bootstrap_servers: kafka:1, options: {security.protocol: sasl_plaintext}", "kafka:1"),
+        ("bootstrap_servers: kafka:1, options: {security.protocol: sasl_ssl}", None),
+        ("bootstrap_servers: kafka:1, allow_plaintext: true", None),
+    ],
+)
+def test_plain_text_to_another_machine_has_to_be_allowed(
+    tmp_path: Path, kafka: str, refused: str | None
+) -> None:
+    text = f"kafka: {{{kafka}}}\n"
+    if refused is None:
+        load_settings(write(tmp_path, text))
+        return
+    [problem] = problems(tmp_path, text)
+    assert problem.startswith(
+        f"placer.yaml:1: kafka.bootstrap_servers: {refused} is another machine and the connection "
+        "not encrypted: set security.protocol in kafka.options to SSL or SASL_SSL, or "
+        "kafka.allow_plaintext to true, got "
+    )
+
+
 def test_what_is_rendered_loads_again(tmp_path: Path) -> None:
     settings = load_settings(write(tmp_path, "levels: [az]\ncheckpoint: /c\nmoves: {max_open: 9}"))
     assert load_settings(write(tmp_path, settings.render())) == settings
