@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.choice import digest64
-from placement.model import Assignment, Decision, Memory, Move, NodeView, Settled, Violation
+from placement.model import Assignment, Decision, Memory, Move, NodeView, Violation
+from placement.published import Settled
 
 _MODULUS = 1 << 64
 

@@ -4,7 +4,7 @@ All are immutable. Times are milliseconds since the epoch in UTC and are called 
 the core never asks a clock. The shell translates them from and to the wire in `streaming.codec`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -346,31 +346,6 @@ class Alert:
     at: int
     reason: Reason
     detail: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """Assignments at rest (no move under way, no roles) as columns: the n-th entries of all are
-    one of them."""
-
-    streams: Sequence[str]
-    shards: Sequence[int]
-    epochs: Sequence[int]
-    replicas: Sequence[Sequence[str]]
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """The records that a reconciler is rebuilt from, in any order. Assignments may come one by one
-    or, those at rest, in chunks of columns."""
-
-    nodes: Iterable[NodeView] = ()
-    decisions: Iterable[Decision] = ()
-    assignments: Iterable[Assignment] = ()
-    moves: Iterable[Move] = ()
-    violations: Iterable[tuple[Violation, ...]] = ()
-    memory: Iterable[Memory] = ()
-    settled: Iterable[Settled] = ()
 
 
 @dataclass(frozen=True, slots=True)

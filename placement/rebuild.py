@@ -4,8 +4,9 @@ from collections.abc import Mapping
 
 from placement import digest
 from placement.assignments import EMPTY
-from placement.model import Assignment, Decision, Move, MoveKind, Outcome, Published, Ready, Settled
+from placement.model import Assignment, Decision, Move, MoveKind, Outcome, Ready
 from placement.moves import OpenMove
+from placement.published import Published, Settled
 from placement.reasons import Reason
 from placement.roles import PLAIN_ROLE
 from placement.settled import SettledColumns

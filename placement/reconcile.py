@@ -18,9 +18,10 @@ from placement.events import (
     StreamDropped,
 )
 from placement.hold_events import HoldEvents
-from placement.model import Published, Ready, Refused, Violation
+from placement.model import Ready, Refused, Violation
 from placement.move_events import MoveEvents
 from placement.node_events import NodeEvents
+from placement.published import Published
 from placement.reasons import Reason
 from placement.rebuild import rebuild
 from placement.repair import Repair

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from placement import digest
-from placement.model import Settled
+from placement.published import Settled
 from placement.state import State
 
 if TYPE_CHECKING:

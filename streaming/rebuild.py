@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 import orjson
 
 from placement.configuration import Configuration
-from placement.model import Assignment, NodeView, Published, Settled
+from placement.model import Assignment, NodeView
+from placement.published import Published, Settled
 from placement.reconcile import Reconciler
 from streaming import record_codec
 from streaming.errors import StreamingError

@@ -29,7 +29,6 @@ from placement.model import (
     NodeView,
     Outcome,
     Pending,
-    Published,
     Ready,
     Reporting,
     StreamSpec,
@@ -37,6 +36,7 @@ from placement.model import (
     Violation,
     ViolationClass,
 )
+from placement.published import Published
 from placement.reasons import Code, Reason
 from schemas.envelope import encode_headers
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from placement.choice import stable_id
-from placement.state import Configuration
+from placement.configuration import Configuration
 from schemas.envelope import encode_headers
 from schemas.topics import BY_NAME, CATALOGUE
 from streaming import admin

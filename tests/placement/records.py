@@ -10,10 +10,10 @@ from placement.model import (
     Memory,
     Move,
     NodeView,
-    Published,
     Ready,
     Violation,
 )
+from placement.published import Published
 from placement.reconcile import Reconciler
 
 

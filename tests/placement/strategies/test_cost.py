@@ -8,7 +8,8 @@ import pytest
 
 from placement.configuration import Configuration
 from placement.examine import Examined, examine
-from placement.model import Liveness, Published, StreamSpec
+from placement.model import Liveness, StreamSpec
+from placement.published import Published
 from placement.rebuild import slots_of
 from placement.reconcile import Reconciler
 from tests.placement.strategies.fleets import ask, ask_one, node, random_nodes, stream, usable
