@@ -67,7 +67,7 @@ format: setup  ## apply the formatting that lint asks for
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: setup  ## placement beside CRUSH and Kafka, then latency beside its floor
+bench: setup  ## placement and plans beside CRUSH and Kafka, then latency beside its floor
 	@$(BIN)/python -m tests.benchmarks
 
 lock: $(PACKAGES)  ## renew requirements.lock from pyproject.toml

@@ -1,13 +1,14 @@
-"""`make bench`: how fast and evenly we place beside our peers, and the latency of the application.
+"""`make bench`: how fast and evenly we place and plan beside our peers, and the latency.
 
-`python -m tests.benchmarks placement`, `latency` or `recovery` measures one part. Placement runs in
-this process and in those of the peers; for latency the application and the floor beneath it run as
-processes of their own, one after the other, on one embedded broker.
+`python -m tests.benchmarks placement`, `planning`, `latency` or `recovery` measures one part. The
+first two run in this process and in those of the peers; for latency the application and the floor
+beneath it run as processes of their own, one after the other, on one embedded broker.
 """
 
 import dataclasses
 import signal
 import sys
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
@@ -25,6 +26,9 @@ from tests.benchmarks import (
     peers,
     placing,
     placing_report,
+    planning,
+    planning_peers,
+    planning_report,
     recovering,
     recovering_report,
     report,
@@ -42,10 +46,10 @@ app = typer.Typer(add_completion=False)
 
 
 @app.callback(invoke_without_command=True)
-def both(
+def everything(
     context: typer.Context, quick: QuickOption = False, output: OutputOption = Output.TEXT
 ) -> None:
-    """Measure placement, then latency, unless one of them is named."""
+    """Measure placement, planning, then latency, unless one of them is named."""
     signal.signal(signal.SIGTERM, _interrupt)
     if context.invoked_subcommand is not None:
         return
@@ -54,12 +58,17 @@ def both(
     placed = _placement(extent)
     if output is Output.TEXT:
         placing_report.show(Console(), extent, placed)
+    amount = planning.QUICK if quick else planning.FULL
+    planned = _planning(amount)
+    if output is Output.TEXT:
+        planning_report.show(Console(), amount, planned)
     answered = _latency(plan, None)
     if output is Output.TEXT:
         report.show(Console(), about, answered)
         return
     latency_found = report.as_json(about, dataclasses.asdict(plan), answered)
-    _write({"placement": placing_report.as_json(extent, placed), "latency": latency_found})
+    found = {"placement": placing_report.as_json(extent, placed)}
+    _write(found | {"planning": planning_report.as_json(amount, planned), "latency": latency_found})
 
 
 @app.command()
@@ -72,6 +81,18 @@ def placement(quick: QuickOption = False, output: OutputOption = Output.TEXT) ->
     else:
         report.show_machine(Console(), about)
         placing_report.show(Console(), extent, placed)
+
+
+@app.command("planning")
+def planned(quick: QuickOption = False, output: OutputOption = Output.TEXT) -> None:
+    """Measure what plans cost and how little they move, in one run with Kafka and osdmaptool."""
+    about, amount = machine.describe(), planning.QUICK if quick else planning.FULL
+    found = _planning(amount)
+    if output is Output.JSON:
+        _write({"machine": about, **planning_report.as_json(amount, found)})
+    else:
+        report.show_machine(Console(), about)
+        planning_report.show(Console(), amount, found)
 
 
 @app.command()
@@ -141,6 +162,31 @@ def _placement(extent: placing.Extent) -> placing_report.Results:
                     each.weigh(tree)
             results[tree.size] = placed
     return results
+
+
+def _planning(amount: planning.Amount) -> planning_report.Results:
+    """Deaths on both fleets, the large one, then the changes, ours first."""
+    found = planning_report.Results()
+    with (
+        TemporaryDirectory(prefix="placer-bench-") as scratch,
+        Progress(console=Console(stderr=True), transient=True) as progress,
+    ):
+        placing.compile_into(Path(scratch))
+        bar = progress.add_task("", total=None)
+        for tree in placing.TREES:
+            progress.update(bar, description=f"{tree.size} nodes: a node dies")
+            found.deaths.append(planning.deaths(tree, amount))
+        progress.update(bar, description="the large fleet")
+        found.large = planning.large(amount)
+        for name, measured in (
+            (planning_report.OURS, planning.changes),
+            (planning_report.KAFKA, planning_peers.kafka),
+            (planning_report.CEPH, planning_peers.ceph),
+        ):
+            progress.update(bar, description=f"fleets that change: {name}")
+            changed = (measured(nodes) for nodes in amount.fleets)
+            found.changes[name] = list(chain.from_iterable(changed))
+    return found
 
 
 def _latency(plan: Plan, only: str | None) -> report.Results:

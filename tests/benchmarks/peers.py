@@ -37,13 +37,13 @@ def crush(tree: Tree, extent: Extent) -> Placed | str:
         bare, ruled = str(Path(scratch) / "bare"), str(Path(scratch) / "ruled")
         layers = [text for name, many in tree.layers for text in (name, "straw2", str(many))]
         layers += ["root", "straw2", "0"]
-        _run([tool, "--outfn", bare, "--build", "--num_osds", str(tree.size), *layers])
+        run([tool, "--outfn", bare, "--build", "--num_osds", str(tree.size), *layers])
         rule = ["--create-replicated-rule", "spread", "root", LEVELS[0]]
-        _run([tool, "-i", bare, "--outfn", ruled, *rule])
+        run([tool, "-i", bare, "--outfn", ruled, *rule])
         test = [tool, "-i", ruled, "--test", "--rule", "0", "--num-rep", str(REPLICATION_FACTOR)]
         test += ["--show-utilization", "--min-x", "0", "--max-x"]
-        start = min(_cpu_seconds([*test, "0"])[0] for _ in range(extent.repeats))
-        runs = [_cpu_seconds([*test, str(extent.shards - 1)]) for _ in range(1 + extent.repeats)]
+        start = min(cpu_seconds([*test, "0"])[0] for _ in range(extent.repeats))
+        runs = [cpu_seconds([*test, str(extent.shards - 1)]) for _ in range(1 + extent.repeats)]
     load = np.zeros(tree.size, np.int64)
     for device, stored in re.findall(r"device (\d+):\s+stored : (\d+)", runs[-1][1]):
         load[int(device)] = int(stored)
@@ -56,11 +56,11 @@ def kafka(tree: Tree, extent: Extent) -> Placed | str:
         runtime, classes = java.find(), jars.ensure("broker")
     except StreamingError as error:
         return str(error)
-    if "jdk.compiler" not in _run([str(runtime.executable), "--list-modules"]):
+    if "jdk.compiler" not in run([str(runtime.executable), "--list-modules"]):
         return "the Java found has no compiler; name one that has: PLACER_JAVA_HOME (a JDK)"
     counts = (extent.streams, SHARDS, REPLICATION_FACTOR, JVM_WARM_UP + extent.repeats)
     command = [str(runtime.executable), "-cp", ":".join(map(str, classes)), str(STRIPED)]
-    answer = _run([*command, *map(str, counts)], "\n".join(tree.locations()) + "\n")
+    answer = run([*command, *map(str, counts)], "\n".join(tree.locations()) + "\n")
     seconds = [float(spent) for spent in re.findall(r"^seconds (\S+)$", answer, re.MULTILINE)]
     held = [int(load) for load in re.findall(r"^load (\d+)$", answer, re.MULTILINE)]
     warm = seconds[JVM_WARM_UP:]
@@ -74,15 +74,15 @@ def _whole(load: np.ndarray, extent: Extent) -> np.ndarray:
     return load
 
 
-def _cpu_seconds(command: Sequence[str]) -> tuple[float, str]:
+def cpu_seconds(command: Sequence[str]) -> tuple[float, str]:
     """CPU time of a command that starts no other one, and its output."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    answer = _run(command)
+    answer = run(command)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, answer
 
 
-def _run(command: Sequence[str], given: str = "") -> str:
+def run(command: Sequence[str], given: str = "") -> str:
     """What a command says. It writes into a file: crushtool drops what a pipe does not take at
     once."""
     with TemporaryFile("w+", encoding="utf-8") as said:

@@ -1,0 +1,86 @@
+"""Fleets of any size with everything placed, put together without a broker.
+
+What takes long in building one, a record for every shard, matters to no figure of planning and is
+left out: streams are placed by the strategy's own bulk placement and entered into the columns.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from placement.events import NodeChanged
+from placement.limits import Limits
+from placement.model import Decision, Liveness, NodeAttributes, Outcome, StreamSpec
+from placement.plan import Standing
+from placement.policy import Policy
+from placement.reconcile import Reconciler
+from placement.state import Configuration, State
+from placement.strategies import STRATEGIES
+from placement.strategies.base import Placement, View
+from tests.benchmarks.placing import REPLICATION_FACTOR, SHARDS
+from tests.benchmarks.processes import BenchmarkFailed
+
+ASKED = {"strategy": "spread"}
+
+
+@dataclass(frozen=True)
+class Site:
+    """Nodes by their locations, all of weight 1 but those in `heavy`, which have `weight`."""
+
+    levels: tuple[str, ...]
+    locations: Sequence[str]
+    heavy: Sequence[int] = ()
+    weight: float = 1.0
+
+    def events(self) -> Iterator[NodeChanged]:
+        """The registrations of all nodes."""
+        for number, location in enumerate(self.locations):
+            weight = self.weight if number in self.heavy else 1.0
+            attributes = NodeAttributes(location, weight=weight)
+            yield NodeChanged(0, f"n{number}", "i", 0, Liveness.UP, attributes)
+
+
+def registered(site: Site, limits: Limits) -> Reconciler:
+    """A reconciler that knows the nodes and no stream."""
+    core = Reconciler(Configuration(levels=site.levels, limits=limits))
+    core.apply([*site.events()], 0)
+    return core
+
+
+def policy_of(state: State) -> Policy:
+    """What all streams ask for."""
+    policy = state.compile(None, ASKED)
+    if not isinstance(policy, Policy):
+        raise BenchmarkFailed(policy.message)
+    return policy
+
+
+def placed(state: State, shards: int, view: View | None = None) -> Iterator[Standing]:
+    """Streams of so many shards together, the largest there are, and where `spread` puts them."""
+    policy = policy_of(state)
+    view = View(state.topology, state.table) if view is None else view
+    for number, first in enumerate(range(0, shards, SHARDS)):
+        size = min(SHARDS, shards - first)
+        spec = StreamSpec(f"s{number}", size, REPLICATION_FACTOR, ASKED)
+        found = STRATEGIES["spread"].place(spec, policy, view)
+        if not isinstance(found, Placement):
+            raise BenchmarkFailed(found.message)
+        yield Standing(spec, policy, np.asarray(found.shards, np.int32))
+
+
+def enter(core: Reconciler, shards: int) -> None:
+    """Give the reconciler so many shards, placed."""
+    state = core._state
+    everything = []
+    for each in placed(state, shards):
+        decision = Decision(
+            each.spec.stream, 0, 1, Outcome.PLACED, each.spec, "", "spread",
+            each.spec.shards, 0, (), (), 0,
+        )  # fmt: skip
+        state.allot(state.publish_decision(decision, each.policy))
+        everything.append(np.asarray(each.shards, np.int32))
+    rows = np.concatenate(everything)
+    counts = np.full(len(rows), REPLICATION_FACTOR, np.int64)
+    state.table.fill(np.arange(len(rows)), counts, rows.ravel().astype(np.int64))
+    state.table.epoch[: len(rows)] = 1

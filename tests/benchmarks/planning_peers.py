@@ -1,0 +1,109 @@
+"""What others move when one node joins or leaves: Kafka placing anew, Ceph's CRUSH with upmap.
+
+Both on the fleet and the number of shards of `planning.py`; neither needs a cluster. One that is
+not installed is left out, with a line that says how to get it.
+"""
+
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from streaming import jars, java
+from streaming.errors import StreamingError
+from tests.benchmarks.peers import CRUSHTOOL, cpu_seconds, run
+from tests.benchmarks.placing import REPLICATION_FACTOR, SHARDS
+from tests.benchmarks.planning import RACKS, SMALL_REPLICAS, Moved, racked
+from tests.benchmarks.processes import BenchmarkFailed
+
+ANEW = Path(__file__).with_name("PlacedAnew.java")
+OSDMAPTOOL = "osdmaptool"
+# Changes of one placement group each; more than there are.
+CHANGES_MAX = 10_000_000
+
+
+def kafka(nodes: int) -> Iterator[Moved | str]:
+    """Kafka's placer with every topic placed from nothing, as its `--generate` does. That tool has
+    an older class for the same round robin over racks, which the broker's jars do not hold."""
+    try:
+        runtime, classes = java.find(), jars.ensure("broker")
+    except StreamingError as error:
+        yield str(error)
+        return
+    if "jdk.compiler" not in run([str(runtime.executable), "--list-modules"]):
+        yield "the Java found has no compiler; name one that has: PLACER_JAVA_HOME (a JDK)"
+        return
+    command = [str(runtime.executable), "-cp", ":".join(map(str, classes)), str(ANEW)]
+    replicas = nodes * SMALL_REPLICAS
+    counts = (replicas // REPLICATION_FACTOR, SHARDS, REPLICATION_FACTOR)
+    for what, size, brokers in (
+        ("1 joins", nodes + 1, (0, nodes, 0, nodes + 1)),
+        ("1 leaves", nodes, (0, nodes, 1, nodes)),
+    ):
+        racks = "\n".join(racked(size).locations) + "\n"
+        answer = run([*command, *map(str, (*counts, *brokers))], racks)
+        moved, seconds = _number(answer, "moved"), _number(answer, "seconds")
+        bound = int(_number(answer, "left")) or replicas // (nodes + 1)
+        yield Moved(what, nodes, replicas, int(moved), bound, seconds)
+
+
+def ceph(nodes: int) -> Iterator[Moved | str]:
+    """CRUSH with every placement group put where `osdmaptool --upmap` wants it, at a deviation of
+    one; then a device joins the first rack, or leaves it, and upmap is asked again. Counted are
+    replicas on devices that did not hold their group, timed is the second upmap."""
+    for tool in (CRUSHTOOL, OSDMAPTOOL):
+        if shutil.which(tool) is None:
+            yield f"{tool} is not installed: apt-get install ceph-base (Debian, Ubuntu)"
+            return
+    with TemporaryDirectory(prefix="placer-upmap-") as scratch:
+        place = Path(scratch)
+        crush, begun, now = (str(place / name) for name in ("crush", "begun", "now"))
+        layers = ["rack", "straw2", str(nodes // RACKS), "root", "straw2", "0"]
+        run([CRUSHTOOL, "--outfn", crush, "--build", "--num_osds", str(nodes), *layers])
+        rule = ["--create-replicated-rule", "spread", "root", "rack"]
+        run([CRUSHTOOL, "-i", crush, "--outfn", crush, *rule])
+        bits = str((SMALL_REPLICAS // REPLICATION_FACTOR).bit_length() - 1)
+        simple = ["--createsimple", str(nodes + 1), begun, "--with-default-pool", "--pg-bits", bits]
+        run([OSDMAPTOOL, *simple])
+        _balanced(begun, crush)
+        before = _groups(begun)
+        item = f"osd.{nodes}"
+        join = ["--add-item", str(nodes), "1.0", item, "--loc", "rack", "rack0"]
+        changes = {
+            "1 joins": [*join, "--loc", "root", "root"],
+            "1 leaves": ["--remove-item", "osd.0"],
+        }
+        replicas = len(before) * REPLICATION_FACTOR
+        gone = sum("0" in held for held in before.values())
+        bounds = {"1 joins": replicas // (nodes + 1), "1 leaves": gone}
+        for what, change in changes.items():
+            shutil.copy(begun, now)
+            changed = str(place / "changed")
+            run([CRUSHTOOL, "-i", crush, "-o", changed, *change])
+            seconds = _balanced(now, changed)
+            moved = sum(len(held - before[group]) for group, held in _groups(now).items())
+            yield Moved(what, nodes, replicas, moved, bounds[what], seconds)
+
+
+def _balanced(osd_map: str, crush: str) -> float:
+    """Put a CRUSH map into force and balance; CPU time of the latter."""
+    run([OSDMAPTOOL, osd_map, "--import-crush", crush])
+    upmap = ["--upmap", f"{osd_map}.commands", "--upmap-max", str(CHANGES_MAX)]
+    finely = ["--upmap-deviation", "1", "--save"]
+    seconds, _ = cpu_seconds([OSDMAPTOOL, osd_map, "--mark-up-in", *upmap, *finely])
+    return seconds
+
+
+def _groups(osd_map: str) -> dict[str, set[str]]:
+    """The devices of every placement group."""
+    answer = run([OSDMAPTOOL, osd_map, "--mark-up-in", "--test-map-pgs-dump-all"])
+    found = re.findall(r"^(\d+\.\w+) raw .*? up \(\[([\d,]*)\]", answer, re.MULTILINE)
+    return {group: set(devices.split(",")) for group, devices in found}
+
+
+def _number(answer: str, name: str) -> float:
+    found: Sequence[str] = re.findall(rf"^{name} (\S+)$", answer, re.MULTILINE)
+    if len(found) != 1:
+        raise BenchmarkFailed(f"no {name} in:\n{answer[-1_000:]}")
+    return float(found[0])
