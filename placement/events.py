@@ -94,13 +94,31 @@ class MoveAcked:
     reason: str | None = None
 
 
+class Action(StrEnum):
+    """What an operator can ask for."""
+
+    DRAIN = "drain"
+    UNDRAIN = "undrain"
+    MAINTENANCE = "maintenance"
+    CORDON = "cordon"
+    UNCORDON = "uncordon"
+    APPROVE_RELOCATION = "approve_relocation"
+    OVERRIDE_HOLD = "override_hold"
+    CANCEL_MOVE = "cancel_move"
+
+
 @dataclass(frozen=True, slots=True)
-class RelocationApproved:
-    """Somebody agrees to a node's new place, having seen the impact of that hash."""
+class OperatorAsked:
+    """An operator asks for something. `target` is a node, a domain (`/eu/az1`), what a hold is
+    called, or a move; `expected_hash` the impact that the operator has seen; `ttl_ms` when it ends
+    by itself."""
 
     at: int
-    node_id: str
-    impact_hash: str
+    request_id: str
+    action: Action
+    target: str
+    expected_hash: str | None = None
+    ttl_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,5 +139,5 @@ Event = (
     | StreamDropped
     | MoveAcked
     | ReplicaLost
-    | RelocationApproved
+    | OperatorAsked
 )

@@ -73,6 +73,25 @@ class HoldEvents:
             state.topology.set_held(node, True)
         self._changed = False
 
+    def names(self) -> list[str]:
+        """What is held."""
+        return sorted(name for name, held in self._held.items() if not held.overridden)
+
+    def nodes(self, name: str) -> list[int] | None:
+        """The nodes of a hold, by index; None where there is none of that name."""
+        if name not in self.names():
+            return None
+        rank = self._state.topology.order()
+        return sorted(self._reached(self._held[name]), key=lambda node: int(rank[node]))
+
+    def override(self, name: str) -> None:
+        """Have what is held replaced all the same, until what has gone is no news any more."""
+        held = self._held[name]
+        self._keep(name, replace(held, overridden=True))
+        message = f"the hold of {name} is overridden: what stood on {held.away} nodes is replaced"
+        detail = {"state": "overridden", "domain": held.domain, "nodes": held.away}
+        self._state.alert(ALERT, name, Reason(Code.HOLD_ENDED, message), detail)
+
     def note(self, node: int) -> None:
         """A node's condition or place has changed. Who is in maintenance is away on purpose."""
         topology = self._state.topology

@@ -179,7 +179,7 @@ class Issuing:
             )
             slot = want.slot
             if leaves is not None:
-                case = self._wants.unit_case(stream)
+                case = self._wants.unit_case(stream, shard)
                 slot = list(case.nodes).index(leaves)
             found = find_target(case, slot, view)
             if isinstance(found, Reason):

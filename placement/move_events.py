@@ -98,8 +98,19 @@ class MoveEvents:
                 return draining or topology.is_lost(node)
         return True
 
-    def end(self, opened: OpenMove, end: MoveState, reason: Reason) -> None:
-        """End an open move; unless it completed, the replica stands where it stood before."""
+    def cancel(self, move_id: str) -> None:
+        """Cancel an open move because somebody asked for it: its target is left alone for a while,
+        as if it had failed there."""
+        move = self._state.ledger.known[move_id]
+        shard = self._state.streams[move.stream].shards[move.shard]
+        opened = self._state.ledger.by_shard[shard]
+        why = Reason(Code.REQUEST_CANCELLED, "an operator cancelled the move")
+        self.end(opened, MoveState.CANCELLED, why, replaced=False)
+        self._back_off(opened.move)
+
+    def end(self, opened: OpenMove, end: MoveState, reason: Reason, replaced: bool = True) -> None:
+        """End an open move; unless it completed, the replica stands where it stood before.
+        `replaced`: the shard's next move, if it comes in this batch, supersedes a cancelled one."""
         state = self._state
         shard = opened.shard
         state.settle(state.ledger.close(shard, end, state.now, reason))
@@ -109,7 +120,7 @@ class MoveEvents:
         state.publish_move(opened.move)
         state.touch(shard)
         self._repair.look_at([shard])
-        if end is MoveState.CANCELLED:
+        if end is MoveState.CANCELLED and replaced:
             self._repair.ended_early(shard, opened.move)
         if end is MoveState.COMPLETED:
             self._trust(opened.move)

@@ -21,6 +21,7 @@ from placement.reasons import Code, Reason
 from placement.relocation import Relocations
 from placement.repair import Repair
 from placement.room import Room
+from placement.standing_orders import StandingOrders
 from placement.state import State
 from placement.topology import Scope, Topology
 
@@ -35,9 +36,11 @@ class NodeEvents:
         room: Room,
         moves: MoveEvents,
         holds: HoldEvents,
+        orders: StandingOrders,
     ) -> None:
         self._state, self._repair = state, repair
         self._room, self._moves, self._holds = room, moves, holds
+        self._orders = orders
         self._leaving: set[str] = set()
         self._admission = Admission(state, self._forget)
         self._relocations = Relocations(state, self._admission, self._enter)
@@ -72,7 +75,7 @@ class NodeEvents:
         self._relocations.tell(event.node_id, stand)
         ordered = event.administrative
         if ordered is None:
-            ordered = before.administrative if before else AdministrativeState.NONE
+            ordered = self._ordered(event, before)
         flaps = event.flaps or _flaps(before)
         changed = before is None or before.liveness is not event.liveness
         view = NodeView(
@@ -142,6 +145,13 @@ class NodeEvents:
         self._holds.note(node)
         self._relocations.note(None, name)
         state.forget_node(name)
+
+    def _ordered(self, event: NodeChanged, before: NodeView | None) -> AdministrativeState:
+        """What operators have ordered for the node where it now stands."""
+        standing = before.administrative if before else AdministrativeState.NONE
+        was = before.attributes.location if before else None
+        now = _attributes(event, before).location
+        return self._orders.after(event.node_id, was, now, standing)
 
     def _tell_held(self, node_id: str, flaps: Flaps) -> None:
         hold = flaps.hold

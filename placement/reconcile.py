@@ -7,11 +7,12 @@ persists `Ready` and goes on; if persisting fails the process dies and rebuilds 
 from collections.abc import Sequence
 
 from placement.configuration import Configuration
+from placement.consent import Preview
 from placement.events import (
     Event,
     MoveAcked,
     NodeChanged,
-    RelocationApproved,
+    OperatorAsked,
     ReplicaLost,
     StreamAltered,
     StreamCreated,
@@ -21,11 +22,13 @@ from placement.hold_events import HoldEvents
 from placement.model import Ready, Refused, Violation
 from placement.move_events import MoveEvents
 from placement.node_events import NodeEvents
+from placement.operator_events import OperatorEvents
 from placement.published import Published
 from placement.reasons import Reason
 from placement.rebuild import rebuild
 from placement.repair import Repair
 from placement.room import Room
+from placement.standing_orders import StandingOrders
 from placement.state import State
 from placement.stream_events import StreamEvents
 
@@ -40,13 +43,20 @@ class Reconciler:
         self._moves = MoveEvents(self._state, self._repair, room)
         self._streams = StreamEvents(self._state, self._repair, room, self._moves)
         self._holds = HoldEvents(self._state, self._repair, self._moves)
-        self._nodes = NodeEvents(self._state, self._repair, room, self._moves, self._holds)
+        self._orders = StandingOrders(self._state)
+        self._nodes = NodeEvents(
+            self._state, self._repair, room, self._moves, self._holds, self._orders
+        )
+        self._operators = OperatorEvents(
+            self._state, self._orders, self._nodes, self._moves, self._holds
+        )
 
     @classmethod
     def restore(cls, configuration: Configuration, published: Published, now: int) -> "Reconciler":
         """The reconciler that published these records; see `rebuild` for errors."""
         made = cls(configuration)
         rebuild(made._state, published, now)
+        made._orders.resume()
         made._moves.resume()
         made._holds.resume()
         made._streams.resume()
@@ -95,13 +105,16 @@ class Reconciler:
             if reason is not None:
                 state.ready.refused.append(Refused(index, reason))
         moved = self._nodes.settle()
+        ordered = self._operators.expire() or any(isinstance(e, OperatorAsked) for e in events)
         held = self._holds.update()
         self._moves.expire()
         self._streams.retry_waiting()
-        if held or moved or not state.topology.places(scopes) <= before:
+        changed = ordered or held or moved
+        if changed or not state.topology.places(scopes) <= before:
             self._repair.look_over()
         self._repair.run(caught_up)
         self._streams.revise()
+        self._operators.progress()
         self._nodes.retire()
         state.forget_moves(state.now - state.configuration.retention_ms)
         self._streams.forget_dropped(state.now - state.configuration.retention_ms)
@@ -111,8 +124,6 @@ class Reconciler:
         match event:
             case NodeChanged():
                 return self._nodes.changed(event)
-            case RelocationApproved():
-                return self._nodes.approve(event.node_id, event.impact_hash)
             case StreamCreated() | StreamAltered() | StreamDropped():
                 return self._streams.requested(event)
             case ReplicaLost():
@@ -121,6 +132,13 @@ class Reconciler:
             case MoveAcked():
                 self._moves.acked(event)
                 return None
+            case OperatorAsked():
+                self._operators.asked(event)
+                return None
+
+    def preview(self, asked: OperatorAsked) -> Preview:
+        """What a request would touch, and what stands against it; nothing is changed."""
+        return self._operators.preview(asked)
 
     def violations(self) -> list[Violation]:
         """What every shard breaks now, judged from nothing: the audit's view."""

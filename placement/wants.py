@@ -5,7 +5,7 @@ queued: what could not be done is derived again.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from placement.assignments import EMPTY
@@ -154,10 +154,11 @@ class Wants:
             self._cases[shard] = Case(*parts, shunned=state.shunned(shard))
         return self._cases[shard]
 
-    def unit_case(self, stream: Stream) -> Case:
-        """The nodes of a colocated stream in the order of their slots."""
+    def unit_case(self, stream: Stream, shard: int) -> Case:
+        """The nodes of a colocated stream in the order of their slots, looked at for a shard."""
         unit, rank = self.unit(stream), self._state.topology.order()
-        return self._case_of(stream, sorted(unit, key=lambda n: (unit[n], int(rank[n]))))
+        nodes = sorted(unit, key=lambda n: (unit[n], int(rank[n])))
+        return replace(self._case_of(stream, nodes), shunned=self._state.shunned(shard))
 
     def others(self, stream: Stream, shard: int) -> list[int]:
         """Nodes of the stream's other shards that are not lost, where a rule asks for them."""
@@ -308,7 +309,7 @@ class Wants:
         required = strength is Strength.REQUIRED
         cause = Cause.REQUIRED_RULE if required else Cause.PREFERRED_RULE
         colocated = self.is_colocated(stream)
-        case = self.unit_case(stream) if colocated else self.case(shard)
+        case = self.unit_case(stream, shard) if colocated else self.case(shard)
         found = self._move(stream, case, strength, view)
         if isinstance(found, Reason):
             failed.setdefault(cause, found)

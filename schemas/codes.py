@@ -168,6 +168,22 @@ REASONS: dict[str, ReasonAdvice] = {
                 "No stream of this name is in force: it was never created, or it was dropped.",
                 "Correct the name, or send StreamCreated.",
             ),
+            "REQUEST_CONTRADICTED": (
+                "An operator's request goes against one that stands, or against how things are.",
+                "End the other request first.",
+            ),
+            "REQUEST_MALFORMED": (
+                "A request lacks what it needs.",
+                "Add the field that the message names.",
+            ),
+            "IMPACT_UNSEEN": (
+                "A destructive request came without the hash of its impact.",
+                "Run it with `--dry-run`, look, and send it with the hash.",
+            ),
+            "NOTHING_TO_DO": (
+                "There is no such order, hold, relocation or open move.",
+                "Look at the names in the message.",
+            ),
             "INCARNATION_CONFLICT": (
                 "Another incarnation claims a node that is up.",
                 "Find the second process with this id.",
@@ -256,6 +272,9 @@ REASONS: dict[str, ReasonAdvice] = {
                 "The first node stands in a place that was not known.",
                 "Nothing, if you have just built it.",
             ),
+            "REQUEST_ACCEPTED": ("An operator's request is being carried out.", "Nothing."),
+            "REQUEST_DONE": ("A drain has left nothing on its target.", "The nodes may go."),
+            "REQUEST_ENDED": ("The time of a maintenance or cordon is over.", "Nothing."),
             "COPYSETS_USED": (
                 "How many copysets a stream stands on, with scatter width and loss probability.",
                 "Nothing; a larger `scatter_width` recovers faster and loses data more often.",
@@ -295,6 +314,10 @@ REASONS: dict[str, ReasonAdvice] = {
             "NODE_FLAPPING": (
                 "A node comes and goes; it receives nothing until it has been quiet for a while.",
                 "Look at the node and its network; see `hold_down` in its record.",
+            ),
+            "REQUEST_CANCELLED": (
+                "An operator cancelled the move, or ended what it was made for.",
+                "Nothing.",
             ),
             "IN_MAINTENANCE": (
                 "A replica is on a dead node in maintenance, and waits there for its return.",

@@ -1,11 +1,12 @@
-"""Messages the reconciler reads, from `nodes.v1`, `streams.v1` and `acks.v1` (design section 5.1).
+"""Messages the reconciler reads, from `nodes.v1`, `streams.v1`, `acks.v1` and others (design
+section 5.1); what operators ask for is in `requests`.
 
 A model says what a well-formed record is. Whether a request makes sense (a replication factor of
 zero, an unknown strategy) is judged by the core, whose answer its author sees as a decision.
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import JsonValue, model_validator
 
@@ -25,6 +26,7 @@ from schemas.base import (
     Weight,
     WireModel,
 )
+from schemas.requests import Request
 
 # Ticks of all partitions share one key: they are told apart by the partition they are in.
 TICK_KEY = "tick"
@@ -238,6 +240,7 @@ InputMessage = (
     | MoveCompleted
     | MoveFailed
     | ReplicaLost
+    | Request
 )
 
 INPUTS: dict[str, type[InputMessage]] = {
@@ -256,6 +259,7 @@ INPUTS: dict[str, type[InputMessage]] = {
         MoveCompleted,
         MoveFailed,
         ReplicaLost,
+        *get_args(Request),
     )
 }
 """Every message that may be read, by the name its type carries."""

@@ -124,6 +124,23 @@ CATALOGUE: tuple[Topic, ...] = (
         1,
         "What executors say of moves and replicas",
     ),
+    _input(
+        "operator.v1",
+        "target",
+        (
+            "Drain",
+            "Undrain",
+            "Maintenance",
+            "Cordon",
+            "Uncordon",
+            "ApproveRelocation",
+            "OverrideHold",
+            "CancelMove",
+        ),
+        30,
+        1,
+        "What operators ask for; it has an ACL of its own",
+    ),
     _state(
         "decisions.v1",
         "stream",

@@ -1,6 +1,6 @@
 """The application: the only place that wires source -> stateful operator -> batch -> transaction.
 
-    nodes, streams, acks --> pack (executors) --> NodeLifecycle (state) --> foreachBatch (driver)
+    nodes, streams, acks, … --> pack (executors) --> NodeLifecycle (state) --> foreachBatch (driver)
         --> Reconciler.apply --> outbox --> decisions, assignments, moves, ..., commit marker
 
 Every start is the same (design section 9): fence, rebuild from the topics, fresh checkpoint at the

@@ -13,9 +13,11 @@ import orjson
 
 from placement.events import (
     AckKind,
+    Action,
     Event,
     MoveAcked,
     NodeChanged,
+    OperatorAsked,
     ReplicaLost,
     StreamAltered,
     StreamCreated,
@@ -30,6 +32,18 @@ from placement.model import (
 from schemas import inputs
 from schemas.cluster import Cluster, ClusterNodeStatus, ClusterStream
 from schemas.inputs import InputMessage, StreamRequest
+from schemas.requests import (
+    ApproveRelocation,
+    CancelMove,
+    Cordon,
+    Drain,
+    Maintenance,
+    OperatorRequest,
+    OverrideHold,
+    TimedRequest,
+    Uncordon,
+    Undrain,
+)
 from streaming.record_codec import attributes_of, tags_of
 
 if TYPE_CHECKING:
@@ -49,6 +63,17 @@ _CLUSTER_ADMINISTRATIVE = {
     ClusterNodeStatus.MAINTENANCE: AdministrativeState.MAINTENANCE,
     ClusterNodeStatus.CORDONED: AdministrativeState.CORDONED,
 }
+ACTIONS: Mapping[type[OperatorRequest], Action] = {
+    Drain: Action.DRAIN,
+    Undrain: Action.UNDRAIN,
+    Maintenance: Action.MAINTENANCE,
+    Cordon: Action.CORDON,
+    Uncordon: Action.UNCORDON,
+    ApproveRelocation: Action.APPROVE_RELOCATION,
+    OverrideHold: Action.OVERRIDE_HOLD,
+    CancelMove: Action.CANCEL_MOVE,
+}
+"""What an operator's message asks for."""
 _CLUSTER_GUARD = {
     ClusterNodeStatus.HELD_DOWN: Guard.HELD_DOWN,
     ClusterNodeStatus.QUARANTINED: Guard.QUARANTINED,
@@ -97,7 +122,10 @@ def node_changed(verdict: "Verdict") -> NodeChanged:
 
 
 def event(message: InputMessage, at: int) -> Event:
-    """A message of the streams or acks topic as an event; node messages come as verdicts."""
+    """A message of the streams, acks or operator topic as an event; node messages come as
+    verdicts."""
+    if isinstance(message, OperatorRequest):
+        return _operator_asked(message, at)
     match message:
         case inputs.StreamCreated():
             hashed = body_hash(message.model_dump())
@@ -117,6 +145,18 @@ def event(message: InputMessage, at: int) -> Event:
 def _named_hash(message: inputs.StreamAltered | inputs.StreamDropped) -> str:
     """A hash that no message of another name has: what a stream was created with is no repeat."""
     return body_hash({"type": type(message).__name__, **message.model_dump()})
+
+
+def _operator_asked(request: OperatorRequest, at: int) -> OperatorAsked:
+    ttl_seconds = request.ttl_seconds if isinstance(request, TimedRequest) else None
+    return OperatorAsked(
+        at,
+        request.request_id,
+        ACTIONS[type(request)],
+        request.target,
+        request.expected_impact_hash,
+        None if ttl_seconds is None else ttl_seconds * 1000,
+    )
 
 
 def cluster_events(cluster: Cluster) -> tuple[list[Event], list[Event]]:

@@ -23,12 +23,15 @@ all told in it; the shared oracle judges every batch besides. The commands:
     ack            kind=accepted|completed|failed moves=all|m1,m2 [reason=]: `all` are the open
                    ones, `t1/0` is the last move of the shard, `t1/0~1` the one before;
                    shards=t1/0: an acknowledgement that names no move
+    ask            action=drain target=n1|/site1|fleet|m1 [hash=seen] [ttl= (seconds) id=]: an
+                   operator's request; `look`, with the same words, shows its impact beforehand
     batch          lines are commands of the kinds above, all in one batch
     tick           seconds=: time passes
     replan         nothing happens; at rest it answers nothing
     rest           executors complete all moves until there is none, and nothing is left to do;
                    whole=no: nodes are missing, so that replicas may be
     show           what=shards|nodes|layout|load|places|moves|violations|decisions [stream=]
+    orders         operators' orders that stand, and how far drains have come
     verify         the fleet is at rest: the oracle's final check
     rebuild        a new reconciler from the records alone; digests must agree, and so must the
                    next batch of both; order=7: records come in an order drawn from this number
@@ -59,6 +62,7 @@ from tests.story_answers import (
     layout,
     move_line,
     node_line,
+    order_text,
     reason_text,
     shard_line,
     violation_line,
@@ -95,6 +99,8 @@ class Story:
             "show": self.show,
             "verify": self.verify,
             "rebuild": self.rebuild,
+            "look": self.look,
+            "orders": self.orders,
             "rest": self.rest,
         }
         if command.name not in commands:
@@ -243,6 +249,20 @@ class Story:
         ready = again.apply(looked_at, self.now)
         assert not ready.moves, f"repairs were missed: {ready.moves}"
         assert not ready.assignments, f"promotions were missed: {ready.assignments}"
+
+    def look(self, command: Command) -> str:
+        """The dry run of a request: what it would touch, and the hash that agrees to it."""
+        before = self.reconciler.digest
+        seen = self.reconciler.preview(self.actors.asked(command))
+        assert self.reconciler.digest == before
+        self.actors.seen = seen.hash
+        refused = f"; {reason_text(seen.refusal)}" if seen.refusal else ""
+        return f"{seen}{refused}"
+
+    def orders(self, _command: Command) -> str:
+        requests = [each for each in self.records.memory.values() if each.kind == "request"]
+        told = sorted((each.name, order_text(each.body)) for each in requests)
+        return "\n".join(f"{target}: {text}" for target, text in told)
 
     def show(self, command: Command) -> str:
         what, only = command.take("what"), command.given("stream")

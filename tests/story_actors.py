@@ -13,10 +13,11 @@ import yaml
 
 from placement.events import (
     AckKind,
+    Action,
     Event,
     MoveAcked,
     NodeChanged,
-    RelocationApproved,
+    OperatorAsked,
     ReplicaLost,
     StreamAltered,
     StreamCreated,
@@ -56,6 +57,8 @@ class Actors:
         self.moves: dict[str, Move] = {}
         self.hashes: dict[str, str] = {}
         self.names: dict[str, str] = {}
+        # The hash of the impact that an operator has looked at last.
+        self.seen: str | None = None
         # Moves of every shard, `t1/0`, in the order in which they were issued.
         self.issued: dict[str, list[str]] = {}
 
@@ -71,6 +74,7 @@ class Actors:
             "drop": self.drop,
             "lose": self.lose,
             "ack": self.ack,
+            "ask": self.ask,
             "batch": self.batch,
             "tick": self.tick,
             "replan": lambda _: iter(()),
@@ -131,7 +135,7 @@ class Actors:
     def approve(self, command: Command) -> Iterator[Event]:
         node_id = command.take("node")
         agreed = command.take("hash", self.hashes.get(node_id, ""))
-        yield RelocationApproved(self.now, node_id, agreed)
+        yield OperatorAsked(self.now, "r1", Action.APPROVE_RELOCATION, node_id, agreed)
 
     def named(self, command: Command) -> list[str]:
         """Nodes by id, by a series of ids (`n1..n9`), or all that stand in a domain (`/s1/r2`)."""
@@ -193,6 +197,25 @@ class Actors:
             stream, _, number = name.rpartition("/")
             for node_id in command.take("nodes").split(","):
                 yield ReplicaLost(self.now, stream, int(number), node_id, reason)
+
+    # Operators
+
+    def ask(self, command: Command) -> Iterator[Event]:
+        yield self.asked(command)
+
+    def asked(self, command: Command) -> OperatorAsked:
+        """What an operator asks for; `hash=seen` is the one of the last `look`."""
+        given, ttl = command.given("hash"), command.given("ttl")
+        by_name = {name: move_id for move_id, name in self.names.items()}
+        target = command.take("target")
+        return OperatorAsked(
+            self.now,
+            command.take("id", "r1"),
+            Action(command.take("action")),
+            by_name.get(target, target),
+            self.seen if given == "seen" else given,
+            None if ttl is None else int(ttl) * 1000,
+        )
 
     def ack(self, command: Command) -> Iterator[Event]:
         kind, reason = AckKind(command.take("kind")), command.given("reason")

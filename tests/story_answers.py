@@ -1,6 +1,6 @@
 """How a story puts records: one line for each, short enough to be read in a diff."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from placement.location import natural_key
@@ -65,6 +65,19 @@ def violation_line(violation: Violation) -> str:
 def alert_line(alert: Alert) -> str:
     """Something that people are told."""
     return f"alert {alert.kind} {alert.subject}: {reason_text(alert.reason)}"
+
+
+def order_text(body: Mapping[str, Any]) -> str:
+    """An order that stands, and how far a drain has come."""
+    parts = [f"{body['action']}"]
+    if body["until"] is not None:
+        parts.append(f"until {body['until'] // 1000} s")
+    if body["action"] == "drain":
+        parts.append(f"{body['remaining']} remaining, {body['in_flight']} in flight")
+        parts.append(
+            f"{body['blocked_total']} blocked {[each['shard'] for each in body['blocked']]}"
+        )
+    return ", ".join(parts) + (", done" if body["done"] else "")
 
 
 def reason_text(reason: Reason) -> str:

@@ -23,6 +23,7 @@ def test_the_topics_of_this_release():
         "detector.v1",
         "streams.v1",
         "acks.v1",
+        "operator.v1",
         "decisions.v1",
         "assignments.v1",
         "moves.v1",

@@ -114,6 +114,7 @@ def test_a_small_batch_is_one_transaction_that_ends_with_its_marker() -> None:
         "detector.v1": {},
         "streams.v1": {"0": 9},
         "acks.v1": {},
+        "operator.v1": {},
     }
     assert marker(commit)["sequence"] == bodies([commit], "journal.v1")[0]["sequence"] == 2
     check_contract(driver.commits)

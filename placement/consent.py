@@ -1,0 +1,201 @@
+"""What a request would touch, whether it may be carried out, and the hash of having seen that.
+
+The same function answers the command's dry run and the stream: what is destructive is done only
+with the hash of the impact as it is then (need N28). It rests on the nodes of the target, their
+shards and what these ask for; what else happens in the fleet does not matter to it.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from placement.choice import stable_id
+from placement.events import Action, OperatorAsked
+from placement.hold_events import HoldEvents
+from placement.impact import ShardState, Touched, impact
+from placement.model import AdministrativeState, RepairMode, StreamSpec
+from placement.reasons import Code, Reason
+from placement.safety import HeldShard, at_stake_reason, held_shards, in_maintenance, quorum_broken
+from placement.standing_orders import StandingOrders
+from placement.state import State
+
+# These take replicas off nodes, or let loose what was held back.
+_DESTRUCTIVE = (Action.DRAIN, Action.OVERRIDE_HOLD, Action.APPROVE_RELOCATION)
+_ENDS = {
+    Action.UNDRAIN: (Action.DRAIN, Action.MAINTENANCE),
+    Action.UNCORDON: (Action.CORDON,),
+}
+_STANDS = (Action.DRAIN, Action.MAINTENANCE, Action.CORDON)
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a request would touch: nodes by index, shards by stream and number. `refusal` says why
+    it cannot be, whoever has seen it; `hash` is to be sent with it where it is `destructive`."""
+
+    nodes: tuple[int, ...] = ()
+    shards: tuple[tuple[str, int], ...] = ()
+    touched: Touched | None = None
+    hash: str = ""
+    destructive: bool = False
+    refusal: Reason | None = None
+
+    def consent(self, expected: str | None) -> Reason | None:
+        """Why the request is refused to who has seen the impact of hash `expected`."""
+        if self.refusal is not None:
+            return self.refusal
+        if expected is None and self.destructive:
+            message = f"its impact ({self}) has to be seen first: ask again with its hash"
+            return Reason(Code.IMPACT_UNSEEN, message)
+        if expected is not None and expected != self.hash:
+            message = f"its impact is not what was seen; now it is {self}, hash {self.hash}"
+            return Reason(Code.IMPACT_CHANGED, message)
+        return None
+
+    def __str__(self) -> str:
+        streams = len({stream for stream, _ in self.shards})
+        parts = ((len(self.nodes), "node"), (len(self.shards), "shard"), (streams, "stream"))
+        return ", ".join(f"{count} {word}{'' if count == 1 else 's'}" for count, word in parts)
+
+
+def preview(
+    state: State, orders: StandingOrders, holds: HoldEvents, asked: OperatorAsked
+) -> Preview:
+    """Look at a request without carrying it out."""
+    if asked.action is Action.CANCEL_MOVE:
+        return Preview(refusal=_uncancellable(state, asked.target))
+    if asked.action is Action.APPROVE_RELOCATION:
+        return _relocation(state, asked)
+    if asked.action is Action.OVERRIDE_HOLD:
+        nodes = holds.nodes(asked.target)
+        if nodes is None:
+            known = ", ".join(holds.names()) or "none"
+            message = f"nothing is held under '{asked.target}'; held are: {known}"
+            return Preview(refusal=Reason(Code.NOTHING_TO_DO, message))
+    else:
+        nodes = orders.nodes(asked.target)
+        if nodes is None:
+            return Preview(refusal=_unknown(asked.target))
+    refusal = _contradiction(orders, asked) or _unsafe(state, asked, nodes)
+    return _seen(state, asked, nodes, refusal)
+
+
+def _seen(state: State, asked: OperatorAsked, nodes: list[int], refusal: Reason | None) -> Preview:
+    held = [*held_shards(state, nodes)]
+    shards = tuple((each.spec.stream, each.shard) for each in held)
+    found = impact(
+        (),
+        state.topology,
+        lambda name: _spec(state, name),
+        lambda name, number: _shard(state, name, number),
+        nodes=[state.topology.ids[node] for node in nodes],
+        shards=shards,
+    )
+    return Preview(
+        tuple(nodes),
+        shards,
+        found.touched,
+        stable_id(asked.action, asked.target, found.hash),
+        asked.action in _DESTRUCTIVE,
+        refusal,
+    )
+
+
+def _spec(state: State, name: str) -> StreamSpec:
+    return state.streams[name].spec
+
+
+def _shard(state: State, name: str, number: int) -> ShardState:
+    shard, ids = state.streams[name].shards[number], state.topology.ids
+    opened = state.ledger.by_shard.get(shard)
+    move = opened.move if opened else None
+    under_way = None if move is None else f"{move.kind} {move.remove or ''} {move.add or ''}"
+    held = tuple(ids[node] for node in state.complete(shard) if node >= 0)
+    return ShardState(held, under_way=under_way)
+
+
+def _relocation(state: State, asked: OperatorAsked) -> Preview:
+    """A relocation waits with the hash of its impact; whether that still is so is judged by who
+    applies it."""
+    view = state.nodes.get(asked.target)
+    if view is None:
+        return Preview(refusal=_unknown(asked.target))
+    if view.pending is None:
+        message = f"no new place of {asked.target} waits for approval"
+        return Preview(refusal=Reason(Code.NOTHING_PENDING, message))
+    node = state.topology.index[asked.target]
+    held = tuple((each.spec.stream, each.shard) for each in held_shards(state, [node]))
+    agreed = asked.expected_hash or view.pending.impact_hash
+    return Preview((node,), held, None, agreed, destructive=True)
+
+
+def _unknown(target: str) -> Reason:
+    if target.startswith("/"):
+        return Reason(Code.DOMAIN_UNKNOWN, f"no node stands in '{target}'")
+    return Reason(Code.NODE_UNKNOWN, f"node '{target}' is not known; a domain begins with '/'")
+
+
+def _contradiction(orders: StandingOrders, asked: OperatorAsked) -> Reason | None:
+    """What stands against the request."""
+    standing = orders.by_target.get(asked.target)
+    if asked.action in _STANDS:
+        if asked.action is Action.MAINTENANCE and not asked.ttl_ms:
+            return Reason(Code.REQUEST_MALFORMED, "a maintenance needs ttl_seconds: when it ends")
+        if standing is not None and standing.action is not asked.action:
+            message = f"{asked.target} is under '{standing.action}' already: end that first"
+            return Reason(Code.REQUEST_CONTRADICTED, message)
+    ends = _ENDS.get(asked.action)
+    if ends is not None and (standing is None or standing.action not in ends):
+        around = orders.by_target.values()
+        over = [each for each in around if asked.target.startswith(f"{each.target}/")]
+        what = f"; there is '{over[0].action}' of {over[0].target}" if over else ""
+        message = f"no {' or '.join(ends)} of {asked.target} stands{what}"
+        return Reason(Code.NOTHING_TO_DO, message)
+    return None
+
+
+def _unsafe(state: State, asked: OperatorAsked, nodes: Collection[int]) -> Reason | None:
+    """Which shards would lose their quorum or their last copy."""
+    topology = state.topology
+    if asked.action is Action.MAINTENANCE:
+        away = {*nodes, *in_maintenance(topology)}
+        found = quorum_broken(topology, held_shards(state, nodes), away)
+        return at_stake_reason(found, f"with {asked.target} in maintenance")
+    if asked.action is Action.DRAIN:
+        away = {*nodes, *_draining(state)}
+        stuck = _stuck(state, held_shards(state, nodes), away)
+        found = quorum_broken(topology, stuck, away)
+        return at_stake_reason(found, f"with {asked.target} drained and gone")
+    return None
+
+
+def _draining(state: State) -> list[int]:
+    ordered = state.topology.administrative
+    return [node for node, each in enumerate(ordered) if each is AdministrativeState.DRAINING]
+
+
+def _stuck(state: State, held: Iterable[HeldShard], away: Collection[int]) -> list[HeldShard]:
+    """Shards whose copies have nowhere to go: no node is left that their policy admits."""
+    topology = state.topology
+    open_to = topology.eligible.copy()
+    open_to[[*away]] = False
+    found = []
+    for each in held:
+        admits = each.policy.nodes
+        left = open_to if admits.everything else open_to & admits.mask(topology)
+        taken = sum(bool(left[node]) for node in {*each.nodes} if node >= 0)
+        if each.spec.repair == RepairMode.DEAD_ONLY or int(left.sum()) == taken:
+            found.append(each)
+    return found
+
+
+def _uncancellable(state: State, move_id: str) -> Reason | None:
+    """Why a move cannot be cancelled. Its replica stays where it was, so that has to be up."""
+    move = state.ledger.known.get(move_id)
+    if move is None or not move.state.is_open:
+        message = f"no move '{move_id}' is open" + (f": it is {move.state}" if move else "")
+        return Reason(Code.NOTHING_TO_DO, message)
+    node = None if move.remove is None else state.topology.index[move.remove]
+    if node is not None and state.topology.liveness[node] != "up":
+        message = f"the replica would stay on {move.remove}, which is {state.topology.status(node)}"
+        return Reason(Code.REQUEST_CONTRADICTED, message)
+    return None

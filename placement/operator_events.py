@@ -1,0 +1,184 @@
+"""What becomes of operators' requests: each is answered, carried out if it may be, and ends by
+itself where it has a time.
+
+Answers are alerts of the kind REQUEST, by the request's id; the command waits for them. Progress of
+drains stands with the order (`standing_orders`).
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from placement.consent import Preview, preview
+from placement.events import Action, NodeChanged, OperatorAsked
+from placement.hold_events import HoldEvents
+from placement.model import AdministrativeState, MoveState, ViolationClass
+from placement.move_events import MoveEvents
+from placement.node_events import NodeEvents
+from placement.reasons import Code, Reason
+from placement.report import DRAIN_RULE
+from placement.standing_orders import Order, StandingOrders
+from placement.state import State
+
+ALERT = "REQUEST"
+# People look at progress; a drain of a zone has a hundred thousand shards to count.
+PROGRESS_MS = 5_000
+# Of a long list the first are named.
+_NAMED_MAX = 10
+
+
+class OperatorEvents:
+    """Carries out what operators ask for."""
+
+    def __init__(
+        self,
+        state: State,
+        orders: StandingOrders,
+        nodes: NodeEvents,
+        moves: MoveEvents,
+        holds: HoldEvents,
+    ) -> None:
+        self._state, self._orders = state, orders
+        self._nodes, self._moves, self._holds = nodes, moves, holds
+
+    def preview(self, asked: OperatorAsked) -> Preview:
+        """What the request would touch, and what stands against it."""
+        return preview(self._state, self._orders, self._holds, asked)
+
+    def asked(self, event: OperatorAsked) -> None:
+        """Carry out a request, or say why not."""
+        seen = self.preview(event)
+        refused = seen.consent(event.expected_hash) or self._carry_out(event, seen)
+        what = f": {seen}" if seen.nodes else ""
+        message = f"{event.action} of {event.target} is carried out{what}"
+        answer = refused or Reason(Code.REQUEST_ACCEPTED, message)
+        detail: dict[str, Any] = {
+            "request_id": event.request_id,
+            "action": event.action,
+            "accepted": refused is None,
+            "nodes": len(seen.nodes),
+            "shards": len(seen.shards),
+            "impact_hash": seen.hash,
+        }
+        self._state.alert(ALERT, event.target, answer, detail)
+
+    def _carry_out(self, event: OperatorAsked, seen: Preview) -> Reason | None:
+        match event.action:
+            case Action.DRAIN | Action.MAINTENANCE | Action.CORDON:
+                self._stand(event, seen)
+            case Action.UNDRAIN | Action.UNCORDON:
+                self._end(event.target)
+            case Action.OVERRIDE_HOLD:
+                self._holds.override(event.target)
+            case Action.CANCEL_MOVE:
+                self._moves.cancel(event.target)
+            case Action.APPROVE_RELOCATION:
+                return self._nodes.approve(event.target, event.expected_hash or "")
+        return None
+
+    def _stand(self, event: OperatorAsked, seen: Preview) -> None:
+        known = self._orders.by_target.get(event.target)
+        until = None if event.ttl_ms is None else self._state.now + event.ttl_ms
+        if known is None:
+            self._orders.keep(
+                Order(event.action, event.target, event.request_id, self._state.now, until)
+            )
+        else:
+            self._orders.keep(replace(known, request_id=event.request_id, until=until))
+        for node in seen.nodes:
+            self._order(node)
+
+    def _end(self, target: str) -> None:
+        """End an order: what it was moving stays where it is up."""
+        nodes = self._orders.nodes(target) or []
+        drained = self._orders.end(target).action is Action.DRAIN
+        for node in nodes:
+            self._order(node)
+            if drained and self._state.topology.eligible[node]:
+                self._call_off(node)
+
+    def _order(self, node: int) -> None:
+        """Give the node the state that its orders make."""
+        topology = self._state.topology
+        view = self._state.nodes[topology.ids[node]]
+        order = self._orders.over(view.node_id, topology.locations[node])
+        ordered = AdministrativeState.NONE if order is None else order.state
+        if ordered is view.administrative:
+            return
+        self._nodes.changed(
+            NodeChanged(
+                self._state.now,
+                view.node_id,
+                view.incarnation,
+                view.sequence,
+                view.liveness,
+                administrative=ordered,
+            )
+        )
+
+    def _call_off(self, node: int) -> None:
+        for opened in self._state.ledger.touching(node):
+            if opened.removed == node and opened.move.reason.code is Code.NODE_DRAINING:
+                why = Reason(Code.REQUEST_CANCELLED, "the drain was ended")
+                self._moves.end(opened, MoveState.CANCELLED, why)
+
+    def expire(self) -> bool:
+        """End the orders whose time is over; whether there were any."""
+        now = self._state.now
+        over = [
+            o for o in self._orders.by_target.values() if o.until is not None and o.until <= now
+        ]
+        for order in sorted(over, key=lambda each: each.target):
+            self._end(order.target)
+            self._tell(order, Code.REQUEST_ENDED, f"{order.action} of {order.target} is over")
+        return bool(over)
+
+    def progress(self) -> None:
+        """Say how far drains have come: now and then, and when nothing is left."""
+        for order in sorted(self._orders.by_target.values(), key=lambda each: each.target):
+            if order.action is not Action.DRAIN:
+                continue
+            due = not order.told_at or self._state.now - order.told_at >= PROGRESS_MS
+            left, moving = self._left(order)
+            done = not left and not moving
+            if not due and done is order.done:
+                continue
+            after = self._counted(order, left, moving, done)
+            if replace(after, told_at=order.told_at) == order:
+                continue
+            self._orders.keep(after)
+            if done and not order.done:
+                self._tell(order, Code.REQUEST_DONE, f"nothing is left on {order.target}")
+
+    def _left(self, order: Order) -> tuple[int, int]:
+        """Replicas that stand on the order's nodes, and those on their way from there."""
+        nodes = self._orders.nodes(order.target) or []
+        load, leaving = (
+            self._state.table.load(self._state.topology.size),
+            self._state.ledger.leaving,
+        )
+        return sum(int(load[node]) for node in nodes), sum(leaving[node] for node in nodes)
+
+    def _counted(self, order: Order, left: int, moving: int, done: bool) -> Order:
+        state, blocked = self._state, []
+        for node in self._orders.nodes(order.target) or []:
+            for shard in state.in_order({*state.table.shards_on(node)}):
+                blocked += [
+                    {"shard": f"{v.stream}/{v.shard}", "code": v.reason.code, "node": v.domain}
+                    for v in state.violations.get(shard, ())
+                    if v.rule == DRAIN_RULE
+                    and v.domain == state.topology.ids[node]
+                    and v.violation_class is ViolationClass.UNFIXABLE
+                ]
+        return replace(
+            order,
+            told_at=state.now,
+            remaining=left,
+            in_flight=moving,
+            blocked_total=len(blocked),
+            blocked=blocked[:_NAMED_MAX],
+            done=done,
+        )
+
+    def _tell(self, order: Order, code: Code, message: str) -> None:
+        detail = {"request_id": order.request_id, "action": order.action}
+        self._state.alert(ALERT, order.target, Reason(code, message), detail)

@@ -1,0 +1,90 @@
+"""What operators ask for, on `operator.v1`, which has an ACL of its own (design section 5).
+
+Each request is answered on `alerts.v1` by an alert of kind REQUEST whose detail names its
+`request_id`. What is destructive needs `expected_impact_hash`: the hash that its dry run showed.
+"""
+
+from typing import Annotated
+
+from pydantic import Field, StringConstraints
+
+from schemas.base import Id, Message, Text
+
+# Maintenance and cordons end by themselves; beyond a month somebody has forgotten one.
+TTL_SECONDS_MAX = 31 * 86_400
+
+Target = Annotated[str, StringConstraints(min_length=1, max_length=2048)]
+Ttl = Annotated[int, Field(ge=1, le=TTL_SECONDS_MAX)]
+
+
+class OperatorRequest(Message):
+    """What every request carries; key: `target`.
+
+    `target` is a node's id or a domain (`/eu/az1`), nodes that join it later included; of a hold
+    its name, of a cancellation a move's id. `request_id` names the request in its answer. `reason`
+    is free text for people.
+    """
+
+    target: Target
+    request_id: Id
+    expected_impact_hash: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{1,128}$")] | None = (
+        None
+    )
+    reason: Text | None = None
+
+    def record_key(self) -> str:
+        """What the request is about."""
+        return self.target
+
+
+class TimedRequest(OperatorRequest):
+    """A request that ends by itself after `ttl_seconds`."""
+
+    ttl_seconds: Ttl | None = None
+
+
+class Drain(OperatorRequest):
+    """Move all replicas off the target and give it no new ones. Needs the hash of its impact."""
+
+
+class Undrain(OperatorRequest):
+    """End a drain or a maintenance; what has not been moved stays."""
+
+
+class Maintenance(TimedRequest):
+    """The target may be away until `ttl_seconds` have passed: it gets no replicas, and what stands
+    there is not replaced. Refused where a shard would lose its quorum."""
+
+
+class Cordon(TimedRequest):
+    """Give the target no new replicas; it keeps what it has."""
+
+
+class Uncordon(OperatorRequest):
+    """End a cordon."""
+
+
+class ApproveRelocation(OperatorRequest):
+    """Let a node's pending relocation take effect. Needs the hash of its impact."""
+
+
+class OverrideHold(OperatorRequest):
+    """Replace what a hold keeps from being replaced. `target` is the hold's: a domain, or `fleet`.
+    Needs the hash of its impact."""
+
+
+class CancelMove(OperatorRequest):
+    """Cancel an open move, given by its id as `target`. Its replica stays where it is, which has
+    to be up; another target is tried."""
+
+
+Request = (
+    Drain
+    | Undrain
+    | Maintenance
+    | Cordon
+    | Uncordon
+    | ApproveRelocation
+    | OverrideHold
+    | CancelMove
+)

@@ -1,0 +1,44 @@
+"""Operators' requests from the wire to their answer."""
+
+from typing import Any, get_args
+
+import pytest
+
+from placement.events import Action
+from schemas.requests import Request
+from streaming.codec import ACTIONS
+from tests.streaming.batches import Driver, bodies
+from tests.streaming.kafka_rows import raw
+from tests.streaming.test_batch import fleet, stream
+
+
+def test_every_request_is_an_action_of_the_core() -> None:
+    assert set(ACTIONS) == set(get_args(Request))
+    assert sorted(ACTIONS.values()) == sorted(Action)
+
+
+@pytest.mark.parametrize(
+    "body", [{"request_id": "r1"}, {"target": "n1"}, {"target": "n1", "request_id": "r 1"}]
+)
+def test_what_is_no_request_is_a_dead_letter(body: dict[str, Any]) -> None:
+    driver = Driver()
+    (commit,) = driver.batch([raw("Undrain", "n1", body, 0, 2_000, "operator.v1")])
+    assert commit[0].topic == "dlq.v1"
+
+
+def test_an_operators_request_is_answered_in_the_batch_that_brings_it() -> None:
+    driver = Driver()
+    driver.batch(fleet(3), [stream("a", 0)])
+    known = {"target": "n1", "request_id": "r1"}
+    drain = raw("Drain", "n1", known, 0, 2_000, "operator.v1")
+    (commit,) = driver.batch([drain])
+    (answer,) = bodies([commit], "alerts.v1")
+    assert (answer["kind"], answer["subject"]) == ("REQUEST", "n1")
+    assert answer["reason"]["code"] == "IMPACT_UNSEEN"
+    assert answer["detail"]["request_id"] == "r1"
+    seen = known | {"expected_impact_hash": answer["detail"]["impact_hash"]}
+    (commit,) = driver.batch([raw("Drain", "n1", seen, 1, 3_000, "operator.v1")])
+    assert bodies([commit], "alerts.v1")[0]["detail"]["accepted"]
+    (node,) = bodies([commit], "topology.v1")
+    assert (node["node_id"], node["status"]) == ("n1", "draining")
+    assert bodies([commit], "state.v1")[0]["body"]["action"] == "drain"
