@@ -205,7 +205,7 @@ class Issuing:
         if opened is None or opened.move.kind is not MoveKind.REMOVE:
             return
         begun = opened.move.state is MoveState.ACCEPTED and self._wants.next_leader(shard) is None
-        if not begun and self._wants.needy(shard):
+        if not begun and (self._wants.needy(shard) or self._wants.may_return(shard)):
             needed = Reason(Code.REPLICA_MISSING, "the other replicas are not enough any more")
             state.settle(state.ledger.close(shard, MoveState.CANCELLED, state.now, needed))
             state.publish_move(opened.move)

@@ -58,8 +58,8 @@ class Repair:
 
     def look_over(self) -> None:
         """A domain has come that no arrangement knew of: look at every shard that breaks a rule
-        now."""
-        state = self._state
+        now, by the domains that count although their nodes may not receive replicas yet."""
+        state, judging = self._state, self._state.topology.judging()
         for index, rows in state.table.streams():
             stream, shards = state.streams[state.stream_names[index]], rows.tolist()
             assert stream.policy is not None
@@ -70,7 +70,7 @@ class Repair:
                     shards,
                     stream.spec,
                     stream.policy,
-                    state.topology,
+                    judging,
                 ):
                     self._agenda.recheck.update(stream.shards[number] for number in broken)
 

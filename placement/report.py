@@ -93,7 +93,9 @@ class Report:
         if held > factor:
             message = f"{held} replicas are there, {factor} are asked for"
             many = Reason(Code.REPLICA_SURPLUS, message, factor, held)
-            found.append((Cause.SURPLUS, self._of(shard, SURPLUS_RULE, held, factor, many)))
+            waits = why_kept(nodes, topology)
+            surplus = self._of(shard, SURPLUS_RULE, held, factor, waits or many)
+            found.append((None if waits else Cause.SURPLUS, surplus))
         strays = self._wants.strays(shard)
         if strays:
             apart = why_needy(nodes, strays[0], topology)

@@ -161,12 +161,13 @@ class Wants:
         return replace(self._case_of(stream, nodes), shunned=self._state.shunned(shard))
 
     def others(self, stream: Stream, shard: int) -> list[int]:
-        """Nodes of the stream's other shards that are not lost, where a rule asks for them."""
+        """Nodes of the stream's other shards, where a rule asks for them: those that are to stay,
+        so that what is lost or leaves too is not in the way."""
         if not self.is_wide(stream):
             return []
-        replicas, lost = self._state.table.replicas, self._state.topology.is_lost
+        replicas, stays = self._state.table.replicas, self._state.topology.accounted
         shards = stream.shards
-        return [n for other in shards if other != shard for n in replicas(other) if not lost(n)]
+        return [n for other in shards if other != shard for n in replicas(other) if stays[n]]
 
     def is_wide(self, stream: Stream) -> bool:
         """Whether a rule looks at all shards of the stream."""
@@ -204,11 +205,13 @@ class Wants:
 
     def surplus(self, shard: int) -> int:
         """Replicas beyond those that are asked for; none while one is held, which may return."""
-        state = self._state
-        nodes, topology = state.table.nodes(shard), state.topology
-        if any(topology.is_dead(nodes[slot]) for slot in kept_slots(nodes, topology)):
-            return 0
-        return max(len(state.table.replicas(shard)) - state.stream_of(shard).copies, 0)
+        held = 0 if self.may_return(shard) else len(self._state.table.replicas(shard))
+        return max(held - self._state.stream_of(shard).copies, 0)
+
+    def may_return(self, shard: int) -> bool:
+        """Whether a replica is on a dead node and meant to stay there."""
+        nodes, topology = self._state.table.nodes(shard), self._state.topology
+        return any(topology.is_dead(nodes[slot]) for slot in kept_slots(nodes, topology))
 
     def outside(self, shard: int) -> list[int]:
         """Slots on live nodes that the policy does not admit."""

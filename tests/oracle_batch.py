@@ -73,10 +73,21 @@ def judge_limits(world: World, limits: Any, issued: list[Value]) -> Iterator[str
         yield f"{len(moves)} moves are open, {limits.max_open} are allowed"
     into = Counter(move["add"] for move in moves if move["add"])
     out = Counter(move["source"] for move in moves if move["source"])
+    links = Counter(filter(None, (_link(world, move) for move in moves)))
     for move in new:
         if move["state"] != "issued":
             continue
+        link, most = _link(world, move), limits.max_per_domain_pair
+        if most is not None and link and links[link] > most:
+            yield f"{links[link]} moves between {' and '.join(sorted(link))} are open"
         if move["add"] and into[move["add"]] > limits.max_in_per_node:
             yield f"{into[move['add']]} moves towards {move['add']} are open"
         if move["source"] and out[move["source"]] > limits.max_out_per_node:
             yield f"{out[move['source']]} moves copying from {move['source']} are open"
+
+
+def _link(world: World, move: Value) -> frozenset[str]:
+    """The two domains of the top level between which the move copies; empty if it does not."""
+    ends = (world.nodes.get(move[end], {}) for end in ("source", "add") if move[end])
+    tops = frozenset("/".join(node.get("location", "").split("/")[:2]) for node in ends)
+    return tops if len(tops) == 2 else frozenset()

@@ -38,6 +38,9 @@ def judge_need(world: World, key: str, move: Value) -> Iterator[str]:
         why = move["reason"]["code"]
         if why != "RULE_NOT_MET" and not (why == "NODE_DRAINING" and world.is_draining(old)):
             yield f"move {key} replaces the replica on {old}, which lives"
+    waits = world.memory.get("backoff", {}).get(f"{move['stream']}/{move['shard']}/{new}")
+    if waits and waits["until"] > move["issued_at"] and not world.renews(move):
+        yield f"move {key} aims at {new}, which is to be left alone until {waits['until']}"
     if old and world.is_away(old) and not world.renews(move):
         yield f"move {key} takes the replica from {old}, which is away and may return"
     if new and not world.renews(move):

@@ -35,7 +35,8 @@ def _judge_shard(world: World, shard: Shard, replicas: list[str], whole: bool) -
     (stream, number), live = shard, world.live(replicas)
     decision, factor = world.decisions[stream], world.copies(stream)
     waits = decision["outcome"] == "partial" and len(live) == len(replicas)
-    if len(replicas) > factor and decision["spec"].get("repair") != "dead_only":
+    away = any(map(world.is_away, replicas))
+    if len(replicas) > factor and not away and decision["spec"].get("repair") != "dead_only":
         yield f"{stream}/{number} has too many replicas: {replicas}"
     emptied = [node for node in live if world.is_draining(node)]
     if emptied and not world.speaks(shard):

@@ -19,6 +19,7 @@ all told in it; the shared oracle judges every batch besides. The commands:
     up, dead, suspect, unregister   nodes=n1,n2 or a series, n1..n9, or a domain, nodes=/site1
     drain, cordon, maintain, undrain   nodes= likewise
     relocate       node= location= [disk=ssd]
+    guard          nodes= state=none|held_down|quarantined
     approve        node= [hash=]: without one, the hash that was published last
     ack            kind=accepted|completed|failed moves=all|m1,m2 [reason=]: `all` are the open
                    ones, `t1/0` is the last move of the shard, `t1/0~1` the one before;

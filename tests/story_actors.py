@@ -24,7 +24,7 @@ from placement.events import (
     StreamDropped,
 )
 from placement.location import natural_key
-from placement.model import AdministrativeState, Liveness, Move, NodeAttributes, Ready
+from placement.model import AdministrativeState, Guard, Liveness, Move, NodeAttributes, Ready
 from tests.datadriven import Command, parse_command
 
 LIVENESS = {
@@ -70,6 +70,7 @@ class Actors:
             "register": self.register,
             "relocate": self.relocate,
             "approve": self.approve,
+            "guard": self.guard,
             **dict.fromkeys(REQUESTS, self.request),
             "drop": self.drop,
             "lose": self.lose,
@@ -136,6 +137,12 @@ class Actors:
         node_id = command.take("node")
         agreed = command.take("hash", self.hashes.get(node_id, ""))
         yield OperatorAsked(self.now, "r1", Action.APPROVE_RELOCATION, node_id, agreed)
+
+    def guard(self, command: Command) -> Iterator[Event]:
+        state = Guard(command.take("state"))
+        for node_id in self.named(command):
+            known, _ = self.nodes.get(node_id, (Liveness.UP, ""))
+            yield self.change(node_id, known, guard=state)
 
     def named(self, command: Command) -> list[str]:
         """Nodes by id, by a series of ids (`n1..n9`), or all that stand in a domain (`/s1/r2`)."""

@@ -25,6 +25,7 @@ def draw_settings(rng: random.Random) -> str:
     deadline, backoff = rng.choice(((30, 0), (600, 10)))
     parts.append(f"deadline={deadline} retention=100 backoff={backoff}")
     parts.append(rng.choice(("", "hold_window=0", "hold_window=60")))
+    parts.append(rng.choice(("", "", "max_per_domain_pair=1", "max_per_domain_pair=2")))
     return " ".join(filter(None, parts))
 
 

@@ -127,6 +127,7 @@ class History:
         """The node is up where it belongs, and no order stands against it."""
         yield self._registered(node_id)
         yield f"undrain nodes={node_id}"
+        yield f"guard nodes={node_id} state=none"
 
     def _recovery(self) -> Iterator[str]:
         for node_id in self.homes:
@@ -144,6 +145,9 @@ class History:
         elif self.orders and rng.random() < 0.4:
             order = rng.choice(("drain", "drain", "cordon", "maintain", "undrain"))
             yield f"{order} nodes={node_id}"
+        elif rng.random() < 0.1:
+            state = rng.choice(("held_down", "held_down", "quarantined", "none"))
+            yield f"guard nodes={node_id} state={state}"
         elif rng.random() < 0.1:
             for _ in range(rng.randint(1, 3)):
                 yield f"suspect nodes={node_id}"
