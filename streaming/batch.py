@@ -17,6 +17,7 @@ import orjson
 from placement.events import Event, NodeChanged
 from placement.liveness import Verdict
 from placement.silence import Clock
+from schemas import limits
 from schemas.envelope import Refusal, decode, validate
 from schemas.topics import DEAD_LETTERS
 from streaming import codec, record_codec
@@ -31,9 +32,10 @@ from streaming.record_codec import OutRecord
 from streaming.recovery import STATE_FORMAT, Positions, Recovered
 from streaming.source import DETECTOR, NODES, Raw, Refused
 
-# One prefix plans at most so many events: its records stay in memory until the commit, and a
-# stream creation may be ten thousand assignments.
+# One prefix plans at most so many events, and streams of so many shards: its records stay in
+# memory until the commit, whose time must stay far below the transaction's timeout.
 PREFIX_EVENTS_MAX = 1_000
+PREFIX_SHARDS_MAX = 100_000
 # Ticks change nothing by themselves; a marker this often keeps what a restart reads again short.
 IDLE_MARKER_MS = 5_000
 # Half of the record limit of the outbox leaves room for the entry's other fields.
@@ -264,7 +266,12 @@ def _clock(clock: Clock) -> dict[str, int]:
 
 def _cut(steps: list[Step]) -> tuple[list[Step], list[Step]]:
     """The next prefix and the rest; the steps of one record stay together."""
-    end = PREFIX_EVENTS_MAX
+    end, shards = 0, 0
+    while end < min(len(steps), PREFIX_EVENTS_MAX):
+        shards += min(getattr(steps[end].event, "shards", 0), limits.SHARDS_MAX)
+        if end and shards > PREFIX_SHARDS_MAX:
+            break
+        end += 1
     while 0 < end < len(steps) and steps[end].place == steps[end - 1].place:
         end += 1
     return steps[:end], steps[end:]

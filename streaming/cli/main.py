@@ -13,6 +13,7 @@ from streaming.cli import (
     broker,
     check,
     demo,
+    dlq,
     doctor,
     executor,
     explain,
@@ -101,6 +102,7 @@ nearest.register(app)
 fleet.register(app)
 demo.register(app)
 executor.register(app)
+app.add_typer(dlq.app)
 doctor.register(app)
 record.register(app)
 replay.register(app)
