@@ -21,6 +21,7 @@ from placement.model import MoveKind
 from placement.reasons import Code, Reason
 from placement.rebalance_board import ALL, OWN, Board
 from placement.rebalance_leaders import Electorate
+from placement.rebalance_pairs import balance
 from placement.rebalance_replicas import Balancer, Budget
 from placement.rebalance_rules import Guard
 from placement.rebalance_shorten import shortened
@@ -126,12 +127,12 @@ def _improvements(
     """Moves of items, by as short a way as is found; 1 with those that belong to the move before
     them."""
     search = Balancer(board, guard, budget)
-    search.run()
+    balance(search)
     steps = shortened(board, search)
     swaps = search.swaps
     if steps is not search.steps:
         again = Balancer(board, guard, budget)
-        again.run()
+        balance(again)
         swaps = {len(steps) + index for index in again.swaps}
         steps = steps + again.steps
     for index, step in enumerate(steps):

@@ -9,7 +9,6 @@ of them cannot fall for ever: the search ends, and ends where no move that it lo
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import permutations
 
 import numpy as np
 
@@ -23,10 +22,7 @@ from placement.rules import Mask
 _PAIRS = 12
 _NODES = 12
 _REPLICAS = 24
-# Items up to which exchanges are looked for: all pairs of them are.
-_SWAPPED = 300
-
-_KINDS = (OWN, DIMENSION, ALL)
+KINDS = (OWN, DIMENSION, ALL)
 
 
 @dataclass(slots=True)
@@ -75,106 +71,31 @@ class Balancer:
     """Finds and makes moves; `steps` lists them as item, source and target."""
 
     def __init__(self, board: Board, guard: Guard, budget: Budget) -> None:
-        self._board, self._guard, self._budget = board, guard, budget
+        self.board, self._guard, self.budget = board, guard, budget
         self._levels = board.levels
         self._blocked: set[tuple[int, ...]] = set()
         self.steps: list[tuple[int, int, int]] = []
         # Steps that are one with the step behind them.
         self.swaps: set[int] = set()
 
-    def run(self) -> None:
-        """Move until nothing improves."""
-        while self._once():
-            self._blocked.clear()
-
-    def _once(self) -> bool:
+    def once(self) -> bool:
+        """Move until no single move improves; whether there was one."""
+        self._blocked.clear()
         changed = False
         for level in range(1, self._levels.last + 1):
-            for kind in _KINDS:
-                for family, parent in list(self._board.tallies[kind].uneven(level)):
+            for kind in KINDS:
+                for family, parent in list(self.board.tallies[kind].uneven(level)):
                     while self._step(level, kind, family, parent):
                         changed = True
-        return changed or self._swap_once()
-
-    def _swap_once(self) -> bool:
-        """Exchange items where no single one may go: of streams, then in total."""
-        board = self._board
-        if np.count_nonzero(board.free) > _SWAPPED:
-            return False
-        # Items of one size change nothing in total.
-        kinds = (OWN, ALL) if len(np.unique(board.size[board.free])) > 1 else (OWN,)
-        for level in range(1, self._levels.last + 1):
-            for kind in kinds:
-                for family, parent in list(board.tallies[kind].uneven(level)):
-                    elements = self._levels.children(level, parent)
-                    for source, target in permutations(elements.tolist(), 2):
-                        for giver in self._levels.members(level, source).tolist():
-                            items = self._items(kind, family, giver)
-                            for taker in self._levels.members(level, target).tolist():
-                                if len(items) and self._exchange(level, items, giver, taker):
-                                    return True
-        return False
-
-    def _exchange(self, level: int, items: Integers, one: int, other: int) -> bool:
-        """Two items change nodes if that lowers the objective on the level."""
-        back = self._board.items_on(other)
-        back = back[self._board.free[back]]
-        for item in items.tolist() if len(back) else ():
-            own, dimension, total = (
-                self._together(level, kind, item, back, one, other) for kind in _KINDS
-            )
-            equal = (own == 0) & ((dimension < 0) | ((dimension == 0) & (total < 0)))
-            for against in back[(own < 0) | equal][:_REPLICAS].tolist():
-                if self._both(item, other, against, one) or self._both(against, one, item, other):
-                    return True
-        return False
-
-    def _together(
-        self, level: int, kind: int, item: int, back: Integers, one: int, other: int
-    ) -> Integers:
-        """What each exchange of the item does to the families of one kind on the level."""
-        board = self._board
-        goes = self._change(level, kind, np.asarray([item]), one, other)
-        apart = goes + self._change(level, kind, back, other, one)
-        family = int(board.family[kind][item])
-        if family < 0:
-            return apart
-        of, tally = self._levels.of[level], board.tallies[kind]
-        families, net = np.full(len(back), family), board.size[item] - board.size[back]
-        joint = tally.change(level, families, np.full(len(back), of[one]), -net)
-        joint += tally.change(level, families, np.full(len(back), of[other]), net)
-        return np.where(board.family[kind][back] == family, joint, apart)
-
-    def _both(self, first: int, to: int, second: int, back: int) -> bool:
-        """Make both moves, in this order, if either is lawful when its turn comes."""
-        board, budget = self._board, self._budget
-        shards = [*board.table_shards(first), *board.table_shards(second)]
-        touched = len(shards)
-        fits = budget.node_open(to, touched) and budget.node_open(back, touched)
-        if not fits or not budget.open(shards) or not self._may_come(first, to):
-            return False
-        board.move(first, to)
-        if not self._may_come(second, back):
-            board.move(first, back)
-            return False
-        board.move(second, back)
-        budget.take(shards, to, back)
-        self.swaps.add(len(self.steps))
-        self.steps += [(first, back, to), (second, to, back)]
-        return True
-
-    def _may_come(self, item: int, node: int) -> bool:
-        board = self._board
-        room = board.room(np.asarray([node]), int(board.size[item]))
-        return bool(room[0]) and self._lawful(item, node)
+        return changed
 
     def _step(self, level: int, kind: int, family: int, parent: int) -> bool:
         """One move of the family between two elements inside `parent`, if one helps."""
-        tally = self._board.tallies[kind]
+        tally = self.board.tallies[kind]
         elements = self._levels.children(level, parent)
         elements = elements[tally.usable(level, family, elements)]
-        if len(elements) < 2 or self._budget.moves == 0:
-            self._budget.reached |= len(elements) >= 2
+        if len(elements) < 2 or self.budget.moves == 0:
+            self.budget.reached |= len(elements) >= 2
             return False
         same = np.full(len(elements), family)
         relief = -tally.change(level, same, elements, -1)
@@ -198,40 +119,38 @@ class Balancer:
 
     def _move(self, level: int, kind: int, family: int, source: int, target: int) -> bool:
         """Move one item of the family from the one element to the other."""
-        board = self._board
+        board = self.board
         givers = self._levels.members(level, source)
         givers = givers[board.tallies[kind].counts[-1][family, givers] > 0]
         takers = self._levels.members(level, target)
         takers = takers[board.eligible[takers] & board.room(takers, 1)]
-        givers = self._ranked(level, kind, family, givers, -1)
-        takers = self._ranked(level, kind, family, takers, 1)
+        givers = self.ranked(level, kind, family, givers, -1)
+        takers = self.ranked(level, kind, family, takers, 1)
         if not len(givers) or not len(takers):
             return False
         first, best = int(givers[0]), int(takers[0])
-        if self._transfer(level, self._items(kind, family, first), first, best):
+        if self._transfer(level, self.items(kind, family, first), first, best):
             return True
         possible = self._possible(level, kind, family, source, target)
         if not possible.any():
             return False
         for giver in givers[:_NODES].tolist():
-            items = self._items(kind, family, giver)
+            items = self.items(kind, family, giver)
             items = items[possible[items]]
             for taker in takers[:_NODES].tolist() if len(items) else ():
                 if self._transfer(level, items, giver, taker):
                     return True
         return False
 
-    def _items(self, kind: int, family: int, node: int) -> Integers:
+    def items(self, kind: int, family: int, node: int) -> Integers:
         """Items of the family on a node that may move."""
-        items = self._board.items_on(node)
-        found: Integers = items[
-            self._board.free[items] & (self._board.family[kind][items] == family)
-        ]
+        items = self.board.items_on(node)
+        found: Integers = items[self.board.free[items] & (self.board.family[kind][items] == family)]
         return found
 
     def _possible(self, level: int, kind: int, family: int, source: int, target: int) -> Mask:
         """Items that rules on this level and above let go from the one element to the other."""
-        board = self._board
+        board = self.board
         inside = self._levels.of[level][board.node] == source
         mask: Mask = inside & board.free & (board.family[kind] == family)
         items = np.flatnonzero(mask)
@@ -241,11 +160,11 @@ class Balancer:
 
     def _transfer(self, level: int, items: Integers, source: int, target: int) -> bool:
         """Move the best of the items that improves the level and is allowed."""
-        board, budget = self._board, self._budget
+        board, budget = self.board, self.budget
         for item in self._improving(level, items, source, target)[:_REPLICAS].tolist():
             shards = board.table_shards(item)
             fits = budget.node_open(source, len(shards)) and budget.node_open(target, len(shards))
-            if not fits or not budget.open(shards) or not self._lawful(item, target):
+            if not fits or not budget.open(shards) or not self.lawful(item, target):
                 continue
             board.move(item, target)
             budget.take(shards, source, target)
@@ -253,23 +172,24 @@ class Balancer:
             return True
         return False
 
-    def _lawful(self, item: int, target: int) -> bool:
-        board = self._board
+    def lawful(self, item: int, target: int) -> bool:
+        """Whether the item may go to the node, its room aside."""
+        board = self.board
         admitted = board.admitted[board.kind[board.stream[item]], target]
         return bool(admitted) and self._guard.allows(item, target)
 
     def helps(self, item: int, target: int) -> bool:
         """Whether the item's move is lawful and improves, whatever the budget."""
-        source, of = int(self._board.node[item]), self._levels.of
+        source, of = int(self.board.node[item]), self._levels.of
         level = next(m for m, each in enumerate(of) if each[source] != each[target])
         better = self._improving(level, np.asarray([item]), source, target)
-        return len(better) > 0 and self._lawful(item, target)
+        return len(better) > 0 and self.lawful(item, target)
 
     def _improving(self, level: int, items: Integers, source: int, target: int) -> Integers:
         """Items whose move lowers the objective, best first: what they do on this level, then on
         those below, then followers before leaders, and items that stand where they stood."""
-        board = self._board
-        changes = [self._change(level, kind, items, source, target) for kind in _KINDS]
+        board = self.board
+        changes = [self.change(level, kind, items, source, target) for kind in KINDS]
         own, dimension, everything = changes
         better = (own < 0) | (
             (own == 0) & ((dimension < 0) | ((dimension == 0) & (everything < 0)))
@@ -280,17 +200,17 @@ class Balancer:
             return items[keep]
         items = items[keep]
         deeper = [
-            self._change(below, kind, items, source, target)
+            self.change(below, kind, items, source, target)
             for below in range(level + 1, self._levels.last + 1)
-            for kind in _KINDS
+            for kind in KINDS
         ]
         last = [board.moved[items], board.slot[items] == 0, items]
         keys = [*(change[keep] for change in changes), *deeper, *last]
         return items[np.lexsort(keys[::-1])]
 
-    def _change(self, level: int, kind: int, items: Integers, source: int, target: int) -> Integers:
+    def change(self, level: int, kind: int, items: Integers, source: int, target: int) -> Integers:
         """What the move of each item does to its family of one kind on one level."""
-        board = self._board
+        board = self.board
         result = np.zeros(len(items), np.int64)
         one, other = (int(self._levels.of[level][node]) for node in (source, target))
         known = np.flatnonzero(board.family[kind][items] >= 0)
@@ -303,10 +223,10 @@ class Balancer:
         result[known] = leaves + comes
         return result
 
-    def _ranked(self, level: int, kind: int, family: int, nodes: Integers, more: int) -> Integers:
+    def ranked(self, level: int, kind: int, family: int, nodes: Integers, more: int) -> Integers:
         """Nodes in the order in which they should give (`more` is -1) or take (1) a replica: by
         what it does to the levels below, then from the most (to the least) loaded."""
-        board = self._board
+        board = self.board
         if len(nodes) < 2:
             return nodes
         kinds = [(kind, family)] if kind == ALL else [(kind, family), (ALL, 0)]
@@ -322,4 +242,4 @@ class Balancer:
 
     def _pressure(self, level: int, elements: Integers) -> np.ndarray:
         """Replicas per weight of each element."""
-        return self._board.tallies[ALL].pressure(level, elements)
+        return self.board.tallies[ALL].pressure(level, elements)

@@ -139,3 +139,28 @@ def test_random_fleets_come_to_rest(seed):
     for each in found.plans:
         per_shard = Counter((move.stream, move.shard) for move in each.moves)
         assert set(per_shard.values()) == {1}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_n9_a_location_that_appears_costs_one_move_for_each_shard_that_improves(seed):
+    """Need N9: from two locations to three; FoundationDB and YugabyteDB have no bounded plan."""
+    rng = random.Random(seed)
+    old = [f"{zone}{n}" for zone in "ab" for n in range(3)]
+    fleet_of = ("/a a0 a1 a2", "/b b0 b1 b2")
+    lists = [" ".join(rng.sample(old, 3)) for _ in range(12)]
+    for policy in ({"strategy": "location_majority"}, EVEN):
+        two = fleet(*fleet_of, levels=("az",))
+        found = until_balanced(two, [stream(two, lists, **policy)], Phase.REPAIR)
+        three = fleet(*fleet_of, "/c c0 c1", levels=("az",))
+        settled = [" ".join(nodes) for nodes in found.whole.final["s"]]
+        grown = until_balanced(three, [stream(three, settled, **policy)], Phase.REPAIR)
+        assert grown.stopped is None
+        moved = Counter(move.shard for move in grown.whole.moves)
+        improved = [
+            shard
+            for shard, nodes in enumerate(settled)
+            if len({node[0] for node in nodes.split()}) < 3
+        ]
+        assert sorted(moved) == improved
+        assert copies(grown) == grown.lower_bound == len(improved)
+        assert {move.add[0] for move in grown.whole.moves} == {"c"}

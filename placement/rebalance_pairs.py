@@ -1,0 +1,230 @@
+"""Pairs of moves that improve only together, for where no single one may be made.
+
+Two replicas change nodes, where what goes needs something to come for it: nodes that are full, or
+loads that are even already. Or a replica goes to a third node, which gives another of the family to
+where the first may not go. Each move is lawful when its turn comes, so that nothing is broken in
+between, and the objective falls when both are made.
+"""
+
+from collections.abc import Iterator
+from itertools import permutations
+
+import numpy as np
+
+from placement.rebalance_board import ALL, OWN
+from placement.rebalance_levels import Integers
+from placement.rebalance_replicas import KINDS, Balancer
+
+# Items up to which exchanges of all pairs of them are looked at.
+_SWAPPED = 300
+# Pairs asked about in vain, for the families of one kind on one level: where rules leave a family
+# uneven most have no way, and a plan may not take minutes to find that out.
+_TRIES = 200
+# Nodes and items looked at from the best on.
+_NODES = 6
+_ITEMS = 12
+_REPLICAS = 24
+
+# An item, the node it stands on, the node it goes to.
+Way = tuple[int, int, int]
+
+
+def balance(search: Balancer) -> None:
+    """Move until neither a move nor a pair of moves improves."""
+    pairs = Pairs(search)
+    while search.once() or pairs.once():
+        pass
+
+
+class Pairs:
+    """Finds and makes pairs of moves."""
+
+    def __init__(self, search: Balancer) -> None:
+        self._search, self._board = search, search.board
+        self._levels = search.board.levels
+        self._tries = 0
+
+    def once(self) -> bool:
+        """Make an exchange, or the detours that there are; whether there was any."""
+        return self._swap_once() or self._detours()
+
+    def _swap_once(self) -> bool:
+        """Exchange items where no single one may go: of streams, then in total."""
+        board = self._board
+        if np.count_nonzero(board.free) > _SWAPPED:
+            return False
+        # Items of one size change nothing in total.
+        kinds = (OWN, ALL) if len(np.unique(board.size[board.free])) > 1 else (OWN,)
+        for level in range(1, self._levels.last + 1):
+            for kind in kinds:
+                for family, parent in list(board.tallies[kind].uneven(level)):
+                    elements = self._levels.children(level, parent)
+                    for source, target in permutations(elements.tolist(), 2):
+                        for giver in self._levels.members(level, source).tolist():
+                            items = self._search.items(kind, family, giver)
+                            for taker in self._levels.members(level, target).tolist():
+                                if len(items) and self._exchange(level, items, giver, taker):
+                                    return True
+        return False
+
+    def _exchange(self, level: int, items: Integers, one: int, other: int) -> bool:
+        """Two items change nodes if that lowers the objective on the level."""
+        back = self._board.items_on(other)
+        back = back[self._board.free[back]]
+        for item in items.tolist() if len(back) else ():
+            own, dimension, total = (
+                self._together(level, kind, item, back, one, other) for kind in KINDS
+            )
+            equal = (own == 0) & ((dimension < 0) | ((dimension == 0) & (total < 0)))
+            for against in back[(own < 0) | equal][:_REPLICAS].tolist():
+                there, here = (item, one, other), (against, other, one)
+                if self._both(there, here) or self._both(here, there):
+                    return True
+        return False
+
+    def _together(
+        self, level: int, kind: int, item: int, back: Integers, one: int, other: int
+    ) -> Integers:
+        """What each exchange of the item does to the families of one kind on the level."""
+        board, change = self._board, self._search.change
+        goes = change(level, kind, np.asarray([item]), one, other)
+        apart = goes + change(level, kind, back, other, one)
+        family = int(board.family[kind][item])
+        if family < 0:
+            return apart
+        of, tally = self._levels.of[level], board.tallies[kind]
+        families, net = np.full(len(back), family), board.size[item] - board.size[back]
+        joint = tally.change(level, families, np.full(len(back), of[one]), -net)
+        joint += tally.change(level, families, np.full(len(back), of[other]), net)
+        return np.where(board.family[kind][back] == family, joint, apart)
+
+    def _detours(self) -> bool:
+        """Look once at every uneven family: an item comes for one that goes on to where the first
+        may not go."""
+        found = False
+        for level in range(1, self._levels.last + 1):
+            for kind in KINDS:
+                self._tries = _TRIES
+                for family, parent in list(self._board.tallies[kind].uneven(level)):
+                    while self._tries and self._detour(level, kind, family, parent):
+                        found = True
+        return found
+
+    def _detour(self, level: int, kind: int, family: int, parent: int) -> bool:
+        """Make the first detour of the family between elements inside `parent`."""
+        return any(
+            self._over_third(level, kind, family, starts, ends)
+            for starts, ends in self._uneven(level, kind, family, parent)
+        )
+
+    def _uneven(
+        self, level: int, kind: int, family: int, parent: int
+    ) -> Iterator[tuple[Integers, Integers]]:
+        """Nodes of an element that has too much and of one that has less, ranked."""
+        levels, tally = self._levels, self._board.tallies[kind]
+        elements = levels.children(level, parent)
+        elements = elements[tally.usable(level, family, elements)]
+        if len(elements) < 2:
+            return
+        same = np.full(len(elements), family)
+        relief = -tally.change(level, same, elements, -1)
+        burden = tally.change(level, same, elements, 1)
+        for giver in np.lexsort((elements, -relief))[:_NODES].tolist():
+            for taker in np.lexsort((elements, burden))[:_NODES].tolist():
+                if giver == taker or relief[giver] <= burden[taker]:
+                    continue
+                starts = levels.members(level, int(elements[giver]))
+                starts = starts[tally.counts[-1][family, starts] > 0]
+                ends = levels.members(level, int(elements[taker]))
+                ends = ends[self._board.eligible[ends]]
+                ranked = self._search.ranked
+                yield (
+                    ranked(level, kind, family, starts, -1)[:_NODES],
+                    ranked(level, kind, family, ends, 1)[:_NODES],
+                )
+
+    def _over_third(
+        self, level: int, kind: int, family: int, starts: Integers, ends: Integers
+    ) -> bool:
+        """The first pair of items by which a start gives and an end takes."""
+        board, search = self._board, self._search
+        held = board.tallies[kind].counts[-1][family]
+        between = np.flatnonzero((held > 0) & board.eligible)
+        between = between[~np.isin(between, [*starts, *ends])]
+        for third in between[np.lexsort((between, -held[between]))][:_NODES].tolist():
+            goes_on = search.items(kind, family, third)[:_ITEMS]
+            for end in ends.tolist():
+                able = [item for item in goes_on.tolist() if self._asked(item, end)]
+                for start in starts.tolist() if able else ():
+                    for comes in search.items(kind, family, start)[:_ITEMS].tolist():
+                        if not self._tries:
+                            return False
+                        if not self._asked(comes, third):
+                            continue
+                        for item in able:
+                            pair = (item, third, end), (comes, start, third)
+                            if self._improves(level, pair) and self._both(*pair):
+                                return True
+                            self._tries -= self._tries > 0
+        return False
+
+    def _asked(self, item: int, node: int) -> bool:
+        """Whether the item may go to the node; a no is a try in vain."""
+        if not self._tries:
+            return False
+        may = self._search.lawful(item, node)
+        self._tries -= not may
+        return may
+
+    def _improves(self, level: int, pair: tuple[Way, Way]) -> bool:
+        """Whether the objective falls, on the level or above, when both moves are made."""
+        before = self._objective(level, pair)
+        self._shift(pair, 1)
+        after = self._objective(level, pair)
+        self._shift(pair, -1)
+        return after < before
+
+    def _objective(self, level: int, pair: tuple[Way, Way]) -> list[int]:
+        """The part of the objective that the pair can change, down to the level."""
+        board = self._board
+        items = np.asarray([item for item, _, _ in pair])
+        concerned = [np.unique(board.family[kind][items]) for kind in KINDS]
+        return [
+            board.tallies[kind].distance(above, families[families >= 0])
+            for above in range(1, level + 1)
+            for kind, families in zip(KINDS, concerned, strict=True)
+        ]
+
+    def _shift(self, pair: tuple[Way, Way], sign: int) -> None:
+        board = self._board
+        for item, source, target in pair:
+            for kind in KINDS:
+                family = int(board.family[kind][item])
+                if family >= 0:
+                    board.tallies[kind].move(family, source, target, sign * int(board.size[item]))
+
+    def _both(self, first: Way, second: Way) -> bool:
+        """Make both moves, in this order, if either is lawful when its turn comes."""
+        board, budget, search = self._board, self._search.budget, self._search
+        shards = [*board.table_shards(first[0]), *board.table_shards(second[0])]
+        nodes = {node for _, *ends in (first, second) for node in ends}
+        touched = len(shards)
+        fits = all(budget.node_open(node, touched) for node in sorted(nodes))
+        if not fits or len(set(shards)) < touched or not budget.open(shards):
+            return False
+        if not self._may_come(first):
+            return False
+        board.move(first[0], first[2])
+        if not self._may_come(second):
+            board.move(first[0], first[1])
+            return False
+        board.move(second[0], second[2])
+        budget.take(shards, *sorted(nodes))
+        search.swaps.add(len(search.steps))
+        search.steps += [first, second]
+        return True
+
+    def _may_come(self, way: Way) -> bool:
+        board, (item, _, target) = self._board, way
+        room = board.room(np.asarray([target]), int(board.size[item]))
+        return bool(room[0]) and self._search.lawful(item, target)
