@@ -18,7 +18,7 @@ class Configuration:
     a target on which a shard's move failed is tried again; a full disk or a broken link rarely
     clears sooner. `rate_bytes_per_second` travels in every command. `relocate_up_to`: of how many
     shards a relocation takes effect by itself, None for any. `enforce_levels`: a place must have
-    exactly the declared tiers.
+    exactly the declared tiers. `authority`: who says where nodes stand.
     """
 
     cell: str = "main"
@@ -35,3 +35,4 @@ class Configuration:
     quotas: Quotas = field(default_factory=Quotas)
     relocate_up_to: int | None = None
     enforce_levels: bool = False
+    authority: str = "claim"

@@ -57,6 +57,7 @@ def of_node(view: NodeView) -> int:
         *(() if hold is None else ("hold", hold.since, hold.until, str(hold.active))),
         *((told.sequence, told.said) if told.external else ()),
         *(() if view.claimed is None else ("claimed", view.claimed)),
+        *(() if view.source == "claim" else ("source", view.source)),
         *(() if pending is None else ("pending", pending.location, pending.impact_hash)),
         *(() if view.quarantine is None else ("quarantine", view.quarantine.code)),
     )

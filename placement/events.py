@@ -108,6 +108,17 @@ class Action(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class LocationResolved:
+    """The authority `source` says where a node stands; None with the reason why it cannot."""
+
+    at: int
+    node_id: str
+    location: str | None
+    source: str
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class OperatorAsked:
     """An operator asks for something. `target` is a node, a domain (`/eu/az1`), what a hold is
     called, or a move; `expected_hash` the impact that the operator has seen; `ttl_ms` when it ends
@@ -140,4 +151,5 @@ Event = (
     | MoveAcked
     | ReplicaLost
     | OperatorAsked
+    | LocationResolved
 )

@@ -225,8 +225,7 @@ class Transition:
 
 @dataclass(frozen=True, slots=True)
 class HoldDown:
-    """The time for which a flapping node receives nothing; `active` until it has run out. The last
-    one is kept, because the next is longer."""
+    """The time for which a flapping node receives nothing; kept, as the next one is longer."""
 
     since: int
     until: int
@@ -245,8 +244,7 @@ class Reporting:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A place and tags that a node claims and that are not in force yet; `meant` is the known
-    place that it probably means, where it looks like a typing error."""
+    """Place and tags that are not in force yet; `meant`: the known place that a typo may mean."""
 
     location: str
     tags: tuple[tuple[str, str], ...]
@@ -257,8 +255,9 @@ class Pending:
 @dataclass(frozen=True, slots=True)
 class NodeView:
     """What the reconciler believes of a node; key: node_id. `transitions` are the latest ones, by
-    which flapping is told; `claimed` is the location the node claims where that is not in force,
-    `quarantine` why its place is not trusted."""
+    which flapping is told; `claimed` is the location the node claims where that is not in force
+    or not what counts, `source` who says where it stands, `quarantine` why its place is not
+    trusted."""
 
     node_id: str
     incarnation: str
@@ -276,6 +275,7 @@ class NodeView:
     claimed: str | None = None
     pending: Pending | None = None
     quarantine: Reason | None = None
+    source: str = "claim"
 
     @property
     def status(self) -> str:

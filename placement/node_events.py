@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from placement.admission import Admission
-from placement.events import NodeChanged
+from placement.authority import Authority
+from placement.events import LocationResolved, NodeChanged
 from placement.flaps import Flaps
 from placement.hold_events import HoldEvents
 from placement.location import DEPTH_MAX, Location, parse_location
@@ -18,7 +19,7 @@ from placement.model import (
 )
 from placement.move_events import MoveEvents
 from placement.reasons import Code, Reason
-from placement.relocation import Relocations
+from placement.relocation import Relocations, Stand
 from placement.repair import Repair
 from placement.room import Room
 from placement.standing_orders import StandingOrders
@@ -43,6 +44,7 @@ class NodeEvents:
         self._orders = orders
         self._leaving: set[str] = set()
         self._admission = Admission(state, self._forget)
+        self._authority = Authority(state)
         self._relocations = Relocations(state, self._admission, self._enter)
 
     def begin(self) -> None:
@@ -59,12 +61,16 @@ class NodeEvents:
     def changed(self, event: NodeChanged) -> Reason | None:
         """Record a node's new condition, or say why it is not taken in; one that is not known and
         says nothing is counted."""
+        return self._change(event, event.attributes is not None or event.location is not None)
+
+    def _change(self, event: NodeChanged, placed: bool) -> Reason | None:
+        """`placed`: where the node stands may have changed with it."""
         state = self._state
         before = state.nodes.get(event.node_id)
         if before is None and event.attributes is None:
             state.count("unknown_node")
             return None
-        stand = self._relocations.judge(event, before, _attributes(event, before))
+        stand, source = self._stand(event, before, placed)
         if before is None:
             place = parse_location(stand.attributes.location)
             assert isinstance(place, Location)
@@ -95,11 +101,38 @@ class NodeEvents:
             claimed=stand.claimed,
             pending=stand.pending,
             quarantine=stand.quarantine,
+            source=source,
         )
+        self._authority.tell_difference(before, view)
         if flaps.held and (before is None or not _flaps(before).held):
             self._tell_held(event.node_id, flaps)
         self._enter(view)
         return None
+
+    def resolved(self, event: LocationResolved) -> Reason | None:
+        """Take note of what the authority says, and let it count for a node that is there."""
+        reason = self._authority.resolved(event)
+        view = self._state.nodes.get(event.node_id)
+        if reason is not None or view is None or not self._authority.is_source(event):
+            return reason
+        life = (view.node_id, view.incarnation, view.sequence)
+        return self._change(NodeChanged(event.at, *life, view.liveness), True)
+
+    def _stand(
+        self, event: NodeChanged, before: NodeView | None, placed: bool
+    ) -> tuple[Stand, str]:
+        """Where the node stands after the event, and who says so."""
+        if before is not None and not placed:
+            same = Stand(before.attributes, before.claimed, before.pending, before.quarantine)
+            return same, before.source
+        located = self._authority.located(event, before, _attributes(event, before))
+        if located.doubt is not None:
+            doubt = Stand(located.attributes, located.claim, None, located.doubt)
+            return doubt, located.source
+        stand = self._relocations.judge(event.node_id, before, located.attributes)
+        if not self._authority.claims_count:
+            stand = replace(stand, claimed=located.claim)
+        return stand, located.source
 
     def settle(self) -> bool:
         """What is pending takes effect if little comes of it; whether a node has moved."""
@@ -144,6 +177,7 @@ class NodeEvents:
         )
         self._holds.note(node)
         self._relocations.note(None, name)
+        self._authority.forget(name)
         state.forget_node(name)
 
     def _ordered(self, event: NodeChanged, before: NodeView | None) -> AdministrativeState:

@@ -4,12 +4,14 @@ Events change the state; what has to be done about it is then derived from the s
 persists `Ready` and goes on; if persisting fails the process dies and rebuilds with `restore`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from placement.configuration import Configuration
 from placement.consent import Preview
 from placement.events import (
     Event,
+    LocationResolved,
     MoveAcked,
     NodeChanged,
     OperatorAsked,
@@ -79,6 +81,10 @@ class Reconciler:
         """Number of moves under way."""
         return len(self._state.ledger.by_shard)
 
+    def remembered(self, kind: str) -> Mapping[str, Mapping[str, Any]]:
+        """What is remembered of a kind, by name."""
+        return self._state.remembered(kind)
+
     def in_force(self) -> Ready:
         """All nodes, streams, violations and memory as they stand, as if just published."""
         state = self._state
@@ -124,6 +130,8 @@ class Reconciler:
         match event:
             case NodeChanged():
                 return self._nodes.changed(event)
+            case LocationResolved():
+                return self._nodes.resolved(event)
             case StreamCreated() | StreamAltered() | StreamDropped():
                 return self._streams.requested(event)
             case ReplicaLost():

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from placement.admission import Admission
-from placement.events import NodeChanged
+from placement.authority import CLAIM
 from placement.impact import Impact, ShardState, impact
 from placement.location import Location, natural_key, parse_location
 from placement.model import NodeAttributes, NodeView, Pending, Violation
@@ -81,23 +81,20 @@ class Relocations:
         """Nodes whose place is in doubt or not agreed to."""
         return len(self._waiting)
 
-    def judge(self, event: NodeChanged, before: NodeView | None, wanted: NodeAttributes) -> Stand:
-        """Where the node stands after it has said `wanted`."""
-        said = event.attributes is not None or event.location is not None
-        if before is not None and not said:
-            return Stand(before.attributes, before.claimed, before.pending, before.quarantine)
+    def judge(self, node_id: str, before: NodeView | None, wanted: NodeAttributes) -> Stand:
+        """Where a node stands that is to have these attributes."""
         place = parse_location(wanted.location)
         assert isinstance(place, Location), "what is malformed is refused before it gets here"
         flaw = self._tier_flaw(place)
         if before is None or not self._holds(before.node_id):
-            return self._unhindered(event.node_id, before, wanted, place, flaw)
+            return self._unhindered(node_id, before, wanted, place, flaw)
         old = before.attributes
         same = wanted.location == old.location and not self._named(old.tags, wanted.tags)
         if same or (flaw is None and self._state.configuration.relocate_up_to is None):
             return Stand(wanted)
         kept = replace(wanted, location=old.location, tags=old.tags)
         if flaw is not None:
-            news = None if before.claimed == wanted.location else _refused(event.node_id, flaw)
+            news = None if before.claimed == wanted.location else _refused(node_id, flaw)
             return Stand(kept, wanted.location, news=news)
         pending = Pending(wanted.location, wanted.tags, "", self._meant(place))
         known = before.pending
@@ -190,8 +187,9 @@ class Relocations:
             self._state.alert(*news)
         attributes = replace(view.attributes, location=pending.location, tags=pending.tags)
         self._moved = True
+        claimed = None if view.source == CLAIM else view.claimed
         self._enter(
-            replace(view, attributes=attributes, claimed=None, pending=None, quarantine=None)
+            replace(view, attributes=attributes, claimed=claimed, pending=None, quarantine=None)
         )
 
     def _publish(self, name: str, forecast: Forecast) -> None:
@@ -208,8 +206,8 @@ class Relocations:
         what = f"{pending.location or '(none)'} instead of {old.location or '(none)'}"
         what = "other tags" if pending.location == old.location else what
         message = (
-            f"{name} claims {what}, which waits for approval: it would take {found.moves} moves, "
-            f"make {len(found.violations_made)} violations and heal {len(found.violations_healed)}"
+            f"{name}: {what} waits for approval: it would take {found.moves} moves, make "
+            f"{len(found.violations_made)} violations and heal {len(found.violations_healed)}"
         )
         reason = Reason(Code.RELOCATION_PENDING, message)
         self._state.alert("RELOCATION_PENDING", name, reason, detail)

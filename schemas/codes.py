@@ -1,33 +1,12 @@
-"""Every code a refusal or a reason can carry, with what it means and what a person should do.
+"""Every code a reason can carry, with what it means and what a person should do.
 
-Refusals are about single records (they become dead letters), reasons about what was decided.
-The tables of this package's README are written from here; a test holds the reasons against the
-core's own list.
+Reasons are about what was decided; what is wrong with single records stands in `refusals`. The
+table of this package's README is written from here; a test holds it against the core's own list.
 """
 
 from dataclasses import dataclass
-from enum import StrEnum
 
-from schemas.outputs import Band
-
-
-class RefusalCode(StrEnum):
-    """Why a record is not an input message."""
-
-    EMPTY_VALUE = "EMPTY_VALUE"
-    TOO_LARGE = "TOO_LARGE"
-    NOT_JSON = "NOT_JSON"
-    TOO_DEEP = "TOO_DEEP"
-    TOO_MANY_FIELDS = "TOO_MANY_FIELDS"
-    STRING_TOO_LONG = "STRING_TOO_LONG"
-    NUMBER_OUT_OF_RANGE = "NUMBER_OUT_OF_RANGE"
-    DUPLICATE_FIELD = "DUPLICATE_FIELD"
-    HEADER_MALFORMED = "HEADER_MALFORMED"
-    UNKNOWN_TYPE = "UNKNOWN_TYPE"
-    UNKNOWN_VERSION = "UNKNOWN_VERSION"
-    WRONG_TOPIC = "WRONG_TOPIC"
-    WRONG_TYPE = "WRONG_TYPE"
-    KEY_MISMATCH = "KEY_MISMATCH"
+from schemas.reason import Band
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,56 +22,6 @@ class ReasonAdvice(Advice):
     """Advice on a reason, with the band its records carry."""
 
     band: Band
-
-
-REFUSALS: dict[RefusalCode, Advice] = {
-    RefusalCode.EMPTY_VALUE: Advice(
-        "The record has no value. Input topics take no tombstones.",
-        "Send NodeUnregistered to remove a node.",
-    ),
-    RefusalCode.TOO_LARGE: Advice(
-        "Value and headers exceed 64 KiB.", "Split the request, or drop fields nobody reads."
-    ),
-    RefusalCode.NOT_JSON: Advice(
-        "The value is not JSON in UTF-8 (NaN, a byte order mark and lone surrogates are not).",
-        "Use a JSON serializer; Avro and the Schema Registry's prefix are not read.",
-    ),
-    RefusalCode.TOO_DEEP: Advice("More than 8 nested levels.", "Flatten the record."),
-    RefusalCode.TOO_MANY_FIELDS: Advice(
-        "An object has more than 64 fields.", "Send only documented fields."
-    ),
-    RefusalCode.STRING_TOO_LONG: Advice(
-        "A string or a field's name exceeds 1 KiB.", "Shorten it; ids have 128 characters at most."
-    ),
-    RefusalCode.NUMBER_OUT_OF_RANGE: Advice(
-        "An integer beyond 64 bits or an infinite number.", "Check the producer's arithmetic."
-    ),
-    RefusalCode.DUPLICATE_FIELD: Advice(
-        "One object has the same field twice; readers would disagree on its value.",
-        "Fix the serializer.",
-    ),
-    RefusalCode.HEADER_MALFORMED: Advice(
-        "A CloudEvents header is repeated, empty, too long or not UTF-8.", "Fix the producer."
-    ),
-    RefusalCode.UNKNOWN_TYPE: Advice(
-        "The type is missing or is no input message.", "See the table of messages."
-    ),
-    RefusalCode.UNKNOWN_VERSION: Advice(
-        "The message is known, but not in this version.",
-        "Send the version of the table, or upgrade the reconciler first.",
-    ),
-    RefusalCode.WRONG_TOPIC: Advice(
-        "The message belongs on another topic.", "Check the producer's topic."
-    ),
-    RefusalCode.WRONG_TYPE: Advice(
-        "A field is missing, of the wrong type or outside its limits; the sentence names it.",
-        "Compare with the message's JSON Schema and example.",
-    ),
-    RefusalCode.KEY_MISMATCH: Advice(
-        "The record's key is missing or differs from the id in the value.",
-        "Key records as in the table of topics: order per key depends on it.",
-    ),
-}
 
 
 def _reasons(band: Band, rows: dict[str, tuple[str, str]]) -> dict[str, ReasonAdvice]:
@@ -187,6 +116,14 @@ REASONS: dict[str, ReasonAdvice] = {
             "INCARNATION_CONFLICT": (
                 "Another incarnation claims a node that is up.",
                 "Find the second process with this id.",
+            ),
+            "LOCATION_UNRESOLVED": (
+                "The configured authority does not say where a node stands.",
+                "Correct inventory, mapping or command; until then the node receives nothing.",
+            ),
+            "CLAIM_DIFFERS": (
+                "A node claims to stand elsewhere than the authority says, which counts.",
+                "Find out which of the two is wrong.",
             ),
             "TIERS_WRONG": (
                 "A node's location has not the declared tiers, or in another order.",

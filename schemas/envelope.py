@@ -17,9 +17,9 @@ from pydantic import ValidationError
 
 from schemas import limits
 from schemas.base import describe, echo
-from schemas.codes import RefusalCode
 from schemas.inputs import INPUTS, InputMessage, MoveMessage, NodeMessage, Tick
 from schemas.parsing import Refusal, RefusedError, parse_object
+from schemas.refusals import RefusalCode
 from schemas.topics import BY_NAME
 
 __all__ = ["Envelope", "Refusal", "decode", "encode_headers", "type_name", "validate"]

@@ -14,10 +14,11 @@ from typing import Any
 from schemas.asyncapi import document
 from schemas.base import WireModel
 from schemas.cluster import ClusterFile
-from schemas.codes import REASONS, REFUSALS
+from schemas.codes import REASONS
 from schemas.envelope import VERSION, type_name
 from schemas.inputs import INPUTS
 from schemas.outputs import OUTPUTS
+from schemas.refusals import REFUSALS
 from schemas.topics import CATALOGUE, full_name
 from schemas.words import CAUSES, HEALTH, RULES
 

@@ -94,6 +94,19 @@ class NodeLivenessReported(NodeMessage):
     status: Literal["up", "down"]
 
 
+class NodeInventory(Message):
+    """Where a node stands by the inventory, which counts if it is the configured authority, and
+    for nodes too that have not registered yet. Key: `node_id`; a tombstone removes the entry, and
+    a node that is there keeps its place."""
+
+    node_id: Id
+    location: Location
+
+    def record_key(self) -> str:
+        """The node's id."""
+        return self.node_id
+
+
 class Tick(Message):
     """Written by the reconciler itself to every partition of `nodes.v1` about once a second, so
     that the silence of nodes can be measured in the log. Key: `tick`."""
@@ -232,6 +245,7 @@ InputMessage = (
     | NodeUnregistered
     | NodeLocalityChanged
     | NodeLivenessReported
+    | NodeInventory
     | Tick
     | StreamCreated
     | StreamAltered
@@ -251,6 +265,7 @@ INPUTS: dict[str, type[InputMessage]] = {
         NodeUnregistered,
         NodeLocalityChanged,
         NodeLivenessReported,
+        NodeInventory,
         Tick,
         StreamCreated,
         StreamAltered,

@@ -7,26 +7,23 @@ contract its tests hold every record to, and the source of the published JSON Sc
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field, JsonValue, StringConstraints
+from pydantic import Field, JsonValue
 
 from schemas.base import (
-    Capacity,
     Count,
-    Host,
     Id,
     Index,
     Items,
-    Location,
     Message,
     Ordinal,
-    Tags,
     Text,
     TimeMs,
     Tokens,
-    Weight,
     WireModel,
 )
 from schemas.bookkeeping import CommitMarker, Digest, JournalEntry, Memory
+from schemas.node_view import NodeView
+from schemas.reason import LAX, Domain, Reason
 
 
 class Outcome(StrEnum):
@@ -68,17 +65,6 @@ class Completion(StrEnum):
     IMMEDIATE = "immediate"
 
 
-class Band(StrEnum):
-    """Who has to act on a reason: see the table of codes in this package's README."""
-
-    OK = "ok"
-    SOFT = "soft"
-    THROTTLED = "throttled"
-    CONFIG = "config"
-    REQUIRED_RULE = "required-rule"
-    BUG = "bug"
-
-
 class Strength(StrEnum):
     """Whether a rule is never broken, or kept as well as the topology allows."""
 
@@ -92,68 +78,6 @@ class ViolationClass(StrEnum):
     FIXABLE = "fixable"
     UNFIXABLE = "unfixable"
     DEFERRED = "deferred"
-
-
-class Liveness(StrEnum):
-    """What the failure detector believes of a node."""
-
-    UP = "up"
-    SUSPECT = "suspect"
-    DEAD = "dead"
-    UNREGISTERED = "unregistered"
-
-
-class AdministrativeState(StrEnum):
-    """What the operator has ordered for a node."""
-
-    NONE = "none"
-    CORDONED = "cordoned"
-    MAINTENANCE = "maintenance"
-    DRAINING = "draining"
-
-
-class Guard(StrEnum):
-    """Why a node that lives gets no new replicas: it has flapped, or its location is doubtful."""
-
-    NONE = "none"
-    HELD_DOWN = "held_down"
-    QUARANTINED = "quarantined"
-
-
-class NodeStatus(StrEnum):
-    """The strongest of liveness, administrative state and guard: one word for people."""
-
-    REGISTERED = "registered"
-    UP = "up"
-    SUSPECT = "suspect"
-    DEAD = "dead"
-    DRAINING = "draining"
-    MAINTENANCE = "maintenance"
-    CORDONED = "cordoned"
-    HELD_DOWN = "held_down"
-    QUARANTINED = "quarantined"
-    UNREGISTERED = "unregistered"
-
-
-# Enumerations are read from their JSON strings, which strict mode alone would refuse.
-_lax = Field(strict=False)
-Code = Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Z0-9_]{1,63}$")]
-# The unlocated domain is written as the empty path.
-LocationOrNone = Location | Annotated[str, Field(max_length=0)]
-Domain = Annotated[str, Field(max_length=2048)]
-Summary = Annotated[str, Field(max_length=8192)]
-
-
-class Reason(WireModel):
-    """Why: a stable code, its band, a sentence, and the numbers and domains behind it."""
-
-    code: Code
-    band: Annotated[Band, _lax]
-    message: Summary
-    need: int | None = None
-    have: int | None = None
-    level: Text | None = None
-    seen: Items[Domain] | None = None
 
 
 class StreamSpec(WireModel):
@@ -182,7 +106,7 @@ class Decision(Message):
     stream: Id
     sequence: Ordinal
     revision: Ordinal
-    outcome: Annotated[Outcome, _lax]
+    outcome: Annotated[Outcome, LAX]
     spec: StreamSpec
     body_hash: Digest
     strategy: Text
@@ -232,14 +156,14 @@ class Move(Message):
     """
 
     move_id: Id
-    kind: Annotated[MoveKind, _lax]
+    kind: Annotated[MoveKind, LAX]
     stream: Id
     shard: Index
     slot: Index
     remove: Id | None = None
     add: Id | None = None
     expected_epoch: Ordinal
-    state: Annotated[MoveState, _lax]
+    state: Annotated[MoveState, LAX]
     cause: Text
     reason: Reason
     source: Id | None = None
@@ -254,92 +178,13 @@ class Move(Message):
         return self.move_id
 
 
-class Transition(WireModel):
-    """A node's liveness changed."""
-
-    at: TimeMs
-    liveness: Annotated[Liveness, _lax]
-
-
-class HoldDown(WireModel):
-    """A flapping node receives no replicas from `since` to `until`; `active` until that has run
-    out. The next hold-down is twice as long, unless the node stays quiet for as long as this."""
-
-    since: TimeMs
-    until: TimeMs
-    active: bool
-
-
-class LivenessMode(StrEnum):
-    """Who says whether a node lives."""
-
-    HEARTBEAT = "heartbeat"
-    EXTERNAL = "external"
-
-
-class Reported(WireModel):
-    """The last report of the external detector: its sequence, -1 before the first, and word."""
-
-    sequence: Annotated[int, Field(ge=-1)]
-    said: Text
-
-
-class PendingPlace(WireModel):
-    """A place and tags that a node claims and that are not in force: `impact_hash` is what an
-    approval has to name, `meant` the known place it probably means if that looks like a typo."""
-
-    location: LocationOrNone
-    tags: Tags
-    impact_hash: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{0,128}$")]
-    meant: LocationOrNone | None = None
-
-
-class NodeView(Message):
-    """What the reconciler believes of a node. Key: `node_id`. The state of record of topology.
-
-    `location` is empty for a node that has none. `since` is when `liveness` was reached,
-    `transitions` are its latest changes, by which flapping is told, `hold_down` the node's last.
-    `claimed_location` is what the node claims where that is not in force, `pending` what waits for
-    approval, `quarantine` why its place is not trusted with replicas.
-    """
-
-    node_id: Id
-    incarnation: Id
-    sequence: Ordinal
-    body_hash: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{0,128}$")]
-    revision: Ordinal
-    host: Host | None = None
-    location: LocationOrNone
-    tags: Tags
-    weight: Weight
-    capacity: Capacity | None = None
-    leader: bool
-    tokens: Tokens | None = None
-    liveness: Annotated[Liveness, _lax]
-    status: Annotated[NodeStatus, _lax]
-    since: TimeMs
-    administrative: Annotated[AdministrativeState, _lax] = AdministrativeState.NONE
-    guard: Annotated[Guard, _lax] = Guard.NONE
-    transitions: Items[Transition] | None = None
-    hold_down: HoldDown | None = None
-    liveness_mode: Annotated[LivenessMode, _lax] = LivenessMode.HEARTBEAT
-    reported: Reported | None = None
-    claimed_location: LocationOrNone | None = None
-    pending: PendingPlace | None = None
-    quarantine: Reason | None = None
-
-    def record_key(self) -> str:
-        """The node's id."""
-        return self.node_id
-
-
 class Violation(WireModel):
     """One rule that a shard does not meet: `count` where `limit` was asked for, in `domain`."""
 
     stream: Id
     shard: Index
     rule: Text
-    strength: Annotated[Strength, _lax]
+    strength: Annotated[Strength, LAX]
     level: Text | None = None
     domain: Domain | None = None
     count: int

@@ -12,7 +12,7 @@ from typing import Any
 
 from schemas import limits
 from schemas.base import echo
-from schemas.codes import RefusalCode
+from schemas.refusals import RefusalCode
 
 # Digits and sign of the largest 64-bit integer: longer text is out of range without converting it.
 _INTEGER_TEXT_MAX = 20

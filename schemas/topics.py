@@ -108,6 +108,16 @@ CATALOGUE: tuple[Topic, ...] = (
         1,
         "What external failure detectors say of nodes; give them alone the right to write",
     ),
+    Topic(
+        "inventory.v1",
+        "in",
+        "compact",
+        "node_id",
+        ("NodeInventory",),
+        1,
+        {**_STATE, "message.timestamp.type": "LogAppendTime"},
+        "Where nodes stand by an inventory; give it alone the right to write",
+    ),
     _input(
         "streams.v1",
         "stream",

@@ -18,6 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from placement.authority import KIND as LOCATIONS
 from placement.flaps import FlapRule
 from placement.silence import Timers
 from schemas.topics import CATALOGUE, full_name
@@ -27,6 +28,7 @@ from streaming.batch_trace import BatchTrace
 from streaming.configuration import configuration
 from streaming.endpoint import Endpoint
 from streaming.errors import StreamingError
+from streaming.locator import FromCloud, FromCommand, FromFile, Locator
 from streaming.logs import LogEvent, tell
 from streaming.node_lifecycle import OUTPUT_SCHEMA, STATE_SCHEMA, NodeLifecycle
 from streaming.observer import Observer
@@ -84,10 +86,14 @@ def run(
             settings.resolved_spark_options(),
             settings.checkpoint,
         )
+        locator = None
         try:
             recovered = recovery.result()
             trace = BatchTrace(settings.trace.file)
-            applier = BatchApplier(recovered, outbox, settings.cell, outputs, trace, observer)
+            locator = _locator(settings, recovered)
+            applier = BatchApplier(
+                recovered, outbox, settings.cell, outputs, trace, observer, locator
+            )
             applier.take_over()
             observer.recovered(recovered.reconciler, recovered.records, applier.writer_epoch)
             with Ticker(
@@ -102,6 +108,8 @@ def run(
                 flow = _Flow(settings, spark, recovered, applier, ticker, options, trace, observer)
                 return flow.run(on_ready, stop)
         finally:
+            if locator is not None:
+                locator.close()
             close_session(spark)
 
 
@@ -216,6 +224,23 @@ def _endpoint(settings: Settings, observer: Observer) -> Iterator[None]:
     with Endpoint(at.host, at.port, observer.metrics, observer.health) as endpoint:
         tell(LogEvent.SERVING, address=endpoint.address)
         yield
+
+
+def _locator(settings: Settings, recovered: Recovered) -> Locator | None:
+    """Who is asked where registering nodes stand; nobody where claims or the inventory count."""
+    location = settings.location
+    match location.authority:
+        case "file":
+            assert location.file is not None, "the settings ask for it"
+            return FromFile(location.file)
+        case "cloud":
+            return FromCloud(location.cloud_form)
+        case "command":
+            assert location.command is not None, "the settings ask for it"
+            asking = FromCommand(location.command, location.command_timeout_seconds)
+            asking.resume(recovered.nodes, recovered.reconciler.remembered(LOCATIONS))
+            return asking
+    return None
 
 
 def timers_of(settings: Settings) -> Timers:

@@ -7,14 +7,14 @@ exactly behind it. Spark's batch id means nothing here.
 
 import pickle
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Protocol
 
 import orjson
 
-from placement.events import Event, NodeChanged
+from placement.events import Event, LocationResolved, NodeChanged
 from placement.liveness import Verdict
 from placement.silence import Clock
 from schemas import limits
@@ -25,12 +25,13 @@ from streaming.batch_trace import BatchTrace
 from streaming.dead_letter import dead_letter, reason_of
 from streaming.errors import StreamingError
 from streaming.journal_codec import configuration_body, journal_event
+from streaming.locator import Locator
 from streaming.metrics import Committed
 from streaming.node_lifecycle import Judged
 from streaming.outbox import Outbox
 from streaming.record_codec import OutRecord
 from streaming.recovery import STATE_FORMAT, Positions, Recovered
-from streaming.source import DETECTOR, NODES, Raw, Refused
+from streaming.source import DETECTOR, INVENTORY, NODES, Raw, Refused
 
 # One prefix plans at most so many events, and streams of so many shards: its records stay in
 # memory until the commit, whose time must stay far below the transaction's timeout.
@@ -85,12 +86,14 @@ class BatchApplier:
         partitions: dict[str, int],
         trace: BatchTrace | None = None,
         watch: Watches | None = None,
+        locator: Locator | None = None,
     ) -> None:
         self._reconciler = recovered.reconciler
         self._configuration = configuration_body(recovered.configuration)
         self._outbox = outbox
         self._trace = trace or BatchTrace()
         self._watch = watch
+        self._locator = locator
         self._cell = cell
         self._partitions = partitions
         self._positions: Positions = recovered.positions
@@ -114,7 +117,8 @@ class BatchApplier:
         judged: list[Judged] = [pickle.loads(payload) for payload in payloads]
         self._check_start(judged)
         self._tell_read(judged)
-        steps = _steps(judged)
+        steps = _steps(judged, self._locator)
+        late = () if self._locator is None else self._locator.later(self._reconciler.now)
         latest = max((s.last_at for each in judged for s in each.stretches), default=0)
         commits = 0
         while True:
@@ -122,21 +126,27 @@ class BatchApplier:
             last = not steps
             now = max(latest if last else prefix[-1].at, self._reconciler.now)
             self._advance(judged, steps)
-            commits += self._apply_prefix(prefix, now, caught_up and last)
+            commits += self._apply_prefix(prefix, now, caught_up and last, late)
+            late = ()
             if last:
                 break
         self._note_tick(judged)
         return commits
 
-    def _apply_prefix(self, prefix: Sequence[Step], now: int, caught_up: bool) -> int:
-        planned = [step for step in prefix if step.event is not None]
-        events = [step.event for step in planned if step.event is not None]
+    def _apply_prefix(
+        self, prefix: Sequence[Step], now: int, caught_up: bool, late: Sequence[Event] = ()
+    ) -> int:
+        """Apply a prefix; `late` are events that come with no record, before it."""
+        planned: list[Step | None] = [None] * len(late)
+        planned += [step for step in prefix if step.event is not None]
+        events = [*late, *(step.event for step in prefix if step.event is not None)]
         began = time.perf_counter()
         ready = self._reconciler.apply(events, now, caught_up)
         planned_at = time.perf_counter()
         records = [step.letter for step in prefix if step.letter is not None]
         for refused in ready.refused:
-            raw = planned[refused.index].raw
+            step = planned[refused.index]
+            raw = None if step is None else step.raw
             if raw is not None:
                 reason = refused.reason
                 records.append(dead_letter(raw, "apply", reason.code, reason.message))
@@ -277,12 +287,14 @@ def _cut(steps: list[Step]) -> tuple[list[Step], list[Step]]:
     return steps[:end], steps[end:]
 
 
-def _steps(judged: Sequence[Judged]) -> list[Step]:
+def _steps(judged: Sequence[Judged], locator: Locator | None = None) -> list[Step]:
     """All records of the batch that mean something, in the order in which they are applied: by
     append time made monotone within each partition, then topic, partition and offset."""
     steps: list[Step] = []
     for each in judged:
-        steps += [_verdict_step(NODES, partition, verdict) for partition, verdict in each.verdicts]
+        for partition, verdict in each.verdicts:
+            step = _verdict_step(NODES, partition, verdict)
+            steps += [*_located(step, locator), step]
         steps += [_verdict_step(DETECTOR, *found) for found in each.reported]
         steps += [_refused_step(refused) for refused in each.refused]
         steps += [_passed_step(raw) for raw in each.passed]
@@ -297,9 +309,17 @@ def _steps(judged: Sequence[Judged]) -> list[Step]:
     return sorted(ordered, key=lambda step: step.place)
 
 
+def _located(step: Step, locator: Locator | None) -> Iterator[Step]:
+    """What the authority says of a registering node, at the place of the registration."""
+    if locator is not None and isinstance(step.event, NodeChanged):
+        found = locator.at_once(step.event)
+        if found is not None:
+            yield Step(step.at, step.topic, step.partition, step.offset, found)
+
+
 def _node_id(step: Step) -> str:
     """Tells apart the verdicts of one tick, whichever topology shard they come from."""
-    return step.event.node_id if isinstance(step.event, NodeChanged) else ""
+    return step.event.node_id if isinstance(step.event, NodeChanged | LocationResolved) else ""
 
 
 def _at(step: Step, at: int) -> Step:
@@ -323,6 +343,10 @@ def _refused_step(refused: Refused) -> Step:
 
 
 def _passed_step(raw: Raw) -> Step:
+    if raw.topic == INVENTORY and not raw.value:
+        gone = codec.no_longer_known(raw.key, raw.at)
+        if gone is not None:
+            return Step(raw.at, raw.topic, raw.partition, raw.offset, event=gone, raw=raw)
     envelope = decode(raw.value, raw.headers)
     if isinstance(envelope, Refusal):
         return _refused_step(Refused(raw, "decode", envelope.code, envelope.detail))

@@ -15,6 +15,7 @@ from placement.events import (
     AckKind,
     Action,
     Event,
+    LocationResolved,
     MoveAcked,
     NodeChanged,
     OperatorAsked,
@@ -29,7 +30,7 @@ from placement.model import (
     Liveness,
     NodeAttributes,
 )
-from schemas import inputs
+from schemas import inputs, limits
 from schemas.cluster import Cluster, ClusterNodeStatus, ClusterStream
 from schemas.inputs import InputMessage, StreamRequest
 from schemas.requests import (
@@ -121,12 +122,22 @@ def node_changed(verdict: "Verdict") -> NodeChanged:
     )
 
 
+def no_longer_known(key: bytes | None, at: int) -> LocationResolved | None:
+    """A tombstone of the inventory; None if its key is no node id."""
+    name = (key or b"").decode("ascii", "replace")
+    if not limits.ID.match(name):
+        return None
+    return LocationResolved(at, name, None, "inventory", "it was removed from the inventory")
+
+
 def event(message: InputMessage, at: int) -> Event:
-    """A message of the streams, acks or operator topic as an event; node messages come as
-    verdicts."""
+    """A message of the inventory, streams, acks or operator topic as an event; those of nodes
+    come as verdicts."""
     if isinstance(message, OperatorRequest):
         return _operator_asked(message, at)
     match message:
+        case inputs.NodeInventory():
+            return LocationResolved(at, message.node_id, message.location, "inventory")
         case inputs.StreamCreated():
             hashed = body_hash(message.model_dump())
             return _requested(StreamCreated, message, at, message.sequence, hashed)

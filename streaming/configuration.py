@@ -35,4 +35,5 @@ def configuration(settings: Settings) -> Configuration:
         ),
         relocate_up_to=settings.location.relocate_up_to_shards,
         enforce_levels=settings.location.enforce_levels,
+        authority=settings.location.authority,
     )

@@ -10,6 +10,7 @@ from placement.selector import Choice, Client, Freshness, exact_rack, nearest, s
 from placement.topology import Topology
 from schemas.cluster import ClusterClient, ClusterStream, RefusedStream, ReplicaState
 from streaming import offline
+from streaming.locations import LocationMap, cloud_location
 from streaming.offline import Document, Placed
 
 
@@ -31,24 +32,39 @@ class Served:
         return ({} if name is None else {"name": name}) | {"nearest": self.choices}
 
 
-def served(document: Document, exact: bool) -> Served:
-    """Choose for every client of the document; what the document does not place is placed first."""
+def served(
+    document: Document,
+    exact: bool,
+    known: LocationMap | None = None,
+    cloud_form: str = "kubernetes",
+) -> Served:
+    """Choose for every client of the document; what the document does not place is placed first.
+
+    A client that says no location is resolved as a node is: by the mapping, else by its region and
+    zone tags.
+    """
     placed = offline.placed(document)
     rows: list[dict[str, Any]] = []
     for client in document.cluster.clients:
-        who = _reader(client, placed.state.topology)
+        told = client.location or _resolved(client, known, cloud_form)
+        who = _reader(client, told, placed.state.topology)
         for stream in document.cluster.streams:
             rows += _choices(placed, client, who, stream, exact)
     return Served(placed, tuple(rows))
 
 
-def _reader(client: ClusterClient, topology: Topology) -> Client:
+def _resolved(client: ClusterClient, known: LocationMap | None, cloud_form: str) -> str | None:
+    found = None if known is None else known.locate(client.id, client.host)
+    return found or cloud_location(client.tags, cloud_form)
+
+
+def _reader(client: ClusterClient, place: str | None, topology: Topology) -> Client:
     """The client as the selector knows it; without a location it has that of its node."""
-    located = UNLOCATED if client.location is None else parse_location(client.location)
+    located = UNLOCATED if place is None else parse_location(place)
     assert isinstance(located, Location)
     who = Client(client.id, located, tuple(sorted(client.tags.items())), client.host)
     own = (n for n in topology.index.values() if stands_on(who, n, topology))
-    node = next(own, None) if client.location is None else None
+    node = next(own, None) if place is None else None
     return who if node is None else replace(who, location=topology.locations[node])
 
 

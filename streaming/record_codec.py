@@ -129,8 +129,9 @@ def node_record(node_id: str, view: NodeView | None, cell: str, at: int, commit:
     if view is None:
         return _record("topology.v1", "NodeView", node_id, None, cell, ("forgotten", commit), at)
     body = fields_of(view) | fields_of(view.attributes)
-    for name in ("attributes", "transitions", "reporting", "claimed"):
+    for name in ("attributes", "transitions", "reporting", "claimed", "source"):
         body.pop(name, None)
+    body["location_source"] = view.source
     if view.claimed is not None:
         body["claimed_location"] = view.claimed
     if view.pending is not None:
@@ -299,6 +300,7 @@ def parse_node(body: Mapping[str, Any]) -> NodeView:
         claimed=body.get("claimed_location"),
         pending=_parse_pending(body.get("pending")),
         quarantine=_parse_reason(body["quarantine"]) if "quarantine" in body else None,
+        source=body.get("location_source", "claim"),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -13,6 +13,7 @@ from pydantic import (
     JsonValue,
     ValidationInfo,
     field_validator,
+    model_validator,
 )
 
 from streaming.settings_values import (
@@ -180,6 +181,30 @@ class HoldSettings(Section):
 
 
 class LocationSettings(Section):
+    authority: Literal["claim", "command", "file", "inventory", "cloud"] = Field(
+        default="claim",
+        description="Who says where nodes stand: each node itself, location.command, "
+        "location.file, the inventory topic, or its region and zone labels. A claim that differs "
+        "is told and not trusted; a node that the authority does not place receives nothing.",
+    )
+    command: str | None = Field(
+        default=None,
+        description="Command for authority 'command': gets hosts as its last arguments, prints "
+        "one location per line. Asked when a node registers; runs beside the batches.",
+    )
+    command_timeout_seconds: DurationSeconds = Field(
+        default=10.0, description="Time that one call of location.command may take."
+    )
+    file: Path | None = Field(
+        default=None,
+        description="Mapping for authority 'file': YAML with nodes, hosts and default, or a "
+        "cassandra-topology.properties. Read again when it has changed.",
+    )
+    cloud_form: Literal["kubernetes", "ec2", "ec2_legacy", "gce"] = Field(
+        default="kubernetes",
+        description="How authority 'cloud' writes a place: /region/zone, or as Cassandra's "
+        "snitches for EC2 (standard, legacy) and Google Cloud do.",
+    )
     enforce_levels: bool = Field(
         default=True,
         description="A node whose location has not exactly the tiers of levels, in their order, is "
@@ -190,6 +215,13 @@ class LocationSettings(Section):
         description="A node's new location takes effect by itself if no more shards than that "
         "would move or come to break a rule; otherwise it waits for approval.",
     )
+
+    @model_validator(mode="after")
+    def _check_authority(self) -> Self:
+        needed = {"command": self.command, "file": self.file}
+        if self.authority in needed and needed[self.authority] is None:
+            raise ValueError(f"authority '{self.authority}' needs location.{self.authority}")
+        return self
 
 
 class QuotaSettings(Section):

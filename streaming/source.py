@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 
 NODES = "nodes.v1"
 DETECTOR = "detector.v1"
-SUBSCRIBED = (NODES, DETECTOR, "streams.v1", "acks.v1", "operator.v1")
+INVENTORY = "inventory.v1"
+SUBSCRIBED = (NODES, DETECTOR, INVENTORY, "streams.v1", "acks.v1", "operator.v1")
 PACKED_SCHEMA = "topology_shard int, payload binary"
 
 _TOLD = {

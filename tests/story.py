@@ -21,6 +21,7 @@ all told in it; the shared oracle judges every batch besides. The commands:
     relocate       node= location= [disk=ssd]
     guard          nodes= state=none|held_down|quarantined
     approve        node= [hash=]: without one, the hash that was published last
+    locate         node= location= [source=inventory reason=]: what an authority says; `-`: nothing
     ack            kind=accepted|completed|failed moves=all|m1,m2 [reason=]: `all` are the open
                    ones, `t1/0` is the last move of the shard, `t1/0~1` the one before;
                    shards=t1/0: an acknowledgement that names no move
@@ -165,6 +166,7 @@ class Story:
                 rate_bytes_per_second=int(rate) if (rate := command.given("rate")) else None,
                 relocate_up_to=None if relocate is None else int(relocate),
                 enforce_levels=command.take("enforce_levels", "no") == "yes",
+                authority=command.take("authority", "claim"),
                 quotas=Quotas(
                     nodes=int(command.take("nodes_max", "10000")),
                     pending=int(command.take("pending_max", "1000")),

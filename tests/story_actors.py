@@ -15,6 +15,7 @@ from placement.events import (
     AckKind,
     Action,
     Event,
+    LocationResolved,
     MoveAcked,
     NodeChanged,
     OperatorAsked,
@@ -70,6 +71,7 @@ class Actors:
             "register": self.register,
             "relocate": self.relocate,
             "approve": self.approve,
+            "locate": self.locate,
             "guard": self.guard,
             **dict.fromkeys(REQUESTS, self.request),
             "drop": self.drop,
@@ -143,6 +145,12 @@ class Actors:
         for node_id in self.named(command):
             known, _ = self.nodes.get(node_id, (Liveness.UP, ""))
             yield self.change(node_id, known, guard=state)
+
+    def locate(self, command: Command) -> Iterator[Event]:
+        location, reason = command.take("location"), command.given("reason")
+        found = None if location == "-" else location
+        source = command.take("source", "inventory")
+        yield LocationResolved(self.now, command.take("node"), found, source, reason)
 
     def named(self, command: Command) -> list[str]:
         """Nodes by id, by a series of ids (`n1..n9`), or all that stand in a domain (`/s1/r2`)."""

@@ -1,5 +1,7 @@
 """`placer nearest FILE`: which replica each client of a cluster file should read from."""
 
+from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,6 +11,15 @@ from streaming.cli.options import FailOn, FailOnOption, Output, OutputOption, Pl
 
 if TYPE_CHECKING:
     from streaming.offline_nearest import Served
+
+
+class CloudForm(StrEnum):
+    """How region and zone labels become a location; see `location.cloud_form`."""
+
+    KUBERNETES = "kubernetes"
+    EC2 = "ec2"
+    EC2_LEGACY = "ec2_legacy"
+    GCE = "gce"
 
 
 def register(app: typer.Typer) -> None:
@@ -34,6 +45,19 @@ def nearest(
             help="Only an equal location counts; else the leader serves (KIP-392).",
         ),
     ] = False,
+    locations: Annotated[
+        Path | None,
+        typer.Option(
+            "--locations",
+            metavar="FILE",
+            help="Where clients without a location stand, by id or host: a mapping as for nodes "
+            "(location.file).",
+        ),
+    ] = None,
+    cloud_form: Annotated[
+        CloudForm,
+        typer.Option("--cloud-form", help="How a client's region and zone tags are read."),
+    ] = CloudForm.KUBERNETES,
     output: OutputOption = Output.TEXT,
     fail_on: FailOnOption = None,
     _plugin: PluginOption = None,
@@ -42,12 +66,15 @@ def nearest(
 
     Among equals the freshest, then the leader, then the highest id.
     """
+    from streaming.locations import read_locations
     from streaming.offline_nearest import Served, served
+
+    known = None if locations is None else read_locations(locations)
 
     answer_documents(
         file,
         output,
-        lambda document: served(document, exact_rack),
+        lambda document: served(document, exact_rack, known, cloud_form),
         Served.body,
         _show,
         lambda answer: answer.unanswered and fail_on is not FailOn.NEVER,

@@ -57,6 +57,14 @@ TagOption = Annotated[
 def node(
     node_id: Node,
     location: LocationOption = None,
+    rackdc: Annotated[
+        Path | None,
+        typer.Option(
+            "--rackdc",
+            metavar="FILE",
+            help="Its cassandra-rackdc.properties, for the location /dc/rack.",
+        ),
+    ] = None,
     host: Annotated[str | None, typer.Option("--host", help="For people.")] = None,
     tag: TagOption = None,
     weight: Annotated[
@@ -81,6 +89,10 @@ def node(
 
     It is taken for dead when no heartbeat follows: placer send heartbeat ID.
     """
+    if rackdc is not None:
+        from streaming.locations import read_rackdc
+
+        location = read_rackdc(rackdc)
     fields = _about_node(node_id, incarnation, sequence) | {
         "location": location,
         "host": host,

@@ -3,8 +3,9 @@
 import pytest
 
 from placement import health, model, reasons
-from schemas import outputs
-from schemas.codes import REASONS, REFUSALS, RefusalCode
+from schemas import node_view, outputs, reason
+from schemas.codes import REASONS
+from schemas.refusals import REFUSALS, RefusalCode
 from schemas.words import CAUSES, HEALTH, RULES
 
 
@@ -41,11 +42,17 @@ def test_advice_is_whole_sentences(advice):
         assert "|" not in text
 
 
-@pytest.mark.parametrize("name", ["Outcome", "MoveKind", "MoveState", "ViolationClass", "Liveness"])
-def test_enumerations_hold_every_word_of_the_core(name):
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        *((outputs, name) for name in ("Outcome", "MoveKind", "MoveState", "ViolationClass")),
+        *((node_view, name) for name in ("Liveness", "AdministrativeState", "Guard")),
+    ],
+)
+def test_enumerations_hold_every_word_of_the_core(written, name):
     spoken = {member.value for member in getattr(model, name)}
-    assert spoken <= {member.value for member in getattr(outputs, name)}
+    assert spoken <= {member.value for member in getattr(written, name)}
 
 
 def test_bands_are_the_same_words():
-    assert {band.value for band in reasons.Band} == {band.value for band in outputs.Band}
+    assert {band.value for band in reasons.Band} == {band.value for band in reason.Band}

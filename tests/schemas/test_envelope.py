@@ -6,7 +6,6 @@ import sys
 import pytest
 
 from schemas import limits
-from schemas.codes import RefusalCode
 from schemas.envelope import Envelope, Refusal, decode, encode_headers, type_name, validate
 from schemas.inputs import (
     MoveCompleted,
@@ -15,6 +14,7 @@ from schemas.inputs import (
     StreamCreated,
     Tick,
 )
+from schemas.refusals import RefusalCode
 from schemas.topics import BY_NAME
 
 BEAT = {"node_id": "node-0x1", "incarnation": "i-1", "sequence": 2}

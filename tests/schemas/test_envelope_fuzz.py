@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas import limits
-from schemas.codes import RefusalCode
 from schemas.envelope import Refusal, decode, type_name, validate
 from schemas.inputs import INPUTS
+from schemas.refusals import RefusalCode
 from schemas.topics import BY_NAME
 
 json_values = st.recursive(

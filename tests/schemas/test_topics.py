@@ -21,6 +21,7 @@ def test_the_topics_of_this_release():
     assert list(BY_NAME) == [
         "nodes.v1",
         "detector.v1",
+        "inventory.v1",
         "streams.v1",
         "acks.v1",
         "operator.v1",

@@ -18,6 +18,7 @@ from schemas.envelope import type_name
 from schemas.outputs import OUTPUTS
 from schemas.topics import CATALOGUE, DEAD_LETTERS
 from streaming.batch import BatchApplier
+from streaming.locator import Locator
 from streaming.node_lifecycle import NodeLifecycle
 from streaming.rebuild import STATE_TOPICS, rebuild
 from streaming.record_codec import OutRecord
@@ -45,12 +46,24 @@ class KeptOutbox:
 class Driver:
     """One run of the application over the transactions of earlier ones."""
 
-    def __init__(self, earlier: Iterable[Commit] = (), timers: Timers = TIMERS) -> None:
+    def __init__(
+        self,
+        earlier: Iterable[Commit] = (),
+        timers: Timers = TIMERS,
+        configuration: Configuration | None = None,
+        locator: Locator | None = None,
+    ) -> None:
         self._layout = layout(PREFIX, 1, timers)
-        recovered = recover(earlier)
+        recovered = recover(earlier, configuration)
         self.positions = {topic: dict(at) for topic, at in recovered.positions.items()}
         self.outbox = KeptOutbox()
-        self.applier = BatchApplier(recovered, self.outbox, CELL, OUTPUTS_COUNTED)  # type: ignore[arg-type]
+        self.applier = BatchApplier(
+            recovered,
+            self.outbox,  # type: ignore[arg-type]
+            CELL,
+            OUTPUTS_COUNTED,
+            locator=locator,
+        )
         tables = liveness_tables(recovered.nodes, recovered.clocks, timers, 1)
         self._operator = TwsTester(
             NodeLifecycle(timers),
@@ -78,7 +91,7 @@ class Driver:
         return self.commits[before:]
 
 
-def recover(commits: Iterable[Commit]) -> Recovered:
+def recover(commits: Iterable[Commit], configuration: Configuration | None = None) -> Recovered:
     """What a start finds in the topics after these transactions; the digest is proven."""
     latest: dict[str, dict[bytes, bytes]] = {topic: {} for topic in (*STATE_TOPICS, COMMITS)}
     for record in (record for commit in commits for record in commit):
@@ -89,7 +102,7 @@ def recover(commits: Iterable[Commit]) -> Recovered:
             latest[record.topic][key] = record.value or b""
     marked = latest[COMMITS].get(CELL.encode())
     found = None if marked is None else orjson.loads(marked)
-    configuration = Configuration(cell=CELL)
+    configuration = configuration or Configuration(cell=CELL)
     reconciler, nodes = rebuild(configuration, latest, found["now"] if found else 0)
     positions = {
         topic: {

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from placement.silence import Clock
-from schemas.codes import RefusalCode
+from schemas.refusals import RefusalCode
 from schemas.topics import DEAD_LETTERS
 from streaming import batch as batch_module
 from streaming.batch import BatchRefused
@@ -112,6 +112,7 @@ def test_a_small_batch_is_one_transaction_that_ends_with_its_marker() -> None:
     assert marker(commit)["positions"] == {
         "nodes.v1": {"0": 3},
         "detector.v1": {},
+        "inventory.v1": {},
         "streams.v1": {"0": 9},
         "acks.v1": {},
         "operator.v1": {},

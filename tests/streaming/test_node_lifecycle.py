@@ -13,7 +13,7 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 from placement.liveness import LivenessTable, Verdict
 from placement.model import Liveness, NodeAttributes, NodeView
 from placement.silence import Clock, Timers
-from schemas.codes import RefusalCode
+from schemas.refusals import RefusalCode
 from streaming import node_lifecycle
 from streaming.node_lifecycle import Judged, NodeLifecycle
 from streaming.recovery import liveness_tables

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement.silence import Timers
-from schemas.codes import RefusalCode
+from schemas.refusals import RefusalCode
 from streaming import source
 from streaming.source import Raw, layout, shard_of
 from tests.streaming.damaged_records import beat, damaged
