@@ -124,12 +124,9 @@ class HoldEvents:
     def _found(self, recent: set[int]) -> dict[str, Hold]:
         """What would be held, had nothing been known of it, by name."""
         topology = self._state.topology
-        known = {topology.index[name] for name in self._state.nodes}
-        left = {n for n in known if topology.liveness[n] is Liveness.UNREGISTERED}
-        before = {n for n in known if topology.is_dead(n) and n not in recent} | {
-            n for n in self._away if n not in recent
-        }
-        there, gone = self._mask(known - left - before), self._mask(recent)
+        gone = self._mask(recent)
+        there = ~topology.dead & ~self._mask(self._away)
+        there |= self._mask(n for n in recent if topology.liveness[n] is not Liveness.UNREGISTERED)
         share = lost_share(there, gone, _WORD)
         found = {} if share is None else {FLEET: share}
         for hold in lost_domains(topology, there, gone, _WORD):

@@ -115,8 +115,8 @@ class Reconciler:
         held = self._holds.update()
         self._moves.expire()
         self._streams.retry_waiting()
-        changed = ordered or held or moved
-        if changed or not state.topology.places(scopes) <= before:
+        changed, after = ordered or held or moved, state.topology.places(scopes)
+        if changed or any(after[scope] - before[scope] for scope in scopes):
             self._repair.look_over()
         self._repair.run(caught_up)
         self._streams.revise()

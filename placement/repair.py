@@ -8,6 +8,8 @@ the limit has room; what cannot be helped waits until the fleet changes, and blo
 
 from collections.abc import Collection, Iterable, Iterator
 
+import numpy as np
+
 from placement.agenda import Agenda
 from placement.assignments import EMPTY
 from placement.glance import Glance, glance, unled
@@ -200,7 +202,8 @@ class Repair:
     def _all_busy(self, view: View) -> bool:
         """Whether there are nodes, and limits keep all of them from taking one more replica."""
         eligible = self._state.topology.eligible
-        return bool(eligible.any() and not (eligible & ~view.busy).any())
+        open_nodes = int(np.count_nonzero(eligible)) if view.busy_nodes else 0
+        return view.busy_nodes >= open_nodes > 0 and not (eligible & ~view.busy).any()
 
     def _has_begun(self, shard: int) -> bool:
         """Whether the shard has an open move, for which another one may be issued."""

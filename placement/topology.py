@@ -277,10 +277,13 @@ class Topology:
         """Whether the node's replicas are meant to stay by a hold, should it be dead."""
         return bool(self._held[node])
 
-    def places(self, scopes: Iterable[Scope]) -> frozenset[tuple[Scope, int]]:
-        """The domains in which a node is accounted for."""
-        found = ((s, np.unique(self.domain_of(s)[self.accounted]).tolist()) for s in scopes)
-        return frozenset((scope, domain) for scope, domains in found for domain in domains)
+    def places(self, scopes: Iterable[Scope]) -> dict[Scope, set[int]]:
+        """The domains of each scope in which a node is accounted for."""
+        found = {}
+        for scope in scopes:
+            domains = self.domain_of(scope)[self.accounted]
+            found[scope] = set(np.flatnonzero(np.bincount(domains[domains >= 0])).tolist())
+        return found
 
     def judging(self) -> "Topology":
         """The same nodes as diagnosis sees them: eligible are those that are accounted for. It

@@ -63,6 +63,7 @@ class View:
         self.domain_weights: dict[Scope, NDArray[np.float64]] = {}
         # Nodes that limits keep from taking one more replica for the moment.
         self.busy = np.zeros(topology.size, bool)
+        self.busy_nodes = 0
         # What is known of the nodes by class, to be told of every change; see `by_class`.
         self.fields: dict[Hashable, Any] = {}
         self._share: float | None = None
@@ -107,6 +108,7 @@ class View:
 
     def occupy(self, node: int, busy: bool) -> None:
         """Limits keep the node from taking one more replica, or no more."""
+        self.busy_nodes += busy - int(self.busy[node])
         self.busy[node] = busy
         self._tell(node)
 
@@ -357,8 +359,8 @@ def unmet(
     for rule, broken, _ in judged(rules, Strength.PREFERRED, shards, spec, policy, topology):
         message = f"{len(broken)} of {spec.shards} shards do not meet the preferred rule '{rule}'"
         level, seen = everywhere.seen(rule)
-        met = spec.shards - len(broken)
-        warnings.append(Reason(Code.RULE_NOT_MET, message, spec.shards, met, level, seen))
+        numbers = spec.shards, spec.shards - len(broken)
+        warnings.append(Reason(Code.RULE_NOT_MET, message, *numbers, level, seen))
     return tuple(warnings)
 
 
@@ -366,8 +368,7 @@ def least(found: NDArray[np.int64], key: NDArray[np.generic]) -> NDArray[np.int6
     """Those with the least key, of which there is one for each."""
     if len(found) == 1:
         return found
-    smallest: NDArray[np.int64] = found[key == key.min()]
-    return smallest
+    return found[key == key.min()]  # type: ignore[no-any-return]
 
 
 def distance(topology: Topology, replaced: int) -> NDArray[np.int64]:

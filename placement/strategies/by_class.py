@@ -23,6 +23,7 @@ from placement.strategies.base import (
     least,
     settle,
 )
+from placement.topology import Scope
 
 # Nodes from which asking about classes costs less than asking about all.
 CLASSED_FROM = 64
@@ -73,6 +74,8 @@ class Field:
         self._idle_in = np.bincount(of[self._idle], minlength=size)
         self._tiers = topology.tiers()
         self._ranks: dict[Hashable, Nodes] = {}
+        self._known: dict[Hashable, tuple[Nodes, int]] = {}
+        self._rules: dict[int, Sequence[Rule]] = {}
         self._climbs: dict[int, Nodes] = {}
 
     def changed(self, node: int) -> None:
@@ -102,7 +105,8 @@ class Field:
                 found, usable = idle, self._idle
             near = self._near(found, int(self._classes.of[need.replaces]), usable, taken)
             if near is not None:
-                return settle(near, need, self._view, self._tiers)
+                nodes, tiers = near
+                return settle(nodes, need, self._view, tiers)
         for scope in self._tiers:
             if len(found) > 1:
                 sample = self._classes.sample[found]
@@ -112,30 +116,43 @@ class Field:
     def _ranked(self, rules: Sequence[Rule], need: Need) -> Nodes:
         """How well each class keeps the rules, the least is best. Rules that count domains ask for
         nothing but where the others stand, so that equals are asked about once."""
-        kept = sorted(self._classes.of[need.kept].tolist())
-        key = (tuple(kept), need.replication_factor, tuple(rules))
+        kept = self._classes.of[need.kept]
+        key = (id(rules), need.replication_factor, *sorted(kept.tolist()))
         if key not in self._ranks:
-            parts = (need.replication_factor, kept)
-            standing = Standing(self._shared, *parts, shards=need.shards)
+            standing = Standing(
+                self._shared, need.replication_factor, kept.tolist(), shards=need.shards
+            )
             ranks, worst = np.zeros(self._classes.count, np.int64), 1
             lawful = np.ones(self._classes.count, bool)
             for rule in rules:
-                penalties = rule.penalty(standing)
+                penalties, most = self._penalties(rule, standing)
                 if rule.strength is Strength.REQUIRED:
                     lawful &= penalties == 0
                     continue
                 # No wish outweighs one that comes before it.
-                most = int(penalties.max()) + 1
                 ranks, worst = ranks * most + penalties, worst * most
                 if worst > _RANKS_MAX:
                     _, ranks = np.unique(ranks, return_inverse=True)
                     worst = len(ranks)
             self._ranks[key] = np.where(lawful, ranks, _BROKEN)
+            self._rules[id(rules)] = rules  # so that no other rules get their identity
         return self._ranks[key]
 
-    def _near(self, found: Nodes, old: int, usable: Mask, taken: list[int]) -> Nodes | None:
-        """The nearest nodes of some classes among those near the mean; None where only the
-        farthest are left."""
+    def _penalties(self, rule: Rule, standing: Standing) -> tuple[Nodes, int]:
+        """What the rule says of each class, and one more than the most of it."""
+        assert isinstance(rule, CountsDomains)
+        held = self._shared.domain_of(rule.per)[standing.replicas]
+        key = (rule, standing.replication_factor, *sorted(held.tolist()))
+        if key not in self._known:
+            penalties = rule.penalty(standing)
+            self._known[key] = (penalties, int(penalties.max(initial=0)) + 1)
+        return self._known[key]
+
+    def _near(
+        self, found: Nodes, old: int, usable: Mask, taken: list[int]
+    ) -> tuple[Nodes, Sequence[Scope]] | None:
+        """The nearest nodes of some classes among those near the mean, and the levels whose domains
+        tell them apart; None where only the farthest are left."""
         if old not in self._climbs:
             self._climbs[old] = distance(self._shared, old)
         climbs = self._climbs[old][found]
@@ -144,7 +161,7 @@ class Field:
             nodes = self._nodes(found[climbs == level], usable, taken)
             near: Nodes = nodes[~self._view.crowded(nodes)]
             if len(near):
-                return near
+                return near, self._tiers if level else ()
         return None
 
     def _left(self, counts: Nodes, usable: Mask, taken: list[int]) -> Nodes:
