@@ -25,7 +25,7 @@ from schemas.cluster import Cluster, ClusterMove, ClusterNode
 from streaming import record_codec
 from streaming.offline import Document
 from streaming.offline_check import Asked, Checked, checked, violation_body
-from streaming.reassignment import written
+from streaming.reassignment import Assignments, Listed, written
 from streaming.what_if import WhatIf, asked, changed
 
 
@@ -54,6 +54,7 @@ class Planned:
     hold: Hold | None
     stakes: Reason | None = None
     waves: Waves | None = None
+    assignments: Assignments = field(default_factory=dict)
 
     @property
     def nodes(self) -> tuple[ClusterNode, ...]:
@@ -77,15 +78,22 @@ class Planned:
 
     def current(self) -> str:
         """What the moves touch as it is assigned now, for `kafka-reassign-partitions`: the way
-        back. Raises ReassignmentInvalid."""
-        touched, keys = self.impact.touched.shards, self.impact.shards
-        return written({key: touched[f"{key[0]}/{key[1]}"]["replicas"] for key in keys})
+        back, into the directories that were given. Raises ReassignmentInvalid."""
+        touched = self.impact.touched.shards
+        found = {}
+        for stream, shard in self.impact.shards:
+            nodes = tuple(touched[f"{stream}/{shard}"]["replicas"])
+            given = self.assignments.get((stream, shard))
+            found[stream, shard] = given if given and given.nodes == nodes else Listed(nodes)
+        return written(found)
 
     def reassignments(self) -> list[str]:
         """Each wave for `kafka-reassign-partitions`. Raises ReassignmentInvalid."""
         plans = [self.plan] if self.waves is None else self.waves.plans
         return [
-            written({(m.stream, m.shard): each.final[m.stream][m.shard] for m in each.moves})
+            written(
+                {(m.stream, m.shard): Listed(each.final[m.stream][m.shard]) for m in each.moves}
+            )
             for each in plans
         ]
 
@@ -145,6 +153,7 @@ def planned(document: Document, wanted: Wanted) -> Planned:
         find_hold(topology),
         _stakes(topology, after, found),
         waves,
+        wanted.what_if.assignments,
     )
 
 

@@ -2,11 +2,13 @@
 tool writes them.
 
 The form has no place for a reason, a policy or a limit, and its nodes are broker numbers. Read as
-ReassignPartitionsCommand reads it, with its refusals; `log_dirs` are checked and not kept, as the
-tool itself prints `any` for what is assigned now.
+ReassignPartitionsCommand reads it, with its refusals. What that prints of the present names the
+directory of each replica, what it proposes says `any` (tried with the tool of Kafka 4.3.1, whose
+output comes out byte for byte when it is read and written here); so do the rollback and the plan.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +17,23 @@ import orjson
 from placement.decide import SHARDS_MAX
 from schemas.limits import ID
 
-Assignments = Mapping[tuple[str, int], Sequence[str]]
-"""Node ids, leader first, by topic and partition."""
-
 _VERSION = 1
 _ANY = "any"
 # A broker's number is an int32 on the wire.
 _BROKER_MAX = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A partition's node ids, leader first, and for each the directory of its log, or `any`; none
+    at all is `any` for every node."""
+
+    nodes: tuple[str, ...]
+    log_dirs: tuple[str, ...] = ()
+
+
+Assignments = Mapping[tuple[str, int], Listed]
+"""By topic and partition."""
 
 
 class ReassignmentInvalid(Exception):
@@ -35,15 +47,15 @@ def written(assignments: Assignments) -> str:
         {
             "topic": topic,
             "partition": partition,
-            "replicas": [_broker(node) for node in nodes],
-            "log_dirs": [_ANY] * len(nodes),
+            "replicas": [_broker(node) for node in listed.nodes],
+            "log_dirs": listed.log_dirs or [_ANY] * len(listed.nodes),
         }
-        for (topic, partition), nodes in sorted(assignments.items(), key=lambda each: each[0])
+        for (topic, partition), listed in sorted(assignments.items(), key=lambda each: each[0])
     ]
     return orjson.dumps({"version": _VERSION, "partitions": partitions}).decode()
 
 
-def read(text: str) -> dict[tuple[str, int], tuple[str, ...]]:
+def read(text: str) -> dict[tuple[str, int], Listed]:
     """The assignments that a reassignment says. Raises ReassignmentInvalid."""
     try:
         value = orjson.loads(text)
@@ -59,16 +71,16 @@ def read(text: str) -> dict[tuple[str, int], tuple[str, ...]]:
         raise ReassignmentInvalid("'partitions' is missing or no array")
     if not rows:
         raise ReassignmentInvalid("the list of partitions is empty")
-    found: dict[tuple[str, int], tuple[str, ...]] = {}
+    found: dict[tuple[str, int], Listed] = {}
     for number, row in enumerate(rows):
-        topic, partition, nodes = _row(row, f"partitions[{number}]")
+        topic, partition, listed = _row(row, f"partitions[{number}]")
         if (topic, partition) in found:
             raise ReassignmentInvalid(f"{topic}-{partition} is listed twice")
-        found[topic, partition] = nodes
+        found[topic, partition] = listed
     return found
 
 
-def read_file(file: str) -> dict[tuple[str, int], tuple[str, ...]]:
+def read_file(file: str) -> dict[tuple[str, int], Listed]:
     """`read` of a file. Raises OSError and ReassignmentInvalid."""
     return read(Path(file).read_bytes().decode("utf-8", "replace"))
 
@@ -76,14 +88,14 @@ def read_file(file: str) -> dict[tuple[str, int], tuple[str, ...]]:
 def shard_lists(assignments: Assignments) -> dict[str, list[list[str]]]:
     """The lists by topic, one for each partition up to the last that is named."""
     lists: dict[str, list[list[str]]] = {}
-    for (topic, partition), nodes in sorted(assignments.items()):
+    for (topic, partition), listed in sorted(assignments.items(), key=lambda each: each[0]):
         own = lists.setdefault(topic, [])
         own += [[] for _ in range(partition + 1 - len(own))]
-        own[partition] = list(nodes)
+        own[partition] = list(listed.nodes)
     return lists
 
 
-def _row(row: Any, place: str) -> tuple[str, int, tuple[str, ...]]:
+def _row(row: Any, place: str) -> tuple[str, int, Listed]:
     if not isinstance(row, dict):
         raise ReassignmentInvalid(f"{place} is no object")
     topic, partition, brokers = row.get("topic"), row.get("partition"), row.get("replicas")
@@ -105,7 +117,7 @@ def _row(row: Any, place: str) -> tuple[str, int, tuple[str, ...]]:
     for each in directories:
         if not isinstance(each, str) or not (each == _ANY or each.startswith("/")):
             raise ReassignmentInvalid(f"{name}: a log dir is neither 'any' nor an absolute path")
-    return topic, partition, tuple(map(str, brokers))
+    return topic, partition, Listed(tuple(map(str, brokers)), tuple(directories))
 
 
 def _is_number(value: Any) -> bool:
