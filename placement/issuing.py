@@ -198,14 +198,16 @@ class Issuing:
         return Reason(Code.NO_CANDIDATE, f"{what}, which may not hold it now", 1, 0)
 
     def keep_needed(self, shard: int) -> None:
-        """Cancel the removal of a replica that is needed after all, if nobody has begun it or if
-        another leader would make it a new one."""
+        """Cancel the removal of a live replica that is needed after all, or that another which has
+        died can be spared for, if nobody has begun it or if a new leader would make it anew."""
         state = self._state
         opened = state.ledger.by_shard.get(shard)
         if opened is None or opened.move.kind is not MoveKind.REMOVE:
             return
         begun = opened.move.state is MoveState.ACCEPTED and self._wants.next_leader(shard) is None
-        if not begun and (self._wants.needy(shard) or self._wants.may_return(shard)):
+        nodes, is_dead = state.table.nodes(shard), state.topology.is_dead
+        spared = not is_dead(opened.removed) and any(n != EMPTY and is_dead(n) for n in nodes)
+        if not begun and (spared or self._wants.needy(shard)):
             needed = Reason(Code.REPLICA_MISSING, "the other replicas are not enough any more")
             state.settle(state.ledger.close(shard, MoveState.CANCELLED, state.now, needed))
             state.publish_move(opened.move)

@@ -183,6 +183,7 @@ class Log(World):
         return sum(
             len(set(self.assignments[shard]["replicas"]) - before)
             for shard, before in self._started.items()
+            if shard in self.assignments
         )
 
     # Records, one by one

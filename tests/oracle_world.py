@@ -93,12 +93,17 @@ class World:
         return [node for node in replicas if self.alive(node) or self.is_away(node)]
 
     def staying(self, replicas: Sequence[str]) -> list[str]:
-        """Those of them that are not to be emptied."""
-        return [node for node in self.kept(replicas) if not self.is_draining(node)]
+        """Those of them that count where they stand: their nodes are neither to be emptied nor at a
+        doubtful place."""
+        return [node for node in self.kept(replicas) if not self.is_leaving(node)]
+
+    def is_leaving(self, node_id: str) -> bool:
+        """Whether the node is to be emptied, or where it stands is doubtful."""
+        return self.is_draining(node_id) or self.nodes[node_id]["guard"] == "quarantined"
 
     def may_stay(self, node_id: str) -> bool:
         """Whether the node's domains count when an arrangement is judged."""
-        return bool(self.staying([node_id])) and self.nodes[node_id]["guard"] != "quarantined"
+        return bool(self.staying([node_id]))
 
     def planned(self, stream: str) -> dict[int, list[str]]:
         """Replicas of a stream by shard once all moves under way have been completed."""

@@ -262,6 +262,11 @@ class Story:
         refused = f"; {reason_text(seen.refusal)}" if seen.refusal else ""
         return f"{seen}{refused}"
 
+    def standing(self) -> list[tuple[str, str]]:
+        """Operators' orders that stand: target and action."""
+        memory = self.records.memory.values()
+        return sorted((m.name, str(m.body["action"])) for m in memory if m.kind == "request")
+
     def orders(self, _command: Command) -> str:
         requests = [each for each in self.records.memory.values() if each.kind == "request"]
         told = sorted((each.name, order_text(each.body)) for each in requests)

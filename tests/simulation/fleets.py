@@ -32,7 +32,7 @@ def draw_settings(rng: random.Random) -> str:
 def draw_fleet(rng: random.Random) -> dict[str, str]:
     """Attributes of each node as `register` takes them."""
     even = rng.random() < 0.3
-    count = rng.randint(3, 10)
+    count = rng.randint(4, 10)
     plain = rng.random() < 0.3
     return {
         f"n{number}": draw_node(rng, EVEN[number % 3] if even else rng.choice(LOCATIONS), plain)

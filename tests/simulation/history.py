@@ -16,8 +16,12 @@ from tests.simulation.wishes import AFFINITIES, POLICIES
 from tests.story import Story
 
 # Batches of a history, besides those in which it comes to rest.
-BATCHES = (6, 20)
+BATCHES = (6, 16)
+# Streams that there are from the start.
+FIRST_STREAMS = 2
 STREAMS_MAX = 6
+# What ends an order.
+ENDS = {"drain": "undrain", "cordon": "uncordon", "maintenance": "undrain"}
 # How a domain goes, and how it comes back.
 EPISODES = (("dead", "up"), ("drain", "undrain"), ("maintain", "undrain"))
 
@@ -53,8 +57,11 @@ class History:
         self.blocks: list[str] = []
         self.homes = draw_fleet(self.rng)
         self.streams = 0
+        self.changes = self.rng.random() < 0.6
         self.relocates = self.rng.random() < 0.3
-        self.orders = self.rng.random() < 0.5
+        # Operators order through requests, or nodes are told so.
+        self.asks = self.rng.random() < 0.35
+        self.orders = not self.asks and self.rng.random() < 0.7
         # A generator of its own: the rest of the history is the same with and without.
         self.approvals = random.Random(f"approvals {seed}")
         self.bound = self.approvals.choice(("", "", " relocate_up_to=0", " relocate_up_to=2"))
@@ -64,9 +71,12 @@ class History:
         try:
             self._tell(draw_settings(self.rng) + self.bound)
             self._tell("\n".join(("batch", *self._first_nodes())))
+            self._tell("\n".join(("batch", *self._first_streams())))
             for _ in range(self.rng.randint(*BATCHES)):
                 self._step()
             self._tell("\n".join(("batch", *self._recovery())))
+            for target, order in self.story.standing():
+                self._ask(ENDS[order], target)
             self._tell("rest")
         except Exception as error:
             raise Failure(self.seed, self.blocks, error) from error
@@ -84,6 +94,8 @@ class History:
             self._tell("rest whole=no")
         if rng.random() < 0.07:
             self._episode()
+        if self.asks and rng.random() < 0.4:
+            self._request()
         lines = [f"tick seconds={rng.choice((0.01, 1, 20))}"]
         for _ in range(rng.randint(0, 4)):
             lines += self._draw()
@@ -92,11 +104,30 @@ class History:
         caught_up = "" if rng.random() < 0.9 else " caught_up=no"
         self._tell("\n".join((f"batch{caught_up}", *lines)))
 
+    def _request(self) -> None:
+        """An operator asks for something, having looked at what it would touch, or not."""
+        rng = self.rng
+        action = rng.choice(("drain", "drain", "cordon", "maintenance", "undrain", "uncordon"))
+        targets = [*self.homes, *filter(None, [self._place()] * 4)]
+        roll, open_moves = rng.random(), self.story.records.open_moves()
+        if roll < 0.15:
+            action, targets = "override_hold", ["fleet", *filter(None, [self._place()])]
+        elif roll < 0.3 and open_moves:
+            action, targets = "cancel_move", [f"m{1 + rng.randrange(len(self.story.actors.names))}"]
+        self._ask(action, rng.choice(targets))
+
+    def _ask(self, action: str, target: str) -> None:
+        ttl = f" ttl={self.rng.choice((30, 600))}" if action == "maintenance" else ""
+        words = f"action={action} target={target}{ttl}"
+        if self.rng.random() < 0.9:
+            self._tell(f"look {words}")
+        self._tell(f"ask {words} hash=seen")
+
     def _episode(self) -> None:
         """A domain goes, the fleet comes to rest without it, and again with it."""
         place = self._place()
         if place is not None:
-            goes, returns = self.rng.choice(EPISODES)
+            goes, returns = self.rng.choice(EPISODES[: 1 if self.asks else None])
             for what in (goes, returns):
                 self._tell(f"{what} nodes={place}")
                 self._tell("rest whole=no")
@@ -110,6 +141,8 @@ class History:
             yield from self._draw_domain()
         elif roll < 0.62 and self.streams < STREAMS_MAX:
             yield self._draw_stream()
+        elif roll < 0.7 and self.changes:
+            yield from self._draw_change()
         else:
             yield from self._draw_acks()
 
@@ -117,8 +150,12 @@ class History:
 
     def _first_nodes(self) -> Iterator[str]:
         for node_id in self.homes:
-            if self.rng.random() < 0.75:
+            if self.rng.random() < 0.85:
                 yield self._registered(node_id)
+
+    def _first_streams(self) -> Iterator[str]:
+        for _ in range(self.rng.randint(0, FIRST_STREAMS)):
+            yield self._draw_stream()
 
     def _registered(self, node_id: str) -> str:
         return f"register nodes={node_id} {self.homes[node_id]}"
@@ -126,7 +163,8 @@ class History:
     def _heals(self, node_id: str) -> Iterator[str]:
         """The node is up where it belongs, and no order stands against it."""
         yield self._registered(node_id)
-        yield f"undrain nodes={node_id}"
+        if not self.asks:
+            yield f"undrain nodes={node_id}"
         yield f"guard nodes={node_id} state=none"
 
     def _recovery(self) -> Iterator[str]:
@@ -183,18 +221,39 @@ class History:
     # Streams
 
     def _draw_stream(self) -> str:
+        """A new stream, or one that exists."""
         rng = self.rng
         name = f"t{self.streams}"
         if self.streams == 0 or rng.random() < 0.85:
             self.streams += 1
             name = f"t{self.streams}"
-        words = [f"create stream={name} shards={rng.randint(1, 3)} rf={rng.randint(1, 4)}"]
+        return self._asked("create", name)
+
+    def _draw_change(self) -> Iterator[str]:
+        """A stream is altered or dropped, or loses a replica."""
+        rng, known = self.rng, self.story.records.assignments
+        if not known:
+            return
+        stream, shard = rng.choice(sorted(known))
+        roll = rng.random()
+        if roll < 0.6:
+            yield self._asked("alter", stream)
+        elif roll < 0.8:
+            yield f"drop streams={stream}"
+        else:
+            held = known[stream, shard].replicas or ("n1",)
+            yield f"lose shards={stream}/{shard} nodes={rng.choice(held)}"
+
+    def _asked(self, what: str, name: str) -> str:
+        """A request with its spec."""
+        rng = self.rng
+        words = [f"{what} stream={name} shards={rng.randint(1, 3)} rf={rng.randint(1, 4)}"]
         roll = rng.random()
         if roll < 0.25:
             words.append(f"policies='{rng.choice(AFFINITIES)}'")
         elif roll < 0.95:
             words.append(f'policy="{rng.choice(POLICIES)}"')
-        if rng.random() < 0.12:
+        if what == "create" and rng.random() < 0.12:
             words.append(f"replicas='{self._draw_replicas()}'")
         if rng.random() < 0.1:
             words.append("repair=dead_only")
