@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import (
@@ -27,7 +28,9 @@ from kafka.errors import (
 )
 
 from schemas.topics import BY_NAME, CATALOGUE, DEFAULT_PREFIX, Topic, configs_for, full_name
+from streaming.clients import connected
 from streaming.errors import BrokerUnreachable, SettingsInvalid, StreamingError
+from streaming.kafka_options import for_administration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -41,24 +44,6 @@ LOOK_INTERVAL_SECONDS = 0.05
 
 # The broker's word for "as default.replication.factor says".
 _BROKERS_DEFAULT = -1
-
-# librdkafka's name of an option (what settings hold) -> kafka-python's.
-_OPTIONS = {
-    "client.id": "client_id",
-    "security.protocol": "security_protocol",
-    "sasl.mechanism": "sasl_mechanism",
-    "sasl.mechanisms": "sasl_mechanism",
-    "sasl.username": "sasl_plain_username",
-    "sasl.password": "sasl_plain_password",
-    "ssl.ca.location": "ssl_cafile",
-    "ssl.certificate.location": "ssl_certfile",
-    "ssl.key.location": "ssl_keyfile",
-    "ssl.key.password": "ssl_password",
-    "ssl.crl.location": "ssl_crlfile",
-}
-# Options that decide whether a connection can be made at all must not be dropped in silence.
-_SECURITY = ("security.", "sasl.", "ssl.")
-_CHECK_HOSTNAME = "ssl.endpoint.identification.algorithm"
 
 # kafka-python logs what it also raises; without a handler Python would print that to the terminal.
 logging.getLogger("kafka").addHandler(logging.NullHandler())
@@ -337,8 +322,11 @@ def connected_admin(
     bootstrap: str, options: Mapping[str, str] | None
 ) -> Iterator[KafkaAdminClient]:
     """kafka-python's client for administration, its errors turned into ours."""
-    translated = _translated(options or {})
+    translated = for_administration(options or {})
     address = _first_reachable(bootstrap)
+    if translated:
+        # kafka-python takes a refused password for a lost connection and tries it again and again.
+        connected(AdminClient, bootstrap, {}, options)
     try:
         admin = _AdminClient(
             bootstrap_servers=address,
@@ -372,20 +360,3 @@ def _first_reachable(bootstrap: str) -> str:
         except (OSError, ValueError) as error:
             faults.append(f"{address}: {error}")
     raise BrokerUnreachable(f"no broker answers at {bootstrap} ({'; '.join(faults)})")
-
-
-def _translated(options: Mapping[str, str]) -> dict[str, Any]:
-    """Client options in kafka-python's names; tuning that only concerns records is left out."""
-    translated: dict[str, Any] = {}
-    for name, value in options.items():
-        if name in _OPTIONS:
-            upper = name == "security.protocol"
-            translated[_OPTIONS[name]] = value.upper() if upper else value
-        elif name == _CHECK_HOSTNAME:
-            translated["ssl_check_hostname"] = value != "none"
-        elif name.startswith(_SECURITY):
-            known = ", ".join(sorted({*_OPTIONS, _CHECK_HOSTNAME}))
-            raise SettingsInvalid(
-                [f"kafka.options.{name}: not available for administration; {known} are"]
-            )
-    return translated

@@ -28,6 +28,7 @@ from streaming.batch_trace import BatchTrace
 from streaming.configuration import configuration
 from streaming.endpoint import Endpoint
 from streaming.errors import StreamingError
+from streaming.kafka_options import for_spark
 from streaming.locator import FromCloud, FromCommand, FromFile, Locator
 from streaming.logs import LogEvent, tell
 from streaming.node_lifecycle import OUTPUT_SCHEMA, STATE_SCHEMA, NodeLifecycle
@@ -164,7 +165,7 @@ class _Flow:
         positions = {
             full_name(topic, prefix): dict(self._recovered.positions[topic]) for topic in SUBSCRIBED
         }
-        kafka = {**self._options, "bootstrap.servers": settings.kafka.bootstrap_servers}
+        kafka = {**for_spark(self._options), "bootstrap.servers": settings.kafka.bootstrap_servers}
         records = subscription(
             self._spark, kafka, positions, settings.spark.max_offsets_per_trigger
         )

@@ -87,6 +87,7 @@ class EmbeddedBroker:
     `port` is the clients' port (default: a free one). `data_dir` is kept and used again by the
     next start; without it the data live in a temporary directory that `stop` removes.
     `properties` override or add to the server properties; `log.dirs` and the listeners are ours.
+    `protocol` is the clients' (`SASL_PLAINTEXT`), `options` are those of a client that is let in.
 
     Use it as a context manager, or call `start` and `stop`. On Linux the broker dies with the
     thread that called `start`: call it from one that lives as long as the broker should.
@@ -97,10 +98,14 @@ class EmbeddedBroker:
         port: int | None = None,
         data_dir: Path | str | None = None,
         properties: Mapping[str, str] | None = None,
+        *,
+        protocol: str = "PLAINTEXT",
+        options: Mapping[str, str] | None = None,
     ) -> None:
         self._wanted_port = port
         self._kept_dir = Path(data_dir).absolute() if data_dir is not None else None
         self._properties = dict(properties or {})
+        self._protocol, self._options = protocol, dict(options or {})
         self._port: int | None = None
         self._dir: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -166,14 +171,16 @@ class EmbeddedBroker:
         log_path = directory / _LOG_NAME
         for attempt in range(1, PORT_ATTEMPTS + 1):
             client_port, controller_port = _ports(self._wanted_port)
-            text = _server_properties(client_port, controller_port, self._properties)
+            text = _server_properties(
+                client_port, controller_port, self._properties, self._protocol
+            )
             (directory / "server.properties").write_text(text, encoding="latin-1")
             with log_path.open("ab") as log:
                 log_start = log.tell()
                 if not (directory / "data" / "meta.properties").exists():
                     _format(directory, command, log)
                 self._process = _launch(directory, command, log, lock)
-            failure = _wait_until_ready(self._process, f"{HOST}:{client_port}")
+            failure = _wait_until_ready(self._process, f"{HOST}:{client_port}", self._options)
             if failure is None:
                 self._port = client_port
                 return
@@ -233,7 +240,9 @@ def _ports(wanted: int | None) -> tuple[int, int]:
         return clients.getsockname()[1], controller.getsockname()[1]
 
 
-def _server_properties(client_port: int, controller_port: int, own: Mapping[str, str]) -> str:
+def _server_properties(
+    client_port: int, controller_port: int, own: Mapping[str, str], protocol: str
+) -> str:
     """Return server.properties of a single node; `own` overrides all but what `start` relies on."""
     # One node: everything internal has one replica, and few partitions since each is a file set.
     defaults = {
@@ -260,7 +269,7 @@ def _server_properties(client_port: int, controller_port: int, own: Mapping[str,
         "controller.quorum.voters": f"1@{HOST}:{controller_port}",
         "listeners": f"CLIENT://{HOST}:{client_port},CONTROLLER://{HOST}:{controller_port}",
         "advertised.listeners": f"CLIENT://{HOST}:{client_port}",
-        "listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listener.security.protocol.map": f"CLIENT:{protocol},CONTROLLER:PLAINTEXT",
         "inter.broker.listener.name": "CLIENT",
         "controller.listener.names": "CONTROLLER",
         # Relative to the working directory, so that no path needs escaping.
@@ -311,13 +320,16 @@ def _launch(
     )
 
 
-def _wait_until_ready(process: subprocess.Popen[bytes], bootstrap_servers: str) -> str | None:
+def _wait_until_ready(
+    process: subprocess.Popen[bytes], bootstrap_servers: str, options: Mapping[str, str]
+) -> str | None:
     """Return None once a client gets metadata with a live broker, else what went wrong."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
     client = AdminClient(
         {
+            **options,
             "bootstrap.servers": bootstrap_servers,
             "reconnect.backoff.ms": 50,
             "reconnect.backoff.max.ms": 100,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
-from streaming.errors import BrokerUnreachable, SettingsInvalid, StreamingError
+from streaming.errors import AccessRefused, BrokerUnreachable, SettingsInvalid, StreamingError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,8 +42,11 @@ class _LastError:
     def __init__(self) -> None:
         self.text = ""
         self.all_brokers_down = False
+        self.refused = False
 
     def __call__(self, error: KafkaError) -> None:
+        if error.code() == KafkaError._AUTHENTICATION:  # noqa: SLF001 - its public name
+            self.refused = True
         if error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - its public name
             self.all_brokers_down = True
         else:
@@ -55,7 +58,7 @@ def make_producer(
 ) -> Producer:
     """A connected idempotent producer, so that one key's records keep their order in retries.
 
-    Raises BrokerUnreachable; SettingsInvalid when the client refuses `options`.
+    Raises BrokerUnreachable, AccessRefused; SettingsInvalid when the client refuses `options`.
     """
     return connected(
         Producer,
@@ -73,7 +76,7 @@ def make_producer(
 def make_reader(bootstrap: str, options: Mapping[str, str] | None = None) -> Consumer:
     """A connected consumer of committed records, without a group: it is to be assigned.
 
-    Raises BrokerUnreachable; SettingsInvalid when the client refuses `options`.
+    Raises BrokerUnreachable, AccessRefused; SettingsInvalid when the client refuses `options`.
     """
     return connected(
         Consumer,
@@ -112,6 +115,10 @@ def connected(
             client.list_topics(timeout=METADATA_TIMEOUT_SECONDS)
         except KafkaException as error:
             client.poll(0)  # hands over what the connections reported
+            if last_error.refused:
+                raise AccessRefused(
+                    f"the brokers at {bootstrap} do not let this user in: {last_error.text}"
+                ) from error
             if last_error.all_brokers_down or time.monotonic() > deadline:
                 raise BrokerUnreachable(
                     f"no broker answers at {bootstrap}: {last_error.text or _text(error)}"
@@ -121,8 +128,15 @@ def connected(
 
 
 def present_partitions(client: Any, topic: str) -> list[int]:
-    """The partitions of the topic of this full name, in order. Raises TopicMissing."""
+    """The partitions of the topic of this full name, in order.
+
+    Raises TopicMissing or AccessRefused.
+    """
     found = client.list_topics(topic, timeout=CONNECT_TIMEOUT_SECONDS).topics[topic]
+    if found.error is not None and found.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+        raise AccessRefused(
+            f"this user may not use topic {topic}; `placer topics acls` tells what each role needs"
+        )
     if found.error is not None:
         raise TopicMissing(
             f"topic {topic} does not exist; make the topics with: placer topics apply"

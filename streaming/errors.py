@@ -15,6 +15,10 @@ class BrokerUnreachable(StreamingError):
     """No broker answered at the bootstrap address within the time allowed."""
 
 
+class AccessRefused(StreamingError):
+    """The brokers do not let this user in, or do not let it do what was asked."""
+
+
 class SettingsInvalid(StreamingError):
     """The settings cannot be used; `problems` holds one line per mistake."""
 

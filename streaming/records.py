@@ -247,6 +247,8 @@ class CommittedReader:
     def _advance(self, message: Any) -> bool:
         """Note how far the partition was read; True when `message` is a record."""
         error = message.error()
+        if error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            return False  # the client looks for its group's coordinator; we join no group
         if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
             raise StreamingError(f"{message.topic()} cannot be read: {error.str()}")
         at_end = error is not None

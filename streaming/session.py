@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streaming import jars, java
+from streaming.settings_values import SECRET_KEY
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,6 +28,8 @@ _LOCAL_FILE_SYSTEM_JAR = "hadoop-bare-naked-local-fs"
 # SerialGC and C1 only: on two cores the optimising compiler's threads starve the first hundred
 # batches (176 -> 102).
 _JVM_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m"
+
+_SECRETS = r"(?i)secret|password|token|access.?key|jaas|keystore"
 
 
 def spark_options(
@@ -74,6 +77,9 @@ def spark_options(
         # One Kafka partition is one task is one Arrow stream; a batch's records come in few pieces.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
         "spark.sql.session.timeZone": "UTC",
+        # Spark's own words, and ours for what it takes on: passwords and keys of Kafka's clients.
+        "spark.redaction.regex": _SECRETS,
+        "spark.sql.redaction.options.regex": f"(?i)url|{_SECRETS}",
     }
 
 
@@ -101,12 +107,15 @@ def open_session(
 
     conf = SparkConf(loadDefaults=False).setAppName("placement-reconciler").setMaster("local[2]")
     chosen = spark_options(topology_shards, driver_memory, paths) | dict(options)
-    conf.setAll(list(chosen.items()))
+    # The JVM gets these on its command line, which everyone on the machine can read; secrets
+    # follow through the gateway.
+    conf.setAll([(name, value) for name, value in chosen.items() if not SECRET_KEY.search(name)])
     scratch.mkdir(parents=True, exist_ok=True)
     with (scratch / "spark.log").open("ab") as log:
         # A session of its own: Ctrl-C in a terminal must not end the JVM before the batch ended.
         output = {"stdout": log, "stderr": log, "start_new_session": True}
         gateway = launch_gateway(conf, output)
+    conf.setAll(list(chosen.items()))
     context = SparkContext(conf=conf, gateway=gateway)
     context.setLogLevel("ERROR")
     return SparkSession(context)

@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from streaming import kafka_options
 from streaming.settings_values import (
     KAFKA_OPTIONS_FIXED,
     LOOPBACK,
@@ -74,15 +75,18 @@ class KafkaSettings(Section):
         fixed = sorted(KAFKA_OPTIONS_FIXED & options.keys())
         if fixed:
             raise ValueError(f"{', '.join(fixed)}: set by the application, cannot be changed")
-        return _refuse_plain_secrets(options)
+        _refuse_plain_secrets(options)
+        found = kafka_options.faults(options)
+        if found:
+            raise ValueError("; ".join(found))
+        return options
 
     @field_validator("bootstrap_servers")
     @classmethod
     def _check_plaintext(cls, bootstrap_servers: str, info: ValidationInfo) -> str:
-        protocol = info.data.get("options", {}).get("security.protocol", "")
-        encrypted = protocol.upper() in ("SSL", "SASL_SSL")
         elsewhere = [a for a in bootstrap_servers.split(",") if not LOOPBACK.fullmatch(a)]
-        if elsewhere and not encrypted and not info.data.get("allow_plaintext", True):
+        allowed = info.data.get("allow_plaintext", True) or "options" not in info.data
+        if elsewhere and not allowed and not kafka_options.encrypted(info.data["options"]):
             raise ValueError(
                 f"{', '.join(elsewhere)} is another machine and the connection not encrypted: set "
                 "security.protocol in kafka.options to SSL or SASL_SSL, or kafka.allow_plaintext "

@@ -1,10 +1,11 @@
-"""`placer topics apply|diff`: holds a cluster's topics against the catalogue."""
+"""`placer topics apply|diff|acls`: holds a cluster's topics against the catalogue."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from streaming.cli.acls import acls
 from streaming.cli.options import Bootstrap, Config, Output, OutputOption, Prefix
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ app = typer.Typer(
     help="Compare the topics of a cluster with the catalogue, or make them so.",
     epilog="[bold]Examples[/bold]\n\n"
     "  placer topics diff --bootstrap 127.0.0.1:9092    [dim]# exit code 1: they differ[/dim]\n\n"
-    "  placer topics apply --bootstrap 127.0.0.1:9092 --prefix staging.",
+    "  placer topics apply --bootstrap 127.0.0.1:9092 --prefix staging.\n\n"
+    "  placer topics acls --principal nodes=User:agents > acls.sh",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
@@ -73,6 +75,9 @@ def diff(
     _show(changes, output)
     if any(change.action != "ok" for change in changes):
         raise typer.Exit(1)
+
+
+app.command()(acls)
 
 
 def _changes(

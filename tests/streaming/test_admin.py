@@ -12,7 +12,6 @@ from schemas.topics import BY_NAME, CATALOGUE, full_name
 from streaming.admin import (
     AdministrationFailed,
     Change,
-    _translated,
     apply_topics,
     diff_topics,
     partition_counts,
@@ -186,30 +185,3 @@ def test_something_else_that_listens_is_no_broker(monkeypatch):
         address = f"127.0.0.1:{mute.getsockname()[1]}"
         with pytest.raises(BrokerUnreachable, match="no broker answers at"):
             diff_topics(address)
-
-
-def test_client_options_are_translated():
-    assert _translated(
-        {
-            "security.protocol": "sasl_ssl",
-            "sasl.mechanism": "SCRAM-SHA-512",
-            "sasl.username": "placer",
-            "sasl.password": "secret",
-            "ssl.ca.location": "ca.pem",
-            "ssl.endpoint.identification.algorithm": "none",
-            "linger.ms": "20",
-        }
-    ) == {
-        "security_protocol": "SASL_SSL",
-        "sasl_mechanism": "SCRAM-SHA-512",
-        "sasl_plain_username": "placer",
-        "sasl_plain_password": "secret",
-        "ssl_cafile": "ca.pem",
-        "ssl_check_hostname": False,
-    }
-    assert set(_translated({"ssl.ca.location": "x"})) <= set(KafkaAdminClient.DEFAULT_CONFIG)
-
-
-def test_a_security_option_that_would_be_lost_is_refused():
-    with pytest.raises(SettingsInvalid, match=r"kafka\.options\.ssl\.keystore\.location"):
-        _translated({"ssl.keystore.location": "x.p12"})

@@ -248,7 +248,7 @@ def test_references_are_resolved_for_clients_and_masked_for_people(
     monkeypatch.setenv("KAFKA_PASSWORD", "from-environment")
     text = (
         "kafka:\n  options:\n    security.protocol: SASL_SSL\n"
-        "    enable.ssl.certificate.verification: true\n    socket.timeout.ms: 5000\n"
+        "    sasl.mechanism: PLAIN\n    sasl.username: true\n    socket.timeout.ms: 5000\n"
         "    sasl.password: env:KAFKA_PASSWORD\n"
         f"spark:\n  options:\n    spark.hadoop.fs.s3a.secret.key: file:{tmp_path}/key\n"
         "    spark.eventLog.dir: file:/logs\n"
@@ -256,7 +256,8 @@ def test_references_are_resolved_for_clients_and_masked_for_people(
     settings = load_settings(write(tmp_path, text))
     assert settings.resolved_kafka_options() == {
         "security.protocol": "SASL_SSL",
-        "enable.ssl.certificate.verification": "true",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "true",
         "socket.timeout.ms": "5000",
         "sasl.password": "from-environment",
     }
@@ -291,8 +292,8 @@ def test_references_that_lead_nowhere_are_told_together(tmp_path: Path) -> None:
         ("bootstrap_servers: kafka:9092", "kafka:9092"),
         ("bootstrap_servers: 'localhost:1,10.0.0.7:2,k:3'", "10.0.0.7:2, k:3"),
         ("bootstrap_servers: 'localhost.example.org:1'", "localhost.example.org:1"),
-        ("bootstrap_servers: kafka:1, options: {security.protocol: sasl_plaintext}", "kafka:1"),
-        ("bootstrap_servers: kafka:1, options: {security.protocol: sasl_ssl}", None),
+        ("bootstrap_servers: kafka:1, options: {security.protocol: plaintext}", "kafka:1"),
+        ("bootstrap_servers: kafka:1, options: {security.protocol: ssl}", None),
         ("bootstrap_servers: kafka:1, allow_plaintext: true", None),
     ],
 )

@@ -1,0 +1,86 @@
+"""Who may do what with which topic: the least rights of each role, declared once.
+
+`placer topics acls` writes them out for brokers with an authorizer; a test runs every role with
+them, and tries what they forbid.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from schemas.topics import CATALOGUE, DEAD_LETTERS, DEFAULT_PREFIX, Topic, full_name
+
+Operation = Literal[
+    "Read", "Write", "Describe", "DescribeConfigs", "Create", "Alter", "AlterConfigs"
+]
+
+# Who writes each input. A role that may write one topic cannot speak on another: nodes cannot
+# order maintenance, and only the inventory says where nodes stand.
+WRITERS: Mapping[str, str] = {
+    "nodes.v1": "nodes",
+    "detector.v1": "detectors",
+    "streams.v1": "clients",
+    "acks.v1": "executors",
+    "operator.v1": "operators",
+    "inventory.v1": "inventory",
+}
+# What each role reads of what is decided; operators and readers see all outputs.
+READS: Mapping[str, tuple[str, ...]] = {
+    "executors": ("moves.v1", "assignments.v1"),
+    "clients": ("decisions.v1", "assignments.v1"),
+}
+ROLES = (
+    "reconciler",
+    "administrator",
+    "operators",
+    *(role for role in WRITERS.values() if role != "operators"),
+    "readers",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Operations that a role may do on one resource, named in full."""
+
+    role: str
+    resource: Literal["topic", "transactional-id"]
+    name: str
+    operations: tuple[Operation, ...]
+
+
+def grants(prefix: str = DEFAULT_PREFIX, cell: str = "main") -> list[Grant]:
+    """The least rights of every role, in the order of ROLES and of the catalogue.
+
+    Readers that join a consumer group need Read on its name besides, which is theirs to choose;
+    ours join none.
+    """
+    return [grant for role in ROLES for grant in _of(role, prefix, cell)]
+
+
+def _of(role: str, prefix: str, cell: str) -> Iterator[Grant]:
+    for topic in CATALOGUE:
+        operations = _on_topic(role, topic)
+        if operations:
+            yield Grant(role, "topic", full_name(topic, prefix), operations)
+    if role == "reconciler":
+        # The second is that of the doctor's probe.
+        for name in (f"{prefix}{cell}", f"{prefix}{cell}.doctor"):
+            yield Grant(role, "transactional-id", name, ("Write", "Describe"))
+
+
+def _on_topic(role: str, topic: Topic) -> tuple[Operation, ...]:
+    output = topic.direction == "out"
+    if role == "administrator":
+        return ("Create", "Describe", "DescribeConfigs", "Alter", "AlterConfigs")
+    if role == "reconciler":
+        # Its memory is what it wrote; ticks go to the nodes topic; dead letters it only writes.
+        ticked = topic.name == "nodes.v1"
+        told: tuple[Operation, ...] = ("Write",) if output or ticked else ()
+        heard: tuple[Operation, ...] = () if topic.name == DEAD_LETTERS else ("Read",)
+        return (*heard, *told, "Describe", "DescribeConfigs")
+    if WRITERS.get(topic.name) == role:
+        return ("Write", "Describe")
+    sees_all = role in ("operators", "readers") and output
+    if sees_all or topic.name in READS.get(role, ()):
+        return ("Read", "Describe")
+    return ()

@@ -1,0 +1,182 @@
+"""A broker that asks who is there, with the least rights of each role and no others.
+
+Every role does with them what it is there for; a user without them, and one with a wrong password,
+is told so in one line. No secret is seen on the way.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from kafka import KafkaAdminClient
+from kafka.admin import (
+    ACL,
+    ACLOperation,
+    ACLPermissionType,
+    ResourcePattern,
+    ResourceType,
+)
+from typer.testing import CliRunner, Result
+
+from schemas.access import ROLES, WRITERS, grants
+from schemas.topics import CATALOGUE
+from streaming.broker import EmbeddedBroker
+from streaming.cli.main import app
+from streaming.kafka_options import for_administration
+from tests.integration.application import Application
+
+PREFIX = "guarded."
+PATIENT = {
+    "PLACER_LIVENESS__SUSPECT_AFTER_SECONDS": "600",
+    "PLACER_LIVENESS__DEAD_AFTER_SECONDS": "900",
+}
+RESOURCES = {"topic": ResourceType.TOPIC, "transactional-id": ResourceType.TRANSACTIONAL_ID}
+
+
+def password(user: str) -> str:
+    return f"pass-of-{user}"
+
+
+def options(user: str) -> dict[str, str]:
+    return {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": user,
+        "sasl.password": password(user),
+    }
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[EmbeddedBroker]:
+    """A broker with a user for each role, each with the rights of its role alone."""
+    users = "".join(f' user_{user}="{password(user)}"' for user in ("root", "nobody", *ROLES))
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    login = f'{module} username="root" password="{password("root")}"{users};'
+    properties = {
+        "listener.name.client.sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.client.plain.sasl.jaas.config": login,
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        # The controller's own listener knows no users; clients cannot reach it by that name.
+        "super.users": "User:root;User:ANONYMOUS",
+    }
+    broker = EmbeddedBroker(
+        properties=properties, protocol="SASL_PLAINTEXT", options=options("root")
+    )
+    with broker:
+        admin = KafkaAdminClient(
+            bootstrap_servers=broker.bootstrap_servers, **for_administration(options("root"))
+        )
+        admin.create_acls([acl for grant in grants(PREFIX) for acl in acls(grant)])
+        admin.close()
+        yield broker
+
+
+def acls(grant: Any) -> list[ACL]:
+    names = {operation: "".join(f"_{c}" if c.isupper() else c for c in operation)[1:].upper()
+             for operation in grant.operations}  # fmt: skip
+    pattern = ResourcePattern(RESOURCES[grant.resource], grant.name)
+    return [
+        ACL(f"User:{grant.role}", "*", ACLOperation[name], ACLPermissionType.ALLOW, pattern)
+        for name in names.values()
+    ]
+
+
+@pytest.fixture
+def placer(guarded: EmbeddedBroker, tmp_path: Path) -> Any:
+    """Run a command as a user."""
+
+    def run(user: str, *words: str, secret: str | None = None) -> Result:
+        file = tmp_path / "placer.yaml"
+        lines = [f"    {name}: {value}" for name, value in options(user).items()][:-1]
+        lines.append("    sasl.password: env:KAFKA_PASSWORD")
+        file.write_text("kafka:\n  options:\n" + "\n".join(lines) + "\n")
+        at = ("--config", str(file), "--bootstrap", guarded.bootstrap_servers, "--prefix", PREFIX)
+        environment = {"KAFKA_PASSWORD": secret or password(user)}
+        return CliRunner().invoke(app, [*words, *at], env=environment)
+
+    return run
+
+
+def test_every_input_has_someone_who_may_write_it() -> None:
+    assert {t.name for t in CATALOGUE if t.direction == "in"} <= WRITERS.keys()
+
+
+@pytest.mark.timeout(240)
+def test_each_role_does_its_part(guarded: EmbeddedBroker, placer: Any, tmp_path: Path) -> None:
+    made = placer("administrator", "topics", "apply")
+    assert made.exit_code == 0, made.output
+    for number in range(3):
+        sent = placer("nodes", "send", "node", f"n{number}", "--location", f"/z{number}")
+        assert sent.exit_code == 0, sent.output
+    sent = placer("clients", "send", "stream", "orders", "--shards", "1", "--rf", "3")
+    assert sent.exit_code == 0, sent.output
+    settings = {
+        "PLACER_KAFKA__OPTIONS": str(
+            options("reconciler") | {"sasl.password": "env:KAFKA_PASSWORD"}
+        ).replace("'", '"'),
+        "KAFKA_PASSWORD": password("reconciler"),
+        "PLACER_SPARK__OPTIONS": '{"spark.hadoop.my.secret": "env:KAFKA_PASSWORD"}',
+    }
+    running = Application(
+        guarded.bootstrap_servers, PREFIX, tmp_path / "checkpoint", settings | PATIENT
+    )
+    try:
+        running.wait_ready()
+        for user in ("clients", "readers", "operators"):
+            words = ("watch", "--topic", "decisions", "--from", "beginning", "--count", "1")
+            seen = placer(user, *words, "--for-seconds", "30", "--output", "json")
+            assert '"placed"' in seen.output, seen.output
+        seen = placer("executors", "watch", "--topic", "moves", "--for-seconds", "1")
+        assert seen.exit_code == 0, seen.output
+        # Neither on a command line, nor in what is printed or logged.
+        lines = [word for process in running.processes for word in process_line(process)]
+        assert not any("pass-of" in line for line in lines)
+        assert "pass-of" not in running.output
+    finally:
+        running.kill()
+    assert "pass-of" not in (tmp_path / "checkpoint" / "spark.log").read_text(errors="replace")
+
+
+def process_line(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:
+        return []
+
+
+@pytest.mark.parametrize(
+    ("user", "words", "message"),
+    [
+        ("nodes", "send stream s --shards 1 --rf 1", "may not use topic guarded.streams.v1"),
+        ("readers", "send node n --location /z", "may not use topic guarded.nodes.v1"),
+        ("nobody", "watch --topic decisions", "may not use topic guarded.decisions.v1"),
+        ("nobody", "topics apply", "TopicAuthorizationFailed"),
+    ],
+)
+def test_what_a_role_may_not_do_is_refused_in_a_line(
+    placer: Any, user: str, words: str, message: str
+) -> None:
+    assert placer("administrator", "topics", "apply").exit_code == 0
+    result = placer(user, *words.split())
+    assert (result.exit_code, message in result.output) == (3, True), result.output
+    assert len(result.output.splitlines()) == 1
+
+
+@pytest.mark.parametrize("words", ["send node n --location /z", "topics diff"])
+def test_a_wrong_password_is_told_without_repeating_it(placer: Any, words: str) -> None:
+    result = placer("nodes", *words.split(), secret="hunter2")
+    assert result.exit_code == 3
+    assert "do not let this user in" in result.output
+    assert "hunter2" not in result.output
+
+
+def test_an_application_without_rights_ends_with_the_reason(
+    guarded: EmbeddedBroker, placer: Any, tmp_path: Path
+) -> None:
+    assert placer("administrator", "topics", "apply").exit_code == 0
+    result = placer("readers", "run", "--checkpoint", str(tmp_path / "checkpoint"))
+    assert result.exit_code == 3
+    assert "TopicAuthorizationFailed" in result.output, result.output
