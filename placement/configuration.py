@@ -19,6 +19,7 @@ class Configuration:
     clears sooner. `rate_bytes_per_second` travels in every command. `relocate_up_to`: of how many
     shards a relocation takes effect by itself, None for any. `enforce_levels`: a place must have
     exactly the declared tiers. `authority`: who says where nodes stand.
+    `link_slow_ms`: from where on a round trip is slow, None: never.
     """
 
     cell: str = "main"
@@ -36,3 +37,4 @@ class Configuration:
     relocate_up_to: int | None = None
     enforce_levels: bool = False
     authority: str = "claim"
+    link_slow_ms: float | None = 200.0

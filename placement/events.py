@@ -108,6 +108,15 @@ class Action(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class LinksMeasured:
+    """A node has measured round trips to other locations, in ms; None where nothing answered."""
+
+    at: int
+    node_id: str
+    rtt_ms: tuple[tuple[str, float | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class LocationResolved:
     """The authority `source` says where a node stands; None with the reason why it cannot."""
 
@@ -152,4 +161,5 @@ Event = (
     | ReplicaLost
     | OperatorAsked
     | LocationResolved
+    | LinksMeasured
 )

@@ -11,6 +11,7 @@ from placement.configuration import Configuration
 from placement.consent import Preview
 from placement.events import (
     Event,
+    LinksMeasured,
     LocationResolved,
     MoveAcked,
     NodeChanged,
@@ -21,6 +22,7 @@ from placement.events import (
     StreamDropped,
 )
 from placement.hold_events import HoldEvents
+from placement.links import Links
 from placement.model import Ready, Refused, Violation
 from placement.move_events import MoveEvents
 from placement.node_events import NodeEvents
@@ -44,6 +46,7 @@ class Reconciler:
         room = Room(self._state, self._repair)
         self._moves = MoveEvents(self._state, self._repair, room)
         self._streams = StreamEvents(self._state, self._repair, room, self._moves)
+        self._links = Links(self._state)
         self._holds = HoldEvents(self._state, self._repair, self._moves)
         self._orders = StandingOrders(self._state)
         self._nodes = NodeEvents(
@@ -130,6 +133,9 @@ class Reconciler:
         match event:
             case NodeChanged():
                 return self._nodes.changed(event)
+            case LinksMeasured():
+                self._links.measured(event)
+                return None
             case LocationResolved():
                 return self._nodes.resolved(event)
             case StreamCreated() | StreamAltered() | StreamDropped():

@@ -248,6 +248,10 @@ REASONS: dict[str, ReasonAdvice] = {
                 "A replica stands on a node that is being emptied.",
                 "Nothing; a move follows where the policy leaves another node.",
             ),
+            "LINK_SLOW": (
+                "A link between two locations is slow or does not answer.",
+                "Look at the network; the alert names the shards whose quorum needs it.",
+            ),
             "NODE_FLAPPING": (
                 "A node comes and goes; it receives nothing until it has been quiet for a while.",
                 "Look at the node and its network; see `hold_down` in its record.",

@@ -6,10 +6,11 @@ zero, an unknown strategy) is judged by the core, whose answer its author sees a
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import JsonValue, model_validator
+from pydantic import Field, JsonValue, model_validator
 
+from schemas import limits
 from schemas.base import (
     Capacity,
     Count,
@@ -33,6 +34,10 @@ TICK_KEY = "tick"
 
 # Digits of the largest count there is (limits.COUNT_MAX).
 _DIGITS_MAX = 10
+
+
+RoundTrip = Annotated[float, Field(ge=0, le=limits.RTT_MS_MAX)]
+RoundTrips = Annotated[dict[Location, RoundTrip | None], Field(max_length=limits.FIELDS_MAX)]
 
 
 class NodeMessage(Message):
@@ -71,7 +76,13 @@ class NodeRegistered(NodeMessage):
 
 
 class NodeHeartbeat(NodeMessage):
-    """The node lives."""
+    """The node lives.
+
+    `rtt_ms` may say, now and then, how long round trips to other locations take, and null where
+    nothing answers. Every heartbeat that carries it is journaled: once a minute is plenty.
+    """
+
+    rtt_ms: RoundTrips | None = None
 
 
 class NodeUnregistered(NodeMessage):

@@ -46,6 +46,8 @@ WEIGHT_MIN = 1e-6
 WEIGHT_MAX = 1e6
 # Replicas one node may say it holds; far above any real node, inside a 32-bit column.
 CAPACITY_MAX = 10**9
+# A minute: nothing that answers later is of use to a quorum.
+RTT_MS_MAX = 60_000.0
 # Shape of a count in a stream's request: any 32-bit number is understood, then judged by R5.
 COUNT_MAX = 2**31 - 1
 COUNT_MIN = -(2**31)

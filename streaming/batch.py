@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import orjson
 
-from placement.events import Event, LocationResolved, NodeChanged
+from placement.events import Event, LinksMeasured, LocationResolved, NodeChanged
 from placement.liveness import Verdict
 from placement.silence import Clock
 from schemas import limits
@@ -297,6 +297,7 @@ def _steps(judged: Sequence[Judged], locator: Locator | None = None) -> list[Ste
             steps += [*_located(step, locator), step]
         steps += [_verdict_step(DETECTOR, *found) for found in each.reported]
         steps += [_refused_step(refused) for refused in each.refused]
+        steps += [_measured_step(*measured) for measured in each.measured]
         steps += [_passed_step(raw) for raw in each.passed]
     steps.sort(key=lambda step: (step.topic, step.partition, step.offset, _node_id(step)))
     ordered: list[Step] = []
@@ -334,6 +335,10 @@ def _verdict_step(topic: str, partition: int, verdict: Verdict) -> Step:
     else:
         letter = dead_letter(raw, "order", verdict.refused.code, verdict.refused.message)
     return Step(verdict.at, topic, partition, verdict.offset, event, letter, raw)
+
+
+def _measured_step(raw: Raw, measured: LinksMeasured) -> Step:
+    return Step(raw.at, raw.topic, raw.partition, raw.offset, measured, raw=raw)
 
 
 def _refused_step(refused: Refused) -> Step:

@@ -36,4 +36,5 @@ def configuration(settings: Settings) -> Configuration:
         relocate_up_to=settings.location.relocate_up_to_shards,
         enforce_levels=settings.location.enforce_levels,
         authority=settings.location.authority,
+        link_slow_ms=settings.location.link_slow_ms,
     )

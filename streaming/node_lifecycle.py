@@ -15,6 +15,7 @@ from typing import Any
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
+from placement.events import LinksMeasured
 from placement.liveness import LivenessTable, Verdict
 from placement.silence import Clock, Timers
 from streaming.source import Packed, Raw, Refused, Stretch
@@ -38,6 +39,7 @@ class Judged:
     stretches: list[Stretch] = field(default_factory=list)
     passed: list[Raw] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
+    measured: list[tuple[Raw, LinksMeasured]] = field(default_factory=list)
     tick: tuple[int, int] | None = None
 
 
@@ -111,5 +113,6 @@ def _pass_through(packed: Packed, judged: Judged) -> None:
         judged.stretches.append(packed.stretch)
     judged.passed += packed.passed
     judged.refused += packed.refused
+    judged.measured += packed.measured
     if packed.tick:
         judged.tick = max(judged.tick or (0, 0), packed.tick)

@@ -214,6 +214,11 @@ class LocationSettings(Section):
         description="A node whose location has not exactly the tiers of levels, in their order, is "
         "registered but receives nothing. Without levels there is nothing to enforce.",
     )
+    link_slow_ms: Annotated[float, Field(gt=0)] | None = Field(
+        default=200.0,
+        description="Round trip between two locations from which on their link is slow: three in a "
+        "row raise an alert with the shards whose quorum needs it. Empty: never.",
+    )
     relocate_up_to_shards: Annotated[int, Field(ge=0)] = Field(
         default=10,
         description="A node's new location takes effect by itself if no more shards than that "

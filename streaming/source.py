@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from placement.choice import digest64
+from placement.events import LinksMeasured
 from placement.node_log import Beat, Beats, PartitionLog, Statement, Tick, Told
 from placement.silence import Timers
 from schemas.envelope import Refusal, decode, validate
@@ -94,6 +95,7 @@ class Packed:
     stretch: Stretch | None = None
     passed: list[Raw] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
+    measured: list[tuple[Raw, LinksMeasured]] = field(default_factory=list)
     tick: tuple[int, int] | None = None
 
 
@@ -225,6 +227,7 @@ def _pack_nodes(table: pa.Table, packing: Layout) -> dict[int, Packed]:
     mask, plain = plain_heartbeats(table, at, elapsed)
     rest = np.flatnonzero(~mask)
     beats: list[Beat] = []
+    measured: dict[str, tuple[Raw, LinksMeasured]] = {}
     statements: list[Statement] = []
     ticks: list[Tick] = []
     shards = packing.topology_shards
@@ -235,6 +238,9 @@ def _pack_nodes(table: pa.Table, packing: Layout) -> dict[int, Packed]:
         match _careful(raw, moment):
             case Beat() as beat:
                 beats.append(beat)
+            case (Beat() as beat, links):
+                beats.append(beat)
+                measured[beat.node_id] = raw, links
             case Statement() as statement:
                 statements.append(statement)
             case Refused() as refused:
@@ -242,6 +248,8 @@ def _pack_nodes(table: pa.Table, packing: Layout) -> dict[int, Packed]:
             case (tick, writer_epoch, number):
                 ticks.append(tick)
                 whole.tick = max(whole.tick or (0, 0), (writer_epoch, number))
+    # The last ones of each node are enough.
+    whole.measured = [*measured.values()]
     heard = plain.merged(Beats.of(beats))
     homes = np.array([shard_of(node_id, shards) for node_id in heard.node_ids], np.int64)
     whole.stretch = _stretch(table, packing)
@@ -267,7 +275,11 @@ def _pack_reports(table: pa.Table, packing: Layout) -> dict[int, Packed]:
     return rows
 
 
-def _careful(raw: Raw, elapsed: int) -> Beat | Statement | Refused | tuple[Tick, int, int]:
+# What one record of the nodes or detector topic can be.
+Careful = Beat | tuple[Beat, LinksMeasured] | Statement | Refused | tuple[Tick, int, int]
+
+
+def _careful(raw: Raw, elapsed: int) -> Careful:
     """Any record of the nodes or detector topic through the schemas."""
     envelope = decode(raw.value, raw.headers)
     if isinstance(envelope, Refusal):
@@ -281,7 +293,11 @@ def _careful(raw: Raw, elapsed: int) -> Beat | Statement | Refused | tuple[Tick,
     assert isinstance(message, NodeMessage)
     life = (message.node_id, message.incarnation, message.sequence)
     if isinstance(message, NodeHeartbeat):
-        return Beat(raw.offset, elapsed, raw.at, *life)
+        beat = Beat(raw.offset, elapsed, raw.at, *life)
+        if message.rtt_ms is None:
+            return beat
+        rtt_ms = tuple(sorted(message.rtt_ms.items()))
+        return beat, LinksMeasured(raw.at, message.node_id, rtt_ms)
     fields = message.model_dump(exclude={"node_id", "incarnation", "sequence"})
     if isinstance(message, NodeLivenessReported):
         told = Told.REPORTED_UP if message.status == "up" else Told.REPORTED_DOWN

@@ -21,6 +21,7 @@ all told in it; the shared oracle judges every batch besides. The commands:
     relocate       node= location= [disk=ssd]
     guard          nodes= state=none|held_down|quarantined
     approve        node= [hash=]: without one, the hash that was published last
+    measure        node= rtt=/eu:12,/us:-: round trips in ms, `-`: no answer
     locate         node= location= [source=inventory reason=]: what an authority says; `-`: nothing
     ack            kind=accepted|completed|failed moves=all|m1,m2 [reason=]: `all` are the open
                    ones, `t1/0` is the last move of the shard, `t1/0~1` the one before;

@@ -15,6 +15,7 @@ from placement.events import (
     AckKind,
     Action,
     Event,
+    LinksMeasured,
     LocationResolved,
     MoveAcked,
     NodeChanged,
@@ -72,6 +73,7 @@ class Actors:
             "relocate": self.relocate,
             "approve": self.approve,
             "locate": self.locate,
+            "measure": self.measure,
             "guard": self.guard,
             **dict.fromkeys(REQUESTS, self.request),
             "drop": self.drop,
@@ -151,6 +153,12 @@ class Actors:
         found = None if location == "-" else location
         source = command.take("source", "inventory")
         yield LocationResolved(self.now, command.take("node"), found, source, reason)
+
+    def measure(self, command: Command) -> Iterator[Event]:
+        node_id = command.take("node")
+        pairs = (pair.split(":") for pair in command.take("rtt").split(","))
+        rtt_ms = tuple((place, None if ms == "-" else float(ms)) for place, ms in pairs)
+        yield LinksMeasured(self.now, node_id, rtt_ms)
 
     def named(self, command: Command) -> list[str]:
         """Nodes by id, by a series of ids (`n1..n9`), or all that stand in a domain (`/s1/r2`)."""
