@@ -11,6 +11,7 @@ from streaming.cli.plan_options import (
     Add,
     Assigned,
     Drain,
+    Expect,
     Factors,
     Lose,
     MaxMoves,
@@ -69,12 +70,14 @@ def plan(
     rollback: Rollback = None,
     save: Save = None,
     verify: Verify = None,
+    expect: Expect = None,
     fail_on: FailOnOption = None,
     _plugin: PluginOption = None,
 ) -> None:
     """Say what would be moved to repair a cluster or to even it out."""
     if verify is not None:
-        if lose or drain or add or rf or assignments or until_balanced or rollback or save:
+        other = lose or drain or add or rf or assignments or until_balanced
+        if other or rollback or save or expect:
             message = "the saved plan says what was asked: no other option goes with it"
             raise typer.BadParameter(message, param_hint="--verify")
         _verify(file, verify, output)
@@ -99,7 +102,7 @@ def plan(
     )
     bounds = (max_moves, max_moves_per_node, until_balanced)
     wanted = Wanted(core.Phase(phase), *bounds, what_if)
-    files = _Files(save, rollback, wanted)
+    files = _Files(save, rollback, expect, wanted)
     lines = Planned.reassignments if output is PlanOutput.KAFKA else None
     _answer(
         file,
@@ -127,16 +130,25 @@ def _answer(file: str, output: PlanOutput, *parts: Any) -> None:
 
 
 class _Files:
-    """The files that a plan is written to: the saved plan, and the way back for Kafka."""
+    """The files that a plan is written to if its impact is what was expected: the saved plan, and
+    the way back for Kafka."""
 
-    def __init__(self, save: Path | None, rollback: Path | None, wanted: "Wanted") -> None:
-        self._save, self._rollback, self._wanted = save, rollback, wanted
+    def __init__(
+        self, save: Path | None, rollback: Path | None, expect: str | None, wanted: "Wanted"
+    ) -> None:
+        self._save, self._rollback, self._expect = save, rollback, expect
+        self._wanted = wanted
         self._used = False
 
     def written(self, answer: "Planned") -> "Planned":
         """The same plan, with its files written."""
         from streaming.saved_plan import saved_text
 
+        found = answer.impact.hash
+        if self._expect is not None and self._expect != found:
+            message = f"the plan's impact is {found}: the cluster or what is asked has changed; "
+            message += "--save keeps a plan, and --verify says what has changed since"
+            raise typer.BadParameter(message, param_hint="--expect")
         texts = {}
         if self._rollback is not None:
             texts[self._rollback] = answer.current() + "\n"

@@ -133,3 +133,13 @@ Verify = Annotated[
         "changed of what it rests on.",
     ),
 ]
+Expect = Annotated[
+    str | None,
+    typer.Option(
+        "--expect",
+        metavar="HASH",
+        help="Refuse to answer where the plan's impact has not this hash: what was seen before is "
+        "not what would be done now.",
+        show_default=False,
+    ),
+]

@@ -97,6 +97,19 @@ def test_other_answers_have_other_hashes(saved):
     assert whole == again != part
 
 
+def test_a_plan_that_is_not_the_expected_one_is_not_given(saved):
+    document = cluster(FLEET, stream("s", *LISTS))
+    _, answer = plan(document)
+    seen = answer["impact"]["hash"]
+    assert plan(document, "--expect", seen) == (0, answer)
+    document["nodes"][2]["status"] = "draining"
+    result = run(document, "--expect", seen, "--save", str(saved))
+    assert (result.exit_code, result.stdout, saved.exists()) == (2, "", False)
+    assert "the cluster or what is asked has changed" in " ".join(
+        result.stderr.replace("│", "").split()
+    )
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
