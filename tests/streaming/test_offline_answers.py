@@ -262,7 +262,7 @@ def test_a_long_list_is_cut_for_people():
     assert "more; ask for s/SHARD" in out
 
 
-@pytest.mark.parametrize("file", sorted(EXAMPLES.iterdir()), ids=lambda path: path.name)
+@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.name)
 def test_examples_are_understood_completely(file):
     status, out, told = run(f"place {file} --output json")
     assert (status in (0, 1), told) == (True, "")
