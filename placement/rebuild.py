@@ -29,7 +29,9 @@ def rebuild(state: State, records: Published, now: int) -> None:
     longest = columns.longest()
     for assignment in assignments:
         held = longest.get(assignment.stream, 0)
-        longest[assignment.stream] = max(held, len(assignment.replicas))
+        # A copy that replaces none comes on top, also where fewer are asked for by now.
+        comes = len(assignment.adding) > len(assignment.removing)
+        longest[assignment.stream] = max(held, len(assignment.replicas) + comes)
     for decision in records.decisions:
         _restore_stream(state, decision, longest.get(decision.stream, 0))
     columns.fill(state)

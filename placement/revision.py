@@ -12,12 +12,8 @@ from placement.strategies.base import View
 
 def counted(state: State, stream: Stream, decision: Decision) -> Decision:
     """The decision with what is placed now and what is missing; copies under way are missing."""
-    opened = (state.ledger.by_shard.get(shard) for shard in stream.shards)
-    adding = {each.shard for each in opened if each is not None and each.removed == EMPTY}
-    lacks = [
-        max(stream.copies - len(state.table.replicas(shard)), 0) + (shard in adding)
-        for shard in stream.shards
-    ]
+    held = (sum(node != EMPTY for node in state.complete(shard)) for shard in stream.shards)
+    lacks = [max(stream.copies - count, 0) for count in held]
     return replace(decision, replicas_missing=sum(lacks), shards_placed=lacks.count(0))
 
 
@@ -40,5 +36,9 @@ def unmet_now(state: State, stream: Stream) -> tuple[Reason, ...]:
     """One warning for every rule that the stream's live replicas break."""
     assert stream.policy is not None
     view = View(state.topology, state.table, state.policy_of, state.spec_of)
-    shards = [state.table.nodes(shard) for shard in stream.shards]
+    shards = []
+    for shard in stream.shards:
+        nodes, copies = state.table.nodes(shard), stream.copies
+        # Slots that are asked for no more say nothing.
+        shards.append([*nodes[:copies], *(n for n in nodes[copies:] if n != EMPTY)])
     return unmet_by(shards, stream.spec, stream.policy, view, "the replicas")

@@ -15,8 +15,9 @@ from placement.events import (
     StreamDropped,
     StreamRequested,
 )
-from placement.model import Decision, MoveState, Outcome
+from placement.model import Decision, MoveKind, MoveState, Outcome
 from placement.move_events import MoveEvents
+from placement.moves import OpenMove
 from placement.policy import Policy
 from placement.reasons import Code, Reason
 from placement.repair import Repair
@@ -39,6 +40,8 @@ class StreamEvents:
         """Go on where the decisions of a restored state say that things stand."""
         for stream in self._state.streams.values():
             self._file(stream.decision)
+        for opened in self._state.ledger.by_shard.values():
+            self._note_removal(opened)
         self._dropped = deque(sorted(self._dropped))
 
     # Events
@@ -149,6 +152,17 @@ class StreamEvents:
             self._fill(state.add_shards(stream, len(found.added)), found.added)
         self._repair.look_at(stream.shards)
         self._publish(judged(state, stream, stream.decision, found.lacking), policy)
+        for opened in map(state.ledger.by_shard.get, shards):
+            if opened is not None:
+                self._note_removal(opened)
+
+    def _note_removal(self, opened: OpenMove) -> None:
+        """A removal goes on although more replicas are asked for by now: one will be missing."""
+        state = self._state
+        stream = state.stream_of(opened.shard)
+        lacks = len(state.table.replicas(opened.shard)) < stream.copies
+        if opened.move.kind is MoveKind.REMOVE and lacks:
+            self._partial.add(opened.move.stream)
 
     def _drop(self, event: StreamDropped, stream: Stream) -> None:
         """Take a stream's replicas away."""

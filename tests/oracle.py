@@ -248,6 +248,8 @@ class Log(World):
             if before is None:
                 self._say(f"{key} was taken away and was not there")
             self.assignments.pop(shard, None)
+            self._started.pop(shard, None)
+            self.moved.pop(shard, None)
             self._dropped = True
             return
         self._judge_next(key, before, value["epoch"], self._epochs.get(shard))

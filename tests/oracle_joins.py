@@ -16,12 +16,12 @@ def judge_step(
     if before is None:
         return
     gone = world.lost.get((after["stream"], after["shard"]), set())
-    lost = sorted(set(before["replicas"]) - set(after["replicas"]) - gone)
-    gained = sorted(set(after["replicas"]) - set(before["replicas"]))
+    was, held = set(before["replicas"]), set(after["replicas"])
     epochs = (before["epoch"], after["epoch"])
     done = [move for move in completed if move["expected_epoch"] in epochs]
-    explained = [[[m[n]] if m[n] else [] for n in ("remove", "add")] for m in done]
-    if (lost or gained) and [lost, gained] not in explained:
+    ends = [was, *((was - {move["remove"]}) | ({move["add"]} - {None}) for move in done)]
+    if not any(held <= end and end - held <= gone for end in ends):
+        lost, gained = sorted(was - held), sorted(held - was)
         yield f"{name} lost {lost} and gained {gained} without a completed move"
 
 
