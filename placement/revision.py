@@ -32,6 +32,15 @@ def judged(
     return replace(decision, outcome=outcome, reasons=(), warnings=warnings)
 
 
+def is_mended(state: State, stream: Stream) -> bool:
+    """Whether a stream was degraded for its rules alone, and nothing is said of it any more."""
+    decision, shards = stream.decision, stream.shards
+    if decision.outcome is not Outcome.DEGRADED:
+        return False
+    told = all(warning.code is Code.RULE_NOT_MET for warning in decision.warnings)
+    return told and not any(s in state.violations or s in state.ledger.by_shard for s in shards)
+
+
 def unmet_now(state: State, stream: Stream) -> tuple[Reason, ...]:
     """One warning for every rule that the stream's live replicas break."""
     assert stream.policy is not None

@@ -21,7 +21,7 @@ from placement.moves import OpenMove
 from placement.policy import Policy
 from placement.reasons import Code, Reason
 from placement.repair import Repair
-from placement.revision import counted, judged
+from placement.revision import counted, is_mended, judged
 from placement.room import Room
 from placement.state import State, Stream
 
@@ -32,7 +32,7 @@ class StreamEvents:
     def __init__(self, state: State, repair: Repair, room: Room, moves: MoveEvents) -> None:
         self._state, self._repair, self._room, self._moves = state, repair, room, moves
         self._waiting: set[str] = set()
-        self._partial: set[str] = set()
+        self._unsettled: set[str] = set()
         # Dropped streams and when they were; the first of them first.
         self._dropped: deque[tuple[int, str]] = deque()
 
@@ -162,7 +162,7 @@ class StreamEvents:
         stream = state.stream_of(opened.shard)
         lacks = len(state.table.replicas(opened.shard)) < stream.copies
         if opened.move.kind is MoveKind.REMOVE and lacks:
-            self._partial.add(opened.move.stream)
+            self._unsettled.add(opened.move.stream)
 
     def _drop(self, event: StreamDropped, stream: Stream) -> None:
         """Take a stream's replicas away."""
@@ -253,7 +253,8 @@ class StreamEvents:
         """Keep in mind what may have to be said of the stream later."""
         name, outcome = decision.stream, decision.outcome
         (self._waiting.add if outcome is Outcome.WAITING else self._waiting.discard)(name)
-        (self._partial.add if outcome is Outcome.PARTIAL else self._partial.discard)(name)
+        unsettled = outcome in (Outcome.PARTIAL, Outcome.DEGRADED)
+        (self._unsettled.add if unsettled else self._unsettled.discard)(name)
         if outcome is Outcome.DROPPED:
             self._dropped.append((decision.decided_at, name))
 
@@ -288,18 +289,21 @@ class StreamEvents:
         self._room.settle()
 
     def revise(self) -> None:
-        """Revise the decisions of streams that lack other replicas than they say."""
+        """Revise the decisions of streams that lack other replicas than they say, and of those that
+        break no rule any more."""
         state = self._state
-        touched = self._partial & state.touched() if self._partial else set()
+        touched = self._unsettled & state.touched() if self._unsettled else set()
         for name in sorted(touched):
             stream = state.streams[name]
             before = stream.decision
             decision = counted(state, stream, before)
-            if decision == before:
+            mended = is_mended(state, stream)
+            if decision == before and not mended:
                 continue
-            if before.outcome is not Outcome.PARTIAL or decision.replicas_missing == 0:
+            if mended or before.outcome is not Outcome.PARTIAL or not decision.replicas_missing:
                 decision = judged(state, stream, decision)
-            self._revise(stream, decision, stream.policy)
+            if decision != before:
+                self._revise(stream, decision, stream.policy)
 
     def forget_dropped(self, before: int) -> None:
         """Let go of the decisions of streams that were dropped before the given time: what is said
