@@ -1,6 +1,6 @@
 """`placer replay`: the journal through the core again, and what differs from what was written."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +11,7 @@ from streaming.cli.moment import TIME_MS_MIN, parse_time, time_text
 from streaming.cli.options import Bootstrap, Config, Prefix, connection
 
 if TYPE_CHECKING:
+    from placement.configuration import Configuration
     from streaming.history import History
     from streaming.journal import Entry
     from streaming.record_codec import OutRecord
@@ -42,37 +43,56 @@ def register(app: typer.Typer) -> None:
     )(replay)
 
 
+RecordingFile = Annotated[
+    Path | None, typer.Argument(help="A recording. [dim]or --from-topic[/dim]")
+]
+FromTopic = Annotated[bool, typer.Option("--from-topic", help="Read the journal from its topic.")]
+SnapshotFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--snapshot",
+        help="With --from-topic: start here, not at the journal's beginning.",
+        show_default=False,
+    ),
+]
+Verify = Annotated[
+    bool, typer.Option("--verify", help="Compare with the records that were written.")
+]
+UntilOption = Annotated[
+    str | None,
+    typer.Option(
+        "--until",
+        metavar="SEQUENCE|TIME",
+        help="End after this commit, or before this time (ISO 8601 or ms since 1970).",
+        show_default=False,
+    ),
+]
+Inputs = Annotated[
+    bool,
+    typer.Option(
+        "--inputs",
+        help="Run the recorded inputs through the whole application, on a broker of its own, "
+        "and audit the result.",
+    ),
+]
+Speed = Annotated[
+    float, typer.Option(min=0.1, help="With --inputs: times as fast, timers and all.")
+]
+ReplayOutputOption = Annotated[
+    ReplayOutput,
+    typer.Option("--output", help="text: a summary; json: the same; ndjson: also every record."),
+]
+
+
 def replay(
-    file: Annotated[
-        Path | None, typer.Argument(help="A recording. [dim]or --from-topic[/dim]")
-    ] = None,
-    from_topic: Annotated[
-        bool, typer.Option("--from-topic", help="Read the journal from its topic.")
-    ] = False,
-    snapshot_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--snapshot",
-            help="With --from-topic: start here, not at the journal's beginning.",
-            show_default=False,
-        ),
-    ] = None,
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Compare with the records that were written.")
-    ] = False,
-    until: Annotated[
-        str | None,
-        typer.Option(
-            "--until",
-            metavar="SEQUENCE|TIME",
-            help="End after this commit, or before this time (ISO 8601 or ms since 1970).",
-            show_default=False,
-        ),
-    ] = None,
-    output: Annotated[
-        ReplayOutput,
-        typer.Option(help="text: a summary; json: the same; ndjson: also every record, a line."),
-    ] = ReplayOutput.TEXT,
+    file: RecordingFile = None,
+    from_topic: FromTopic = False,
+    snapshot_file: SnapshotFile = None,
+    verify: Verify = False,
+    until: UntilOption = None,
+    inputs: Inputs = False,
+    speed: Speed = 1.0,
+    output: ReplayOutputOption = ReplayOutput.TEXT,
     bootstrap: Bootstrap = None,
     prefix: Prefix = None,
     config: Config = None,
@@ -89,9 +109,14 @@ def replay(
         raise typer.BadParameter("name a recording, or --from-topic")
     if snapshot_file is not None and not from_topic:
         raise typer.BadParameter("--snapshot goes with --from-topic; a recording brings its own")
+    if inputs and (file is None or verify or until is not None):
+        raise typer.BadParameter("--inputs takes a recording; its judge is the audit")
     end = _until(until)
     settings = connection(config, bootstrap, prefix)
     recording = read_recording(file) if file else None
+    if inputs and recording is not None:
+        _rerun(recording, configuration(settings), speed, output)
+        return
     report = replay_history(
         _history(settings, recording, snapshot_file, verify),
         recording.head.cell if recording else settings.cell,
@@ -102,6 +127,37 @@ def replay(
     )
     _show(report, verify, output)
     if report.differences:
+        raise typer.Exit(EXIT_DIFFERENT)
+
+
+def _rerun(
+    recording: "Recording", fallback: "Configuration", speed: float, output: ReplayOutput
+) -> None:
+    from tempfile import TemporaryDirectory
+
+    from streaming.cli.signals import stop_on_signals
+    from streaming.rerun import rerun
+
+    start = recording.snapshot
+    core = start.configuration(fallback) if start else fallback
+    settings = recording.head.settings
+    core = replace(core, cell=recording.head.cell, levels=tuple(settings["levels"]))
+    with (
+        stop_on_signals() as stop,
+        TemporaryDirectory(prefix="placer-rerun-", ignore_cleanup_errors=True) as scratch,
+    ):
+        found = rerun(recording, settings, core, Path(scratch), stop, speed)
+    if output is not ReplayOutput.TEXT:
+        import orjson
+
+        typer.echo(orjson.dumps(asdict(found)))
+    else:
+        typer.echo(f"{found.inputs} inputs gave {found.records} records, digest {found.digest}")
+        for finding in found.findings:
+            typer.secho(f"  {finding}", fg=typer.colors.RED)
+        if not found.findings:
+            typer.secho("the audit found nothing", fg=typer.colors.GREEN)
+    if found.findings:
         raise typer.Exit(EXIT_DIFFERENT)
 
 

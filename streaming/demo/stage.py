@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,11 @@ from streaming.records import Record
 SUSPECT_AFTER_SECONDS = 2.0
 DEAD_AFTER_SECONDS = 4.0
 TICK_SECONDS = 0.5
+STORY_FLAGS = (
+    *("--suspect-after-seconds", str(SUSPECT_AFTER_SECONDS)),
+    *("--dead-after-seconds", str(DEAD_AFTER_SECONDS)),
+)
+STORY_ENVIRONMENT = {"PLACER_TICK__INTERVAL_SECONDS": str(TICK_SECONDS)}
 # Spark's first batch on two busy cores has taken 30 s; a scene that takes longer has failed.
 SCENE_TIMEOUT_SECONDS = 90.0
 
@@ -67,14 +73,19 @@ class World:
 class Application:
     """The reconciler as a process of its own, so that it can be killed."""
 
-    def __init__(self, bootstrap: str, scratch: Path) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        scratch: Path,
+        flags: Sequence[str] = STORY_FLAGS,
+        environment: Mapping[str, str] = STORY_ENVIRONMENT,
+    ) -> None:
         self._command = [
             *(sys.executable, "-m", "streaming.cli", "run"),
             *("--bootstrap", bootstrap, "--checkpoint", str(scratch / "checkpoint")),
-            *("--suspect-after-seconds", str(SUSPECT_AFTER_SECONDS)),
-            *("--dead-after-seconds", str(DEAD_AFTER_SECONDS)),
+            *flags,
         ]
-        self._environment = os.environ | {"PLACER_TICK__INTERVAL_SECONDS": str(TICK_SECONDS)}
+        self._environment = os.environ | dict(environment)
         self._log = scratch / "application.log"
         self._process: subprocess.Popen[str] | None = None
         self._ready = threading.Event()

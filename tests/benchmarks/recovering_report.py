@@ -36,6 +36,7 @@ def show(console: Console, found: Recovered) -> None:
         table.add_row(what, f"{spent:.1f}", f"{spent / alone:.1f} x {alone:.1f}")
     table.add_row("decide (place, diff, digest)", f"{found.seconds['decide']:.1f}", "")
     table.add_row("memory of the rebuilt state", f"{found.state_bytes / _MIB:.0f} MiB", "")
+    table.add_row("the same at its peak", f"{found.peak_bytes / _MIB:.0f} MiB", "")
     show_table(console, table)
 
 

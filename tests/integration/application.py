@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import psutil
@@ -29,13 +29,18 @@ class Application:
     """One run; `processes` are all that belonged to it when it was last looked at."""
 
     def __init__(
-        self, bootstrap: str, prefix: str, checkpoint: Path, settings: Mapping[str, str]
+        self,
+        bootstrap: str,
+        prefix: str,
+        checkpoint: Path,
+        settings: Mapping[str, str],
+        flags: Sequence[str] = (),
     ) -> None:
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("PLACER_LIVENESS")}
         self.checkpoint = checkpoint
         self._process = subprocess.Popen(
             [PLACER, "run", "--bootstrap", bootstrap, "--prefix", prefix,
-             "--checkpoint", checkpoint],
+             "--checkpoint", checkpoint, *flags],
             env=inherited | SETTINGS | dict(settings),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -29,16 +29,17 @@ class System:
         self.outputs = Outputs(bootstrap, self.prefix)
         self._applications: list[Application] = []
 
-    def launch(self, **settings: str) -> Application:
-        """Start an application with a checkpoint directory of its own; it is not ready yet."""
-        checkpoint = self._scratch / f"checkpoint-{len(self._applications)}"
-        started = Application(self.bootstrap, self.prefix, checkpoint, settings)
+    def launch(self, *flags: str, checkpoint: Path | None = None, **settings: str) -> Application:
+        """Start an application, unless told otherwise with a checkpoint directory of its own; it
+        is not ready yet."""
+        checkpoint = checkpoint or self._scratch / f"checkpoint-{len(self._applications)}"
+        started = Application(self.bootstrap, self.prefix, checkpoint, settings, flags)
         self._applications.append(started)
         return started
 
-    def start(self, **settings: str) -> Application:
+    def start(self, *flags: str, checkpoint: Path | None = None, **settings: str) -> Application:
         """Start an application and wait until it is ready."""
-        started = self.launch(**settings)
+        started = self.launch(*flags, checkpoint=checkpoint, **settings)
         started.wait_ready()
         return started
 

@@ -1,0 +1,224 @@
+"""Recorded inputs again through the whole application, on a broker of its own.
+
+Batches are cut differently each time, so ids may differ; what must hold is what the audit asks of
+any quiet system. Inputs keep their distances in time, ticks are the new application's own, and an
+executor takes on the moves, as recorded acknowledgements name those of another run. Nodes that
+lived at the recording's end are kept alive until all is at rest.
+"""
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+import yaml
+from confluent_kafka import Producer
+
+from placement.configuration import Configuration
+from placement.model import MoveState
+from schemas.envelope import Refusal, decode, encode_headers, validate
+from schemas.inputs import TICK_KEY, NodeMessage, NodeUnregistered
+from schemas.topics import BY_NAME, DEFAULT_PREFIX, full_name
+from streaming.admin import apply_topics
+from streaming.audit import AUDITED, audit, latest_values
+from streaming.broker import EmbeddedBroker
+from streaming.clients import make_producer
+from streaming.demo.stage import Application
+from streaming.errors import StreamingError
+from streaming.executor import Executor
+from streaming.recording import Recording
+from streaming.records import CommittedReader, Record
+from streaming.recovery import COMMITS
+from streaming.source import NODES
+
+# Nothing new for so long, and nothing open: at rest.
+QUIET_SECONDS = 3.0
+# For the start, and for what happens behind the last input: silences run out, moves are made.
+REST_TIMEOUT_SECONDS = 180.0
+EXECUTOR_DELAY_SECONDS = 0.2
+FLUSH_TIMEOUT_SECONDS = 30.0
+POLL_SECONDS = 0.2
+
+
+class RerunFailed(StreamingError):
+    """The application did not come to rest, or did not start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a rerun sent and wrote, and what the audit found."""
+
+    inputs: int
+    records: int
+    digest: str
+    findings: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Life:
+    """The last sign of a node."""
+
+    incarnation: str
+    sequence: int
+    at: int
+
+
+def rerun(
+    recording: Recording,
+    settings: Mapping[str, Any],
+    configuration: Configuration,
+    scratch: Path,
+    stop: threading.Event,
+    speed: float = 1.0,
+) -> Outcome:
+    """Run the recording's inputs. `settings`: those of the run, by section; `speed` shortens the
+    distances between inputs and the timers alike. Raises RerunFailed and what the broker raises."""
+    inputs = [
+        record
+        for record in recording.records
+        if record.topic in BY_NAME and BY_NAME[record.topic].direction == "in"
+        if record.raw_key != TICK_KEY.encode()
+    ]
+    inputs.sort(key=lambda each: (each.timestamp_ms, each.topic, each.partition, each.offset))
+    counts = {t: n for t, n in recording.head.partitions.items() if BY_NAME[t].direction == "in"}
+    with EmbeddedBroker() as broker:
+        at = broker.bootstrap_servers
+        apply_topics(at, DEFAULT_PREFIX, 1, partitions=counts)
+        producer = make_producer(at)
+        _seed(producer, recording)
+        config = scratch / "rerun.yaml"
+        config.write_text(yaml.safe_dump(_scaled(settings, configuration.cell, speed)))
+        application = Application(at, scratch, ("--config", str(config)), {})
+        application.start()
+        try:
+            application.wait_ready(REST_TIMEOUT_SECONDS)
+            with (
+                Executor(at, DEFAULT_PREFIX, EXECUTOR_DELAY_SECONDS),
+                CommittedReader(at, DEFAULT_PREFIX, AUDITED) as reader,
+            ):
+                lives = _send(producer, inputs, speed, stop)
+                suspect_after = settings["liveness"]["suspect_after_seconds"] / speed
+                records = _rest(reader, producer, lives, suspect_after, stop)
+        finally:
+            application.stop()
+    marker = latest_values(records)[COMMITS][configuration.cell]
+    found = audit(records, configuration)
+    return Outcome(len(inputs), len(records), marker["digest"], tuple(found))
+
+
+def _scaled(settings: Mapping[str, Any], cell: str, speed: float) -> dict[str, Any]:
+    """The settings with every duration divided by the speed."""
+
+    def scaled(value: Any, name: str = "") -> Any:
+        if isinstance(value, Mapping):
+            return {key: scaled(each, key) for key, each in value.items() if each is not None}
+        return value / speed if name.endswith("_seconds") else value
+
+    return {"cell": cell, **scaled(settings)}
+
+
+def _seed(producer: Producer, recording: Recording) -> None:
+    """The state that the recording begins with; its inputs begin at the beginning of the topics."""
+    if recording.snapshot is None:
+        return
+    for record in recording.snapshot.records:
+        value = record.raw
+        if record.topic == COMMITS:
+            body = dict(recording.snapshot.marker)
+            value = orjson.dumps(body | {"positions": {t: {} for t in body["positions"]}})
+        headers: list[tuple[str, str | bytes | None]] = [*record.raw_headers]
+        name = full_name(record.topic, DEFAULT_PREFIX)
+        producer.produce(name, value, record.raw_key, headers=headers)
+        producer.poll(0)
+    _flush(producer)
+
+
+def _send(
+    producer: Producer, inputs: list[Record], speed: float, stop: threading.Event
+) -> dict[str, _Life]:
+    """Send the inputs in their distances; returns the nodes that lived at the end."""
+    lives: dict[str, _Life] = {}
+    began, first = time.monotonic(), inputs[0].timestamp_ms if inputs else 0
+    for record in inputs:
+        due = began + (record.timestamp_ms - first) / 1000 / speed
+        if stop.wait(max(0.0, due - time.monotonic())):
+            break
+        headers: list[tuple[str, str | bytes | None]] = [*record.raw_headers]
+        producer.produce(
+            full_name(record.topic, DEFAULT_PREFIX),
+            record.raw,
+            record.raw_key,
+            headers=headers,
+            partition=record.partition,
+        )
+        producer.poll(0)
+        _note(lives, record)
+    _flush(producer)
+    return lives
+
+
+def _note(lives: dict[str, _Life], record: Record) -> None:
+    if record.topic != NODES:
+        return
+    envelope = decode(record.raw, [*record.raw_headers])
+    message = (
+        envelope
+        if isinstance(envelope, Refusal)
+        else validate(envelope, record.raw_key, record.topic)
+    )
+    if isinstance(message, NodeUnregistered):
+        lives.pop(message.node_id, None)
+    elif isinstance(message, NodeMessage):
+        life = _Life(message.incarnation, message.sequence, record.timestamp_ms)
+        lives[message.node_id] = life
+
+
+def _rest(
+    reader: CommittedReader,
+    producer: Producer,
+    lives: dict[str, _Life],
+    suspect_after_seconds: float,
+    stop: threading.Event,
+) -> list[Record]:
+    """Keep the living alive until nothing happens any more; returns all records."""
+    newest = max((life.at for life in lives.values()), default=0)
+    alive = {n: x for n, x in lives.items() if newest - x.at < suspect_after_seconds * 1000}
+    records: list[Record] = []
+    deadline = time.monotonic() + REST_TIMEOUT_SECONDS
+    beat_at = quiet_since = time.monotonic()
+    while time.monotonic() - quiet_since < QUIET_SECONDS or _open_moves(records):
+        if stop.is_set() or time.monotonic() > deadline:
+            raise RerunFailed("the application did not come to rest behind the last input")
+        if time.monotonic() >= beat_at:
+            beat_at = time.monotonic() + suspect_after_seconds / 4
+            for node_id, life in alive.items():
+                life.sequence += 1
+                _beat(producer, node_id, life)
+            _flush(producer)
+        found = reader.poll(POLL_SECONDS)
+        if any(record.topic not in (COMMITS, "journal.v1") for record in found):
+            quiet_since = time.monotonic()
+        records += found
+    return records + reader.read_to_end()
+
+
+def _beat(producer: Producer, node_id: str, life: _Life) -> None:
+    body = {"node_id": node_id, "incarnation": life.incarnation, "sequence": life.sequence}
+    headers: list[tuple[str, str | bytes | None]] = [
+        *encode_headers("NodeHeartbeat", cell="rerun", id="1", subject=node_id, time_ms=0)
+    ]
+    name = full_name(NODES, DEFAULT_PREFIX)
+    producer.produce(name, orjson.dumps(body), node_id.encode(), headers=headers)
+
+
+def _open_moves(records: list[Record]) -> bool:
+    moves = latest_values(records)["moves.v1"].values()
+    return any(MoveState(move["state"]).is_open for move in moves)
+
+
+def _flush(producer: Producer) -> None:
+    if producer.flush(FLUSH_TIMEOUT_SECONDS):
+        raise RerunFailed("the embedded broker did not take the inputs")

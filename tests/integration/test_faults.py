@@ -1,0 +1,189 @@
+"""What surroundings do to a running application: poison, refusing topics, kills, lost input.
+
+The numbers are those of the fault matrix. The tests go on from each other, which saves starts of
+Spark: each leaves the application that the next one kills or finds ended.
+"""
+
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kafka import KafkaAdminClient, TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType
+
+from schemas.topics import CATALOGUE, DEAD_LETTERS, full_name
+from streaming.recovery import open_transactions
+from tests.integration.application import Application
+from tests.integration.conftest import System
+from tests.integration.poison import NEARLY_A_MIB, POISON
+from tests.integration.waiting import until
+
+# Nodes say nothing here but their registration.
+PATIENT = {
+    "PLACER_LIVENESS__SUSPECT_AFTER_SECONDS": "600",
+    "PLACER_LIVENESS__DEAD_AFTER_SECONDS": "900",
+}
+OUTPUTS = [topic.name for topic in CATALOGUE if topic.direction == "out"]
+# Enough assignments that a batch and its transaction can be met under way.
+LARGE = 10_000
+
+
+@pytest.fixture(scope="module")
+def client(system: System) -> Iterator[KafkaAdminClient]:
+    made = KafkaAdminClient(bootstrap_servers=system.bootstrap)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def running(system: System) -> list[Application]:
+    """The application that runs, or ran last."""
+    first = system.start(**PATIENT)
+    for number in range(6):
+        body = {"node_id": f"n{number}", "incarnation": "a", "sequence": 1}
+        body["location"] = f"/z{number % 3}"
+        system.inputs.send("nodes.v1", "NodeRegistered", f"n{number}", body)
+    system.inputs.stream("first")
+    system.outputs.decision("first")
+    return [first]
+
+
+def restarted(system: System, running: list[Application]) -> Application:
+    """The next one, on the same checkpoint directory."""
+    running.append(system.start(checkpoint=running[-1].checkpoint, **PATIENT))
+    return running[-1]
+
+
+def placed_once(system: System, stream: str, shards: int) -> None:
+    assert system.outputs.decision(stream)["outcome"] == "placed"
+    records = [r.key for r in system.outputs.of("assignments.v1") if r.value["stream"] == stream]
+    assert (len(records), len(set(records))) == (shards, shards)
+    answers = [r for r in system.outputs.of("decisions.v1") if r.key == stream]
+    assert len(answers) == 1
+
+
+def resize(client: KafkaAdminClient, system: System, topic: str, size: str) -> None:
+    change = {"max.message.bytes": size}
+    name = full_name(topic, system.prefix)
+    client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, change)])
+
+
+def test_f27_poison_is_dead_lettered_and_all_else_applied(
+    system: System, running: list[Application]
+) -> None:
+    expected = {}
+    for number, (key, value, headers, code) in enumerate(POISON.values()):
+        system.inputs.stream(f"good{number}", replication_factor=2)
+        partition, offset = system.inputs.raw("streams.v1", key, value, headers)
+        expected["streams.v1", str(partition), str(offset)] = code
+    last = system.inputs.stream("good")
+    system.outputs.wait_passed("streams.v1", last)
+    system.outputs.wait(lambda: len(system.outputs.letters()) == len(POISON), "all letters")
+    letters = system.outputs.letters()
+    said = {place: r.headers["__placement.errors.reason"] for place, r in letters.items()}
+    assert said == expected
+    for number in range(len(POISON)):
+        assert system.outputs.decision(f"good{number}")["outcome"] == "placed"
+    assert "x" * 50 not in running[-1].output, f"{NEARLY_A_MIB} bytes are echoed nowhere"
+
+
+def test_f9_f30_a_topic_that_refuses_ends_the_process_and_nothing_is_lost(
+    system: System, running: list[Application], client: KafkaAdminClient
+) -> None:
+    letters = len(system.outputs.letters())
+    resize(client, system, DEAD_LETTERS, "100")
+    place = system.inputs.raw("streams.v1", b"x", b"no JSON", [])
+    system.inputs.stream("meanwhile")
+    assert running[-1].wait_end() == 3, running[-1].output
+    assert f"{full_name(DEAD_LETTERS, system.prefix)} was refused" in running[-1].printed
+    assert "Traceback" not in running[-1].printed
+    assert len(system.outputs.letters()) == letters
+    assert "meanwhile" not in system.outputs.latest("decisions.v1")
+    resize(client, system, DEAD_LETTERS, "1048588")
+    restarted(system, running)
+    placed_once(system, "meanwhile", 1)
+    system.outputs.wait_passed("streams.v1", place)
+    system.outputs.wait(lambda: len(system.outputs.letters()) == letters + 1, "the letter")
+
+
+def test_f3_killed_while_planning(system: System, running: list[Application]) -> None:
+    partition, offset = system.inputs.stream("planned", shards=LARGE)
+    running[-1].kill()
+    assert system.outputs.marker["positions"]["streams.v1"][str(partition)] <= offset
+    restarted(system, running)
+    placed_once(system, "planned", LARGE)
+
+
+def test_f2_killed_inside_the_transaction(system: System, running: list[Application]) -> None:
+    name = full_name("assignments.v1", system.prefix)
+    place = system.inputs.stream("halfway", shards=LARGE)
+    until(
+        lambda: (name, 0) in open_transactions(system.bootstrap, system.prefix, OUTPUTS, {}),
+        "a transaction under way",
+    )
+    running[-1].kill()
+    assert system.outputs.marker["positions"]["streams.v1"]["0"] <= place[1]
+    assert "halfway" not in system.outputs.latest("decisions.v1")
+    assert not any(r.value["stream"] == "halfway" for r in system.outputs.of("assignments.v1"))
+    restarted(system, running)
+    placed_once(system, "halfway", LARGE)
+
+
+@pytest.mark.timeout(240)
+def test_f1_f10_f11_f14_killed_behind_the_commit_with_all_scratch_damaged_and_input_deleted(
+    system: System, running: list[Application], client: KafkaAdminClient, tmp_path: Path
+) -> None:
+    checkpoint = running[-1].checkpoint
+    older = tmp_path / "older"
+    shutil.copytree(checkpoint, older, ignore_dangling_symlinks=True)
+    system.inputs.stream("committed")
+    system.outputs.wait(lambda: "committed" in system.outputs.latest("decisions.v1"), "committed")
+    running[-1].kill()
+    damage(checkpoint)
+
+    _, offset = system.inputs.stream("gone")
+    name = full_name("streams.v1", system.prefix)
+    client.delete_records({TopicPartition(name, 0): offset + 1})
+    refused = system.launch(checkpoint=checkpoint, **PATIENT)
+    assert refused.wait_end() == 3, refused.output
+    assert f"{name}-0 holds offsets {offset + 1} to" in refused.printed
+    assert "placer run --accept-gap" in refused.printed
+
+    shutil.rmtree(checkpoint)
+    shutil.copytree(older, checkpoint)
+    running.append(system.start("--accept-gap", checkpoint=checkpoint, **PATIENT))
+    assert "GAP_ACCEPTED" in running[-1].printed
+    system.inputs.stream("after")
+    placed_once(system, "after", 1)
+    placed_once(system, "committed", 1)
+    assert "gone" not in system.outputs.latest("decisions.v1")
+    running[-1].send(signal.SIGTERM)
+    assert running[-1].wait_end() == 0, running[-1].output
+    system.outputs.check()
+    report = system.replay()
+    assert report.differences == ()
+    assert report.compared == report.records
+
+
+def damage(checkpoint: Path) -> None:
+    """Every way of the notes at once: logs cut, emptied and gone, checksums without their files,
+    a state file with a flipped byte, strange files."""
+    logs = sorted(p for p in checkpoint.rglob("*") if p.is_file() and p.name.isdecimal())
+    assert logs, "nothing to damage"
+    for number, path in enumerate(logs):
+        match number % 3:
+            case 0:
+                path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+            case 1:
+                path.write_bytes(b"")
+            case 2:
+                path.unlink()
+        path.with_name(f".{path.name}.crc").write_bytes(b"stray")
+    for path in checkpoint.rglob("*.changelog"):
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
+    (checkpoint / "epoch-0-0").mkdir()
+    (checkpoint / "epoch-0-0" / "metadata").write_text('{"id":"not ours"}')
