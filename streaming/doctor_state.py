@@ -15,6 +15,8 @@ from streaming.symptoms import Health, Symptom
 LAG_SHARE_MAX = 0.5
 # The oldest record that is not applied is there at once, if there is one.
 POLL_SECONDS = 0.5
+# Compacted topics keep the last of each key.
+_FOR_EVER_MS = 2**63
 
 
 def retention(settings: Settings) -> str | Symptom:
@@ -42,7 +44,7 @@ def retention(settings: Settings) -> str | Symptom:
                 )
         if record is None:
             continue
-        kept_ms = int(BY_NAME[topic].configs["retention.ms"])
+        kept_ms = int(BY_NAME[topic].configs.get("retention.ms", _FOR_EVER_MS))
         share = (time.time() * 1000 - record.timestamp_ms) / kept_ms
         if share > worst:
             worst, where = share, full_name(topic, prefix)

@@ -1,6 +1,8 @@
 """The journal's lines: everything of an event is there, and comes back as it was."""
 
-from typing import Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, get_args
 
 import orjson
 import pytest
@@ -16,8 +18,10 @@ from placement.model import (
     HoldDown,
     Liveness,
     NodeAttributes,
+    Ready,
     Transition,
 )
+from placement.reconcile import Reconciler
 from streaming import codec
 from streaming.journal_codec import (
     configuration_body,
@@ -25,6 +29,8 @@ from streaming.journal_codec import (
     parse_configuration,
     parse_journal_event,
 )
+from tests.datadriven import run_file
+from tests.story import Story
 
 FULL = NodeAttributes("/z1/r1", (("a", "b"), ("c", "d")), "h:1", 2.5, 7, False, (3, 5))
 EVENTS: list[Event] = [
@@ -84,3 +90,26 @@ def test_the_configuration_comes_back_as_it_was() -> None:
     assert parse_configuration(body) == given
     with pytest.raises(ValueError, match=r"Configuration\.deadline_ms"):
         parse_configuration(body | {"deadline_ms": "soon"})
+
+
+STORIES = sorted((Path(__file__).parent.parent / "placement" / "testdata").glob("*.txt"))
+
+
+def test_every_event_of_the_stories_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the core is given, a replay must be able to give it again."""
+    seen: set[str] = set()
+    apply = Reconciler.apply
+
+    def read_back(
+        self: Reconciler, events: Sequence[Event], now: int, caught_up: bool = True
+    ) -> Ready:
+        lines = orjson.loads(orjson.dumps([journal_event(each) for each in events]))
+        again = [parse_journal_event(line) for line in lines]
+        assert again == list(events)
+        seen.update(kind for kind, _ in lines)
+        return apply(self, again, now, caught_up)
+
+    monkeypatch.setattr(Reconciler, "apply", read_back)
+    for path in STORIES:
+        run_file(path, Story().answer, rewrite=False)
+    assert seen == {kind.__name__ for kind in get_args(Event)}
