@@ -58,17 +58,16 @@ class Agenda:
         self._behind.discard(shard)
         return shard
 
-    def file(self, shard: int, seen: Glance) -> None:
-        """Keep in mind when the shard has to be looked at again: always, when limits have room,
-        when the fleet changes, or not."""
-        self.leave([shard])
+    def file(self, shard: int, seen: Glance, key: tuple[str, int]) -> None:
+        """Keep in mind when a shard that was looked at has to be looked at again: always, when
+        limits have room, when the fleet changes, or not."""
         said = self._state.violations.get(shard, ())
         opened = self._state.ledger.by_shard.get(shard)
         if opened is not None:
             if self._wants.hurries(shard, opened) or self._is_unled(shard, seen):
                 self._wanted.add(shard)
         elif said and any(v.reason.band is Band.THROTTLED for v in said):
-            self.waiting.put(shard, self.urgency(shard, seen))
+            self.waiting.put(shard, self.urgency(shard, seen, key))
             if any(v.reason.code is Code.NOT_CAUGHT_UP for v in said):
                 self._behind.add(shard)
         elif said and any(v.violation_class is ViolationClass.FIXABLE for v in said):
@@ -78,13 +77,13 @@ class Agenda:
         elif self._is_unled(shard, seen):
             self._wanted.add(shard)
 
-    def urgency(self, shard: int, seen: Glance) -> Urgency:
+    def urgency(self, shard: int, seen: Glance, key: tuple[str, int]) -> Urgency:
         """The shard's place among those that want something."""
         if shard in seen.lacking:
             live, _ = seen.lacking[shard]
-            return (urgency(Cause.UNDER_REPLICATED), live, *self._state.key(shard))
+            return (urgency(Cause.UNDER_REPLICATED), live, *key)
         live = len(live_slots(self._state.table.nodes(shard), self._state.topology))
-        return (urgency(self._wants.cause(shard)), live, *self._state.key(shard))
+        return (urgency(self._wants.cause(shard)), live, *key)
 
     def _is_unled(self, shard: int, seen: Glance) -> bool:
         if shard not in seen.unled and (shard in seen.lacking or shard in seen.well):

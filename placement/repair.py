@@ -96,10 +96,10 @@ class Repair:
         known = {*state.violations, *state.ledger.by_shard}
         seen = glance(state, self._wants, known, planned=True)
         for shard in known:
-            self._agenda.file(shard, seen)
+            self._agenda.file(shard, seen, state.key(shard))
         for shard in unled(state, self._wants):
             if shard not in known:
-                self._agenda.file(shard, seen)
+                self._agenda.file(shard, seen, state.key(shard))
         self._wants.forget()
 
     def run(self, caught_up: bool) -> None:
@@ -136,13 +136,15 @@ class Repair:
                 if (waits or shard in state.ledger.by_shard) and shard not in self._looked:
                     self._looked.add(shard)
                     failed[shard] = {None: _FULL}
+        self._agenda.leave(self._looked)
         after = glance(state, self._wants, self._looked, planned=True)
         for key, shard in state.keyed(self._looked):
             known, said = failed.get(shard, {}), None
             if shard in after.lacking or shard in after.well:
                 said = self._report.lacks(shard, key, after, known)
-            state.set_violations(shard, self.violations(shard, known) if said is None else said)
-            self._agenda.file(shard, after)
+            said = self.violations(shard, known) if said is None else said
+            state.set_violations(shard, said, key)
+            self._agenda.file(shard, after, key)
 
     def violations(self, shard: int, failed: Failed) -> tuple[Violation, ...]:
         """What the shard breaks; `failed` says why it got no move."""
@@ -167,7 +169,7 @@ class Repair:
         for node in [*state.ledger.incoming]:
             if node != EMPTY and is_busy(state, node):
                 view.occupy(node, True)
-        fresh = sorted((self._agenda.urgency(s, seen), s) for s in wanting)
+        fresh = sorted((self._agenda.urgency(s, seen, key), s) for key, s in state.keyed(wanting))
         for urgent, shard in self._in_turn(fresh, view):
             known = failed[shard] = {}
             if not self._has_room() and not self._has_begun(shard):

@@ -272,22 +272,29 @@ class State:
         waits, index = self.backoff.waits(self.key(shard), self.now), self.topology.index
         return frozenset(index[node_id] for node_id in waits if node_id in index)
 
-    def set_violations(self, shard: int, violations: tuple[Violation, ...]) -> None:
+    def set_violations(
+        self,
+        shard: int,
+        violations: tuple[Violation, ...],
+        key: tuple[str, int] | None = None,
+    ) -> None:
         """Publish a shard's open violations if they are not what was published last."""
-        before = self.violations.get(shard, ())
-        if [_essence(v) for v in before] == [_essence(v) for v in violations]:
+        before = self.violations.get(shard)
+        if before is None and not violations:
             return
-        if before:
+        if before is not None:
+            if [_essence(v) for v in before] == [_essence(v) for v in violations]:
+                return
             kept = {(v.rule, v.domain): v.since for v in before}
             violations = tuple(
                 replace(v, since=kept.get((v.rule, v.domain), v.since)) for v in violations
             )
-        self.digest.change(digest.of_violations(before), digest.of_violations(violations))
+        self.digest.change(digest.of_violations(before or ()), digest.of_violations(violations))
         if violations:
             self.violations[shard] = violations
         else:
             del self.violations[shard]
-        self.ready.violations[self.key(shard)] = violations
+        self.ready.violations[key or self.key(shard)] = violations
 
     def remember(self, kind: str, name: str, body: Mapping[str, Any] | None) -> None:
         """Publish something to be remembered; None forgets it. What has not changed is silent."""
