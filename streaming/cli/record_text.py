@@ -106,7 +106,8 @@ def _decision(value: Mapping[str, Any]) -> tuple[str, str]:
     size = f"{spec.get('shards', '?')}x{spec.get('replication_factor', '?')}"
     missing = value.get("replicas_missing")
     rest = [size, str(value.get("strategy", "")), f"{missing} missing" if missing else ""]
-    return str(value.get("outcome", "")), _joined([*rest, *_reasons(value)])
+    refused = "alteration refused:" if value.get("requested") else ""
+    return str(value.get("outcome", "")), _joined([*rest, refused, *_reasons(value)])
 
 
 def _move(value: Mapping[str, Any]) -> tuple[str, str]:

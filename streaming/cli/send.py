@@ -22,7 +22,10 @@ app = typer.Typer(
     "  placer send node n1 --location /z1/r1 --tag disk=ssd\n\n"
     "  placer send heartbeat n1\n\n"
     "  placer send stream orders --shards 2 --rf 3 --policies 'node=exclusive'\n\n"
+    "  placer send stream orders --alter --rf 5\n\n"
+    "  placer send stream orders --drop\n\n"
     "  placer send ack completed --move 1f0c… --shard orders/0\n\n"
+    "  placer send ack lost --shard orders/0 --node n1\n\n"
     "Each prints where its record went: TOPIC-PARTITION@OFFSET.",
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -170,8 +173,20 @@ def report(
 @app.command()
 def stream(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The stream's name.")],
-    shards: Annotated[int, typer.Option("--shards", help="How many shards it has.")] = 1,
-    rf: Annotated[int, typer.Option("--rf", help="Replication factor: copies of each shard.")] = 3,
+    shards: Annotated[
+        int | None,
+        typer.Option(
+            "--shards", help="How many shards it has. [dim]default: 1[/dim]", show_default=False
+        ),
+    ] = None,
+    rf: Annotated[
+        int | None,
+        typer.Option(
+            "--rf",
+            help="Replication factor: copies of each shard. [dim]default: 3[/dim]",
+            show_default=False,
+        ),
+    ] = None,
     policies: Annotated[
         str | None,
         typer.Option(
@@ -184,43 +199,95 @@ def stream(
             "--policy", metavar="YAML", help="A policy: '{strategy: spread, within: \\[/az1]}'."
         ),
     ] = None,
+    alter: Annotated[
+        bool, typer.Option("--alter", help="Change a stream; what is not given stays as it is.")
+    ] = False,
+    drop: Annotated[bool, typer.Option("--drop", help="Drop a stream and its replicas.")] = False,
     sequence: Sequence = None,
     bootstrap: Bootstrap = None,
     prefix: Prefix = None,
     config: Config = None,
 ) -> None:
-    """Ask for the placement of a new stream; the answer appears on the decisions topic."""
+    """Ask for the placement of a new stream, change one, or drop it; the answer appears on the
+    decisions topic."""
     if policies is not None and policy is not None:
         raise typer.BadParameter("--policies and --policy exclude each other")
-    fields = {
-        "stream": name,
-        "sequence": _sequence(sequence),
-        "shards": shards,
-        "replication_factor": rf,
-        "placement_policies": policies,
-        "policy": _mapping(policy),
-    }
-    _send("streams.v1", "StreamCreated", name, fields, config, bootstrap, prefix)
+    given: dict[str, Any] = {"shards": shards, "replication_factor": rf}
+    given |= {"placement_policies": policies, "policy": _mapping(policy)}
+    fields = {"stream": name, "sequence": _sequence(sequence)}
+    if drop:
+        if alter or any(value is not None for value in given.values()):
+            raise typer.BadParameter("--drop excludes everything that says what a stream is")
+        _send("streams.v1", "StreamDropped", name, fields, config, bootstrap, prefix)
+    elif alter:
+        known = _in_force(name, config, bootstrap, prefix)
+        if sequence is None:
+            fields["sequence"] = max(fields["sequence"], known["sequence"] + 1)
+        fields |= _overlaid(known["spec"], given)
+        _send("streams.v1", "StreamAltered", name, fields, config, bootstrap, prefix)
+    else:
+        fields |= {**given, "shards": 1 if shards is None else shards}
+        fields["replication_factor"] = 3 if rf is None else rf
+        _send("streams.v1", "StreamCreated", name, fields, config, bootstrap, prefix)
 
 
-# What an executor can say of a move, and the message that says it.
-ACKS = {"accepted": "MoveAccepted", "completed": "MoveCompleted", "failed": "MoveFailed"}
+def _in_force(
+    name: str, config: Path | None, bootstrap: str | None, prefix: str | None
+) -> "Mapping[str, Any]":
+    """The last decision on a stream."""
+    from streaming.records import CommittedReader
+
+    settings = connection(config, bootstrap, prefix)
+    where = (settings.kafka.bootstrap_servers, settings.topics.prefix, ["decisions.v1"])
+    decision = None
+    with CommittedReader(*where, options=settings.resolved_kafka_options()) as reader:
+        for record in reader.read_to_end():
+            decision = record.value if record.key == name else decision
+    if decision is None or decision["outcome"] == "dropped":
+        raise typer.BadParameter(f"there is no stream {name!r} to change")
+    return decision
+
+
+def _overlaid(spec: "Mapping[str, Any]", given: "Mapping[str, Any]") -> dict[str, Any]:
+    """A spec in force with what is given instead; either form of policy takes the place of both."""
+    kept = dict(spec)
+    named = given["policy"] is not None or given["placement_policies"] is not None
+    if named or "placement_policies" in kept:
+        # The policy of a spec with `placement_policies` only says how these were read.
+        kept.pop("policy")
+    if named:
+        kept.pop("placement_policies", None)
+    return kept | {field: value for field, value in given.items() if value is not None}
+
+
+# What an executor can say of a move or of a replica, and the message that says it.
+ACKS = {
+    "accepted": "MoveAccepted",
+    "completed": "MoveCompleted",
+    "failed": "MoveFailed",
+    "lost": "ReplicaLost",
+}
 
 
 @app.command()
 def ack(
-    what: Annotated[str, typer.Argument(metavar="|".join(ACKS), help="What became of the move.")],
-    move: Annotated[str, typer.Option("--move", metavar="ID", help="The move's id.")],
+    what: Annotated[str, typer.Argument(metavar="|".join(ACKS), help="What became of it.")],
     shard: Annotated[str, typer.Option("--shard", metavar="STREAM/N", help="The shard it is on.")],
+    move: Annotated[
+        str | None,
+        typer.Option("--move", metavar="ID", help="The move's id. [dim]not for lost[/dim]"),
+    ] = None,
     node_id: Annotated[str | None, typer.Option("--node", help="The node that speaks.")] = None,
     reason: Annotated[str | None, typer.Option("--reason", help="For people.")] = None,
     bootstrap: Bootstrap = None,
     prefix: Prefix = None,
     config: Config = None,
 ) -> None:
-    """Acknowledge a move, as its executor does."""
+    """Acknowledge a move, as its executor does, or say that a replica is lost on --node."""
     if what not in ACKS:
         raise typer.BadParameter(f"expected {', '.join(ACKS)}, got {what!r}")
+    if what != "lost" and move is None:
+        raise typer.BadParameter("--move: name the move")
     stream_name, _, number = shard.rpartition("/")
     if not stream_name or not number.isdecimal():
         raise typer.BadParameter(f"--shard: expected STREAM/N, e.g. orders/0, got {shard!r}")
@@ -286,7 +353,7 @@ def _send(
 
     settings = connection(config, bootstrap, prefix)
     given = {name: value for name, value in fields.items() if value is not None}
-    number = given.get("sequence", given.get("move_id"))
+    number = given.get("sequence", given.get("move_id", _now_ms()))
     headers = encode_headers(
         message,
         cell=settings.cell,

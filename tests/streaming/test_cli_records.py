@@ -82,6 +82,14 @@ class TestSend:
                 "orders/7",
                 {"move_id": "m1", "shard": 7, "node_id": "n3", "reason": "disk"},
             ),
+            ("stream orders --drop", "streams.v1", "StreamDropped", "orders", {}),
+            (
+                "ack lost --shard orders/0 --node n3 --reason disk",
+                "acks.v1",
+                "ReplicaLost",
+                "orders/0",
+                {"node_id": "n3", "reason": "disk", "move_id": None},
+            ),
             (
                 "ack completed --move m1 --shard orders/0",
                 "acks.v1",
@@ -114,6 +122,56 @@ class TestSend:
         read = validate(envelope, (record.key or "").encode(), topic)
         assert (type(read).__name__, record.key) == (message, key)
         assert {name: getattr(read, name) for name in fields} == fields
+
+    @pytest.mark.parametrize(
+        ("command", "fields"),
+        [
+            ("--rf 5", {"shards": 2, "replication_factor": 5, "placement_policies": "node=x"}),
+            ("--shards 4 --sequence 7", {"shards": 4, "sequence": 7, "quorum": "one"}),
+            (
+                "--policy {strategy:\u00a0simple}",
+                {"policy": {"strategy": "simple"}, "placement_policies": None},
+            ),
+        ],
+    )
+    def test_an_alteration_keeps_what_is_not_given(
+        self,
+        placer: Callable[..., Result],
+        bootstrap: str,
+        prefix: str,
+        command: str,
+        fields: dict[str, Any],
+    ) -> None:
+        spec = {
+            "stream": "orders",
+            "shards": 2,
+            "replication_factor": 3,
+            "policy": {"strategy": "affinity"},
+            "placement_policies": "node=x",
+            "quorum": "one",
+        }
+        later = 10**15
+        decided = {"stream": "orders", "outcome": "placed", "sequence": later, "spec": spec}
+        producer = make_producer(bootstrap)
+        for name, outcome in (("orders", "placed"), ("gone", "dropped")):
+            body = orjson.dumps(decided | {"outcome": outcome})
+            producer.produce(f"{prefix}decisions.v1", body, name)
+        assert producer.flush(10) == 0
+        words = [word.replace("\u00a0", " ") for word in command.split(" ")]
+        result = placer("send", "stream", "orders", "--alter", *words, at=(bootstrap, prefix))
+        assert result.exit_code == 0, result.output
+        with CommittedReader(bootstrap, prefix, ["streams.v1"]) as reader:
+            [record] = reader.read_to_end()
+        envelope = decode(record.raw, [(n, t.encode()) for n, t in record.headers.items()])
+        assert isinstance(envelope, Envelope)
+        read = validate(envelope, b"orders", "streams.v1")
+        assert type(read).__name__ == "StreamAltered"
+        expected = {"sequence": later + 1} | fields
+        assert {name: getattr(read, name) for name in expected} == expected
+        for name in ("gone", "unheard"):
+            result = placer("send", "stream", name, "--alter", "--rf", "2", at=(bootstrap, prefix))
+            assert result.exit_code == 2
+            assert "no stream" in result.output
 
     def test_sequences_rise_by_themselves(
         self, placer: Callable[..., Result], bootstrap: str, prefix: str
