@@ -21,7 +21,7 @@ def shortened(board: Board, search: Balancer) -> list[Step]:
     steps = search.steps
     merged = _merged(steps)
     barred: set[tuple[int, int]] = set()
-    for _ in range(0 if search.swaps else _ATTEMPTS):
+    for _ in range(_ATTEMPTS):
         fewer = _direct(board, merged, barred)
         if len(fewer) == len(steps):
             break

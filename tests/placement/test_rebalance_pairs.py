@@ -63,6 +63,19 @@ def test_a_replica_comes_for_one_that_goes_on(monkeypatch: pytest.MonkeyPatch) -
     assert spread(alone) == 2
 
 
+def test_what_a_pair_moves_again_goes_straight_in_the_end() -> None:
+    """The search sends a replica of the first shard from n1 to n0 and, in a pair, on to n3."""
+    rows = [
+        ["n1", "n4"], ["n3", "n2"], ["n1", "n2"], ["n1", "n2"], ["n4", "n5"], ["n5", "n2"],
+    ]  # fmt: skip
+    made = feeds("qrprpr", rows)
+    plan = made.plan()
+    replaced = [move for move in plan.moves if move.kind is MoveKind.REPLACE]
+    assert len(replaced) == plan.lower_bound == 3
+    made.apply(plan.moves)
+    assert spread(made) == 0
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_pairs_are_lawful_and_improve(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     made, alone = crossing(seed), crossing(seed)
