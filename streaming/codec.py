@@ -134,7 +134,7 @@ def event(message: InputMessage, at: int) -> Event:
     """A message of the inventory, streams, acks or operator topic as an event; those of nodes
     come as verdicts."""
     if isinstance(message, OperatorRequest):
-        return _operator_asked(message, at)
+        return operator_asked(message, at)
     match message:
         case inputs.NodeInventory():
             return LocationResolved(at, message.node_id, message.location, "inventory")
@@ -158,7 +158,8 @@ def _named_hash(message: inputs.StreamAltered | inputs.StreamDropped) -> str:
     return body_hash({"type": type(message).__name__, **message.model_dump()})
 
 
-def _operator_asked(request: OperatorRequest, at: int) -> OperatorAsked:
+def operator_asked(request: OperatorRequest, at: int) -> OperatorAsked:
+    """An operator's message as an event."""
     ttl_seconds = request.ttl_seconds if isinstance(request, TimedRequest) else None
     return OperatorAsked(
         at,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from placement.configuration import Configuration
+from placement.reconcile import Reconciler
 from streaming.errors import StreamingError
 from streaming.journal_codec import parse_configuration
 from streaming.rebuild import STATE_TOPICS, RecordUnreadable, StateContradictory, rebuild
@@ -98,16 +99,21 @@ def take_snapshot(
 
 def is_whole(snapshot: Snapshot, configuration: Configuration) -> bool:
     """Whether the records have the digest that the marker names."""
+    try:
+        return restored(snapshot, configuration).digest == snapshot.digest
+    except (RecordUnreadable, StateContradictory):
+        return False
+
+
+def restored(snapshot: Snapshot, configuration: Configuration) -> Reconciler:
+    """The reconciler that left the snapshot: a copy to try things with. Raises RecordUnreadable,
+    StateContradictory."""
     latest: dict[str, dict[bytes, bytes]] = {topic: {} for topic in STATE_TOPICS}
     for record in snapshot.records:
         if record.topic in latest and record.raw is not None and record.raw_key is not None:
             latest[record.topic][record.raw_key] = record.raw
-    try:
-        core = snapshot.configuration(configuration)
-        reconciler, _ = rebuild(core, latest, snapshot.now)
-    except (RecordUnreadable, StateContradictory):
-        return False
-    return reconciler.digest == snapshot.digest
+    reconciler, _ = rebuild(snapshot.configuration(configuration), latest, snapshot.now)
+    return reconciler
 
 
 def _note(held: dict[str, Record], record: Record) -> None:

@@ -20,6 +20,7 @@ from streaming.cli import (
     fleet,
     listings,
     nearest,
+    operate,
     place,
     plan,
     record,
@@ -91,6 +92,7 @@ broker.register(app)
 app.add_typer(topics.app)
 app.add_typer(send.app)
 watch.register(app)
+operate.register(app)
 status.register(app)
 listings.register(app)
 suggest.register(app)

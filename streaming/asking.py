@@ -1,0 +1,153 @@
+"""Asking the running reconciler for something: the dry run on a copy, the request, its answer.
+
+The copy is rebuilt from the topics as every start does it, so that it answers as the stream will.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import uuid4
+
+import orjson
+
+from placement.consent import Preview
+from placement.model import Ready
+from schemas.envelope import encode_headers
+from schemas.requests import OperatorRequest
+from schemas.topics import full_name
+from streaming import codec
+from streaming.clients import make_producer, present_partitions
+from streaming.configuration import configuration
+from streaming.errors import StreamingError
+from streaming.record_codec import reason_body
+from streaming.records import CommittedReader
+from streaming.settings import Settings
+from streaming.snapshot import restored, take_snapshot
+
+TOPIC = "operator.v1"
+ALERTS = "alerts.v1"
+MEMORY = "state.v1"
+# The alerts that answer requests.
+ANSWERS = "REQUEST"
+# A record takes milliseconds; after this the broker has gone.
+DELIVERY_TIMEOUT_SECONDS = 10.0
+POLL_SECONDS = 0.2
+
+
+class NoAnswer(StreamingError):
+    """The reconciler did not answer in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """What a request would touch (`seen`), and what the first batch after it would do (`first`;
+    None where it would be refused)."""
+
+    seen: Preview
+    first: Ready | None
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """As `--output json` shows it; of long lists only how long they are."""
+        first = self.first
+        moves = [] if first is None else [move for move, _ in first.moves.values()]
+        open_now = [move for move in moves if move.state.is_open]
+        broken = [] if first is None else [v for each in first.violations.values() for v in each]
+        refusal = self.seen.refusal
+        return {
+            "impact_hash": self.seen.hash,
+            "destructive": self.seen.destructive,
+            "nodes": len(self.seen.nodes),
+            "shards": len(self.seen.shards),
+            "streams": len({stream for stream, _ in self.seen.shards}),
+            "refusal": None if refusal is None else reason_body(refusal),
+            "moves_at_once": len(open_now),
+            "waiting": sum(v.violation_class == "deferred" for v in broken),
+            "blocked": sum(v.violation_class == "unfixable" for v in broken),
+        }
+
+
+def new_id() -> str:
+    """An id for a request."""
+    return uuid4().hex
+
+
+def dry_run(settings: Settings, request: OperatorRequest) -> DryRun:
+    """Try a request on a copy of the running reconciler. Raises NoSnapshot, BrokerUnreachable,
+    TopicMissing."""
+    core = configuration(settings)
+    bootstrap, prefix = settings.kafka.bootstrap_servers, settings.topics.prefix
+    snapshot = take_snapshot(bootstrap, prefix, core, settings.resolved_kafka_options())
+    copy = restored(snapshot, core)
+    asked = codec.operator_asked(request, snapshot.now)
+    seen = copy.preview(replace(asked, expected_hash=None))
+    if seen.refusal is not None:
+        return DryRun(seen, None)
+    return DryRun(seen, copy.apply([replace(asked, expected_hash=seen.hash or None)], copy.now))
+
+
+def ask(settings: Settings, request: OperatorRequest, timeout_seconds: float) -> Mapping[str, Any]:
+    """Send a request and wait for its answer, an alert. Raises NoAnswer, BrokerUnreachable,
+    TopicMissing, StreamingError."""
+    options = settings.resolved_kafka_options()
+    bootstrap, prefix = settings.kafka.bootstrap_servers, settings.topics.prefix
+    with CommittedReader(
+        bootstrap, prefix, [ALERTS], from_beginning=False, options=options
+    ) as reader:
+        _send(settings, request)
+        deadline = time.monotonic() + timeout_seconds
+        while time.monotonic() < deadline:
+            for record in reader.poll(POLL_SECONDS):
+                alert = record.value
+                if alert is not None and _answers(alert, request):
+                    return alert
+    raise NoAnswer(
+        f"no answer to request {request.request_id} within {timeout_seconds:g} s: is placer run "
+        f"at work? It may still be carried out; the answer comes to {prefix}{ALERTS}"
+    )
+
+
+def _answers(alert: Mapping[str, Any], request: OperatorRequest) -> bool:
+    if alert["kind"] != ANSWERS or "accepted" not in alert["detail"]:
+        return False
+    return bool(alert["detail"].get("request_id") == request.request_id)
+
+
+def _send(settings: Settings, request: OperatorRequest) -> None:
+    name = full_name(TOPIC, settings.topics.prefix)
+    producer = make_producer(settings.kafka.bootstrap_servers, settings.resolved_kafka_options())
+    present_partitions(producer, name)
+    headers = encode_headers(
+        type(request).__name__,
+        cell=settings.cell,
+        id=request.request_id,
+        subject=request.target,
+        time_ms=time.time_ns() // 1_000_000,
+    )
+    fault: list[Any] = []
+    producer.produce(
+        name,
+        orjson.dumps(request.model_dump(exclude_none=True)),
+        request.target.encode(),
+        headers=[*headers],
+        on_delivery=lambda error, _: fault.append(error),
+    )
+    producer.flush(DELIVERY_TIMEOUT_SECONDS)
+    if not fault or fault[0] is not None:
+        raise StreamingError(f"the request did not reach {name}: {fault or 'no answer'}")
+
+
+def progress(settings: Settings, target: str) -> Iterator[Mapping[str, Any] | None]:
+    """What stands for a target, each time it is published; None where nothing does. Ends never:
+    who asks stops."""
+    options = settings.resolved_kafka_options()
+    bootstrap, prefix = settings.kafka.bootstrap_servers, settings.topics.prefix
+    key = f"request/{target}"
+    with CommittedReader(bootstrap, prefix, [MEMORY], options=options) as reader:
+        found = [record for record in reader.read_to_end() if record.key == key]
+        yield found[-1].value if found else None
+        while True:
+            for record in reader.poll(POLL_SECONDS):
+                if record.key == key:
+                    yield record.value
