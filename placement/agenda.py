@@ -52,6 +52,11 @@ class Agenda:
         for shard in shards:
             self.waiting.leave(shard)
 
+    @property
+    def wants(self) -> bool:
+        """Whether a shard wants what nothing keeps from it."""
+        return bool(self._wanted)
+
     def take(self) -> int:
         """Take out the most urgent of the shards that wait."""
         shard = self.waiting.take()

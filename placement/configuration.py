@@ -2,10 +2,20 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from placement.limits import Limits
 from placement.quotas import Quotas
+
+
+class Rebalance(StrEnum):
+    """When loads are evened out, besides on request: never, when a node has joined, or whenever
+    nodes or streams have changed."""
+
+    OFF = "off"
+    ON_JOIN = "on_join"
+    CONTINUOUS = "continuous"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +29,9 @@ class Configuration:
     clears sooner. `rate_bytes_per_second` travels in every command. `relocate_up_to`: of how many
     shards a relocation takes effect by itself, None for any. `enforce_levels`: a place must have
     exactly the declared tiers. `authority`: who says where nodes stand.
-    `link_slow_ms`: from where on a round trip is slow, None: never.
+    `link_slow_ms`: from where on a round trip is slow, None: never. `dwell_ms`: for so long a
+    replica that was moved for balance is not moved for it again; shorter than `retention_ms`, by
+    which it is known.
     """
 
     cell: str = "main"
@@ -38,3 +50,5 @@ class Configuration:
     enforce_levels: bool = False
     authority: str = "claim"
     link_slow_ms: float | None = 200.0
+    rebalance: Rebalance = Rebalance.ON_JOIN
+    dwell_ms: int = 600_000

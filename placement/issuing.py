@@ -53,9 +53,10 @@ class Issuing:
         if opened is not None:
             self._put_back(opened, view)
         for want in self._wants.of(shard, view, failed):
-            if opened is not None and want.cause is not Cause.UNDER_REPLICATED:
+            first = want.cause is Cause.UNDER_REPLICATED
+            if opened is not None and not first and opened.move.cause != Cause.BALANCE:
                 break
-            reason = self._try(shard, want, view, opened)
+            reason = self.attempt(shard, want, view, opened)
             if reason is None:
                 return True
             failed.setdefault(want.cause, reason)
@@ -93,7 +94,9 @@ class Issuing:
         if self._wants.is_wide(stream) or self._wants.is_colocated(stream):
             self.shifted.add(stream.index)
 
-    def _try(self, shard: int, want: Want, view: View, outranked: OpenMove | None) -> Reason | None:
+    def attempt(
+        self, shard: int, want: Want, view: View, outranked: OpenMove | None
+    ) -> Reason | None:
         """Issue a move for the want, or say why there is none."""
         state = self._state
         nodes = state.table.nodes(shard)

@@ -7,6 +7,7 @@ from placement.events import AckKind, MoveAcked
 from placement.model import AdministrativeState, Guard, Move, MoveState
 from placement.moves import OpenMove
 from placement.reasons import Code, Reason
+from placement.rebalance_events import Rebalancing
 from placement.repair import Repair
 from placement.room import Room
 from placement.state import State
@@ -15,8 +16,9 @@ from placement.state import State
 class MoveEvents:
     """Ends and accepts the moves of the ledger."""
 
-    def __init__(self, state: State, repair: Repair, room: Room) -> None:
+    def __init__(self, state: State, repair: Repair, room: Room, rebalancing: Rebalancing) -> None:
         self._state, self._repair, self._room = state, repair, room
+        self._rebalancing = rebalancing
 
     def resume(self) -> None:
         """Go on with the failures that a restored state remembers."""
@@ -118,6 +120,7 @@ class MoveEvents:
         if left != EMPTY and state.topology.eligible[left]:
             self._room.freed(left)
         state.publish_move(opened.move)
+        self._rebalancing.ended(opened.move.cause, end)
         state.touch(shard)
         self._repair.look_at([shard])
         if end is MoveState.CANCELLED and replaced:

@@ -29,6 +29,7 @@ from placement.node_events import NodeEvents
 from placement.operator_events import OperatorEvents
 from placement.published import Published
 from placement.reasons import Reason
+from placement.rebalance_events import Rebalancing
 from placement.rebuild import rebuild
 from placement.repair import Repair
 from placement.room import Room
@@ -44,7 +45,8 @@ class Reconciler:
         self._state = State(configuration)
         self._repair = Repair(self._state)
         room = Room(self._state, self._repair)
-        self._moves = MoveEvents(self._state, self._repair, room)
+        self._rebalancing = Rebalancing(self._state, self._repair)
+        self._moves = MoveEvents(self._state, self._repair, room, self._rebalancing)
         self._streams = StreamEvents(self._state, self._repair, room, self._moves)
         self._links = Links(self._state)
         self._holds = HoldEvents(self._state, self._repair, self._moves)
@@ -62,6 +64,7 @@ class Reconciler:
         made = cls(configuration)
         rebuild(made._state, published, now)
         made._orders.resume()
+        made._rebalancing.resume()
         made._moves.resume()
         made._holds.resume()
         made._streams.resume()
@@ -121,6 +124,7 @@ class Reconciler:
         changed, after = ordered or held or moved, state.topology.places(scopes)
         if changed or any(after[scope] - before[scope] for scope in scopes):
             self._repair.look_over()
+        self._rebalancing.run(caught_up)
         self._repair.run(caught_up)
         self._streams.revise()
         self._operators.progress()

@@ -23,11 +23,13 @@ from placement.rules import Strength
 from placement.state import State
 from placement.strategies.base import View
 from placement.waiting import Urgency, urgency
-from placement.wants import Failed, Wants
+from placement.wants import Failed, Want, Wants
 
 _BEHIND = Reason(Code.NOT_CAUGHT_UP, "the source of events is behind")
 _FULL = Reason(Code.LIMIT_REACHED, "the limit of open moves is reached")
 
+# So many shards are asked one by one whether they want something; more are a repair under way.
+_FEW = 1_000
 _BUSY = Reason(Code.LIMIT_REACHED, "every node receives as many replicas as limits allow")
 
 
@@ -88,6 +90,26 @@ class Repair:
         """A move was cancelled in this batch: a new one for its shard supersedes it."""
         self._issuing.ended[shard] = move
         self._agenda.recheck.add(shard)
+
+    @property
+    def is_looking(self) -> bool:
+        """Whether shards are looked at in this batch, whose violations may not be what is said."""
+        return bool(self._agenda.recheck)
+
+    def at_rest(self) -> bool:
+        """Whether nothing that can be repaired is wanted, in shards that are looked at in this
+        batch either."""
+        agenda = self._agenda
+        if agenda.waiting or agenda.wants or len(agenda.recheck) > _FEW:
+            return False
+        self._wants.forget()
+        return all(self._wants.cause(shard) is None for shard in agenda.recheck)
+
+    def move(self, shard: int, want: Want, view: View) -> Reason | None:
+        """Issue a move that no shard asks for; the reason says why it cannot be."""
+        reason = self._issuing.attempt(shard, want, view, None)
+        self._agenda.recheck.add(shard)
+        return reason
 
     def resume(self) -> None:
         """Go on where the published violations of a restored state say that things stand."""

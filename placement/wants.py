@@ -19,7 +19,6 @@ from placement.rules_roles import Elsewhere, LeaderIn
 from placement.state import State, Stream
 from placement.strategies.base import View
 from placement.topology import LEAF, Topology
-from placement.waiting import urgency
 
 # Nodes beyond the unit's size among which the unit is sought by its rules; more come up only when
 # many nodes of a stream fail within one repair, and then the most used ones are taken.
@@ -157,8 +156,8 @@ class Wants:
     def unit_case(self, stream: Stream, shard: int) -> Case:
         """The nodes of a colocated stream in the order of their slots, looked at for a shard."""
         unit, rank = self.unit(stream), self._state.topology.order()
-        nodes = sorted(unit, key=lambda n: (unit[n], int(rank[n])))
-        return replace(self._case_of(stream, nodes), shunned=self._state.shunned(shard))
+        case = self._case_of(stream, sorted(unit, key=lambda n: (unit[n], int(rank[n]))))
+        return replace(case, shunned=self._state.shunned(shard))
 
     def others(self, stream: Stream, shard: int) -> list[int]:
         """Nodes of the stream's other shards, where a rule asks for them: those that are to stay,
@@ -188,13 +187,14 @@ class Wants:
         return (lost + empty)[: max(lacking, 0)]
 
     def hurries(self, shard: int, opened: OpenMove) -> bool:
-        """Whether the shard lacks replicas while its open move is about something less urgent."""
-        less = urgency(Cause(opened.move.cause)) > urgency(Cause.UNDER_REPLICATED)
-        return less and bool(self.needy(shard))
+        """Whether the open move gives way: to lacking replicas, or, if for balance, to any want."""
+        why = opened.move.cause
+        if why in (Cause.BALANCE, Cause.UNDER_REPLICATED):
+            return why == Cause.BALANCE and self.cause(shard) is not None
+        return bool(self.needy(shard))
 
     def strays(self, shard: int) -> list[int]:
-        """Slots of a colocated stream's shard that stand apart, while a node of the others is
-        missing here."""
+        """Slots of a colocated stream's shard that stand apart, while it lacks a common node."""
         stream = self._state.stream_of(shard)
         if not self.is_colocated(stream):
             return []

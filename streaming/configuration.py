@@ -1,6 +1,6 @@
 """What the core is configured with, from the settings: for the application, audits and replays."""
 
-from placement.configuration import Configuration
+from placement.configuration import Configuration, Rebalance
 from placement.limits import Limits
 from placement.quotas import Quotas
 from streaming.settings import Settings
@@ -25,6 +25,8 @@ def configuration(settings: Settings) -> Configuration:
         backoff_ms=round(moves.backoff_seconds * 1000),
         backoff_max_ms=round(moves.backoff_max_seconds * 1000),
         rate_bytes_per_second=moves.rate_bytes_per_second,
+        rebalance=Rebalance(settings.rebalance.mode),
+        dwell_ms=round(settings.rebalance.dwell_seconds * 1000),
         hold_window_ms=round(settings.hold.window_seconds * 1000),
         quotas=Quotas(
             quotas.nodes,

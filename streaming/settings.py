@@ -30,6 +30,7 @@ from streaming.settings_sections import (
     MoveSettings,
     PolicySettings,
     QuotaSettings,
+    RebalanceSettings,
     SparkSettings,
     TickSettings,
     TopicSettings,
@@ -77,6 +78,7 @@ class Settings(BaseSettings):
     liveness: LivenessSettings = Field(default_factory=LivenessSettings)
     moves: MoveSettings = Field(default_factory=MoveSettings)
     hold: HoldSettings = Field(default_factory=HoldSettings)
+    rebalance: RebalanceSettings = Field(default_factory=RebalanceSettings)
     location: LocationSettings = Field(default_factory=LocationSettings)
     quotas: QuotaSettings = Field(default_factory=QuotaSettings)
     policy: PolicySettings = Field(default_factory=PolicySettings)

@@ -176,6 +176,19 @@ class MoveSettings(Section):
     )
 
 
+class RebalanceSettings(Section):
+    mode: Literal["off", "on_join", "continuous"] = Field(
+        default="on_join",
+        description="When loads are evened out: only on request, when a node has joined, or "
+        "whenever nodes or streams have changed. Repair always goes first.",
+    )
+    dwell_seconds: DurationSeconds = Field(
+        default=600.0,
+        le=3_600.0,
+        description="For so long a replica that was moved for balance is not moved for it again.",
+    )
+
+
 class HoldSettings(Section):
     window_seconds: DurationSeconds = Field(
         default=600.0,

@@ -36,7 +36,8 @@ def judge_need(world: World, key: str, move: Value) -> Iterator[str]:
         yield from _judge_removal(world, key, move)
     elif world.alive(old) and not move["supersedes"]:
         why = move["reason"]["code"]
-        if why != "RULE_NOT_MET" and not (why == "NODE_DRAINING" and world.is_draining(old)):
+        drains = why == "NODE_DRAINING" and world.is_draining(old)
+        if why not in ("RULE_NOT_MET", "LOAD_UNEVEN") and not drains:
             yield f"move {key} replaces the replica on {old}, which lives"
     waits = world.memory.get("backoff", {}).get(f"{move['stream']}/{move['shard']}/{new}")
     if waits and waits["until"] > move["issued_at"] and not world.renews(move):

@@ -48,7 +48,7 @@ from collections.abc import Callable, Iterator
 
 import yaml
 
-from placement.configuration import Configuration
+from placement.configuration import Configuration, Rebalance
 from placement.events import Event, ReplicaLost
 from placement.limits import Limits
 from placement.model import Assignment, Move, Ready
@@ -161,6 +161,8 @@ class Story:
                 limits=Limits(**limits),
                 acked=command.take("completion", "acked") == "acked",
                 deadline_ms=int(command.take("deadline", "600")) * 1000,
+                rebalance=Rebalance(command.take("rebalance", "off")),
+                dwell_ms=int(command.take("dwell", "600")) * 1000,
                 retention_ms=int(command.take("retention", "3600")) * 1000,
                 hold_window_ms=int(command.take("hold_window", "600")) * 1000,
                 backoff_ms=int(command.take("backoff", "0")) * 1000,
@@ -227,7 +229,7 @@ class Story:
             open_before = len(self.records.open_moves())
             ready = self.carry_out(completing)
             completed += open_before
-            if not open_before and not (ready.moves or ready.assignments):
+            if not open_before and not (ready.moves or ready.assignments or ready.memory):
                 until = self.waits_until()
                 if until <= self.now:
                     return batches, completed

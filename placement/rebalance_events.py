@@ -1,0 +1,214 @@
+"""Rebalancing in the stream: when it is wanted, what is left of it, and what gives way to it.
+
+That it is wanted and the moves that are left are remembered (`rebalance` in `state.v1`), so that a
+restart goes on. A plan is made once, when nothing that can be repaired is waiting, and issued as
+limits allow; it is dropped and made anew when the nodes that may receive replicas change.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from placement.configuration import Rebalance
+from placement.model import Cause, MoveKind, MoveState
+from placement.reasons import Code, Reason
+from placement.rebalance import RebalanceMove, RebalancePlan, plan_rebalance
+from placement.repair import Repair
+from placement.state import State
+from placement.strategies.base import View
+from placement.wants import Want
+
+KIND = "rebalance"
+WANTED = "wanted"
+# Of a plan so many moves are kept; the rest is found again when these are done.
+PLAN_MOVES_MAX = 10_000
+
+# A move that is left: its fields by name.
+Left = Mapping[str, Any]
+
+
+class Rebalancing:
+    """What is wanted and what is left."""
+
+    def __init__(self, state: State, repair: Repair) -> None:
+        self._state, self._repair = state, repair
+        self._left: dict[str, Left] = {}
+        self._eligible = np.zeros(0, bool)
+
+    def resume(self) -> None:
+        """Go on with what a restored state remembers."""
+        found = self._state.remembered(KIND)
+        self._left = {name: body for name, body in found.items() if name != WANTED}
+        self._eligible = self._state.topology.eligible.copy()
+
+    def want(self, why: str, after: int = 0) -> None:
+        """Have the fleet rebalanced, not before the given time."""
+        self._state.remember(KIND, WANTED, {"why": why, "after": after})
+
+    def plan(self) -> tuple[RebalancePlan, bool]:
+        """What would be done, were it done now; and whether replicas that were moved a short while
+        ago keep something from being done."""
+        dwelling = self._dwelling()
+        found = self._planned(frozenset())
+        again = (m for m in found.moves if m.kind is not MoveKind.LEADER and m.shard in dwelling)
+        if next(again, None) is None:
+            return found, False
+        return self._planned(dwelling), True
+
+    def _planned(self, fixed: Collection[int]) -> RebalancePlan:
+        state = self._state
+        view = View(state.topology, state.table, state.policy_of, state.spec_of)
+        # What something is wrong with is repair's, even where that cannot help.
+        moving = {*state.ledger.by_shard, *state.violations, *fixed}
+        return plan_rebalance(view, moving=moving, max_moves=PLAN_MOVES_MAX, one_per_shard=True)
+
+    def ended(self, cause: str, end: MoveState) -> None:
+        """A move has ended; one for balance that was not completed is looked for again."""
+        if cause == Cause.BALANCE and end is not MoveState.COMPLETED:
+            self.want("a move was not completed", self._later)
+
+    def run(self, caught_up: bool) -> None:
+        """Notice what makes it wanted; plan and issue where nothing else is to be done."""
+        self._notice()
+        wanted = self._state.memory.get((KIND, WANTED))
+        if not caught_up or (wanted is None and not self._left) or not self._repair.at_rest():
+            return
+        if wanted is not None and not self._left and wanted.body["after"] <= self._state.now:
+            self._begin(str(wanted.body["why"]))
+        if self._left:
+            self._issue()
+
+    @property
+    def _later(self) -> int:
+        """When to look again for what cannot be now."""
+        return self._state.now + self._state.configuration.dwell_ms
+
+    def _notice(self) -> None:
+        """A change of the nodes that may receive replicas overtakes a plan, and may ask for one."""
+        state = self._state
+        before, now = self._eligible, state.topology.eligible.copy()
+        known = np.zeros(len(now), bool)
+        known[: len(before)] = before
+        self._eligible = now
+        mode = state.configuration.rebalance
+        changed = bool((known != now).any())
+        fresh = now & ~known
+        if changed and self._left:
+            self._drop(self._left)
+            self.want("the nodes have changed")
+        load = state.table.load(len(now)) if len(now) else np.zeros(0, np.int64)
+        if mode is not Rebalance.OFF and fresh.any() and not load[fresh].all() and load.any():
+            self.want("a node has joined")
+        elif mode is Rebalance.CONTINUOUS and (changed or state.ready.decisions):
+            self.want("the load has changed")
+
+    def _begin(self, why: str) -> None:
+        """Plan, and remember what there is to do. It stays wanted until nothing is found."""
+        if self._state.ledger.by_shard or self._repair.is_looking:
+            return  # what is under way may be what keeps something from being found
+        found, dwells = self.plan()
+        if not found.moves:
+            self._state.remember(KIND, WANTED, None)
+            if dwells:
+                self.want(why, self._later)
+        for number, move in enumerate(found.moves):
+            name, body = f"{number:08d}", self._body(move)
+            self._left[name] = body
+            self._state.remember(KIND, name, body)
+
+    def _body(self, move: RebalanceMove) -> Left:
+        (stream, number), ids = self._state.key(move.shard), self._state.topology.ids
+        return {
+            "stream": stream,
+            "shard": number,
+            "kind": str(move.kind),
+            "slot": move.slot,
+            "remove": ids[move.remove],
+            "add": ids[move.add],
+            "step": move.step,
+            "message": move.reason.message,
+        }
+
+    def _issue(self) -> None:
+        """Issue what limits allow, in the order of the plan; what does not fit any more is left
+        out."""
+        state, done = self._state, []
+        view = View(state.topology, state.table, state.policy_of, state.spec_of)
+        room = state.configuration.limits.max_per_batch
+        for _, group in groupby(self._left.items(), key=lambda each: each[1]["step"]):
+            step = [*group]
+            moves = [body for _, body in step]
+            if room < len(step):
+                break
+            if not all(map(self._fits, moves)):
+                done += [name for name, _ in step]
+                self.want("a move did not fit any more", self._later)
+            elif self._has_room(moves):
+                for body in moves:
+                    self._make(body, view)
+                room -= len(step)
+                done += [name for name, _ in step]
+        self._drop(done)
+
+    def _fits(self, body: Left) -> bool:
+        """Whether the shard still stands as the plan had it."""
+        state = self._state
+        stream, index = state.streams.get(body["stream"]), state.topology.index
+        if stream is None or body["shard"] >= len(stream.shards) or body["add"] not in index:
+            return False
+        shard = stream.shards[body["shard"]]
+        nodes, add = state.table.nodes(shard), index[body["add"]]
+        remove = index.get(body["remove"], -1)
+        if shard in state.ledger.by_shard or shard in state.violations:
+            return False
+        if body["kind"] == MoveKind.LEADER:
+            return nodes[0] == remove and nodes[body["slot"]] == add
+        shunned = add in state.shunned(shard)
+        return nodes[body["slot"]] == remove and add not in nodes and not shunned
+
+    def _has_room(self, moves: Sequence[Left]) -> bool:
+        """Whether limits allow all moves of a step, which belong together."""
+        state, index = self._state, self._state.topology.index
+        limits, ledger = state.configuration.limits, state.ledger
+        copies = [body for body in moves if body["kind"] != MoveKind.LEADER]
+        adds = [index[body["add"]] for body in copies]
+        full = any(
+            ledger.incoming[node] + adds.count(node) > limits.max_in_per_node for node in adds
+        )
+        return not full and len(ledger.by_shard) + len(copies) <= limits.max_open
+
+    def _make(self, body: Left, view: View) -> None:
+        state, index = self._state, self._state.topology.index
+        shard = state.streams[body["stream"]].shards[body["shard"]]
+        if body["kind"] == MoveKind.LEADER:
+            state.table.swap(shard, 0, body["slot"])
+            state.touch(shard)
+            return
+        reason = Reason(Code.LOAD_UNEVEN, body["message"])
+        remove, add = index[body["remove"]], index[body["add"]]
+        want = Want(Cause.BALANCE, MoveKind.REPLACE, body["slot"], reason, add, remove)
+        if self._repair.move(shard, want, view) is not None:
+            self.want("a limit was reached", self._later)
+
+    def _drop(self, names: Iterable[str]) -> None:
+        for name in [*names]:
+            del self._left[name]
+            self._state.remember(KIND, name, None)
+
+    def _dwelling(self) -> set[int]:
+        """Shards of which a replica was moved for balance a short while ago: it stays for now."""
+        state = self._state
+        since = state.now - state.configuration.dwell_ms
+        moves = (
+            each
+            for each in state.ledger.known.values()
+            if each.cause == Cause.BALANCE and (each.ended_at or 0) > since
+        )
+        streams = ((state.streams.get(each.stream), each.shard) for each in moves)
+        return {
+            stream.shards[number]
+            for stream, number in streams
+            if stream is not None and number < len(stream.shards)
+        }
