@@ -3,10 +3,12 @@ SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo run test containers simulate lint format bench lock clean
+.PHONY: help setup demo run test containers chaos simulate lint format bench lock clean
 
 PYTHON ?= python3
 SEEDS ?= 10000
+KILLS ?= 50
+SEED ?= 1
 VENV := .venv
 BIN := $(VENV)/bin
 # Files whose age says what the environment holds; a changed lock makes it again.
@@ -54,6 +56,9 @@ test: setup  ## all tests; what was skipped is named with its reason
 containers: setup  ## all tests with brokers and the application in containers; needs Docker
 	@CONTAINERS=required $(BIN)/python -m pytest -rs -m "long or not long" \
 	  tests/integration/test_containers.py
+
+chaos: setup  ## KILLS= times kill -9 of driver, JVM, workers, broker under load, and what it did
+	@$(BIN)/python -m tests.chaos --kills $(KILLS) --seed $(SEED)
 
 simulate: setup  ## SEEDS= histories of simulated fleets, each step judged by an oracle
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --jobs $$(nproc)

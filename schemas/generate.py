@@ -1,5 +1,5 @@
-"""Writes what is derived from the models: `json/*.schema.json`, `asyncapi.json` and the tables of
-the README.
+"""Writes what is derived from the models: `json/*.schema.json`, `asyncapi.json`, the tables of the
+README and the topics of `deploy/kubernetes`.
 
 python -m schemas.generate           rewrite what is stale
 python -m schemas.generate --check   change nothing; exit status 1 if something is stale
@@ -17,12 +17,14 @@ from schemas.cluster import ClusterFile
 from schemas.codes import REASONS
 from schemas.envelope import VERSION, type_name
 from schemas.inputs import INPUTS
+from schemas.kubernetes import kafka_topics
 from schemas.outputs import OUTPUTS
 from schemas.refusals import REFUSALS
 from schemas.topics import CATALOGUE, full_name
 from schemas.words import CAUSES, HEALTH, RULES
 
 PACKAGE = Path(__file__).parent
+KUBERNETES = PACKAGE.parent / "deploy" / "kubernetes"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 MODELS: Mapping[str, type[WireModel]] = {**INPUTS, **OUTPUTS, "ClusterFile": ClusterFile}
@@ -120,6 +122,10 @@ def _dump(value: object) -> str:
     return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
+def _shown(path: Path) -> Path:
+    return path.relative_to(PACKAGE if path.is_relative_to(PACKAGE) else KUBERNETES.parents[1])
+
+
 def main(arguments: list[str]) -> int:
     """Exit status: 0 all fresh or rewritten, 1 stale under `--check`, 2 wrong usage."""
     if arguments not in ([], ["--check"]):
@@ -129,12 +135,13 @@ def main(arguments: list[str]) -> int:
     wanted = schema_files() | {
         readme_path: readme(readme_path.read_text("utf-8")),
         PACKAGE / "asyncapi.json": _dump(document(MODELS)),
+        KUBERNETES / "topics.yaml": kafka_topics(),
     }
     found = {path for path in (PACKAGE / "json").iterdir() if path.suffix == ".json"}
     superfluous = sorted(found - wanted.keys())
     stale = [p for p, text in wanted.items() if not p.exists() or p.read_text("utf-8") != text]
     for path in [*stale, *superfluous]:
-        print(f"{'stale' if arguments else 'renewed'}: {path.relative_to(PACKAGE)}")
+        print(f"{'stale' if arguments else 'renewed'}: {_shown(path)}")
     if arguments:
         return 1 if stale or superfluous else 0
     for path in stale:

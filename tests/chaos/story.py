@@ -1,0 +1,212 @@
+"""A system under load in which something is killed again and again, and what became of it all.
+
+Requests, heartbeats and moves go on without a pause; nodes die and come back; at random moments a
+kill -9 hits the driver, Spark's JVM, its Python workers, all of them, or the broker. What ends is
+started again, as an orchestrator does. In the end every request has one answer, the fleet is
+whole, and the journal replayed through the core gives every record again, byte for byte.
+"""
+
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import cycle
+from pathlib import Path
+
+import psutil
+
+from streaming.broker import EmbeddedBroker
+from streaming.fleet import Executor, Fleet, FleetNode
+from tests.integration.conftest import System
+from tests.integration.waiting import until
+
+# Enough that every kill meets batches with something in them, and that the records of fifty kills
+# can still be judged within seconds.
+REQUESTS_PER_SECOND = 8
+UNDER_LOAD_SECONDS_MAX = 3.0
+NODES = [FleetNode(f"n{zone}{number}", f"/z{zone}") for zone in "abc" for number in range(5)]
+# One start of Spark and of a broker on a machine that does other work beside.
+RECOVERY_SECONDS_MAX = 300.0
+# What all fifty kills have left to do is done by then.
+REST_TIMEOUT_SECONDS = 300.0
+# A killed broker is let in again when its session has run out; the default of 9 s only waits.
+BROKER = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
+
+
+@dataclass
+class Outcome:
+    """What a run has shown: seconds to the first new decision by part, and what was wrong."""
+
+    recoveries: dict[str, list[float]] = field(default_factory=dict)
+    asked: int = 0
+    lost: list[str] = field(default_factory=list)
+    doubled: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    replayed: str = ""
+
+
+class Requests:
+    """Asks for one stream after the other until it is closed; `asked` are those in the log."""
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.asked = 0
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop; the request under way is in the log when this returns."""
+        self._closing.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._closing.wait(1 / REQUESTS_PER_SECOND):
+            self._system.inputs.stream(f"s{self.asked}", shards=2, replication_factor=2)
+            self.asked += 1
+
+
+class Chaos:
+    """One run: a broker, the application on it, and what is done to them."""
+
+    def __init__(self, broker: EmbeddedBroker, system: System, seed: int) -> None:
+        self._broker, self._system = broker, system
+        self._choice = random.Random(seed)
+        self._application = system.start()
+        self._dead: list[str] = []
+        self.outcome = Outcome()
+        self.parts: dict[str, Callable[[], None]] = {
+            "driver": self._kill_driver,
+            "jvm": self._kill_jvm,
+            "workers": self._kill_workers,
+            "all of it": self._kill_all,
+            "broker": self._kill_broker,
+        }
+
+    @property
+    def decided(self) -> int:
+        """Streams with an answer."""
+        return len(self._system.outputs.latest("decisions.v1"))
+
+    def order(self, kills: int) -> list[str]:
+        """Which part each kill hits: all equally often, in random order."""
+        names = [name for name, _ in zip(cycle(self.parts), range(kills), strict=False)]
+        self._choice.shuffle(names)
+        return names
+
+    def kill(self, part: str, fleet: Fleet) -> None:
+        """One kill at a random moment; returns when a new decision has come."""
+        self._trouble(fleet)
+        threading.Event().wait(self._choice.uniform(0, UNDER_LOAD_SECONDS_MAX))
+        started = time.monotonic()
+        self.parts[part]()
+        if part != "broker":
+            assert self._application.wait_end() != 0
+        before = self.decided
+        try:
+            until(lambda: self._goes_on(before), f"a decision after {part}", RECOVERY_SECONDS_MAX)
+        except AssertionError as error:
+            error.add_note(self._application.output)
+            raise
+        self.outcome.recoveries.setdefault(part, []).append(time.monotonic() - started)
+
+    def finish(self, fleet: Fleet, requests: Requests) -> None:
+        """Let everything come to rest, stop, and judge what is on the topics."""
+        for node in self._dead:
+            fleet.revive(node)
+        requests.close()
+        outputs = self._system.outputs
+        until(lambda: self.decided >= requests.asked, "all are answered", REST_TIMEOUT_SECONDS)
+        until(
+            lambda: not outputs.latest("violations.v1") and not outputs.open_moves,
+            "the fleet is whole",
+            REST_TIMEOUT_SECONDS,
+        )
+        self._application.send(signal.SIGTERM)
+        assert self._application.wait_end() == 0, self._application.output
+        self._judge(requests.asked)
+
+    def _goes_on(self, before: int) -> bool:
+        if not self._application.running:
+            self._application = self._system.launch()
+        return self.decided > before
+
+    def _trouble(self, fleet: Fleet) -> None:
+        """A node dies or returns, so that moves are under way."""
+        if self._dead and self._choice.random() < 0.5:
+            fleet.revive(self._dead.pop(0))
+        elif len(self._dead) < 2:
+            self._dead.append(self._choice.choice(fleet.alive))
+            fleet.kill(self._dead[-1])
+
+    def _kill_driver(self) -> None:
+        self._application.send(signal.SIGKILL)
+
+    def _kill_jvm(self) -> None:
+        self._application.jvm.kill()
+
+    def _kill_all(self) -> None:
+        self._application.kill()
+
+    def _kill_workers(self) -> None:
+        for process in self._application.named("pyspark.daemon", "worker_daemon"):
+            process.kill()
+
+    def _kill_broker(self) -> None:
+        process = psutil.Process(self._broker.pid)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait(10)
+        self._broker.stop()
+        self._broker.start()
+
+    def _judge(self, asked: int) -> None:
+        outputs, outcome = self._system.outputs, self.outcome
+        outcome.asked = asked
+        answered = outputs.latest("decisions.v1")
+        outcome.lost = [f"s{n}" for n in range(asked) if f"s{n}" not in answered]
+        seen: set[object] = set()
+        for record in outputs.of("decisions.v1"):
+            said = (record.key, record.value["revision"])
+            if said in seen:
+                outcome.doubled.append(f"{record.key} revision {said[1]}")
+            seen.add(said)
+        outcome.faults = outputs.faults() + outputs.log().final_violations()
+        report = self._system.replay()
+        outcome.faults += [f"replay: {each}" for each in report.differences]
+        outcome.replayed = (
+            f"{report.entries} commits replayed, {report.compared} of {report.records} records "
+            f"compared, {len(report.differences)} differ, digest {report.digest[:12]}"
+        )
+
+
+@contextmanager
+def stage(scratch: Path, port: int) -> Iterator[tuple[EmbeddedBroker, System]]:
+    """A broker that keeps its data, with topics on it."""
+    with EmbeddedBroker(port, scratch / "broker", BROKER) as broker:
+        system = System(broker.bootstrap_servers, scratch)
+        try:
+            yield broker, system
+        finally:
+            system.close()
+
+
+def play(scratch: Path, port: int, kills: int, seed: int, tell: Callable[[str], None]) -> Outcome:
+    """Kill so often, let everything come to rest, and say what was seen."""
+    with (
+        stage(scratch, port) as (broker, system),
+        Fleet(system.bootstrap, system.prefix, NODES, 0.5) as fleet,
+        Executor(system.bootstrap, system.prefix, 0.5),
+    ):
+        chaos = Chaos(broker, system, seed)
+        requests = Requests(system)
+        parts: Sequence[str] = chaos.order(kills)
+        for number, part in enumerate(parts, start=1):
+            chaos.kill(part, fleet)
+            took = chaos.outcome.recoveries[part][-1]
+            tell(f"{number:3} of {kills}  {part:10} {took:6.1f} s  {chaos.decided} decisions")
+        chaos.finish(fleet, requests)
+        return chaos.outcome

@@ -1,0 +1,74 @@
+"""What is in `deploy/` agrees with the code: topics, settings, metrics, and Kubernetes' schemas."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+from prometheus_client import generate_latest
+
+from schemas.kubernetes import REPLICAS
+from schemas.topics import CATALOGUE, configs_for, full_name
+from streaming.metrics import Metrics
+from streaming.settings_sources import load_settings
+
+ROOT = Path(__file__).resolve().parent.parent
+KUBERNETES = ROOT / "deploy" / "kubernetes"
+DASHBOARD = ROOT / "deploy" / "grafana" / "dashboards" / "placer.json"
+
+
+def documents(name: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((KUBERNETES / name).read_text("utf-8")))
+
+
+def test_the_topics_are_those_of_the_catalogue() -> None:
+    found = {
+        topic["spec"]["topicName"]: (
+            topic["spec"]["partitions"],
+            topic["spec"]["replicas"],
+            topic["spec"]["config"],
+        )
+        for topic in documents("topics.yaml")
+    }
+    assert found == {
+        full_name(topic): (topic.partitions, REPLICAS, configs_for(topic, REPLICAS))
+        for topic in CATALOGUE
+    }
+
+
+@pytest.mark.parametrize("document", documents("reconciler.yaml"), ids=lambda each: each["kind"])
+def test_manifests_are_valid(document: dict[str, Any]) -> None:
+    kubernetes_validate.validate(document, kubernetes_validate.latest_version(), strict=True)
+
+
+def test_the_settings_in_the_manifest_are_ours(tmp_path: Path) -> None:
+    (config,) = [each for each in documents("reconciler.yaml") if each["kind"] == "ConfigMap"]
+    file = tmp_path / "placer.yaml"
+    file.write_text(config["data"]["placer.yaml"])
+    assert load_settings(file).kafka.options["security.protocol"] == "SASL_SSL"
+
+
+def test_the_dashboard_asks_for_metrics_that_are_served() -> None:
+    # A metric with labels has no sample before it counted something: its name is in the help line.
+    served = set(re.findall(r"# TYPE (\w+)", generate_latest(Metrics("main").registry).decode()))
+    served |= {f"{name}_bucket" for name in served}
+    asked = {
+        name
+        for panel in json.loads(DASHBOARD.read_text("utf-8"))["panels"]
+        for target in panel["targets"]
+        for name in re.findall(r"reconciler_\w+", target["expr"])
+    }
+    assert asked
+    assert asked <= served
+
+
+def test_compose_publishes_on_loopback_alone_and_names_versions() -> None:
+    services = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))["services"]
+    published = [port for each in services.values() for port in each.get("ports", ())]
+    assert published
+    assert [port for port in published if not port.startswith("127.0.0.1:")] == []
+    images = [each["image"] for each in services.values()]
+    assert [image for image in images if not re.search(r":(v?\d|\$\{)", image)] == []
