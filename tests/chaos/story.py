@@ -76,7 +76,7 @@ class Chaos:
     def __init__(self, broker: EmbeddedBroker, system: System, seed: int) -> None:
         self._broker, self._system = broker, system
         self._choice = random.Random(seed)
-        self._application = system.start()
+        self._application = system.launch()
         self._dead: list[str] = []
         self.outcome = Outcome()
         self.parts: dict[str, Callable[[], None]] = {
@@ -106,13 +106,17 @@ class Chaos:
         self.parts[part]()
         if part != "broker":
             assert self._application.wait_end() != 0
+        self.go_on()
+        self.outcome.recoveries.setdefault(part, []).append(time.monotonic() - started)
+
+    def go_on(self) -> None:
+        """Return when a new decision has come; an application that has ended is started again."""
         before = self.decided
         try:
-            until(lambda: self._goes_on(before), f"a decision after {part}", RECOVERY_SECONDS_MAX)
+            until(lambda: self._goes_on(before), "a new decision", RECOVERY_SECONDS_MAX)
         except AssertionError as error:
             error.add_note(self._application.output)
             raise
-        self.outcome.recoveries.setdefault(part, []).append(time.monotonic() - started)
 
     def finish(self, fleet: Fleet, requests: Requests) -> None:
         """Let everything come to rest, stop, and judge what is on the topics."""
@@ -203,6 +207,7 @@ def play(scratch: Path, port: int, kills: int, seed: int, tell: Callable[[str], 
     ):
         chaos = Chaos(broker, system, seed)
         requests = Requests(system)
+        chaos.go_on()
         parts: Sequence[str] = chaos.order(kills)
         for number, part in enumerate(parts, start=1):
             chaos.kill(part, fleet)

@@ -73,6 +73,11 @@ class Application:
         """Whether its first process still lives."""
         return self._process.poll() is None
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether its line with the word ready has come."""
+        return self._is_ready.is_set()
+
     def wait_ready(self) -> None:
         """Return when its line with the word ready has come."""
         until(lambda: self._is_ready.is_set() or not self.running, "ready", READY_TIMEOUT_SECONDS)
