@@ -8,7 +8,6 @@ never cause one, and where the log is cut into batches changes nothing.
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
@@ -17,28 +16,12 @@ import numpy as np
 from placement.flaps import Flaps
 from placement.model import Liveness, NodeView, Reporting
 from placement.node_log import Beats, PartitionLog, Statement, Tick, Told
-from placement.reasons import Code, Reason
+from placement.reasons import Code
 from placement.silence import NO_PARTITION, Clock, SilenceClocks, Timers
+from placement.verdict import Verdict, refusal
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """A node's condition changed at a record of the log, or the record was refused. `flaps` and
-    `reporting` are None where they are as they were."""
-
-    at: int
-    offset: int
-    node_id: str
-    incarnation: str
-    sequence: int
-    liveness: Liveness
-    statement: Statement | None = None
-    refused: Reason | None = None
-    flaps: Flaps | None = None
-    reporting: Reporting | None = None
 
 
 class _Status(IntEnum):
@@ -49,11 +32,9 @@ class _Status(IntEnum):
 
 
 _LIVENESS = (Liveness.UP, Liveness.SUSPECT, Liveness.DEAD, Liveness.UNREGISTERED)
-_REFUSED = {
-    Code.INCARNATION_CONFLICT: "with another incarnation",
-    Code.SEQUENCE_CONFLICT: "with another body",
-    Code.NODE_NOT_EXTERNAL: "of a node that is not registered with liveness 'external'",
-}
+# Nodes of one topology shard, whatever is sent: above any quota of the core (rule R4), and what a
+# batch can write back in a tenth of a second.
+NODES_MAX = 16_384
 _COLUMNS = ("seen", "sequence", "status", "partition")
 
 
@@ -75,6 +56,8 @@ class LivenessTable:
         self._status = np.zeros(64, np.int8)
         self._partition = np.full(64, NO_PARTITION, np.int32)
         self._static: bytes | None = None
+        self._crowded = False
+        self._free: int | None = None
 
     @property
     def clocks(self) -> dict[int, Clock]:
@@ -168,9 +151,10 @@ class LivenessTable:
 
     def _state(self, said: Statement, partition: int, now: int, verdicts: list[Verdict]) -> None:
         node = self._index.get(said.node_id)
-        counts = said.told is Told.REGISTERED if node is None else self._counts(node, said)
+        counts = self._may_come(said) if node is None else self._counts(node, said)
         if isinstance(counts, Code):
-            verdicts.append(_refusal(said, self._holder(self._index[said.node_id]), counts))
+            holder = f"{NODES_MAX} are there" if node is None else self._holder(node)
+            verdicts.append(refusal(said, holder, counts))
         if counts is not True:
             return
         known = node is not None
@@ -191,6 +175,31 @@ class LivenessTable:
         life = (said.node_id, said.incarnation, said.sequence)
         told: dict[str, Any] = {"flaps": flaps, "reporting": self._reporting(node)}
         verdicts.append(Verdict(said.at, said.offset, *life, _LIVENESS[status], said, **told))
+
+    def _may_come(self, said: Statement) -> bool | Code:
+        """Whether a node that is not known becomes known."""
+        if said.told is not Told.REGISTERED:
+            return False
+        return len(self._index) < NODES_MAX or self._vacate() or Code.QUOTA_EXCEEDED
+
+    def _vacate(self) -> bool:
+        """Forget the node that left or died first; its place is taken by the next that comes."""
+        if self._crowded:
+            return False
+        size = len(self._ids)
+        gone = np.flatnonzero(self._status[:size] >= _Status.DEAD)
+        if not len(gone):
+            self._crowded = True
+            return False
+        order = np.lexsort((self._seen[gone], -self._status[gone]))
+        first = gone[order[0]]
+        alike = (self._status == self._status[first]) & (self._seen == self._seen[first])
+        node = min(np.flatnonzero(alike[:size]).tolist(), key=self._ids.__getitem__)
+        del self._index[self._ids[node]]
+        self._flaps.pop(node, None)
+        self._reports.pop(node, None)
+        self._free = node
+        return True
 
     def _counts(self, node: int, said: Statement) -> bool | Code:
         """Whether what a known node says is news, or why it is refused."""
@@ -214,11 +223,11 @@ class LivenessTable:
         if self._status[node] == _Status.UNREGISTERED:
             return []
         if node not in self._reports:
-            return [_refusal(said, self._holder(node), Code.NODE_NOT_EXTERNAL)]
+            return [refusal(said, self._holder(node), Code.NODE_NOT_EXTERNAL)]
         last, word = self._reports[node]
         if said.sequence <= last:
             if said.sequence == last and said.told != word:
-                return [_refusal(said, f"the last one said {word}", Code.SEQUENCE_CONFLICT)]
+                return [refusal(said, f"the last one said {word}", Code.SEQUENCE_CONFLICT)]
             return []
         self._reports[node] = (said.sequence, said.told)
         status = _Status.UP if said.told is Told.REPORTED_UP else _Status.DEAD
@@ -285,6 +294,7 @@ class LivenessTable:
         if self._status[node] == status:
             return None
         self._status[node] = status
+        self._crowded = False
         flaps = self._flaps.get(node, Flaps()).turned(at, _LIVENESS[status], self.timers.flaps)
         self._flaps[node] = flaps
         return flaps
@@ -308,6 +318,12 @@ class LivenessTable:
         return f"incarnation {self._incarnations[node]} at {self._sequence[node]} is {status}"
 
     def _append(self, node_id: str) -> int:
+        self._static = None
+        if self._free is not None:
+            node, self._free = self._free, None
+            self._ids[node], self._index[node_id] = node_id, node
+            self._status[node] = _Status.UP
+            return node
         node = len(self._ids)
         if node == len(self._seen):
             for name in _COLUMNS:
@@ -318,7 +334,6 @@ class LivenessTable:
         self._incarnations.append("")
         self._hashes.append("")
         self._partition[node] = NO_PARTITION
-        self._static = None
         return node
 
     def to_bytes(self) -> bytes:
@@ -363,18 +378,3 @@ class LivenessTable:
             spare = np.zeros(max(64, size) - size, empty.dtype)
             setattr(table, f"_{name}", np.concatenate([column, spare]))
         return table
-
-
-def _refusal(said: Statement, holder: str, code: Code) -> Verdict:
-    what = _REFUSED[code]
-    reason = Reason(code, f"{said.node_id}: {said.told} {what} refused, {holder}")
-    return Verdict(
-        said.at,
-        said.offset,
-        said.node_id,
-        said.incarnation,
-        said.sequence,
-        Liveness.UP,
-        said,
-        reason,
-    )

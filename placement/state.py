@@ -389,4 +389,5 @@ class State:
 def _essence(violation: Violation) -> tuple[object, ...]:
     """What makes a violation worth publishing again."""
     v = violation
-    return v.rule, v.domain, v.count, v.limit, v.violation_class, v.reason.code
+    reason = v.reason.code, v.reason.seen
+    return v.rule, v.domain, v.count, v.limit, v.violation_class, *reason

@@ -15,8 +15,8 @@ from typing import Any, Protocol
 import orjson
 
 from placement.events import Event, LinksMeasured, LocationResolved, NodeChanged
-from placement.liveness import Verdict
 from placement.silence import Clock
+from placement.verdict import Verdict
 from schemas import limits
 from schemas.envelope import Refusal, decode, validate
 from schemas.topics import DEAD_LETTERS

@@ -48,7 +48,7 @@ from schemas.requests import (
 from streaming.record_codec import attributes_of, tags_of
 
 if TYPE_CHECKING:
-    from placement.liveness import Verdict
+    from placement.verdict import Verdict
 
 # A node that is only registered has given no sign of life yet: it takes no replicas.
 _CLUSTER_LIVENESS = {

@@ -16,8 +16,9 @@ from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from placement.events import LinksMeasured
-from placement.liveness import LivenessTable, Verdict
+from placement.liveness import LivenessTable
 from placement.silence import Clock, Timers
+from placement.verdict import Verdict
 from streaming.source import Packed, Raw, Refused, Stretch
 
 STATE_SCHEMA = "topology_shard int, table binary"

@@ -8,9 +8,10 @@ from itertools import pairwise
 from typing import Any
 
 from placement.flaps import FlapRule
-from placement.liveness import LivenessTable, Verdict
+from placement.liveness import LivenessTable
 from placement.node_log import Beat, Beats, PartitionLog, Statement, Tick, Told
 from placement.silence import Timers
+from placement.verdict import Verdict
 
 TIMERS = Timers(suspect_after_ms=10_000, dead_after_ms=30_000)
 # Flapping is a matter of test_flaps.py; with these timers it happens in a short log.

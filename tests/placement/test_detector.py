@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from placement.liveness import LivenessTable, Verdict
+from placement.liveness import LivenessTable
 from placement.model import Liveness, NodeAttributes, NodeView, Reporting
 from placement.node_log import Statement, Told
 from tests.placement.node_logs import TIMERS, cut, every_second, told
@@ -15,7 +15,7 @@ WORDS = {"up": Told.REPORTED_UP, "down": Told.REPORTED_DOWN}
 
 def said_of(table: LivenessTable, lines: Sequence[str]) -> list[str]:
     """`n1.a.7 registers`, `n1.a.3 down` (the detector's own sequence), `silence`."""
-    found: list[Verdict] = []
+    found = []
     for number, line in enumerate(lines):
         at = number * 100_000
         who, *what = line.split()

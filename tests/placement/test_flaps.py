@@ -3,10 +3,11 @@
 import pytest
 
 from placement.flaps import FlapRule, Flaps
-from placement.liveness import LivenessTable, Verdict
+from placement.liveness import LivenessTable
 from placement.model import HoldDown, Liveness, NodeAttributes, NodeView, Transition
 from placement.node_log import Beat, Beats, PartitionLog, Statement, Tick, Told
 from placement.silence import Clock, Timers
+from placement.verdict import Verdict
 
 RULE = FlapRule(transitions=5, window_ms=600, hold_ms=100, hold_max_ms=350)
 TIMERS = Timers(2_000, 4_000, FlapRule(3, 60_000, 10_000, 15_000))

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from placement.configuration import Configuration
 from placement.events import AckKind, MoveAcked, NodeChanged, StreamCreated
-from placement.liveness import Verdict
 from placement.model import (
     Alert,
     Assignment,
@@ -36,6 +35,7 @@ from placement.model import (
 from placement.node_log import Statement, Told
 from placement.reasons import Code, Reason
 from placement.reconcile import Reconciler
+from placement.verdict import Verdict
 from schemas import inputs, limits, outputs
 from schemas.envelope import Envelope, Refusal, type_name, validate
 from schemas.outputs import OUTPUTS, Message

@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement.liveness import LivenessTable, Verdict
+from placement.liveness import LivenessTable
 from placement.model import Liveness
 from placement.node_log import Beat, Beats, PartitionLog, Statement
 from placement.silence import Timers
+from placement.verdict import Verdict
 from streaming import source
 from streaming.heartbeats import plain_heartbeats
 from streaming.source import Layout, Raw, Refused, layout, shard_of

@@ -11,7 +11,6 @@ from placement.configuration import Configuration
 from placement.events import AckKind, Event, MoveAcked, NodeChanged, StreamCreated
 from placement.flaps import Flaps
 from placement.limits import Limits
-from placement.liveness import Verdict
 from placement.model import (
     AdministrativeState,
     Guard,
@@ -22,6 +21,7 @@ from placement.model import (
     Transition,
 )
 from placement.reconcile import Reconciler
+from placement.verdict import Verdict
 from streaming import codec
 from streaming.journal_codec import (
     configuration_body,

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
-from placement.liveness import LivenessTable, Verdict
+from placement.liveness import LivenessTable
 from placement.model import Liveness, NodeAttributes, NodeView
 from placement.silence import Clock, Timers
+from placement.verdict import Verdict
 from schemas.refusals import RefusalCode
 from streaming import node_lifecycle
 from streaming.node_lifecycle import Judged, NodeLifecycle
