@@ -10,16 +10,19 @@ from dataclasses import dataclass
 
 from placement.choice import stable_id
 from placement.events import Action, OperatorAsked
-from placement.hold_events import HoldEvents
+from placement.hold_events import FLEET, HoldEvents
 from placement.impact import ShardState, Touched, impact
-from placement.model import AdministrativeState, RepairMode, StreamSpec
+from placement.model import AdministrativeState, MoveKind, RepairMode, StreamSpec
 from placement.reasons import Code, Reason
+from placement.rebalance_events import Rebalancing
 from placement.safety import HeldShard, at_stake_reason, held_shards, in_maintenance, quorum_broken
 from placement.standing_orders import StandingOrders
 from placement.state import State
 
 # These take replicas off nodes, or let loose what was held back.
 _DESTRUCTIVE = (Action.DRAIN, Action.OVERRIDE_HOLD, Action.APPROVE_RELOCATION)
+# So many copies are harmless whatever was meant: half of what limits allow at once as shipped.
+_COPIES_UNSEEN_MAX = 100
 _ENDS = {
     Action.UNDRAIN: (Action.DRAIN, Action.MAINTENANCE),
     Action.UNCORDON: (Action.CORDON,),
@@ -58,9 +61,15 @@ class Preview:
 
 
 def preview(
-    state: State, orders: StandingOrders, holds: HoldEvents, asked: OperatorAsked
+    state: State,
+    orders: StandingOrders,
+    holds: HoldEvents,
+    rebalancing: Rebalancing,
+    asked: OperatorAsked,
 ) -> Preview:
     """Look at a request without carrying it out."""
+    if asked.action is Action.REBALANCE:
+        return _balance(state, rebalancing, asked)
     if asked.action is Action.CANCEL_MOVE:
         return Preview(refusal=_uncancellable(state, asked.target))
     if asked.action is Action.APPROVE_RELOCATION:
@@ -111,6 +120,31 @@ def _shard(state: State, name: str, number: int) -> ShardState:
     under_way = None if move is None else f"{move.kind} {move.remove or ''} {move.add or ''}"
     held = tuple(ids[node] for node in state.complete(shard) if node >= 0)
     return ShardState(held, under_way=under_way)
+
+
+def _balance(state: State, rebalancing: Rebalancing, asked: OperatorAsked) -> Preview:
+    """The plan as it would be made now; its hash is that of its moves."""
+    if asked.target != FLEET:
+        message = f"loads are evened out in the whole fleet: the target is '{FLEET}'"
+        return Preview(refusal=Reason(Code.REQUEST_MALFORMED, message))
+    moves, ids = rebalancing.plan()[0].moves, state.topology.ids
+    if not moves:
+        return Preview(refusal=Reason(Code.NOTHING_TO_DO, "nothing makes the loads more even"))
+    keys = [state.key(move.shard) for move in moves]
+    told = [
+        f"{stream}/{number} {move.kind} {ids[move.remove]} {ids[move.add]}"
+        for (stream, number), move in zip(keys, moves, strict=True)
+    ]
+    copies = sum(move.kind is not MoveKind.LEADER for move in moves)
+    nodes = {node for move in moves for node in (move.remove, move.add)}
+    rank = state.topology.order()
+    return Preview(
+        tuple(sorted(nodes, key=lambda node: int(rank[node]))),
+        tuple(dict.fromkeys(keys)),
+        None,
+        stable_id(asked.action, *told),
+        copies > _COPIES_UNSEEN_MAX,
+    )
 
 
 def _relocation(state: State, asked: OperatorAsked) -> Preview:

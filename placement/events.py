@@ -105,6 +105,7 @@ class Action(StrEnum):
     APPROVE_RELOCATION = "approve_relocation"
     OVERRIDE_HOLD = "override_hold"
     CANCEL_MOVE = "cancel_move"
+    REBALANCE = "rebalance"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from placement.model import AdministrativeState, MoveState, ViolationClass
 from placement.move_events import MoveEvents
 from placement.node_events import NodeEvents
 from placement.reasons import Code, Reason
+from placement.rebalance_events import Rebalancing
 from placement.report import DRAIN_RULE
 from placement.standing_orders import Order, StandingOrders
 from placement.state import State
@@ -36,13 +37,15 @@ class OperatorEvents:
         nodes: NodeEvents,
         moves: MoveEvents,
         holds: HoldEvents,
+        rebalancing: Rebalancing,
     ) -> None:
         self._state, self._orders = state, orders
         self._nodes, self._moves, self._holds = nodes, moves, holds
+        self._rebalancing = rebalancing
 
     def preview(self, asked: OperatorAsked) -> Preview:
         """What the request would touch, and what stands against it."""
-        return preview(self._state, self._orders, self._holds, asked)
+        return preview(self._state, self._orders, self._holds, self._rebalancing, asked)
 
     def asked(self, event: OperatorAsked) -> None:
         """Carry out a request, or say why not."""
@@ -71,6 +74,8 @@ class OperatorEvents:
                 self._holds.override(event.target)
             case Action.CANCEL_MOVE:
                 self._moves.cancel(event.target)
+            case Action.REBALANCE:
+                self._rebalancing.want(f"request {event.request_id}")
             case Action.APPROVE_RELOCATION:
                 return self._nodes.approve(event.target, event.expected_hash or "")
         return None

@@ -55,7 +55,12 @@ class Reconciler:
             self._state, self._repair, room, self._moves, self._holds, self._orders
         )
         self._operators = OperatorEvents(
-            self._state, self._orders, self._nodes, self._moves, self._holds
+            self._state,
+            self._orders,
+            self._nodes,
+            self._moves,
+            self._holds,
+            self._rebalancing,
         )
 
     @classmethod

@@ -78,6 +78,11 @@ class CancelMove(OperatorRequest):
     to be up; another target is tried."""
 
 
+class Rebalance(OperatorRequest):
+    """Even out the loads of the whole fleet, whatever the configured mode. `target` is `fleet`.
+    Needs the hash of its impact where it copies more than a hundred replicas."""
+
+
 Request = (
     Drain
     | Undrain
@@ -87,4 +92,5 @@ Request = (
     | ApproveRelocation
     | OverrideHold
     | CancelMove
+    | Rebalance
 )

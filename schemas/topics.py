@@ -146,6 +146,7 @@ CATALOGUE: tuple[Topic, ...] = (
             "ApproveRelocation",
             "OverrideHold",
             "CancelMove",
+            "Rebalance",
         ),
         30,
         1,

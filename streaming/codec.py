@@ -41,6 +41,7 @@ from schemas.requests import (
     Maintenance,
     OperatorRequest,
     OverrideHold,
+    Rebalance,
     TimedRequest,
     Uncordon,
     Undrain,
@@ -73,6 +74,7 @@ ACTIONS: Mapping[type[OperatorRequest], Action] = {
     ApproveRelocation: Action.APPROVE_RELOCATION,
     OverrideHold: Action.OVERRIDE_HOLD,
     CancelMove: Action.CANCEL_MOVE,
+    Rebalance: Action.REBALANCE,
 }
 """What an operator's message asks for."""
 _CLUSTER_GUARD = {

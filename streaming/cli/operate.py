@@ -1,5 +1,5 @@
-"""`placer drain`, `undrain`, `maintenance`, `cordon`, `uncordon`, `approve`, `cancel`, `hold
-override`: what operators ask of the running reconciler.
+"""`placer drain`, `undrain`, `maintenance`, `cordon`, `uncordon`, `approve`, `cancel`,
+`rebalance`, `hold override`: what operators ask of the running reconciler.
 
 What is destructive is shown first and sent with the hash of what was shown.
 """
@@ -50,7 +50,7 @@ def register(app: typer.Typer) -> None:
         "  placer drain /eu/az1 --hash 35d5856802a3b143af0271de3e1ce657 --watch\n\n"
     )
     app.command("drain", rich_help_panel=_PANEL, epilog=examples + _HASHES)(drain)
-    for command in (undrain, maintenance, cordon, uncordon, approve, cancel):
+    for command in (undrain, maintenance, cordon, uncordon, approve, cancel, rebalance):
         app.command(rich_help_panel=_PANEL, epilog=_HASHES)(command)
     hold.command("override", epilog=_HASHES)(override)
     app.add_typer(hold, rich_help_panel=_PANEL)
@@ -219,6 +219,25 @@ def override(
     _ask(settings, OverrideHold, fields, dry_run, hash, yes, timeout_seconds, output)
 
 
+def rebalance(
+    dry_run: DryRunOption = False,
+    hash: HashOption = None,  # noqa: A002 - the option's name
+    yes: Yes = False,
+    reason: Why = None,
+    timeout_seconds: Timeout = 30.0,
+    output: OutputOption = Output.TEXT,
+    bootstrap: Bootstrap = None,
+    prefix: Prefix = None,
+    config: Config = None,
+) -> None:
+    """Even out the loads of the fleet, whatever the configured mode; repair goes first."""
+    from schemas.requests import Rebalance
+
+    settings = connection(config, bootstrap, prefix)
+    fields = {"target": "fleet", "reason": reason}
+    _ask(settings, Rebalance, fields, dry_run, hash, yes, timeout_seconds, output)
+
+
 def _ask(
     settings: "Settings",
     message: "type[OperatorRequest]",
@@ -261,7 +280,7 @@ def _ask(
 
 
 # Their impact is shown before they are sent.
-_SHOWN_FIRST = ("Drain", "ApproveRelocation", "OverrideHold")
+_SHOWN_FIRST = ("Drain", "ApproveRelocation", "OverrideHold", "Rebalance")
 
 
 def _show(shown: "DryRun", target: str, output: Output, err: bool) -> None:
