@@ -79,7 +79,7 @@ class Agenda:
             self._wanted.add(shard)
         elif said and any(v.reason.code not in WAITS_FOR_NODES for v in said):
             self.stuck.add(shard)
-        elif self._is_unled(shard, seen):
+        if opened is None and self._is_unled(shard, seen):
             self._wanted.add(shard)
 
     def urgency(self, shard: int, seen: Glance, key: tuple[str, int]) -> Urgency:

@@ -143,6 +143,10 @@ class Repair:
             again = (self._looked - self._issued) | self._agenda.stuck
             self._agenda.leave(again)
             self._issue_all(again, glance(state, self._wants, again), caught_up, failed)
+        if not state.configuration.acked:
+            # A copy that is there at once may be the only one that lives.
+            for shard in state.in_order(self._issued):
+                issuing.promote(shard)
         self._publish(failed)
         issuing.finish()
         self._issued.clear()

@@ -75,6 +75,7 @@ def _missed_of(world: World, shard: Shard, assignment: Value, spec: Value) -> It
             if not more_broken(world, shard, kept, [*kept, node]):
                 yield f"{shard} has {kept} only, though {node} could take a replica"
         return
+    yield from _uneven(world, shard, kept, targets)
     broken = broken_with(world, shard, kept)
     if not broken or spec.get("repair") == "dead_only" or len(kept) > world.copies(shard[0]):
         return
@@ -85,6 +86,23 @@ def _missed_of(world: World, shard: Shard, assignment: Value, spec: Value) -> It
                 world, shard, kept, after
             ):
                 yield f"{shard} with {kept} breaks {broken}, though {after} would be better"
+
+
+def _uneven(world: World, shard: Shard, kept: list[str], targets: list[str]) -> Iterator[str]:
+    """Of a stream that asks for nothing but to be even at every level: a move that makes it so."""
+    spec = world.spec(shard[0])
+    if spec["policy"] != {"strategy": "spread"} or spec.get("repair") == "dead_only":
+        return
+    judge = world.judge(shard[0], accounted=True)
+    depths = range(1, 1 + max(node["location"].count("/") for node in world.nodes.values()))
+    tiers = [f"even per {tier}" for tier in (*depths, "location")]
+    if len(kept) > world.copies(shard[0]) or all(judge.keeps(tier, kept) for tier in tiers):
+        return
+    for old in filter(world.alive, kept):
+        for node in targets:
+            after = [node if each == old else each for each in kept]
+            if all(judge.keeps(tier, after) for tier in tiers):
+                yield f"{shard} with {kept} is uneven, though {after} would not be"
 
 
 def _targets(world: World, shard: Shard) -> Iterator[str]:

@@ -253,7 +253,7 @@ class History:
             words.append(f"policies='{rng.choice(AFFINITIES)}'")
         elif roll < 0.95:
             words.append(f'policy="{rng.choice(POLICIES)}"')
-        if what == "create" and rng.random() < 0.12:
+        if what == "create" and rng.random() < 0.2:
             words.append(f"replicas='{self._draw_replicas()}'")
         if rng.random() < 0.1:
             words.append("repair=dead_only")
