@@ -58,6 +58,7 @@ containers: setup  ## all tests with brokers and the application in containers; 
 	  tests/integration/test_containers.py
 
 chaos: setup  ## KILLS= times kill -9 of driver, JVM, workers, broker under load, and what it did
+	@$(BIN)/python -m pytest -q -m long tests/integration/test_broker_faults.py
 	@$(BIN)/python -m tests.chaos --kills $(KILLS) --seed $(SEED)
 
 simulate: setup  ## SEEDS= histories of simulated fleets, each step judged by an oracle

@@ -52,6 +52,9 @@ _STOP_TIMEOUT_SECONDS = 30.0
 # Settings of topics that guarantees rest on; an operator may change the others.
 _PROMISES = ("message.timestamp.type", "cleanup.policy")
 
+# How the system says it, in whatever Spark makes of it.
+_DISK_FULL = "No space left on device"
+
 
 class QueryFailed(StreamingError):
     """The streaming query ended by itself."""
@@ -143,8 +146,7 @@ class _Flow:
         try:
             while not stop.wait(_WATCH_SECONDS if ready else _WATCH_SECONDS / 4):
                 if not query.isActive:
-                    # What Spark says of a batch that failed is this error in its own words.
-                    raise self._failure or QueryFailed(_why(query))
+                    raise self._ended(query)
                 self._trace.write_last(query)
                 if not ready and self._first_batch.is_set():
                     ready = True
@@ -192,6 +194,17 @@ class _Flow:
         except Exception as error:
             self._failure = error
             raise
+
+    def _ended(self, query: "StreamingQuery") -> Exception:
+        """What ended the query. Of a batch that failed Spark says the same as our own error, in
+        many words; a full disk is nobody's bug and told in few."""
+        said = _why(query)
+        if _DISK_FULL in said:
+            return QueryFailed(
+                f"{self._settings.checkpoint}: {_DISK_FULL}. Nothing of what was decided is lost: "
+                "make room, or name another scratch directory, and start again"
+            )
+        return self._failure or QueryFailed(said)
 
     def _take(self, batch: "DataFrame", batch_id: int) -> None:
         self._trace.begin(batch_id)
