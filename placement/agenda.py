@@ -13,6 +13,7 @@ from placement.glance import Glance
 from placement.model import Cause, ViolationClass
 from placement.reasons import Band, Code
 from placement.state import State
+from placement.succession import next_leader
 from placement.waiting import Urgency, Waiting, urgency
 from placement.wants import Wants
 
@@ -93,7 +94,7 @@ class Agenda:
     def _is_unled(self, shard: int, seen: Glance) -> bool:
         if shard not in seen.unled and (shard in seen.lacking or shard in seen.well):
             return False
-        return self._wants.next_leader(shard) is not None
+        return next_leader(self._state, self._wants, shard) is not None
 
     def _look_further(self) -> None:
         """What changes in one shard of a stream may concern others that are in need already, and
@@ -107,5 +108,6 @@ class Agenda:
                 continue
             for other in stream.shards:
                 known = other in self.stuck or other in self.waiting or other in opened
-                if known or (colocated and self._wants.strays(other)):
+                apart = colocated and (other in state.violations or self._wants.strays(other))
+                if known or apart:
                     self.recheck.add(other)

@@ -15,6 +15,7 @@ from placement.orders import copy_source, is_busy, link, links, ordered, over_li
 from placement.reasons import Band, Code, Reason
 from placement.state import State, Stream
 from placement.strategies.base import View
+from placement.succession import next_leader
 from placement.wants import Failed, Want, Wants
 
 
@@ -207,7 +208,8 @@ class Issuing:
         opened = state.ledger.by_shard.get(shard)
         if opened is None or opened.move.kind is not MoveKind.REMOVE:
             return
-        begun = opened.move.state is MoveState.ACCEPTED and self._wants.next_leader(shard) is None
+        successor = next_leader(state, self._wants, shard)
+        begun = opened.move.state is MoveState.ACCEPTED and successor is None
         nodes, is_dead = state.table.nodes(shard), state.topology.is_dead
         spared = not is_dead(opened.removed) and any(n != EMPTY and is_dead(n) for n in nodes)
         if not begun and (spared or self._wants.needy(shard)):
@@ -221,7 +223,7 @@ class Issuing:
         """Put the replica in front that has to lead, the one in the slot `leader` if that is known.
         An open move is valid at its own epoch only, so that one of the same nodes supersedes it."""
         state = self._state
-        leader = self._wants.next_leader(shard) if leader is None else leader
+        leader = next_leader(state, self._wants, shard) if leader is None else leader
         if leader is None:
             return
         opened = state.ledger.by_shard.get(shard)

@@ -5,8 +5,8 @@ never made, so that nothing can go round in circles. Where the replica goes is t
 answer, asked with the replica that is to go not counted any more.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,8 @@ class Case:
 
     `nodes`: by slot, EMPTY where none is; `others`: live nodes of the stream's other shards, where
     a rule asks for them; `room`: replicas that a node has to take at once; `shunned`: nodes on
-    which moves of the shard have failed just now.
+    which moves of the shard have failed just now; `held`: how many shards of a colocated stream
+    hold a replica on each node.
     """
 
     spec: StreamSpec
@@ -54,6 +55,7 @@ class Case:
     others: Sequence[int] = ()
     room: int = 1
     shunned: frozenset[int] = frozenset()
+    held: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def factor(self) -> int:
@@ -122,9 +124,9 @@ def find_target(case: Case, slot: int, view: View, may_stay: bool = False) -> in
     With `may_stay` its node is a candidate like others: the answer is that node where the strategy
     would choose it again. Shunned nodes are none; where only they would do, the reason says so.
     """
-    found = _found(case, slot, view, may_stay, case.shunned)
+    found = _found(case, slot, view, may_stay)
     if isinstance(found, Reason) and case.shunned:
-        again = _found(case, slot, view, may_stay, frozenset())
+        again = _found(replace(case, shunned=frozenset()), slot, view, may_stay)
         return found if isinstance(again, Reason) else backing_off(case, again, view.topology)
     return found
 
@@ -135,9 +137,7 @@ def backing_off(case: Case, node: int, topology: Topology) -> Reason:
     return Reason(Code.BACKING_OFF, message)
 
 
-def _found(
-    case: Case, slot: int, view: View, may_stay: bool, shunned: frozenset[int]
-) -> int | Reason:
+def _found(case: Case, slot: int, view: View, may_stay: bool) -> int | Reason:
     """Where the replica of a slot goes, none of the shunned nodes being a candidate."""
     topology, policy, old = view.topology, case.policy, case.nodes[slot]
     kept = [s for s in case.live(topology) if s != slot]
@@ -149,9 +149,9 @@ def _found(
             if chosen is not None:
                 return chosen
     mask = candidates(policy, view)
-    if shunned:
+    if case.shunned:
         mask = mask.copy()
-        mask[[*shunned]] = False
+        mask[[*case.shunned]] = False
     if case.room > 1:
         mask = mask & view.has_room(case.room)
     held = {node for node in case.nodes if node != EMPTY}
@@ -197,6 +197,7 @@ def _need(case: Case, slot: int, kept: list[int], held: set[int]) -> Need:
         case.spec.token(case.shard),
         slots=kept,
         shards=case.spec.shards,
+        shunned=case.shunned,
     )
 
 
@@ -204,8 +205,8 @@ def find_move(
     case: Case, strength: Strength, view: View, judging: Topology
 ) -> tuple[int, int] | Reason:
     """The slot whose replica goes, and where to, so that rules of this strength are kept better:
-    best score first, then a follower, nearest, from the fullest node. A Reason where no single
-    move helps."""
+    best score first, then what the fewest shards hold, a follower, nearest, from the fullest node.
+    A Reason where no single move helps."""
     before = score(case, judging)
     reasons: list[Reason] = []
     found: list[tuple[Any, ...]] = []
@@ -218,7 +219,8 @@ def find_move(
         target = find_target(case, slot, trial, may_stay=True)
         if isinstance(target, Reason) or target == node:
             waits = isinstance(target, Reason) and target.code is Code.BACKING_OFF
-            blocked = isinstance(target, Reason) and not waits
+            # What leaves anyway goes where nothing is broken: the drain's business.
+            blocked = isinstance(target, Reason) and not waits and view.topology.accounted[node]
             soft = _softened(case, slot, trial) if blocked else None
             reasons += [target] if isinstance(target, Reason) else []
             if soft is None:
@@ -228,8 +230,8 @@ def find_move(
         if after.better_than(before, strength):
             pressure = -float(view.load[node] / view.topology.weight[node])
             near = int(distance(view.topology, node)[target])
-            rank = int(view.topology.order()[node])
-            found.append((after.key, slot == 0, near, pressure, rank, slot, target))
+            rank, held = int(view.topology.order()[node]), case.held.get(node, 0)
+            found.append((after.key, held, slot == 0, near, pressure, rank, slot, target))
     if found:
         return min(found)[-2:]
     if case.shunned:
@@ -250,6 +252,7 @@ def _softened(case: Case, slot: int, view: View) -> int | None:
     held = {node for node in case.nodes if node != EMPTY}
     need = _need(case, slot, kept, held)
     mask = candidates(case.policy, view) & view.has_room(case.room)
+    mask[[*case.shunned]] = False
     found = choose(rules, mask, need, view)
     if isinstance(found, Reason):
         return None

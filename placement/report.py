@@ -96,13 +96,13 @@ class Report:
             waits = why_kept(nodes, topology)
             surplus = self._of(shard, SURPLUS_RULE, held, factor, waits or many)
             found.append((None if waits else Cause.SURPLUS, surplus))
-        strays = self._wants.strays(shard)
-        if strays:
-            apart = why_needy(nodes, strays[0], topology)
-            rule = ColocateSlots()
-            broken = self._of(shard, str(rule), len(strays), 0, apart)
+        apart, strays = self._wants.apart(shard), self._wants.strays(shard)
+        if apart:
+            why = why_needy(nodes, strays[0], topology) if strays else why_kept(nodes, topology)
+            assert why is not None
+            broken = self._of(shard, str(ColocateSlots()), len(apart), 0, why)
             # A want of its own takes the cause of what drains it.
-            drains = strays[0] in self._wants.draining(shard)
+            drains = bool(strays) and strays[0] in self._wants.draining(shard)
             found.append((Cause.DRAIN if drains else Cause.REQUIRED_RULE, broken))
         return found
 
@@ -137,7 +137,7 @@ class Report:
         off = not missing and self._wants.only_dead(state.stream_of(shard))
         if cause is None or (off and opened is None):
             return violation
-        if opened is None and violation.reason.code in WAITS_FOR_NODES:
+        if not (missing and opened) and violation.reason.code in WAITS_FOR_NODES:
             return violation
         fixable = replace(violation, violation_class=ViolationClass.FIXABLE)
         if opened is not None:

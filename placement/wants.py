@@ -4,6 +4,7 @@ Wants come in the order of design section 6.4; each is tried until one can be ha
 queued: what could not be done is derived again.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -15,7 +16,6 @@ from placement.model import AdministrativeState, Cause, Liveness, MoveKind, Repa
 from placement.moves import OpenMove
 from placement.reasons import Code, Reason
 from placement.rules import STREAM_RULES, ColocateSlots, Rule, Strength
-from placement.rules_roles import Elsewhere, LeaderIn
 from placement.state import State, Stream
 from placement.strategies.base import View
 from placement.topology import LEAF, Topology
@@ -116,8 +116,7 @@ class Wants:
         stays = [node for node in ranked if not self._leaves(stream, node)]
         first = [*stays, *(node for node in ranked if node not in stays)]
         copies = stream.copies
-        spare = len(stays) - copies
-        if spare > 0:
+        if len(stays) > copies:
             few = stays[: copies + _UNIT_SPARES_MAX]
             sets = combinations(few, copies)
             first = [*min(sets, key=lambda nodes: self._unit_score(stream, nodes))]
@@ -157,7 +156,8 @@ class Wants:
         """The nodes of a colocated stream in the order of their slots, looked at for a shard."""
         unit, rank = self.unit(stream), self._state.topology.order()
         case = self._case_of(stream, sorted(unit, key=lambda n: (unit[n], int(rank[n]))))
-        return replace(case, shunned=self._state.shunned(shard))
+        held = Counter(n for each in stream.shards for n in self._state.table.replicas(each))
+        return replace(case, shunned=self._state.shunned(shard), held=held)
 
     def others(self, stream: Stream, shard: int) -> list[int]:
         """Nodes of the stream's other shards, where a rule asks for them: those that are to stay,
@@ -194,14 +194,19 @@ class Wants:
         return bool(self.needy(shard))
 
     def strays(self, shard: int) -> list[int]:
-        """Slots of a colocated stream's shard that stand apart, while it lacks a common node."""
+        """Live slots of a colocated shard that stand apart while it lacks a common node."""
+        nodes, is_dead = self._state.table.nodes(shard), self._state.topology.is_dead
+        return [slot for slot in self.apart(shard) if not is_dead(nodes[slot])]
+
+    def apart(self, shard: int) -> list[int]:
+        """The same with those on dead nodes that are meant to stay."""
         stream = self._state.stream_of(shard)
         if not self.is_colocated(stream):
             return []
         nodes, unit = self._state.table.nodes(shard), self.unit(stream)
         if all(node in nodes for node in unit):
             return []
-        return [s for s in live_slots(nodes, self._state.topology) if nodes[s] not in unit]
+        return [s for s in kept_slots(nodes, self._state.topology) if nodes[s] not in unit]
 
     def surplus(self, shard: int) -> int:
         """Replicas beyond those that are asked for; none while one is held, which may return."""
@@ -365,36 +370,3 @@ class Wants:
         if self._leaves(stream, node):
             return _LEAVING
         return _WELL if topology.liveness[node] is Liveness.UP else _DOUBTFUL
-
-    def next_leader(self, shard: int) -> int | None:
-        """Slot of the replica that has to lead instead of a dead node, or of one that may not or
-        should not lead, if there is one. A copy under way never leads."""
-        nodes, topology = self._state.complete(shard), self._state.topology
-        live = live_slots(nodes, topology)
-        if not live:
-            return None
-        stream = self._state.stream_of(shard)
-        rules = self.rules(stream)
-        aside = sum(rule.count for rule in rules if isinstance(rule, Elsewhere))
-        plain = [slot for slot in live if slot < stream.copies - aside] or live
-        able = [slot for slot in plain if topology.can_lead[nodes[slot]]] or plain
-        up = [slot for slot in able if topology.eligible[nodes[slot]]] or able
-        if live[0] != 0:
-            return up[0]
-        return self._better_leader(shard, nodes, up)
-
-    def _better_leader(self, shard: int, nodes: list[int], able: list[int]) -> int | None:
-        """Who leads instead of a live leader that may not, or that stands where others should
-        rather lead; only among nodes that are up, and never while a move is under way."""
-        topology, stream = self._state.topology, self._state.stream_of(shard)
-        if shard in self._state.ledger.by_shard or self.only_dead(stream):
-            return None
-        able = [slot for slot in able if topology.eligible[nodes[slot]]]
-        places = [rule for rule in self.rules(stream) if isinstance(rule, LeaderIn)]
-
-        def rank(slot: int) -> tuple[object, ...]:
-            may = bool(topology.can_lead[nodes[slot]])
-            return (not may, *(int(rule.rank(topology)[nodes[slot]]) for rule in places))
-
-        best = min(able, key=rank, default=0)
-        return best if rank(best) < rank(0) else None

@@ -178,6 +178,8 @@ class Judge:
             there = sum(place.startswith(domain + "/") for place in places)
             short += max(count - there, 0)
             over += max(there - count, 0) if kind == "exactly" else 0
+        if kind == "exactly":
+            over += sum(not any(p.startswith(f"{d}/") for d in wanted) for p in places)
         return max(short - self._free(shard), 0) + over, f"{places} is not {kind} {dict(wanted)}"
 
     def _free(self, shard: Sequence[str]) -> int:

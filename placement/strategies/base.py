@@ -171,9 +171,8 @@ class Placement:
 class Need:
     """One more replica of one shard: what stays, what it replaces, and who asks.
 
-    `token` is the shard's explicit place on a ring; `fresh` says that the shard had no replica
-    when the plan began, `kept` is what the plan has placed since. `slots` are those of `kept`,
-    `shards` is how many the stream has.
+    `token` is the shard's explicit place on a ring; `fresh` says that it had no replica when the
+    plan began, `kept` is what was placed since, in `slots`; `shunned` nodes are left alone.
     """
 
     stream: str
@@ -188,7 +187,8 @@ class Need:
     token: int | str | None = None
     fresh: bool = False
     slots: Sequence[int] = ()
-    shards: int = 1
+    shards: int = 1  # of the stream
+    shunned: frozenset[int] = field(default=frozenset())
 
     def standing(self, topology: Topology) -> Standing:
         """What the rules are asked about."""

@@ -142,20 +142,30 @@ class _Search:
     def run(self) -> list[int]:
         """The best set, or a greedy one where the search takes too long."""
         for count in range(self._wanted, 0, -1):
-            bound = self._bound(0, count)
-            if bound is None:
-                continue
-            self._goal = bound[0]
-            while self._steps > 0:
-                less_even = self._try(count)
-                if self._best is not None or less_even is None:
-                    break
-                self._goal = less_even
-            if self._best is not None:
-                return [self._nodes[position] for position in self._found]
-            if self._steps <= 0:
-                return self._greedy()
+            found = self._search(count)
+            if not (found or self._leads):
+                # One that nobody may lead is better than a smaller one.
+                self._leads = True
+                found = self._search(count)
+                self._leads = False
+            if found:
+                return found
         return []
+
+    def _search(self, count: int) -> list[int]:
+        """The best set of so many candidates, if there is one."""
+        bound = self._bound(0, count)
+        if bound is None:
+            return []
+        self._goal = bound[0]
+        while self._steps > 0:
+            less_even = self._try(count)
+            if self._best is not None or less_even is None:
+                break
+            self._goal = less_even
+        if self._best is not None:
+            return [self._nodes[position] for position in self._found]
+        return self._greedy() if self._steps <= 0 else []
 
     def _try(self, count: int) -> Pairs | None:
         """Look for sets that are as even as the goal; returns the evenness to try next."""

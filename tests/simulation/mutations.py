@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from placement import mend, node_events, orders
+from placement import agenda, issuing, mend, node_events, orders, succession
 from placement.assignments import EMPTY
 from placement.issuing import Issuing
 from placement.mend import Score
@@ -249,14 +249,15 @@ def repairs_while_behind(patch: Patch) -> None:
 @mutation
 def copies_under_way_lead(patch: Patch) -> None:
     """A copy that is not complete may be promoted."""
-    next_leader = Wants.next_leader
+    next_leader = succession.next_leader
 
-    def wrong(self: Wants, shard: int) -> int | None:
+    def wrong(state: State, wants: Wants, shard: int) -> int | None:
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(State, "complete", lambda state, shard: state.table.nodes(shard))
-            return next_leader(self, shard)
+            return next_leader(state, wants, shard)
 
-    patch.setattr(Wants, "next_leader", wrong)
+    patch.setattr(issuing, "next_leader", wrong)
+    patch.setattr(agenda, "next_leader", wrong)
 
 
 @mutation

@@ -1,0 +1,43 @@
+"""Succession: who leads a shard after a leader that is dead, or that may not or should not lead."""
+
+from placement.diagnose import live_slots
+from placement.rules_roles import Elsewhere, LeaderIn
+from placement.state import State
+from placement.wants import Wants
+
+
+def next_leader(state: State, wants: Wants, shard: int) -> int | None:
+    """Slot of the replica that has to lead instead of a dead node, or of one that may not or
+    should not lead, if there is one. A copy under way never leads."""
+    nodes, topology = state.complete(shard), state.topology
+    live = live_slots(nodes, topology)
+    if not live:
+        return None
+    stream = state.stream_of(shard)
+    rules = wants.rules(stream)
+    aside = sum(rule.count for rule in rules if isinstance(rule, Elsewhere))
+    plain = [slot for slot in live if slot < stream.copies - aside] or live
+    able = [slot for slot in plain if topology.can_lead[nodes[slot]]] or plain
+    up = [slot for slot in able if topology.eligible[nodes[slot]]] or able
+    if live[0] != 0:
+        return up[0]
+    return _better_leader(state, wants, shard, nodes, up)
+
+
+def _better_leader(
+    state: State, wants: Wants, shard: int, nodes: list[int], able: list[int]
+) -> int | None:
+    """Who leads instead of a live leader that may not, or that stands where others should
+    rather lead; only among nodes that are up, and never while a move is under way."""
+    topology, stream = state.topology, state.stream_of(shard)
+    if shard in state.ledger.by_shard or wants.only_dead(stream):
+        return None
+    able = [slot for slot in able if topology.eligible[nodes[slot]]]
+    places = [rule for rule in wants.rules(stream) if isinstance(rule, LeaderIn)]
+
+    def rank(slot: int) -> tuple[object, ...]:
+        may = bool(topology.can_lead[nodes[slot]])
+        return (not may, *(int(rule.rank(topology)[nodes[slot]]) for rule in places))
+
+    best = min(able, key=rank, default=0)
+    return best if rank(best) < rank(0) else None
