@@ -328,6 +328,7 @@ def test_roles_are_published_and_restored():
         everything.values(),
         [each for each, _ in ready.moves.values()],
         list(core._state.violations.values()),
+        core._state.memory.values(),
     )
     again = Reconciler.restore(Configuration(), published, 1)
     assert again.digest == core.digest
