@@ -8,8 +8,8 @@ from typing import Any
 
 import orjson
 
-from schemas.codes import RefusalCode
 from schemas.envelope import encode_headers, type_name
+from schemas.refusals import RefusalCode
 
 Headers = list[tuple[str, bytes | None]]
 REQUEST = {"stream": "p", "sequence": 1, "shards": 1, "replication_factor": 1}
