@@ -29,7 +29,7 @@ class Issuing:
         self.ended: dict[int, Move] = {}
         # Streams whose shards depend on each other, and of which one has changed.
         self.shifted: set[int] = set()
-        # Whether a move that was done at once has made room.
+        # Whether a move that was done at once has made room, or shows others of its stream the way.
         self.freed = False
         self._hopeless: dict[tuple[int, int], Reason] = {}
         self._links: Counter[tuple[int, int]] | None = None
@@ -134,6 +134,7 @@ class Issuing:
             if target != EMPTY:
                 view.occupy(target, False)
             self.freed |= opened.removed != EMPTY and not state.topology.is_dead(opened.removed)
+            self.freed |= state.stream_of(shard).index in self.shifted
         state.publish_move(opened.move)
         return None
 

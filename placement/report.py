@@ -8,6 +8,7 @@ from placement.diagnose import (
     WAITS_FOR_NODES,
     broken_filter,
     broken_rules,
+    kept_slots,
     live_slots,
     why_kept,
     why_needy,
@@ -116,6 +117,11 @@ class Report:
         broken = broken_filter(name, number, policy.nodes, outside, topology, state.now)
         found: list[tuple[Cause | None, Violation]]
         found = [(Cause.REQUIRED_RULE, violation) for violation in broken]
+        stays = why_kept(nodes, topology)
+        if stays is not None:
+            away = [nodes[s] for s in kept_slots(nodes, topology) if topology.is_dead(nodes[s])]
+            held = broken_filter(name, number, policy.nodes, away, topology, state.now)
+            found += [(None, replace(violation, reason=stays)) for violation in held]
         for node_id in sorted(topology.ids[nodes[slot]] for slot in self._wants.draining(shard)):
             drains = self._wants.drains(topology.index[node_id])
             violation = self._of(shard, DRAIN_RULE, 1, 0, drains)

@@ -119,7 +119,9 @@ class CopysetsStrategy:
             missing = [node for node in members if node not in need.kept]
             return missing[0] if need.kept else _leader_first(missing, policy, view)[0]
         near = need.replaces if need.replaces != EMPTY else None
-        grown = copysets.complete(need.kept, mask, near) if need.kept else None
+        # With a surplus that may not go yet the shard is no set.
+        part = 0 < len(need.kept) < need.replication_factor
+        grown = copysets.complete(need.kept, mask, near) if part else None
         if grown is not None:
             copysets.add(grown)
             fresh = [node for node in grown if node not in need.kept]
