@@ -219,9 +219,10 @@ def find_move(
         target = find_target(case, slot, trial, may_stay=True)
         if isinstance(target, Reason) or target == node:
             waits = isinstance(target, Reason) and target.code is Code.BACKING_OFF
-            # What leaves anyway goes where nothing is broken: the drain's business.
-            blocked = isinstance(target, Reason) and not waits and view.topology.accounted[node]
-            soft = _softened(case, slot, trial) if blocked else None
+            # No other rule is broken for a wish, nor for what leaves anyway, which is the drain's.
+            steps = strength is Strength.REQUIRED and view.topology.accounted[node]
+            blocked = isinstance(target, Reason) and not waits
+            soft = _softened(case, slot, trial) if blocked and steps else None
             reasons += [target] if isinstance(target, Reason) else []
             if soft is None:
                 continue
