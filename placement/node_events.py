@@ -45,7 +45,7 @@ class NodeEvents:
         self._leaving: set[str] = set()
         self._admission = Admission(state, self._forget)
         self._authority = Authority(state)
-        self._relocations = Relocations(state, self._admission, self._enter)
+        self._relocations = Relocations(state, self._admission, self._move, self._ordered)
 
     def begin(self) -> None:
         """A batch begins."""
@@ -81,7 +81,7 @@ class NodeEvents:
         self._relocations.tell(event.node_id, stand)
         ordered = event.administrative
         if ordered is None:
-            ordered = self._ordered(event, before)
+            ordered = self._ordered(event.node_id, stand.attributes)
         flaps = event.flaps or _flaps(before)
         changed = before is None or before.liveness is not event.liveness
         view = NodeView(
@@ -180,12 +180,18 @@ class NodeEvents:
         self._authority.forget(name)
         state.forget_node(name)
 
-    def _ordered(self, event: NodeChanged, before: NodeView | None) -> AdministrativeState:
-        """What operators have ordered for the node where it now stands."""
+    def _move(self, view: NodeView) -> None:
+        """A place that was pending takes effect."""
+        ordered = self._ordered(view.node_id, view.attributes)
+        self._enter(replace(view, administrative=ordered))
+
+    def _ordered(self, node_id: str, now: NodeAttributes) -> AdministrativeState:
+        """What operators have ordered for the node where it now stands; a place that it claims
+        and that is pending is none."""
+        before = self._state.nodes.get(node_id)
         standing = before.administrative if before else AdministrativeState.NONE
         was = before.attributes.location if before else None
-        now = _attributes(event, before).location
-        return self._orders.after(event.node_id, was, now, standing)
+        return self._orders.after(node_id, was, now.location, standing)
 
     def _tell_held(self, node_id: str, flaps: Flaps) -> None:
         hold = flaps.hold

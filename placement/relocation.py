@@ -15,7 +15,7 @@ from placement.admission import Admission
 from placement.authority import CLAIM
 from placement.impact import Impact, ShardState, impact
 from placement.location import Location, natural_key, parse_location
-from placement.model import NodeAttributes, NodeView, Pending, Violation
+from placement.model import AdministrativeState, NodeAttributes, NodeView, Pending, Violation
 from placement.place_names import likely_meant, new_domain, tier_flaw
 from placement.plan import Phase, PlannedMove, Standing, plan
 from placement.reasons import Code, Reason
@@ -58,8 +58,10 @@ class Relocations:
         state: State,
         admission: Admission,
         enter: Callable[[NodeView], None],
+        ordered: Callable[[str, NodeAttributes], AdministrativeState],
     ) -> None:
         self._state, self._admission, self._enter = state, admission, enter
+        self._ordered = ordered
         self._waiting: set[str] = set()
         self._fresh: dict[str, None] = {}
         self._moved = False
@@ -228,9 +230,14 @@ class Relocations:
         shards = sorted({s for node in nodes for s in state.table.shards_on(node)}, key=state.key)
         streams = list(dict.fromkeys(state.key(shard)[0] for shard in shards))
         before, already = [*self._broken(shards)], self._plan(streams)
-        old = {node: topology.attributes[node] for node in nodes}
+        old = {node: (topology.attributes[node], topology.administrative[node]) for node in nodes}
         for node, pending in nodes.items():
-            self._stand(node, replace(old[node], location=pending.location, tags=pending.tags))
+            now = replace(old[node][0], location=pending.location, tags=pending.tags)
+            self._stand(node, now, self._ordered(topology.ids[node], now))
+        # Where another order reaches them, what is under way from there is called off.
+        freed = {node for node in nodes if topology.administrative[node] is not old[node][1]}
+        under_way = state.ledger.by_shard.values()
+        called_off = {state.key(each.shard) for each in under_way if each.removed in freed}
         after, planned = [*self._broken(shards)], self._plan(streams)
         others = set(map(_way, already))
         moves = [move for move in planned if _way(move) not in others]
@@ -245,15 +252,18 @@ class Relocations:
             before=before,
             after=after,
         )
-        for node, attributes in old.items():
-            self._stand(node, attributes)
+        for node, before_it in old.items():
+            self._stand(node, *before_it)
         made = {(each.stream, each.shard) for each in found.violations_made}
         shards_made = {(s, n) for s, n in made if s is not None and n is not None}
-        return Forecast(found, frozenset(shards_made | {(m.stream, m.shard) for m in moves}))
+        moved = {(m.stream, m.shard) for m in moves}
+        return Forecast(found, frozenset(shards_made | moved | called_off))
 
-    def _stand(self, node: int, attributes: NodeAttributes) -> None:
+    def _stand(
+        self, node: int, attributes: NodeAttributes, administrative: AdministrativeState
+    ) -> None:
         topology = self._state.topology
-        condition = (topology.liveness[node], topology.administrative[node], topology.guard[node])
+        condition = (topology.liveness[node], administrative, topology.guard[node])
         topology.put(topology.ids[node], attributes, *condition)
 
     def _broken(self, shards: Iterable[int]) -> Iterator[Violation]:
