@@ -74,10 +74,12 @@ def _judge_target(world: World, key: str, move: Value) -> Iterator[str]:
         return
     assignment = world.assignments[shard]
     held = {*assignment["replicas"], *assignment["adding"]}
-    before = world.staying(sorted({*held, old or new} - {new}))
-    after = world.staying(sorted({*held, new} - {old}))
+    lists = sorted({*held, old or new} - {new}), sorted({*held, new} - {old})
+    # What is to leave may count while it is there: its own replacement keeps the rule again.
+    kept = more_broken(world, shard, *map(world.kept, lists))
+    before, after = map(world.staying, lists)
     worse = more_broken(world, shard, before, after)
-    if worse:
+    if worse and kept:
         yield f"move {key} of {shard} from {before} to {after} breaks a rule: {worse}"
 
 

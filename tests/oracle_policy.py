@@ -143,10 +143,7 @@ class Judge:
             short = rule["at_least"] - len(counts) - self._free(shard)
             return short, f"{dict(counts)} is fewer than {rule}"
         if "even" in rule:
-            words, live = f"{dict(counts)} is less even than {rule}", self._live_domains(scope)
-            for _ in range(self._free(shard) if live else 0):
-                counts[min(live, key=counts.__getitem__)] += 1
-            return self._uneven(counts, scope), words
+            return self._uneven(counts, scope), f"{dict(counts)} is less even than {rule}"
         return 0, ""
 
     def keeps(self, rule: str, shard: Sequence[str]) -> bool | None:
@@ -186,7 +183,7 @@ class Judge:
         return max(short - self._free(shard), 0) + over, f"{places} is not {kind} {dict(wanted)}"
 
     def _free(self, shard: Sequence[str]) -> int:
-        """Replicas that are still to come, and may mend what is too little or uneven."""
+        """Replicas that are still to come, and may mend what is too little."""
         return max(copies(self._spec) - len(shard), 0)
 
     def _cap(self, limit: int | str, scope: str) -> int:
