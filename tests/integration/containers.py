@@ -4,10 +4,13 @@ Needs a Docker engine. Without one the tests are skipped and say so; with CONTAI
 environment that is a failure, so that a machine meant to run them cannot pass by not doing so.
 """
 
+import gc
 import os
 import socket
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -36,14 +39,30 @@ SESSION_TIMEOUT_MS = 6_000
 
 def engine_or_skip() -> None:
     """Skip the test where no engine answers, or fail it where one was promised."""
-    try:
-        client = docker.from_env()
-        client.ping()
-    except DockerException as error:
-        if os.environ.get("CONTAINERS") == "required":
-            pytest.fail(f"CONTAINERS=required, but no Docker engine answers: {error}")
-        pytest.skip("no Docker engine answers")
-    client.close()
+    fault = _engine_fault()
+    if fault is None:
+        return
+    if os.environ.get("CONTAINERS") == "required":
+        pytest.fail(f"CONTAINERS=required, but no Docker engine answers: {fault}")
+    pytest.skip("no Docker engine answers")
+
+
+@cache
+def _engine_fault() -> str | None:
+    """Why no engine answers; asked once."""
+    with warnings.catch_warnings():
+        # Docker's client leaves the socket of a failed connection to the collector of garbage.
+        warnings.simplefilter("ignore", ResourceWarning)
+        try:
+            client = docker.from_env()
+            client.ping()
+            client.close()
+        except DockerException as error:
+            fault = str(error)
+        else:
+            return None
+        gc.collect()
+    return fault
 
 
 def build_image() -> str:
