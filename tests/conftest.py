@@ -3,6 +3,7 @@
 The broker starts with the first test that asks for it, so unit tests never wait for it.
 """
 
+import os
 import uuid
 from collections.abc import Iterator
 
@@ -11,8 +12,11 @@ from hypothesis import settings
 
 from streaming.broker import EmbeddedBroker
 
-# How long an example takes says nothing on a machine that does other work beside.
-settings.register_profile("untimed", deadline=None)
+# How long an example takes says nothing on a machine that does other work beside. The examples of a
+# run are the same for everyone; EXAMPLES=random looks for others.
+settings.register_profile(
+    "untimed", deadline=None, derandomize=os.environ.get("EXAMPLES") != "random"
+)
 settings.load_profile("untimed")
 
 
