@@ -200,7 +200,7 @@ class Actors:
                 placement_policies=command.given("policies"),
                 policy=None if policy is None else yaml.safe_load(policy),
                 quorum=int(quorum) if quorum and quorum.isdecimal() else quorum,
-                replicas=replicas and tuple(tuple(nodes.split()) for nodes in replicas.split(",")),
+                replicas=_lists(replicas),
                 body_hash=command.take("body", ""),
                 repair=repair,
                 ranges=None if ranges is None else tuple(ranges.split(",")),
@@ -264,3 +264,10 @@ class Actors:
         if issued:
             return issued[::-1][int(back or 0) :][:1] or [name]
         return [by_name.get(name, name)]
+
+
+def _lists(replicas: str | None) -> tuple[tuple[str, ...], ...] | None:
+    """`n1 n2,n3` as a list for each shard; nothing at all is no list, not one that is empty."""
+    if replicas is None:
+        return None
+    return tuple(tuple(nodes.split()) for nodes in replicas.split(",")) if replicas else ()

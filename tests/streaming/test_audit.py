@@ -28,11 +28,7 @@ def sound_records():
     events.append(StreamCreated(9, "plain", 1, 2, 3))
     events.append(StreamCreated(9, "strict", 1, 1, 3, placement_policies="node=exclusive"))
     ready = reconciler.apply(events, 10)
-    out = [
-        record_codec.node_record(name, view, CELL, 10, 1) for name, view in ready.topology.items()
-    ]
-    out += [record_codec.decision_record(each, CELL) for each in ready.decisions.values()]
-    out += [record_codec.assignment_record(each, CELL) for each in ready.assignments.values()]
+    out = record_codec.ready_records(ready, CELL, 10, 1)
     marker = {
         "cell": CELL,
         "sequence": 1,

@@ -6,22 +6,26 @@ from typing import Any
 
 import orjson
 
+from placement.configuration import Configuration, Rebalance
 from placement.flaps import FlapRule
 from placement.silence import Timers
 from streaming.source import Raw
-from tests.streaming.batches import Driver, bodies
+from tests.streaming.batches import CELL, Driver, bodies
 from tests.streaming.kafka_rows import heartbeat, raw, registered, tick
 
 NODES = tuple(f"n{number}" for number in range(1, 6))
 # A day is 86,400 of these seconds: time is compressed by configuration.
 TIMERS = Timers(2_000, 4_000, FlapRule(5, 600_000, 600_000))
 
+# A node that returns empty would get its share again, which is another story.
+STILL = Configuration(cell=CELL, rebalance=Rebalance.OFF)
+
 
 class Fleet:
     """Five nodes with a stream of two copies on them; each second of theirs is a batch."""
 
     def __init__(self) -> None:
-        self.driver = Driver(timers=TIMERS)
+        self.driver = Driver(configuration=STILL, timers=TIMERS)
         self.at, self.offset = 0, 0
         start = [self.log(registered(node_id, 1, location=f"/{node_id}")) for node_id in NODES]
         self.driver.batch(start)
@@ -97,7 +101,7 @@ def test_a_restart_forgets_no_hold_down() -> None:
         fleet.second(silent=("n1",) if second % 30 < 10 else ())
     before = fleet.views("n1")[-1]
     assert before["hold_down"]["active"]
-    again = Driver(fleet.driver.commits, timers=TIMERS)
+    again = Driver(fleet.driver.commits, configuration=STILL, timers=TIMERS)
     late = before["hold_down"]["until"] + 1
     beats = [heartbeat(node, late, offset=10_000 + n, at=late) for n, node in enumerate(NODES)]
     again.batch([*beats, tick(10_010, late)])

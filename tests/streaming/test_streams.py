@@ -7,7 +7,7 @@ again from what the topics hold, and every record is held to its contract.
 from dataclasses import replace
 from typing import Any
 
-from placement.configuration import Configuration
+from placement.configuration import Configuration, Rebalance
 from schemas.topics import DEAD_LETTERS
 from streaming.source import Raw
 from tests.streaming.batches import CELL, Commit, Driver, bodies, check_contract, errors, of_topic
@@ -108,7 +108,9 @@ def test_a_lost_replica_leaves_the_list_and_is_made_again() -> None:
 def test_another_default_policy_leaves_streams_as_they_are() -> None:
     """Restarted under another default (F32): the policy in force is the one that was recorded."""
     strict = {"strategy": "affinity", "node": "colocated"}
-    configuration = Configuration(cell=CELL, default_policy={"strategy": "striped"})
+    configuration = Configuration(
+        cell=CELL, default_policy={"strategy": "striped"}, rebalance=Rebalance.OFF
+    )
     system = System(configuration)
     system.stream("StreamCreated", 1, shards=2, replication_factor=2)
     before = bodies(system.commits, "assignments.v1")
