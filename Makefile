@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo run test containers chaos simulate lint format bench lock clean
+.PHONY: long help setup demo run test containers chaos simulate lint format bench lock clean
 
 PYTHON ?= python3
 SEEDS ?= 10000
@@ -52,6 +52,9 @@ run: setup  ## the reconciler on an embedded broker, until Ctrl-C
 
 test: setup  ## all tests; what was skipped is named with its reason
 	@$(BIN)/python -m pytest -rs
+
+long: setup  ## what takes minutes: faults of broker and surroundings, access, inputs run again
+	@$(BIN)/python -m pytest -rs -m long --ignore tests/integration/test_containers.py
 
 containers: setup  ## all tests with brokers and the application in containers; needs Docker
 	@CONTAINERS=required $(BIN)/python -m pytest -rs -m "long or not long" \

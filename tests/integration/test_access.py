@@ -27,6 +27,8 @@ from streaming.cli.main import app
 from streaming.kafka_options import for_administration
 from tests.integration.application import Application
 
+pytestmark = pytest.mark.long
+
 PREFIX = "guarded."
 PATIENT = {
     "PLACER_LIVENESS__SUSPECT_AFTER_SECONDS": "600",

@@ -21,6 +21,8 @@ from tests.integration.application import Application
 from tests.integration.conftest import System
 from tests.integration.waiting import until
 
+pytestmark = pytest.mark.long
+
 NODES = [FleetNode(f"n{zone}", f"/z{zone}") for zone in "abc"]
 # Longer than nodes may be silent.
 PAUSE_SECONDS = 6.0

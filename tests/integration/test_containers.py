@@ -77,7 +77,11 @@ def image() -> str:
     return build_image()
 
 
-@pytest.fixture(scope="module", params=[ONE, THREE], ids=["one", "three"])
+@pytest.fixture(
+    scope="module",
+    params=[ONE, pytest.param(THREE, marks=pytest.mark.long)],
+    ids=["one", "three"],
+)
 def stage(
     request: pytest.FixtureRequest, image: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Stage]:

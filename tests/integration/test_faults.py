@@ -22,6 +22,8 @@ from tests.integration.conftest import System
 from tests.integration.poison import NEARLY_A_MIB, POISON
 from tests.integration.waiting import until
 
+pytestmark = pytest.mark.long
+
 # Nodes say nothing here but their registration.
 PATIENT = {
     "PLACER_LIVENESS__SUSPECT_AFTER_SECONDS": "600",

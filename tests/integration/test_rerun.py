@@ -16,6 +16,8 @@ from streaming.fleet import Executor, Fleet, FleetNode
 from tests.integration.application import PLACER
 from tests.integration.conftest import System
 
+pytestmark = pytest.mark.long
+
 NODES = [FleetNode(f"n{zone}{number}", f"/z{zone}") for zone in "abc" for number in range(2)]
 TIMERS = {
     "PLACER_LIVENESS__SUSPECT_AFTER_SECONDS": "3",
