@@ -44,7 +44,7 @@ $(JARS): streaming/jars.lock $(PACKAGES)
 	@$(BIN)/python -m streaming.jars
 	@touch $@
 
-demo: setup  ## watch it work: embedded broker, simulated nodes, a lost rack heals
+demo: setup  ## watch it work: embedded broker, simulated nodes, what is lost heals
 	@$(BIN)/placer demo
 
 run: setup  ## the reconciler on an embedded broker, until Ctrl-C

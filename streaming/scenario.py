@@ -7,7 +7,7 @@ no part of it: what should follow is told by `placer status` and the alerts.
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Annotated, Any, Literal, Self
 
 import yaml
@@ -164,11 +164,12 @@ class Player:
         for step in scenario.steps:
             if self._stop.wait(step.after):
                 return
-            self._tell(self._sentence(step))
-            self._do(step)
+            self._tell(f"{time.strftime('%H:%M:%S')} {self._sentence(step)}")
+            self.act(step)
 
-    def _do(self, step: Step) -> None:
-        fleet, nodes = self._fleet, list(self._targets(step.target))
+    def act(self, step: Step) -> None:
+        """One step, now."""
+        fleet, nodes = self._fleet, self.targets(step.target)
         to_each: dict[str, Callable[[str], object]] = {
             "kill": fleet.kill,
             "revive": fleet.revive,
@@ -207,15 +208,14 @@ class Player:
         for node in nodes:
             act(node)
 
-    def _targets(self, target: str) -> Iterator[str]:
-        for node_id in self._fleet.node_ids:
-            if node_id == target or _within(self._fleet.location(node_id), target):
-                yield node_id
+    def targets(self, target: str) -> list[str]:
+        """The nodes that a step's target stands for now."""
+        nodes = self._fleet.node_ids
+        return [n for n in nodes if n == target or _within(self._fleet.location(n), target)]
 
     def _sentence(self, step: Step) -> str:
-        stamp = time.strftime("%H:%M:%S")
-        count = len(list(self._targets(step.target)))
+        count = len(self.targets(step.target))
         where = f" -> {step.location}" if step.location else ""
         of = f" ({count} nodes)" if count > 1 else ""
         times = f", {step.times} times" if step.do == "flap" else ""
-        return f"{stamp} {step.do} {step.target}{where}{of}{times}"
+        return f"{step.do} {step.target}{where}{of}{times}"

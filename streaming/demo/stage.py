@@ -43,6 +43,7 @@ class World:
     assignments: dict[str, dict[str, Any]] = field(default_factory=dict)
     moves: dict[str, dict[str, Any]] = field(default_factory=dict)
     violations: dict[str, dict[str, Any]] = field(default_factory=dict)
+    alerts: list[dict[str, Any]] = field(default_factory=list)
     first_seen: dict[tuple[str, str], float] = field(default_factory=dict)
 
     @property
@@ -55,8 +56,15 @@ class World:
         held = list(self.assignments.items())
         return [key for key, each in held if node_ids & {*each["replicas"], *each["adding"]}]
 
+    def held(self, domain: str) -> str | None:
+        """What the newest alert says of a hold of the domain."""
+        told = [a for a in self.alerts if (a["kind"], a["subject"]) == ("HOLD", domain)]
+        return told[-1]["reason"]["message"] if told else None
+
     def take(self, record: Record, seen_at: float) -> None:
         """Note a record."""
+        if record.topic == "alerts.v1" and record.value is not None:
+            self.alerts.append(record.value)
         tables = {
             "topology.v1": self.nodes,
             "decisions.v1": self.decisions,

@@ -21,8 +21,10 @@ import orjson
 
 from placement.configuration import Configuration
 from schemas.envelope import encode_headers
+from schemas.requests import OverrideHold
 from schemas.topics import DEFAULT_PREFIX, full_name
 from streaming.admin import apply_topics
+from streaming.asking import ask, dry_run, new_id
 from streaming.audit import AUDITED, audit
 from streaming.broker import EmbeddedBroker
 from streaming.clients import make_producer
@@ -34,12 +36,14 @@ from streaming.demo.stage import (
     World,
 )
 from streaming.executor import Executor
-from streaming.fleet import Fleet, FleetNode
+from streaming.fleet import Fleet
 from streaming.records import CommittedReader
+from streaming.scenario import Player, Step, read_scenario
+from streaming.settings_sources import load_settings
 
-HEARTBEAT_SECONDS = 0.5
-# Long enough to be killed while moves are under way, short enough to watch.
-MOVE_SECONDS = 1.5
+# What happens to the fleet; the scenes below say what has to follow from its steps.
+SCENARIO = Path(__file__).with_name("scenario.yaml")
+WATCHED = (*AUDITED, "alerts.v1")
 # Name, shards, replication factor, placement_policies.
 STREAMS: tuple[tuple[str, int, int, str | None], ...] = (
     ("default", 2, 3, ""),
@@ -47,7 +51,7 @@ STREAMS: tuple[tuple[str, int, int, str | None], ...] = (
     ("exclusive-racks", 2, 4, "node=exclusive;shard=balanced"),
     ("impossible", 1, 7, "node=exclusive"),
     # Streams that name no policy: the default strategy spreads them.
-    *((f"events-{number}", 4, 3, None) for number in range(12)),
+    *((f"events-{number}", 4, 3, None) for number in range(8)),
 )
 
 
@@ -81,7 +85,7 @@ class Demo:
         self._application = Application(self.bootstrap, scratch)
         self._owned.callback(self._application.stop)
         self._producer = make_producer(self.bootstrap)
-        reader = CommittedReader(self.bootstrap, DEFAULT_PREFIX, AUDITED)
+        reader = CommittedReader(self.bootstrap, DEFAULT_PREFIX, WATCHED)
         watcher = threading.Thread(target=self._watch, args=(reader,), daemon=True)
         watcher.start()
         self._owned.callback(watcher.join)
@@ -102,25 +106,24 @@ class Demo:
             self._tell("starting the application on Spark")
             self._application.start()
             self._application.wait_ready()
-        with self._fleet() as fleet, Executor(self.bootstrap, DEFAULT_PREFIX, MOVE_SECONDS):
-            self._create_streams()
-            self._node_dies_and_returns(fleet)
-            self._rack_dies_and_application_is_killed(fleet)
+        scenario = read_scenario(SCENARIO.read_text("utf-8"))
+        nodes, beat_seconds = scenario.fleet(), scenario.heartbeat_seconds
+        self._tell(f"{len(nodes)} nodes in 3 zones × 2 racks register and send heartbeats")
+        with (
+            Fleet(self.bootstrap, DEFAULT_PREFIX, nodes, beat_seconds) as fleet,
+            Executor(self.bootstrap, DEFAULT_PREFIX, scenario.executor),
+        ):
+            self._player = Player(fleet, self._tell, self._stop)
+            self._create_streams(len(nodes))
+            node_dies, node_returns, zone_dies, zone_returns, rack_dies = scenario.steps
+            self._node_dies_and_returns(node_dies, node_returns)
+            self._zone_is_held_until_overridden(zone_dies, zone_returns)
+            self._rack_dies_and_application_is_killed(rack_dies)
             self._until("everything is at rest", self._at_rest)
         return self._close()
 
-    def _fleet(self) -> Fleet:
-        self._tell("12 nodes in 3 zones × 2 racks register and send heartbeats")
-        nodes = [
-            FleetNode(f"node-{zone}{rack}{number}", f"/zone{zone}/rack{rack}")
-            for zone in (1, 2, 3)
-            for rack in (1, 2)
-            for number in (1, 2)
-        ]
-        return Fleet(self.bootstrap, DEFAULT_PREFIX, nodes, HEARTBEAT_SECONDS)
-
-    def _create_streams(self) -> None:
-        self._until("all nodes are up", lambda: self._liveness_counts().get("up", 0) == 12)
+    def _create_streams(self, nodes: int) -> None:
+        self._until("all nodes are up", lambda: self._liveness_counts().get("up", 0) == nodes)
         latencies = []
         for name, shards, factor, policies in STREAMS:
             appended_at = self._create(name, shards, factor, policies)
@@ -130,23 +133,50 @@ class Demo:
         self.seconds["stream appended → decision readable, p50"] = median(latencies)
         self.seconds["stream appended → decision readable, max"] = max(latencies)
 
-    def _node_dies_and_returns(self, fleet: Fleet) -> None:
-        victim = self._busiest()
+    def _node_dies_and_returns(self, dies: Step, returns: Step) -> None:
+        victim = dies.target
         self._tell(f"{victim} falls silent")
-        self._lose({victim}, lambda: fleet.kill(victim))
+        self._lose(dies)
         self._until(f"{victim} is replaced everywhere", lambda: self._healed({victim}))
-        before = len(self.world.moves)
         self._tell(f"{victim} returns; nothing should move")
-        fleet.revive(victim)
-        self._until(f"{victim} is up", lambda: self._is(victim, "up"))
-        if len(self.world.moves) != before:
-            raise SceneFailed(f"{victim} returned and {len(self.world.moves) - before} moves began")
+        before = len(self.world.moves)
+        self._player.act(returns)
+        self._until(f"{victim} is up", lambda: self._are({victim}, "up"))
+        self._expect_no_moves_since(before, f"{victim} returned")
 
-    def _rack_dies_and_application_is_killed(self, fleet: Fleet) -> None:
-        rack = "/zone2/rack1"
-        lost = {node_id for node_id in fleet.node_ids if fleet.location(node_id) == rack}
+    def _zone_is_held_until_overridden(self, dies: Step, returns: Step) -> None:
+        zone, lost, before = dies.target, self._targets(dies), len(self.world.moves)
+        self._tell(f"{zone} loses power: {', '.join(sorted(lost))}")
+        self._player.act(dies)
+        self._until(f"a HOLD of {zone}", lambda: self.world.held(zone) is not None)
+        self._tell(f"alert HOLD {zone}: {self.world.held(zone)}")
+        self._until(f"{zone} dead", lambda: self._are(lost, "dead"))
+        self._expect_no_moves_since(before, f"{zone} is held")
+        self._tell(f"all nodes of {zone} are dead and nothing moves: a zone mostly comes back")
+        self._override(zone)
+        self._tell_moves(lost)
+        self._until(f"{zone} is replaced everywhere", lambda: self._healed(lost))
+        self._tell(f"{zone} is replaced everywhere; it returns, and what wants three zones with it")
+        self._player.act(returns)
+        self._until(f"{zone} is up", lambda: self._are(lost, "up"))
+
+    def _override(self, hold: str) -> None:
+        """What an operator does who knows that the zone stays away."""
+        settings = load_settings(None, {"kafka.bootstrap_servers": self.bootstrap})
+        request = OverrideHold(target=hold, request_id=new_id())
+        shown = dry_run(settings, request)
+        self._tell(f"placer hold override {hold} --dry-run → {shown.seen}")
+        agreed = request.model_copy(update={"expected_impact_hash": shown.seen.hash})
+        answer = ask(settings, agreed, SCENE_TIMEOUT_SECONDS)
+        what = f"placer hold override {hold} --hash {shown.seen.hash}"
+        self._tell(f"{what} → {answer['reason']['message']}")
+        if not answer["detail"]["accepted"]:
+            raise SceneFailed(f"{what}: refused")
+
+    def _rack_dies_and_application_is_killed(self, dies: Step) -> None:
+        rack, lost = dies.target, self._targets(dies)
         self._tell(f"{rack} loses power: {', '.join(sorted(lost))}")
-        self._lose(lost, lambda: fleet.kill_domain(rack))
+        self._lose(dies)
         self._tell(f"kill -9 of the application, {len(self.world.open_moves)} moves under way")
         with self._timed("kill -9 → ready again"):
             self._application.kill()
@@ -159,20 +189,25 @@ class Demo:
         self._tell(_decided(self.world.decisions[name]))
         self._until(f"{rack} is replaced everywhere", lambda: self._healed(lost))
 
-    def _lose(self, lost: set[str], cut: Callable[[], object]) -> None:
+    def _lose(self, dies: Step) -> None:
         """Silence nodes and wait for the first moves away from them."""
+        lost = self._targets(dies)
         what = " and ".join(sorted(lost))
         started = time.time()
-        cut()
-        self._until(f"{what} dead", lambda: all(self._is(node, "dead") for node in lost))
+        self._player.act(dies)
+        self._until(f"{what} dead", lambda: self._are(lost, "dead"))
+        self._tell_moves(lost)
         found = f"{what} silent → dead and first move (timer {DEAD_AFTER_SECONDS:g} s)"
-        self._until("moves are issued", lambda: bool(self.world.open_moves))
         self.seconds[found] = time.time() - started
-        for move in self.world.open_moves[:3]:
+
+    def _tell_moves(self, lost: set[str]) -> None:
+        """Wait for moves off lost nodes and name the first."""
+        self._until("moves are issued", lambda: bool(self._moves_off(lost)))
+        moves = self._moves_off(lost)
+        for move in moves[:3]:
             self._tell(_moving(move))
-        more = len(self.world.open_moves) - 3
-        if more > 0:
-            self._tell(f"… and {more} more")
+        if len(moves) > 3:
+            self._tell(f"… and {len(moves) - 3} more")
 
     def _close(self) -> Report:
         with CommittedReader(self.bootstrap, DEFAULT_PREFIX, AUDITED) as reader:
@@ -204,8 +239,16 @@ class Demo:
     def _is_decided(self, name: str) -> bool:
         return name in self.world.decisions
 
-    def _is(self, node_id: str, liveness: str) -> bool:
-        return self.world.nodes.get(node_id, {}).get("liveness") == liveness
+    def _targets(self, step: Step) -> set[str]:
+        return {*self._player.targets(step.target)}
+
+    def _are(self, node_ids: set[str], liveness: str) -> bool:
+        views = [self.world.nodes.get(node_id, {}) for node_id in node_ids]
+        return all(view.get("liveness") == liveness for view in views)
+
+    def _expect_no_moves_since(self, before: int, when: str) -> None:
+        if len(self.world.moves) != before:
+            raise SceneFailed(f"{when} and {len(self.world.moves) - before} moves began")
 
     def _liveness_counts(self) -> dict[str, int]:
         seen = [view["liveness"] for view in list(self.world.nodes.values())]
@@ -222,9 +265,8 @@ class Demo:
         )
         return not self.world.open_moves and not needy
 
-    def _busiest(self) -> str:
-        held = [n for each in self.world.assignments.values() for n in each["replicas"]]
-        return max(sorted(set(held)), key=held.count)
+    def _moves_off(self, lost: set[str]) -> list[dict[str, Any]]:
+        return [move for move in self.world.open_moves if move.get("remove") in lost]
 
     def _moves(self, state: str) -> int:
         return sum(move["state"] == state for move in self.world.moves.values())

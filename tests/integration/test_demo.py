@@ -21,6 +21,10 @@ def test_demo_ends_with_a_clean_audit_and_no_process_left():
     for line in (
         "stream default 2 × 3 (Timeplus defaults) → placed",
         "'node=exclusive' → rejected",
+        "alert HOLD /zone3: all 4 nodes of /zone3",
+        "all nodes of /zone3 are dead and nothing moves",
+        "placer hold override /zone3 --hash",
+        "/zone3 is replaced everywhere",
         "kill -9 of the application",
         "stream after-the-crash 4 × 3 → placed",
         "Audit of the topics: every shard has its replicas on live nodes",

@@ -9,7 +9,11 @@ from streaming.executor import Conduct
 from streaming.fleet import FleetNode
 from streaming.scenario import Player, ScenarioRefused, read_scenario
 
-EXAMPLES = Path(__file__).parents[2] / "deploy" / "examples" / "scenarios"
+ROOT = Path(__file__).parents[2]
+PLAYED = [
+    *sorted((ROOT / "deploy" / "examples" / "scenarios").glob("*.yaml")),
+    ROOT / "streaming" / "demo" / "scenario.yaml",
+]
 
 
 class Recorded:
@@ -55,7 +59,7 @@ def played(text: str) -> list[str]:
     return fleet.done
 
 
-@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", PLAYED, ids=lambda path: path.stem)
 def test_examples(path: Path) -> None:
     text = path.read_text("utf-8")
     scenario = read_scenario(text)
