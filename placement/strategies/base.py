@@ -7,6 +7,7 @@ whole-stream placement and repair both use.
 from collections.abc import Callable, Hashable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -53,8 +54,7 @@ class View:
     ) -> None:
         self.topology = topology
         self.table = table
-        self.policy_of = policy_of
-        self.spec_of = spec_of
+        self.policy_of, self.spec_of = policy_of, spec_of
         self.shards: Sequence[Sequence[int]] = ()
         self.memory: dict[Hashable, Any] = {}
         self.load = table.load(topology.size).copy()
@@ -62,11 +62,10 @@ class View:
         self.domain_loads: dict[Scope, NDArray[np.float64]] = {}
         self.domain_weights: dict[Scope, NDArray[np.float64]] = {}
         # Nodes that limits keep from taking one more replica for the moment.
-        self.busy = np.zeros(topology.size, bool)
-        self.busy_nodes = 0
+        self.busy, self.busy_nodes = np.zeros(topology.size, bool), 0
         # What is known of the nodes by class, to be told of every change; see `by_class`.
         self.fields: dict[Hashable, Any] = {}
-        self._share: float | None = None
+        self._total = int(self.load.sum())
 
     def fork(self) -> "View":
         """A view of the same moment, in which other things can be tried."""
@@ -126,17 +125,18 @@ class View:
         capacity = self.topology.capacity
         return (capacity < 0) | (self.load + replicas <= capacity)
 
-    def crowded(self, nodes: NDArray[np.int64]) -> Mask:
-        """Which of the nodes would be further above their weighted share of all replicas, with one
-        more, than counts as near it."""
+    @cached_property
+    def near_mean(self) -> NDArray[np.float64]:
+        """The most a node may hold and count as near its share of the replicas of the beginning."""
         topology = self.topology
-        if self._share is None:
-            # In whole millionths, so that the sum does not depend on the order of nodes.
-            weight = np.rint(topology.weight[topology.eligible] * 1e6).sum() / 1e6
-            self._share = int(self.load.sum()) / max(float(weight), np.finfo(float).tiny)
-        share = topology.weight[nodes] * self._share
-        above: Mask = self.load[nodes] + 1 > share + np.maximum(_NEAR * share, 1)
-        return above
+        # In whole millionths, so that the sum does not depend on the order of nodes.
+        weight = np.rint(topology.weight[topology.eligible] * 1e6).sum() / 1e6
+        share = topology.weight * (self._total / max(float(weight), np.finfo(float).tiny))
+        return share + np.maximum(_NEAR * share, 1)
+
+    def crowded(self, nodes: Any) -> Any:
+        """Whether a node, or which of several, would hold too many to be near with one more."""
+        return self.load[nodes] + 1 > self.near_mean[nodes]
 
     def domain_pressure(
         self, scope: Scope, more: float = 0.0, nodes: NDArray[np.int64] | None = None

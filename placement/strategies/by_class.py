@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.assignments import EMPTY
-from placement.node_classes import node_classes
+from placement.node_classes import NodeClasses, node_classes
 from placement.policy import Policy
 from placement.rules import CountsDomains, Mask, Rule, Standing, Strength
 from placement.strategies.base import (
@@ -27,11 +27,6 @@ from placement.topology import Scope
 
 # Nodes from which asking about classes costs less than asking about all.
 CLASSED_FROM = 64
-
-# The rank of a class that breaks a required rule, and one from which ranks are made small again:
-# one more penalty, of 21 bits at most, leaves them below the other.
-_BROKEN = 1 << 62
-_RANKS_MAX = 1 << 40
 
 Nodes = NDArray[np.int64]
 
@@ -57,6 +52,23 @@ def choose_by_class(rules: Sequence[Rule], policy: Policy, need: Need, view: Vie
     return field.choose(rules, need)
 
 
+class Usable:
+    """Nodes that may take a replica, by class: how many there are, and how many of them are near
+    the mean."""
+
+    def __init__(self, nodes: Mask, near: Mask, classes: NodeClasses) -> None:
+        self.nodes, self._of = nodes, classes.of
+        self.in_class = np.bincount(classes.of[nodes], minlength=classes.count)
+        self.near_in_class = np.bincount(classes.of[nodes & near], minlength=classes.count)
+
+    def put(self, node: int, usable: bool, near: bool, was_near: bool) -> None:
+        """The node may take a replica from now on, or may not; it is near the mean, or not."""
+        its_class, before = self._of[node], bool(self.nodes[node])
+        self.in_class[its_class] += usable - before
+        self.near_in_class[its_class] += (usable and near) - (before and was_near)
+        self.nodes[node] = usable
+
+
 class Field:
     """The nodes that a policy admits, by class, as they stand in one view."""
 
@@ -67,115 +79,103 @@ class Field:
         self._admitted = topology.eligible & admits
         self._classes = node_classes(topology, tags)
         self._shared = self._classes.topology(topology, self._admitted)
-        self._open = self._admitted & view.has_room()
-        self._idle = self._open & ~view.busy
-        of, size = self._classes.of, self._classes.count
-        self._open_in = np.bincount(of[self._open], minlength=size)
-        self._idle_in = np.bincount(of[self._idle], minlength=size)
+        self._near = ~view.crowded(np.arange(topology.size))
+        room = self._admitted & view.has_room()
+        self._open = Usable(room, self._near, self._classes)
+        self._idle = Usable(room & ~view.busy, self._near, self._classes)
         self._tiers = topology.tiers()
-        self._ranks: dict[Hashable, Nodes] = {}
-        self._known: dict[Hashable, tuple[Nodes, int]] = {}
+        self._known: dict[Hashable, Nodes] = {}
         self._rules: dict[int, Sequence[Rule]] = {}
         self._climbs: dict[int, Nodes] = {}
 
     def changed(self, node: int) -> None:
         """The node's load has changed, or what limits say of it."""
-        view, its_class = self._view, self._classes.of[node]
+        view = self._view
         capacity = int(view.topology.capacity[node])
         room = capacity < 0 or int(view.load[node]) < capacity
-        is_open = bool(self._admitted[node]) and room
-        is_idle = is_open and not view.busy[node]
-        self._open_in[its_class] += is_open - int(self._open[node])
-        self._idle_in[its_class] += is_idle - int(self._idle[node])
-        self._open[node], self._idle[node] = is_open, is_idle
+        self._put(node, bool(self._admitted[node]) and room)
+
+    def _put(self, node: int, is_open: bool) -> None:
+        view = self._view
+        was_near, near = bool(self._near[node]), not view.crowded(node)
+        self._open.put(node, is_open, near, was_near)
+        self._idle.put(node, is_open and not view.busy[node], near, was_near)
+        self._near[node] = near
 
     def choose(self, rules: Sequence[Rule], need: Need) -> int | None:
         """The best node by the rules, nearness and load."""
-        taken = [*{*need.kept, *need.excluded}]
-        found = np.flatnonzero(self._left(self._open_in, self._open, taken))
-        ranks = self._ranked(rules, need)[found]
-        least_rank = int(ranks.min(initial=_BROKEN))
-        if least_rank >= _BROKEN:
+        aside = [node for node in {*need.kept, *need.excluded} if self._open.nodes[node]]
+        for node in aside:
+            self._put(node, False)
+        chosen = self._chosen(rules, need)
+        for node in aside:
+            self._put(node, True)
+        return chosen
+
+    def _chosen(self, rules: Sequence[Rule], need: Need) -> int | None:
+        found = self._lawful(rules, need)
+        if not len(found):
             return None
-        found = found[ranks == least_rank]
-        usable = self._open
+        usable, tiers = self._open, self._tiers
         if need.replaces != EMPTY:
-            idle = found[self._left(self._idle_in, self._idle, taken)[found] > 0]
+            idle = found[self._idle.in_class[found] > 0]
             if len(idle):
                 found, usable = idle, self._idle
-            near = self._near(found, int(self._classes.of[need.replaces]), usable, taken)
+            near = self._nearest(found, int(self._classes.of[need.replaces]), usable)
             if near is not None:
-                nodes, tiers = near
-                return settle(nodes, need, self._view, tiers)
-        for scope in self._tiers:
-            if len(found) > 1:
-                sample = self._classes.sample[found]
-                found = least(found, self._view.domain_pressure(scope, HALF, sample))
-        return settle(self._nodes(found, usable, taken), need, self._view, ())
+                nodes = self._least_loaded(*near)
+                return settle(nodes[usable.nodes[nodes] & self._near[nodes]], need, self._view, ())
+        nodes = self._least_loaded(found, tiers)
+        return settle(nodes[usable.nodes[nodes]], need, self._view, ())
 
-    def _ranked(self, rules: Sequence[Rule], need: Need) -> Nodes:
-        """How well each class keeps the rules, the least is best. Rules that count domains ask for
-        nothing but where the others stand, so that equals are asked about once."""
+    def _least_loaded(self, classes: Nodes, tiers: Sequence[Scope]) -> Nodes:
+        """The nodes of the classes whose domains of these levels carry least."""
+        for scope in tiers:
+            if len(classes) == 1:
+                break
+            sample = self._classes.sample[classes]
+            classes = least(classes, self._view.domain_pressure(scope, HALF, sample))
+        return self._classes.nodes(classes.tolist())
+
+    def _lawful(self, rules: Sequence[Rule], need: Need) -> Nodes:
+        """The classes with open nodes that obey the required rules and keep the others best, none
+        of which outweighs one before it."""
+        found = np.flatnonzero(self._open.in_class)
         kept = self._classes.of[need.kept]
-        key = (id(rules), need.replication_factor, *sorted(kept.tolist()))
-        if key not in self._ranks:
-            standing = Standing(
-                self._shared, need.replication_factor, kept.tolist(), shards=need.shards
-            )
-            ranks, worst = np.zeros(self._classes.count, np.int64), 1
-            lawful = np.ones(self._classes.count, bool)
-            for rule in rules:
-                penalties, most = self._penalties(rule, standing)
-                if rule.strength is Strength.REQUIRED:
-                    lawful &= penalties == 0
-                    continue
-                # No wish outweighs one that comes before it.
-                ranks, worst = ranks * most + penalties, worst * most
-                if worst > _RANKS_MAX:
-                    _, ranks = np.unique(ranks, return_inverse=True)
-                    worst = len(ranks)
-            self._ranks[key] = np.where(lawful, ranks, _BROKEN)
-            self._rules[id(rules)] = rules  # so that no other rules get their identity
-        return self._ranks[key]
+        self._rules[id(rules)] = rules  # so that no other rules get their identity
+        for required in (True, False):
+            for place, rule in enumerate(rules):
+                if (rule.strength is Strength.REQUIRED) is required and len(found):
+                    penalties = self._penalties(rules, place, kept, need)[found]
+                    best = 0 if required else penalties.min()
+                    found = found[penalties == best]
+        return found
 
-    def _penalties(self, rule: Rule, standing: Standing) -> tuple[Nodes, int]:
-        """What the rule says of each class, and one more than the most of it."""
+    def _penalties(self, rules: Sequence[Rule], place: int, kept: Nodes, need: Need) -> Nodes:
+        """What one of the rules says of each class. It asks for nothing but where the others
+        stand, so that equals are asked about once."""
+        rule, factor = rules[place], need.replication_factor
         assert isinstance(rule, CountsDomains)
-        held = self._shared.domain_of(rule.per)[standing.replicas]
-        key = (rule, standing.replication_factor, *sorted(held.tolist()))
+        held = self._shared.domain_of(rule.per)[kept].tolist()
+        key = (id(rules), place, factor, *sorted(held))
         if key not in self._known:
-            penalties = rule.penalty(standing)
-            self._known[key] = (penalties, int(penalties.max(initial=0)) + 1)
+            standing = Standing(self._shared, factor, kept.tolist(), shards=need.shards)
+            self._known[key] = rule.penalty(standing)
         return self._known[key]
 
-    def _near(
-        self, found: Nodes, old: int, usable: Mask, taken: list[int]
+    def _nearest(
+        self, found: Nodes, old: int, usable: Usable
     ) -> tuple[Nodes, Sequence[Scope]] | None:
-        """The nearest nodes of some classes among those near the mean, and the levels whose domains
+        """The nearest of some classes that have a node near the mean, and the levels whose domains
         tell them apart; None where only the farthest are left."""
         if old not in self._climbs:
             self._climbs[old] = distance(self._shared, old)
         climbs = self._climbs[old][found]
         farthest = int(climbs.max())
         for level in range(int(climbs.min()), farthest):
-            nodes = self._nodes(found[climbs == level], usable, taken)
-            near: Nodes = nodes[~self._view.crowded(nodes)]
-            if len(near):
-                return near, self._tiers if level else ()
+            classes: Nodes = found[(climbs == level) & (usable.near_in_class[found] > 0)]
+            if len(classes):
+                # Their domains at all the levels that lie as far up are the same.
+                above = max(self._shared.locations[old].depth - level, 0)
+                return classes, self._tiers[above:] if level else ()
         return None
-
-    def _left(self, counts: Nodes, usable: Mask, taken: list[int]) -> Nodes:
-        """How many usable nodes each class has beside those that are taken."""
-        left = counts.copy()
-        for node in taken:
-            left[self._classes.of[node]] -= usable[node]
-        return left
-
-    def _nodes(self, classes: Nodes, usable: Mask, taken: list[int]) -> Nodes:
-        """The usable nodes of some classes that are not taken."""
-        nodes = self._classes.nodes(classes.tolist())
-        before = usable[taken]
-        usable[taken] = False
-        found: Nodes = nodes[usable[nodes]]
-        usable[taken] = before
-        return found
