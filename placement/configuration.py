@@ -26,12 +26,13 @@ class Configuration:
     twice the time after which a silent node is dead, so that those that go one after the other
     within it count together. `backoff_ms`, `backoff_max_ms`: the first and the longest pause before
     a target on which a shard's move failed is tried again; a full disk or a broken link rarely
-    clears sooner. `rate_bytes_per_second` travels in every command. `relocate_up_to`: of how many
-    shards a relocation takes effect by itself, None for any. `enforce_levels`: a place must have
-    exactly the declared tiers. `authority`: who says where nodes stand.
-    `link_slow_ms`: from where on a round trip is slow, None: never. `dwell_ms`: for so long a
-    replica that was moved for balance is not moved for it again; shorter than `retention_ms`, by
-    which it is known.
+    clears sooner. `remind_ms`: so long after an executor was told that a move was called off it is
+    told again, unless it has confirmed that. `rate_bytes_per_second` travels in every command.
+    `relocate_up_to`: of how many shards a relocation takes effect by itself, None for any.
+    `enforce_levels`: a place must have exactly the declared tiers. `authority`: who says where
+    nodes stand. `link_slow_ms`: from where on a round trip is slow, None: never. `dwell_ms`: for so
+    long a replica that was moved for balance is not moved for it again; shorter than
+    `retention_ms`, by which it is known.
     """
 
     cell: str = "main"
@@ -44,6 +45,7 @@ class Configuration:
     hold_window_ms: int = 600_000
     backoff_ms: int = 10_000
     backoff_max_ms: int = 600_000
+    remind_ms: int = 60_000
     rate_bytes_per_second: int | None = None
     quotas: Quotas = field(default_factory=Quotas)
     relocate_up_to: int | None = None

@@ -108,7 +108,8 @@ def of_settled(chunk: Settled) -> NDArray[np.uint64]:
 
 def of_move(move: Move) -> int:
     """Hash of a move record."""
-    return digest64("move", move.move_id, move.state, move.expected_epoch, move.deadline)
+    told = () if move.reminded is None else (move.reminded,)
+    return digest64("move", move.move_id, move.state, move.expected_epoch, move.deadline, *told)
 
 
 def of_violations(violations: tuple[Violation, ...]) -> int:

@@ -80,11 +80,13 @@ class AckKind(StrEnum):
     ACCEPTED = "accepted"
     COMPLETED = "completed"
     FAILED = "failed"
+    STOPPED = "stopped"
 
 
 @dataclass(frozen=True, slots=True)
 class MoveAcked:
-    """The executor's word on a move; without `move_id`, on whichever its shard has open."""
+    """The executor's word on a move; without `move_id`, on whichever its shard has open, or, where
+    it has stopped, on all that were called off."""
 
     at: int
     kind: AckKind

@@ -98,6 +98,11 @@ class MoveState(StrEnum):
         """Whether the move still occupies its shard."""
         return self in (MoveState.ISSUED, MoveState.ACCEPTED)
 
+    @property
+    def is_called_off(self) -> bool:
+        """Whether we ended the move, so that its executor has to be told."""
+        return self in (MoveState.CANCELLED, MoveState.SUPERSEDED, MoveState.EXPIRED)
+
 
 class ViolationClass(StrEnum):
     """Whether anything can be done about a violation, and when."""
@@ -194,7 +199,7 @@ class Assignment:
 class Move:
     """A command to the executor in its current state; key: move_id. `add` is None where a replica
     is only removed, `remove` where one is only added. `rate_bytes_per_second` bounds the copy and
-    ends with it."""
+    ends with it. `reminded`: how often the executor was reminded that the move was called off."""
 
     move_id: str
     kind: MoveKind
@@ -213,6 +218,7 @@ class Move:
     supersedes: str | None = None
     ended_at: int | None = None
     rate_bytes_per_second: int | None = None
+    reminded: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,8 @@
 """What becomes of moves: acknowledgements, deadlines, and nodes that change under them."""
 
-from placement import backoff
+from dataclasses import replace
+
+from placement import backoff, unmarks
 from placement.assignments import EMPTY
 from placement.diagnose import why_kept
 from placement.events import AckKind, MoveAcked
@@ -21,13 +23,26 @@ class MoveEvents:
         self._rebalancing = rebalancing
 
     def resume(self) -> None:
-        """Go on with the failures that a restored state remembers."""
-        for body in self._state.remembered(backoff.KIND).values():
-            self._state.backoff.restore(body)
+        """Go on with the failures that a restored state remembers, and with what is not confirmed.
+
+        Raises KeyError for a move that is not kept.
+        """
+        state = self._state
+        for body in state.remembered(backoff.KIND).values():
+            state.backoff.restore(body)
+        for memory in state.memory.values():
+            if memory.kind == unmarks.KIND:
+                state.unmarks.tell(state.ledger.known[memory.name], memory.at)
 
     def acked(self, event: MoveAcked) -> None:
         """Apply an executor's word on a move; what is late or unknown is counted."""
         state = self._state
+        confirmed = self._confirmed(event)
+        for move_id in confirmed:
+            state.unmarks.confirm(move_id)
+            state.remember(unmarks.KIND, move_id, None)
+        if confirmed:
+            return
         move = self._acked(event)
         if move is None or not move.state.is_open:
             state.count("unknown_move" if move is None else "late_ack")
@@ -42,16 +57,28 @@ class MoveEvents:
                     state.publish_move(state.ledger.accept(shard))
             case AckKind.COMPLETED:
                 self.end(opened, MoveState.COMPLETED, move.reason)
-            case AckKind.FAILED:
+            case AckKind.FAILED | AckKind.STOPPED:
                 failed = Reason(Code.EXECUTOR_FAILED, event.reason or "the executor gave no reason")
                 self.end(opened, MoveState.FAILED, failed)
                 self._back_off(opened.move)
+
+    def _confirmed(self, event: MoveAcked) -> list[str]:
+        """Moves that were called off and that the executor says it has stopped. One that it has
+        accepted or completed it still has to undo."""
+        if event.kind not in (AckKind.STOPPED, AckKind.FAILED):
+            return []
+        known = self._state.unmarks
+        if event.move_id is not None:
+            return [event.move_id] if event.move_id in known else []
+        return known.of((event.stream, event.shard)) if event.kind is AckKind.STOPPED else []
 
     def _acked(self, event: MoveAcked) -> Move | None:
         """The move an executor speaks of."""
         state = self._state
         if event.move_id is not None:
             return state.ledger.known.get(event.move_id)
+        if event.kind is AckKind.STOPPED:
+            return None
         stream = state.streams.get(event.stream)
         if stream is None or event.shard >= len(stream.shards):
             return None
@@ -67,6 +94,15 @@ class MoveEvents:
         before = self._state.now - self._state.configuration.backoff_max_ms
         for shard, node_id in [*self._state.backoff.past(before)]:
             self._forget_failures(shard, node_id)
+
+    def remind(self) -> None:
+        """Tell executors again of the moves that were called off and that they have not stopped."""
+        state = self._state
+        for move_id in state.unmarks.due(state.now - state.configuration.remind_ms):
+            move = state.ledger.known[move_id]
+            again = replace(move, reminded=(move.reminded or 0) + 1)
+            state.ledger.keep(again)
+            state.publish_move(again)
 
     def review(self, node: int) -> None:
         """Look at the moves from and to the node: cancel those whose target may no longer receive,

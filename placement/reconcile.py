@@ -125,6 +125,7 @@ class Reconciler:
         ordered = self._operators.expire() or any(isinstance(e, OperatorAsked) for e in events)
         held = self._holds.update()
         self._moves.expire()
+        self._moves.remind()
         self._streams.retry_waiting()
         changed, after = ordered or held or moved, state.topology.places(scopes)
         if changed or any(after[scope] - before[scope] for scope in scopes):

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from placement import digest
+from placement import digest, unmarks
 from placement.assignments import EMPTY, AssignmentTable
 from placement.backoff import Backoff
 from placement.configuration import Configuration
@@ -71,6 +71,7 @@ class State:
         self.table = AssignmentTable()
         self.ledger = Ledger()
         self.backoff = Backoff()
+        self.unmarks = unmarks.Unmarks()
         self.streams: dict[str, Stream] = {}
         self.stream_names: dict[int, str] = {}
         self._streams_seen = 0
@@ -260,12 +261,18 @@ class State:
         """Publish a move in its current state."""
         self.hash_move(move.move_id, digest.of_move(move))
         self.ready.moves[move.move_id] = (move, False)
+        # What was confirmed in this batch is not told once more.
+        unmarked = self.ready.memory.get((unmarks.KIND, move.move_id), True)
+        if move.state.is_called_off and unmarked:
+            self.remember(unmarks.KIND, move.move_id, self.unmarks.tell(move, self.now))
 
     def forget_moves(self, before: int) -> None:
         """Publish tombstones for moves that ended before the given time."""
         for move in self.ledger.drop_ended(before):
             self.hash_move(move.move_id, 0)
             self.ready.moves[move.move_id] = (move, True)
+            self.unmarks.confirm(move.move_id)
+            self.remember(unmarks.KIND, move.move_id, None)
 
     def shunned(self, shard: int) -> frozenset[int]:
         """Nodes on which a move of the shard has failed just now."""

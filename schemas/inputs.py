@@ -243,6 +243,11 @@ class MoveFailed(MoveMessage):
     """The executor gave up; the need is derived again from what is true then."""
 
 
+class MoveStopped(MoveMessage):
+    """The executor has stopped a move that expired, was cancelled or superseded, and removed what
+    it had copied. Without `move_id`, all such moves of the shard."""
+
+
 class ReplicaLost(MoveMessage):
     """A replica is gone although its node lives: a disk has failed, a file is damaged. Another
     copy is made, maybe on the same node."""
@@ -264,6 +269,7 @@ InputMessage = (
     | MoveAccepted
     | MoveCompleted
     | MoveFailed
+    | MoveStopped
     | ReplicaLost
     | Request
 )
@@ -284,6 +290,7 @@ INPUTS: dict[str, type[InputMessage]] = {
         MoveAccepted,
         MoveCompleted,
         MoveFailed,
+        MoveStopped,
         ReplicaLost,
         *get_args(Request),
     )

@@ -152,7 +152,9 @@ class Move(Message):
     Valid only while the shard's assignment has `expected_epoch`, and until `deadline`. `slot` is
     the position in the assignment, `remove` the node that gives up its replica, `add` the one
     that receives it, `source` a live one to copy from, `rate_bytes_per_second` a bound on the copy
-    that ends with it. `ended_at` is set in a final state.
+    that ends with it. `ended_at` is set in a final state. A move that expired, was cancelled or
+    superseded is told again, with `reminded` counting up, until its executor says that it has
+    stopped it.
     """
 
     move_id: Id
@@ -172,6 +174,7 @@ class Move(Message):
     issued_at: TimeMs
     ended_at: TimeMs | None = None
     rate_bytes_per_second: Annotated[int, Field(ge=1)] | None = None
+    reminded: Annotated[int, Field(ge=1)] | None = None
 
     def record_key(self) -> str:
         """The move's id."""

@@ -129,7 +129,7 @@ CATALOGUE: tuple[Topic, ...] = (
     _input(
         "acks.v1",
         "stream/shard",
-        ("MoveAccepted", "MoveCompleted", "MoveFailed", "ReplicaLost"),
+        ("MoveAccepted", "MoveCompleted", "MoveFailed", "MoveStopped", "ReplicaLost"),
         30,
         1,
         "What executors say of moves and replicas",

@@ -86,6 +86,7 @@ _ACKS: Mapping[type[InputMessage], AckKind] = {
     inputs.MoveAccepted: AckKind.ACCEPTED,
     inputs.MoveCompleted: AckKind.COMPLETED,
     inputs.MoveFailed: AckKind.FAILED,
+    inputs.MoveStopped: AckKind.STOPPED,
 }
 
 _R = TypeVar("_R", StreamCreated, StreamAltered)

@@ -24,6 +24,7 @@ def configuration(settings: Settings) -> Configuration:
         deadline_ms=round(moves.deadline_seconds * 1000),
         backoff_ms=round(moves.backoff_seconds * 1000),
         backoff_max_ms=round(moves.backoff_max_seconds * 1000),
+        remind_ms=round(moves.remind_seconds * 1000),
         rate_bytes_per_second=moves.rate_bytes_per_second,
         rebalance=Rebalance(settings.rebalance.mode),
         dwell_ms=round(settings.rebalance.dwell_seconds * 1000),

@@ -33,6 +33,8 @@ POLL_SECONDS = 0.1
 FLUSH_TIMEOUT_SECONDS = 30.0
 
 OPEN_STATES = frozenset({"issued", "accepted"})
+# States of moves that the reconciler has ended, and tells until it hears that they were stopped.
+CALLED_OFF = frozenset({"cancelled", "superseded", "expired"})
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -41,8 +43,9 @@ class Conduct(BaseModel):
     """How an executor behaves. Shares are of moves, drawn with `seed` and the move's id, so that
     a scenario plays alike again.
 
-    `fail`: says that the move failed; `lose`: never says how it ended; `double`: says everything
-    twice; `lie`: speaks of a move that never was.
+    `fail`: says that the move failed; `lose`: never says how it ended, or, of one that was called
+    off, does not hear it that time; `double`: says everything twice; `lie`: speaks of a move that
+    never was.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -64,10 +67,11 @@ class Executor:
     """Acknowledges each move at once and reports it completed a while later.
 
     A move is acted on once, whatever is repeated. One that has ended by the time it would be
-    completed (superseded, cancelled, expired) is left alone, as its shard belongs to another move
-    by then. Moves that were open before the executor came are taken on too. It runs in one thread
-    of its own between `start` and `close`; `accepted`, `completed`, `failed`, `lost` and `dropped`
-    count. `conduct` may be just the delay in seconds.
+    completed is left alone, as its shard belongs to another move by then; that it was stopped is
+    said whenever its end is told (superseded, cancelled, expired). Moves that were open before the
+    executor came are taken on too; of what ended before it hears with the next reminder. It runs in
+    one thread of its own between `start` and `close`; `accepted`, `completed`, `failed`, `lost`,
+    `dropped` and `stopped` count. `conduct` may be just the delay in seconds.
     """
 
     def __init__(
@@ -96,6 +100,7 @@ class Executor:
         self.failed = 0
         self.lost = 0
         self.dropped = 0
+        self.stopped = 0
 
     @property
     def running(self) -> bool:
@@ -140,6 +145,7 @@ class Executor:
             while not self._stopping.is_set():
                 for record in self._reader.poll(self._wait_seconds()):
                     self._see(record)
+                    self._stop(record)
                 self._complete_due()
                 self._producer.poll(0)
         except BaseException as error:  # noqa: BLE001 - shown by close(), in the caller's thread
@@ -161,6 +167,16 @@ class Executor:
             if move["state"] == "issued":
                 self._acknowledge("MoveAccepted", move)
                 self.accepted += 1
+
+    def _stop(self, record: Record) -> None:
+        """Say that a move which was called off is under way no more."""
+        move = record.value
+        if move is None or move["state"] not in CALLED_OFF:
+            return
+        if self._conduct.draws(f"{record.key}/{move.get('reminded', 0)}", "lose"):
+            return
+        self._acknowledge("MoveStopped", move)
+        self.stopped += 1
 
     def _complete_due(self) -> None:
         while self._due and self._due[0][0] <= time.monotonic():
@@ -194,7 +210,7 @@ class Executor:
         headers = encode_headers(
             message,
             cell="executor",
-            id=f"{message}:{move['move_id']}",
+            id=f"{message}:{move['move_id']}:{move.get('reminded', 0)}",
             subject=key,
             time_ms=time.time_ns() // 1_000_000,
         )

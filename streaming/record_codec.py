@@ -118,7 +118,7 @@ def assignment_record(assignment: Assignment, cell: str) -> OutRecord:
 def move_record(move: Move, tombstone: bool, cell: str) -> OutRecord:
     """Key: move id; routed by stream/shard, so that one shard's moves are in order."""
     body = None if tombstone else fields_of(move) | {"reason": reason_body(move.reason)}
-    version = ("forgotten" if tombstone else move.state,)
+    version = ("forgotten",) if tombstone else (move.state, *filter(None, (move.reminded,)))
     at = move.ended_at or move.issued_at
     route = f"{move.stream}/{move.shard}"
     return _record("moves.v1", "Move", move.move_id, body, cell, version, at, route)

@@ -169,6 +169,11 @@ class MoveSettings(Section):
     backoff_max_seconds: DurationSeconds = Field(
         default=600.0, description="The longest such pause."
     )
+    remind_seconds: DurationSeconds = Field(
+        default=60.0,
+        description="Pause before an executor is told again that a move expired, was cancelled or "
+        "superseded, until it says that it has stopped (MoveStopped).",
+    )
     rate_bytes_per_second: Count | None = Field(
         default=None,
         description="Bound on the copying of each move; it travels in the command and ends with "

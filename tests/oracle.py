@@ -13,13 +13,14 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any
 
-from placement.events import Event, MoveAcked, ReplicaLost
+from placement.events import AckKind, Event, MoveAcked, ReplicaLost
 from placement.model import Ready
 from tests.oracle_batch import judge_counts, judge_limits, judge_open, judge_shard
 from tests.oracle_joins import judge_epoch, judge_step
 from tests.oracle_moves import judge_form, judge_need, judge_words
 from tests.oracle_policy import UNKNOWN_NODE, Value
 from tests.oracle_rest import judge_missed, judge_whole
+from tests.oracle_unmarks import CALLED_OFF, Unmarked
 from tests.oracle_world import OPEN_STATES, Shard, World
 
 # Records leave out what is not set.
@@ -28,7 +29,7 @@ UNSET: dict[str, Value] = {
     "decisions.v1": {"requested": None},
     "assignments.v1": {"move_id": None, "roles": None},
     "moves.v1": dict.fromkeys(
-        ("remove", "add", "source", "supersedes", "ended_at", "rate_bytes_per_second")
+        ("remove", "add", "source", "supersedes", "ended_at", "rate_bytes_per_second", "reminded")
     ),
     "violations.v1": {},
     "state.v1": {},
@@ -36,7 +37,7 @@ UNSET: dict[str, Value] = {
 # Causes of moves that nothing but a rule asks for: these never go back and forth.
 RULE_CAUSES = ("required_rule", "preferred_rule")
 # What may differ between two records of one move.
-MOVE_PROGRESS = ("state", "reason", "ended_at")
+MOVE_PROGRESS = ("state", "reason", "ended_at", "reminded")
 
 
 def records_of(ready: Ready) -> Iterator[tuple[str, str, Value | None]]:
@@ -83,15 +84,21 @@ class Log(World):
     `ordered=False` says that the topics were read one by one, so that only the order within a
     topic is known: checks of a moment (was the target up when the move was issued) are left out,
     joins by epoch and id are made all the same. `levels` are the configured names of the tiers,
-    `limits` those that moves have to keep.
+    `limits` those that moves have to keep, `remind_ms` the time after which executors are told
+    again of moves that were called off.
     """
 
     def __init__(
-        self, ordered: bool = True, levels: Sequence[str] = (), limits: Any = None
+        self,
+        ordered: bool = True,
+        levels: Sequence[str] = (),
+        limits: Any = None,
+        remind_ms: int | None = None,
     ) -> None:
         super().__init__(levels)
         self._ordered = ordered
         self._limits = limits
+        self._unmarked = Unmarked(remind_ms)
         self._bodies: dict[object, Value] = {}
         self._epochs: dict[Shard, list[Value]] = {}
         self._completed: dict[Shard, list[Value]] = {}
@@ -144,16 +151,26 @@ class Log(World):
             self._wrong(judge_limits(self, self._limits, self._issued))
         if self._issued and not caught_up:
             self._wrong([f"moves are issued while the source is behind: {self._issued}"])
+        self._wrong(self._unmarked.judge(self.memory.get("unmark", ()), now))
         if self._ordered:
             self._wrong(self._joined())
             self._steps.clear()
             self.lost.clear()
         self._issued.clear()
 
+    def listen(self, events: Sequence[Event]) -> None:
+        """Executors speak, in the batch that is fed next."""
+        self._unmarked.hear(events)
+        for event in events:
+            if isinstance(event, ReplicaLost):
+                self.lose((event.stream, event.shard), event.node_id)
+
     def hear(self, ready: Ready, events: Iterable[Event]) -> None:
         """Hold what became of moves against what executors said in the same batch."""
         acks = [event for event in events if isinstance(event, MoveAcked)]
         words = {(str(a.kind), a.move_id or f"{a.stream}/{a.shard}") for a in acks}
+        # Whoever stops a move that was not called off gives it up.
+        words |= {("failed", a.move_id) for a in acks if a.kind is AckKind.STOPPED and a.move_id}
         # A copy under way that is lost is a move that has failed.
         lost = (event for event in events if isinstance(event, ReplicaLost))
         words |= {("failed", f"{event.stream}/{event.shard}") for event in lost}
@@ -194,7 +211,7 @@ class Log(World):
             "topology.v1": ("incarnation", "sequence", "revision"),
             "decisions.v1": ("sequence", "revision", "decided_at"),
             "assignments.v1": ("epoch",),
-            "moves.v1": ("state",),
+            "moves.v1": ("state", "reminded"),
         }
         names: list[object] = [record_id] if record_id else []
         if topic in natural:
@@ -285,17 +302,14 @@ class Log(World):
         if value is None:
             if before is None or before["state"] in OPEN_STATES:
                 self._say(f"move {key} was forgotten as {before and before['state']}")
+            self._unmarked.forget(key)
             return
         self.moves[key] = self.all_moves[key] = value
         shard, state = (value["stream"], value["shard"]), value["state"]
         if before is None:
             self._first_seen(key, value)
         else:
-            changed = [f for f in value if value[f] != before[f] and f not in MOVE_PROGRESS]
-            if changed:
-                self._say(f"move {key} changed its {changed}")
-            if before["state"] not in OPEN_STATES or state == "issued":
-                self._say(f"move {key} went from {before['state']} to {state}")
+            self._progressed(key, before, value)
         if (value["ended_at"] is None) != (state in OPEN_STATES):
             self._say(f"move {key} is {state} and ended at {value['ended_at']}")
         if state in OPEN_STATES:
@@ -303,6 +317,15 @@ class Log(World):
                 self._say(f"{shard} has two open moves: {key} and {self.open_moves[shard]}")
         else:
             self._closed(shard, key, value)
+
+    def _progressed(self, key: str, before: Value, move: Value) -> None:
+        changed = [f for f in move if move[f] != before[f] and f not in MOVE_PROGRESS]
+        if changed:
+            self._say(f"move {key} changed its {changed}")
+        if before["state"] in CALLED_OFF:
+            self._wrong(self._unmarked.again(before, move))
+        elif before["state"] not in OPEN_STATES or move["state"] == "issued":
+            self._say(f"move {key} went from {before['state']} to {move['state']}")
 
     def _first_seen(self, key: str, move: Value) -> None:
         self._issued.append(move)
@@ -317,6 +340,8 @@ class Log(World):
             self._left[shard, move["remove"]] = key
 
     def _closed(self, shard: Shard, key: str, move: Value) -> None:
+        if move["state"] in CALLED_OFF:
+            self._unmarked.called_off(move)
         if self.open_moves.get(shard) == key:
             del self.open_moves[shard]
         left = (shard, move["remove"])

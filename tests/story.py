@@ -6,7 +6,8 @@ all told in it; the shared oracle judges every batch besides. The commands:
 
     settings       levels=a,b  max_in= max_out= max_open= max_per_batch= max_per_domain_pair=
                    completion=immediate default='{strategy: …}' rate= (bytes per second)
-                   deadline= retention= hold_window= backoff= (seconds): a new, empty reconciler
+                   deadline= retention= hold_window= backoff= remind= (seconds): a new, empty
+                   reconciler
     topology       lines `/site1 n1 n2 weight=2 capacity=4 leader=false disk=ssd`: these nodes are
                    up; what is no attribute is a tag; `-` is the location of nodes without one
     register       nodes= location= [weight= capacity= leader= disk=ssd]: the same in one line
@@ -23,8 +24,9 @@ all told in it; the shared oracle judges every batch besides. The commands:
     approve        node= [hash=]: without one, the hash that was published last
     measure        node= rtt=/eu:12,/us:-: round trips in ms, `-`: no answer
     locate         node= location= [source=inventory reason=]: what an authority says; `-`: nothing
-    ack            kind=accepted|completed|failed moves=all|m1,m2 [reason=]: `all` are the open
-                   ones, `t1/0` is the last move of the shard, `t1/0~1` the one before;
+    ack            kind=accepted|completed|failed|stopped moves=all|off|m1,m2 [reason=]: `all` are
+                   the open ones, `off` those that were called off as far as nobody has said to have
+                   stopped them, `t1/0` is the last move of the shard, `t1/0~1` the one before;
                    shards=t1/0: an acknowledgement that names no move
     ask            action=drain target=n1|/site1|fleet|m1 [hash=seen] [ttl= (seconds) id=]: an
                    operator's request; `look`, with the same words, shows its impact beforehand
@@ -48,8 +50,9 @@ from collections.abc import Callable, Iterator
 
 import yaml
 
+from placement import unmarks
 from placement.configuration import Configuration, Rebalance
-from placement.events import Event, ReplicaLost
+from placement.events import Event
 from placement.limits import Limits
 from placement.model import Assignment, Move, Ready
 from placement.quotas import Quotas
@@ -73,6 +76,8 @@ from tests.story_answers import (
 
 # More batches than any fleet of a story needs; what takes longer goes round in circles.
 REST_BATCHES = 300
+# What executors say that do all they are told.
+FINISH, STOP = "ack kind=completed moves=all", "ack kind=stopped moves=off"
 
 
 class Story:
@@ -90,7 +95,8 @@ class Story:
         # Replicas moved since the fleet last changed, and how many had to be, at each rest.
         self.travelled: list[tuple[int, int]] = []
         self.actors = Actors(self.actors.now, self.actors.sequence)
-        self.log = Log(levels=configuration.levels, limits=configuration.limits)
+        remind_ms = configuration.remind_ms
+        self.log = Log(True, configuration.levels, configuration.limits, remind_ms)
 
     def answer(self, command: Command) -> str:
         """Carry out one command."""
@@ -125,9 +131,7 @@ class Story:
     def commit(self, events: list[Event], caught_up: bool = True) -> Ready:
         """One batch, judged by the oracle and, after a rebuild, by the rebuilt twin."""
         ready = self.reconciler.apply(events, self.now, caught_up)
-        for event in events:
-            if isinstance(event, ReplicaLost):
-                self.log.lose((event.stream, event.shard), event.node_id)
+        self.log.listen(events)
         self.records.commit(ready)
         self.actors.see(ready)
         self.log.feed_ready(ready, caught_up, self.now)
@@ -166,6 +170,7 @@ class Story:
                 retention_ms=int(command.take("retention", "3600")) * 1000,
                 hold_window_ms=int(command.take("hold_window", "600")) * 1000,
                 backoff_ms=int(command.take("backoff", "0")) * 1000,
+                remind_ms=int(command.take("remind", "60")) * 1000,
                 rate_bytes_per_second=int(rate) if (rate := command.given("rate")) else None,
                 relocate_up_to=None if relocate is None else int(relocate),
                 enforce_levels=command.take("enforce_levels", "no") == "yes",
@@ -224,12 +229,15 @@ class Story:
 
     def finish_moves(self) -> tuple[int, int]:
         """Batches and moves until nothing is open and nothing comes."""
-        completing, completed = parse_command("ack kind=completed moves=all"), 0
+        completed = 0
         for batches in range(REST_BATCHES):
+            completing = parse_command("batch", [FINISH, STOP])
             open_before = len(self.records.open_moves())
             ready = self.carry_out(completing)
             completed += open_before
-            if not open_before and not (ready.moves or ready.assignments or ready.memory):
+            # That a move was stopped calls for nothing more.
+            kept = any(kind != unmarks.KIND for kind, _ in ready.memory)
+            if not open_before and not (ready.moves or ready.assignments or kept):
                 until = self.waits_until()
                 if until <= self.now:
                     return batches, completed

@@ -61,6 +61,8 @@ class Actors:
         self.names: dict[str, str] = {}
         # The hash of the impact that an operator has looked at last.
         self.seen: str | None = None
+        # Moves that were called off, and whose executors have not said that they stopped them.
+        self.off: dict[str, None] = {}
         # Moves of every shard, `t1/0`, in the order in which they were issued.
         self.issued: dict[str, list[str]] = {}
 
@@ -90,8 +92,11 @@ class Actors:
         for node_id, view in ready.topology.items():
             if view is not None and view.pending is not None:
                 self.hashes[node_id] = view.pending.impact_hash
-        for move, _ in ready.moves.values():
+        for move, forgotten in ready.moves.values():
             self.moves[move.move_id] = move
+            self.off.pop(move.move_id, None)
+            if move.state.is_called_off and not forgotten:
+                self.off[move.move_id] = None
             if move.move_id not in self.names:
                 self.names[move.move_id] = f"m{len(self.names) + 1}"
                 self.issued.setdefault(f"{move.stream}/{move.shard}", []).append(move.move_id)
@@ -252,11 +257,15 @@ class Actors:
             for move_id in self._meant(name, by_name):
                 move = self.moves.get(move_id)
                 at = (move.stream, move.shard) if move else ("?", 0)
+                if kind is AckKind.STOPPED:
+                    self.off.pop(move_id, None)
                 yield MoveAcked(self.now, kind, move_id, *at, reason)
 
     def _meant(self, name: str, by_name: dict[str, str]) -> list[str]:
-        """Ids of `all` open moves, of `m3`, of the last one of shard `t1/0`, of the last but one
-        `t1/0~1`; what is none of these is an id itself."""
+        """Ids of `all` open moves, of those that were called `off`, of `m3`, of the last one of
+        shard `t1/0`, of the last but one `t1/0~1`; what is none of these is an id itself."""
+        if name == "off":
+            return [*self.off]
         if name == "all":
             return [move.move_id for move in self.moves.values() if move.state.is_open]
         shard, _, back = name.partition("~")

@@ -92,6 +92,8 @@ def move_line(name: str, move: Move, superseded: str | None) -> str:
     ways = " -> ".join((move.remove or "", move.add or "")).strip()
     parts = [f"{name} {move.stream}/{move.shard} slot {move.slot}: {ways}"]
     parts.append(f"{move.state} ({move.reason.code})")
+    if move.reminded:
+        parts.append(f"reminder {move.reminded}")
     if move.state.value == "issued":
         parts.append(f"copy from {move.source or 'none'}, valid at e{move.expected_epoch}")
         if superseded:

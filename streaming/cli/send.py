@@ -265,6 +265,7 @@ ACKS = {
     "accepted": "MoveAccepted",
     "completed": "MoveCompleted",
     "failed": "MoveFailed",
+    "stopped": "MoveStopped",
     "lost": "ReplicaLost",
 }
 

@@ -65,11 +65,14 @@ class History:
         # A generator of its own: the rest of the history is the same with and without.
         self.approvals = random.Random(f"approvals {seed}")
         self.bound = self.approvals.choice(("", "", " relocate_up_to=0", " relocate_up_to=2"))
+        # Likewise of executors that stop what was called off, or do not hear of it.
+        self.stops = random.Random(f"stops {seed}")
+        self.reminders = f" remind={self.stops.choice((10, 60))}"
 
     def play(self) -> "History":
         """Tell all of it; raises Failure with what was told."""
         try:
-            self._tell(draw_settings(self.rng) + self.bound)
+            self._tell(draw_settings(self.rng) + self.bound + self.reminders)
             self._tell("\n".join(("batch", *self._first_nodes())))
             self._tell("\n".join(("batch", *self._first_streams())))
             for _ in range(self.rng.randint(*BATCHES)):
@@ -101,6 +104,7 @@ class History:
             lines += self._draw()
         if self.bound and self.approvals.random() < 0.3:
             lines.append(f"approve node={self.approvals.choice([*self.homes])}")
+        lines += self._draw_stops()
         caught_up = "" if rng.random() < 0.9 else " caught_up=no"
         self._tell("\n".join((f"batch{caught_up}", *lines)))
 
@@ -267,6 +271,15 @@ class History:
         return ",".join(" ".join(nodes) for nodes in lists)
 
     # Executors
+
+    def _draw_stops(self) -> Iterator[str]:
+        """They stop all or one of what was called off, or name a shard; mostly nothing."""
+        rng, off = self.stops, self.story.actors.off
+        if off and rng.random() < 0.3:
+            move = self.story.actors.moves[rng.choice([*off])]
+            shard = f"{move.stream}/{move.shard}"
+            which = f"moves={rng.choice(('off', f'{shard}~{rng.randrange(3)}'))}"
+            yield f"ack kind=stopped {which if rng.random() < 0.8 else f'shards={shard}'}"
 
     def _draw_acks(self) -> Iterator[str]:
         """They accept, complete, fail, repeat themselves, come late, or keep silent."""

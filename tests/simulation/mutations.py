@@ -230,6 +230,18 @@ def late_words_count(patch: Patch) -> None:
     patch.setattr(MoveEvents, "_acked", wrong)
 
 
+@mutation
+def reminders_are_forgotten(patch: Patch) -> None:
+    """Executors are told once that a move was called off."""
+    patch.setattr(MoveEvents, "remind", nothing)
+
+
+@mutation
+def confirmations_are_not_heard(patch: Patch) -> None:
+    """Executors are reminded of what they have stopped."""
+    patch.setattr(MoveEvents, "_confirmed", lambda *_: [])
+
+
 # What is looked at, and when
 
 

@@ -333,6 +333,7 @@ def test_a_stream_creation() -> None:
         ("MoveAccepted", AckKind.ACCEPTED),
         ("MoveCompleted", AckKind.COMPLETED),
         ("MoveFailed", AckKind.FAILED),
+        ("MoveStopped", AckKind.STOPPED),
     ],
 )
 def test_acknowledgements(name: str, kind: AckKind) -> None:

@@ -286,8 +286,31 @@ class TestExecutor:
             issue("m1", None if state is None else move("m1", state))
             issue("m2", move("m2"))
             acks_log.wait_for(lambda acks: [a.move_id for a in acks].count("m2") == 2)
-        assert [ack.move_id for ack in acks_log.read()] == ["m1", "m2", "m2"]
+        stopped = ["m1"] if state in ("superseded", "cancelled", "expired") else []
+        assert [ack.move_id for ack in acks_log.read()] == ["m1", *stopped, "m2", "m2"]
         assert (executor.accepted, executor.completed, executor.dropped) == (2, 1, 1)
+        assert executor.stopped == len(stopped)
+
+    def test_what_was_called_off_is_stopped_whenever_it_is_told(
+        self, bootstrap: str, prefix: str, acks_log: Log, issue: Callable[..., None]
+    ) -> None:
+        """Half of the times it is not heard; the others are answered, and never what was told
+        before the executor came."""
+        issue("m1", move("m1", "expired"))
+        forgetful = Conduct(lose=0.5)
+        heard = [n for n in range(1, 9) if not forgetful.draws(f"m1/{n}", "lose")]
+        with Executor(bootstrap, prefix, forgetful) as executor:
+            # The last one ends the wait, and says that the ones before were seen.
+            issue("m2", move("m2"))
+            acks_log.wait_for(lambda acks: [a.move_id for a in acks].count("m2") >= 1)
+            for number in range(1, 9):
+                issue("m1", move("m1", "expired", reminded=number))
+            issue("m3", move("m3"))
+            acks_log.wait_for(lambda acks: [a.move_id for a in acks].count("m3") >= 1)
+        said = [type(ack).__name__ for ack in acks_log.read() if ack.move_id == "m1"]
+        assert 0 < len(heard) < 8
+        assert said == ["MoveStopped"] * len(heard)
+        assert executor.stopped == len(heard)
 
     def test_what_was_open_before_is_taken_on_and_what_was_over_is_not(
         self, bootstrap: str, prefix: str, acks_log: Log, issue: Callable[..., None]
