@@ -108,11 +108,11 @@ class HoldEvents:
             return False
         self._changed = False
         window = self._state.configuration.hold_window_ms
-        for held in [*self._held.values()]:
-            self._go_on(held, window)
+        for name in sorted(self._held):
+            self._go_on(self._held[name], window)
         recent = {n for n, since in self._away.items() if since > self._state.now - window}
         found = self._found(recent) if recent or self._held else {}
-        for name in [name for name, held in self._held.items() if held.overridden]:
+        for name in sorted(name for name, held in self._held.items() if held.overridden):
             if name not in found:
                 self._keep(name, None)
         begun = [hold for name, hold in found.items() if self._is_news(name)]
@@ -202,7 +202,8 @@ class HoldEvents:
     def _apply(self) -> None:
         """Tell topology and repair whose replicas are meant to stay."""
         before, self._kept = self._kept, self._held_nodes()
-        for node in before ^ self._kept:
+        rank = self._state.topology.order()
+        for node in sorted(before ^ self._kept, key=lambda node: int(rank[node])):
             self._state.topology.set_held(node, node in self._kept)
             self._repair.look_at(self._state.table.shards_on(node))
             self._moves.review(node)

@@ -122,6 +122,7 @@ class Issuing:
             before = replace(before, state=MoveState.SUPERSEDED)
             state.ledger.known[before.move_id] = before
             state.publish_move(before)
+        self._wants.follow(state.stream_of(shard), target)
         move = ordered(state, shard, nodes, want, target, source, before)
         self._place(shard, want.slot, target, view)
         state.touch(shard)
@@ -163,7 +164,7 @@ class Issuing:
     ) -> int | Reason:
         """The node that all shards of a colocated stream share: the one that the others have
         already, or one that is chosen for all."""
-        topology, unit = self._state.topology, self._wants.unit(stream)
+        topology, unit = self._state.topology, self._wants.aim(stream)
         leaves = want.unit if want.unit in unit else None
         missing = [node for node in unit if node not in nodes]
         if leaves is None and missing:

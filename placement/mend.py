@@ -5,12 +5,13 @@ never made, so that nothing can go round in circles. Where the replica goes is t
 answer, asked with the replica that is to go not counted any more.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from placement.alternatives import alternatives
 from placement.assignments import EMPTY
 from placement.model import StreamSpec
 from placement.policy import Policy
@@ -102,8 +103,8 @@ class Score:
 
 
 def score(case: Case, topology: Topology) -> Score:
-    """Judge the live replicas of a case one against the others."""
-    live = case.live(topology)
+    """Judge the replicas of a case that are to stay one against the others."""
+    live = [slot for slot in case.live(topology) if topology.accounted[case.nodes[slot]]]
     sums: dict[Strength, list[int]] = {Strength.REQUIRED: [], Strength.PREFERRED: []}
     admits = case.policy.nodes
     if not admits.everything:
@@ -229,10 +230,8 @@ def find_move(
             target = soft
         after = score(case.moved(slot, target), judging)
         if after.better_than(before, strength):
-            pressure = -float(view.load[node] / view.topology.weight[node])
-            near = int(distance(view.topology, node)[target])
-            rank, held = int(view.topology.order()[node]), case.held.get(node, 0)
-            found.append((after.key, held, slot == 0, near, pressure, rank, slot, target))
+            found.append(_ranked(case, slot, target, after, view))
+    found = found or [*_beside_proposals(case, strength, before, view, judging)]
     if found:
         return min(found)[-2:]
     if case.shunned:
@@ -243,6 +242,53 @@ def find_move(
         return reasons[0]
     message = f"no single move of a replica of {case.spec.stream}/{case.shard} keeps them better"
     return Reason(Code.NO_CANDIDATE, message, 1, 0)
+
+
+def _ranked(case: Case, slot: int, target: int, after: Score, view: View) -> tuple[Any, ...]:
+    """A move as `find_move` compares it; its slot and target come last."""
+    topology, node = view.topology, case.nodes[slot]
+    pressure = -float(view.load[node] / topology.weight[node])
+    near = int(distance(topology, node)[target])
+    rank, held = int(topology.order()[node]), case.held.get(node, 0)
+    return (after.key, held, slot == 0, near, pressure, rank, slot, target)
+
+
+def _beside_proposals(
+    case: Case, strength: Strength, before: Score, view: View, judging: Topology
+) -> Iterator[tuple[Any, ...]]:
+    """Moves that keep rules of this strength better although no strategy proposes them."""
+    topology = view.topology
+    rules = [rule for rule in case.rules if not isinstance(rule, LEFT_ALONE)]
+    most = _most(rules, strength, before)
+    mask = candidates(case.policy, view) & view.has_room(case.room)
+    mask[[*case.shunned, *(node for node in case.nodes if node != EMPTY)]] = False
+    live = case.live(topology)
+    for slot in live:
+        node = case.nodes[slot]
+        if topology.is_dead(node) or not topology.accounted[node]:
+            continue  # what leaves anyway is the drain's
+        standing = case.standing(judging, [each for each in live if each != slot], slot)
+        for target in alternatives(rules, most, standing, node, mask, view):
+            after = score(case.moved(slot, target), judging)
+            if after.better_than(before, strength):
+                yield _ranked(case, slot, target, after, view)
+
+
+def _most(rules: Sequence[Rule], strength: Strength, before: Score) -> list[int]:
+    """By rule how much a single replica may be minded, so that the whole can be better; for a wish
+    no required rule may be broken at all."""
+    wishing = strength is Strength.PREFERRED
+    required = iter(before.required[len(before.required) - sum(map(_is_required, rules)) :])
+    wishes = iter(before.preferred[: 1 if wishing else 0])
+    most = (
+        (0 if wishing else next(required)) if _is_required(rule) else next(wishes, NEVER)
+        for rule in rules
+    )
+    return [min(limit, NEVER - 1) for limit in most]
+
+
+def _is_required(rule: Rule) -> bool:
+    return rule.strength is Strength.REQUIRED
 
 
 def _softened(case: Case, slot: int, view: View) -> int | None:

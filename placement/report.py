@@ -39,16 +39,19 @@ class Report:
         case = self._wants.case(shard)
         live = case.live(state.topology)
         standing = case.standing(self._wants.judging, live, None)
-        standing = replace(standing, load=state.table.load(state.topology.size))
+        loaded = replace(standing, load=state.table.load(state.topology.size))
         name, number = state.key(shard)
         broken_now = self._wants.broken_rules(shard)
         for rule in case.rules:
-            if rule not in broken_now and not isinstance(rule, LEFT_ALONE):
+            left_alone = isinstance(rule, LEFT_ALONE)
+            if rule not in broken_now and not left_alone:
                 continue
             required = rule.strength is Strength.REQUIRED
             cause = Cause.REQUIRED_RULE if required else Cause.PREFERRED_RULE
-            seen_to = None if isinstance(rule, LEFT_ALONE) else cause
-            broken = broken_rules(name, number, [rule], standing, state.now)
+            seen_to = None if left_alone else cause
+            # What is full may have room again: nothing but the cluster's balance goes by loads.
+            judged = loaded if left_alone else standing
+            broken = broken_rules(name, number, [rule], judged, state.now)
             found.extend((seen_to, violation) for violation in broken)
         return tuple(self._classed(shard, cause, each, failed) for cause, each in found)
 

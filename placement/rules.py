@@ -243,16 +243,14 @@ class SameDomain:
         return f"one domain of {self.per}"
 
     def penalty(self, standing: Standing) -> Penalties:
-        """One for every node outside the domain already in use, which is the one that holds most
+        """One for every node outside the domain already in use, or outside those that hold most
         replicas where the rule is broken."""
         topology = standing.topology
         domains = topology.domain_of(self.per)
         counts = _counts(domains, [*standing.stream_nodes, *standing.replicas])
         if not counts.any():
             return np.where(domains == NO_DOMAIN, NEVER, 0)
-        most = np.flatnonzero(counts == counts.max()).tolist()
-        home = min(most, key=lambda domain: natural_key(topology.domain_name(self.per, domain)))
-        outside = (domains != home).astype(np.int64)
+        outside = (counts[domains] < counts.max()).astype(np.int64)
         return np.where(domains == NO_DOMAIN, NEVER, outside)
 
     def violations(self, standing: Standing) -> list[Finding]:

@@ -94,10 +94,12 @@ class StreamEvents:
     def _enter(self, stream: Stream, shards: Sequence[Sequence[int]]) -> None:
         """Put the placement of a stream into the table."""
         topology, outcome = self._state.topology, stream.decision.outcome
-        # Domains that are out of reach for the moment are in no placement, and will be missed.
-        doubtful = bool((topology.accounted & ~topology.eligible).any())
         allotted = self._state.allot(stream, shards)
         self._fill(allotted, shards)
+        # What is out of reach for the moment, or full, is in no placement, and will be missed.
+        load, most = self._state.table.load(topology.size), topology.capacity
+        out_of_reach = ~topology.eligible | ((most >= 0) & (load >= most))
+        doubtful = bool((topology.accounted & out_of_reach).any())
         for shard, nodes in zip(allotted, shards, strict=True):
             if EMPTY in nodes or outcome is Outcome.DEGRADED or doubtful:
                 self._repair.look_at([shard])

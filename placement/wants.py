@@ -52,6 +52,7 @@ class Wants:
         # Replicas that somebody wants to be replaced; known to plans only.
         self.marked: set[tuple[int, str]] = set()
         self._units: dict[int, dict[int, int]] = {}
+        self._aims: dict[int, dict[int, int]] = {}
         self._answers: dict[object, tuple[int, int] | Reason] = {}
         self._judging: Topology | None = None
         self._cases: dict[int, Case] = {}
@@ -62,6 +63,7 @@ class Wants:
     def forget(self) -> None:
         """A run begins or ends: the state has changed, or will."""
         self._units.clear()
+        self._aims.clear()
         self._answers.clear()
         self._cases.clear()
         self._broken.clear()
@@ -100,7 +102,7 @@ class Wants:
         return stream.spec.repair == RepairMode.DEAD_ONLY
 
     def unit(self, stream: Stream) -> dict[int, int]:
-        """The nodes of a colocated stream, each with its slot; what this run chooses is added.
+        """The nodes of a colocated stream, each with its slot; what this run moves to is added.
 
         Nodes that are to leave come last; then those that keep the rules best, so that what has
         been begun is finished; then those that most shards are on.
@@ -108,6 +110,17 @@ class Wants:
         if stream.index not in self._units:
             self._units[stream.index] = self._find_unit(stream)
         return self._units[stream.index]
+
+    def aim(self, stream: Stream) -> dict[int, int]:
+        """What the unit is to be, as far as this run has chosen; limits may keep it from being so
+        much as begun."""
+        return self._aims.setdefault(stream.index, {**self.unit(stream)})
+
+    def follow(self, stream: Stream, node: int) -> None:
+        """A replica goes to a node; where it was chosen for the whole unit the others follow."""
+        aim = self._aims.get(stream.index, {})
+        if node in aim and node not in self.unit(stream):
+            self._units[stream.index] = {**aim}
 
     def _find_unit(self, stream: Stream) -> dict[int, int]:
         topology, table = self._state.topology, self._state.table
@@ -154,7 +167,7 @@ class Wants:
 
     def unit_case(self, stream: Stream, shard: int) -> Case:
         """The nodes of a colocated stream in the order of their slots, looked at for a shard."""
-        unit, rank = self.unit(stream), self._state.topology.order()
+        unit, rank = self.aim(stream), self._state.topology.order()
         case = self._case_of(stream, sorted(unit, key=lambda n: (unit[n], int(rank[n]))))
         held = Counter(n for each in stream.shards for n in self._state.table.replicas(each))
         return replace(case, shunned=self._state.shunned(shard), held=held)
