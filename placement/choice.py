@@ -23,7 +23,11 @@ _BITS_31 = 0x7FFFFFFF
 
 def digest64(*parts: str | int) -> int:
     """A 64-bit hash of the parts; equal parts give equal hashes on every machine."""
-    text = "\x1f".join(map(str, parts))
+    return hash64("\x1f".join(map(str, parts)))
+
+
+def hash64(text: str) -> int:
+    """A 64-bit hash of a text: `digest64` of parts that stand in it with 0x1f between them."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
 
 

@@ -10,7 +10,7 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.choice import digest64
+from placement.choice import digest64, hash64
 from placement.model import Assignment, Decision, Memory, Move, NodeView, Violation
 from placement.published import Settled
 
@@ -80,17 +80,9 @@ def of_decision(decision: Decision) -> int:
 def of_assignment(assignment: Assignment) -> int:
     """Hash of an assignment record."""
     a = assignment
-    return digest64(
-        "assignment",
-        a.stream,
-        a.shard,
-        a.epoch,
-        ",".join(a.replicas),
-        ",".join(a.adding),
-        ",".join(a.removing),
-        a.move_id or "",
-        *(a.roles or ()),
-    )
+    nodes = "\x1f".join(map(",".join, (a.replicas, a.adding, a.removing)))
+    text = f"assignment\x1f{a.stream}\x1f{a.shard}\x1f{a.epoch}\x1f{nodes}\x1f{a.move_id or ''}"
+    return hash64(text if a.roles is None else "\x1f".join((text, *a.roles)))
 
 
 def of_settled(chunk: Settled) -> NDArray[np.uint64]:
@@ -116,12 +108,11 @@ def of_violations(violations: tuple[Violation, ...]) -> int:
     """Hash of a shard's open violations."""
     if not violations:
         return 0
-    first = violations[0]
-    parts = [
-        f"{v.rule}|{v.violation_class}|{v.reason.code}|{v.domain}|{v.count}|{v.limit}|{v.since}"
-        for v in violations
-    ]
-    return digest64("violations", first.stream, first.shard, *parts)
+    text = f"violations\x1f{violations[0].stream}\x1f{violations[0].shard}"
+    for v in violations:
+        told = f"{v.violation_class}|{v.reason.code}|{v.domain}|{v.count}|{v.limit}|{v.since}"
+        text = f"{text}\x1f{v.rule}|{told}"
+    return hash64(text)
 
 
 def of_memory(memory: Memory) -> int:

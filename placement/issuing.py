@@ -229,7 +229,7 @@ class Issuing:
         if leader is None:
             return
         opened = state.ledger.by_shard.get(shard)
-        nodes = state.complete(shard)
+        nodes = state.complete(shard) if opened else []
         source = copy_source(state, nodes, opened.added) if opened else EMPTY
         state.table.swap(shard, 0, leader)
         state.touch(shard)

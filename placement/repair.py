@@ -27,6 +27,7 @@ from placement.wants import Failed, Want, Wants
 
 _BEHIND = Reason(Code.NOT_CAUGHT_UP, "the source of events is behind")
 _FULL = Reason(Code.LIMIT_REACHED, "the limit of open moves is reached")
+_NONE_MORE: Failed = {None: _FULL}
 
 # So many shards are asked one by one whether they want something; more are a repair under way.
 _FEW = 1_000
@@ -196,6 +197,7 @@ class Repair:
             if node != EMPTY and is_busy(state, node):
                 view.occupy(node, True)
         fresh = sorted((self._agenda.urgency(s, seen, key), s) for key, s in state.keyed(wanting))
+        failed.update(dict.fromkeys(wanting, _NONE_MORE))
         for urgent, shard in self._in_turn(fresh, view):
             known = failed[shard] = {}
             if not self._has_room() and not self._has_begun(shard):
@@ -208,18 +210,21 @@ class Repair:
     def _in_turn(
         self, fresh: list[tuple[Urgency, int]], view: View
     ) -> Iterator[tuple[Urgency, int]]:
-        """Shards by urgency: all that are looked at anew, and those that wait while limits have
-        room."""
+        """Shards by urgency: those that are looked at anew and those that wait, while limits have
+        room; without it those that have begun."""
+        begun, room = self._state.ledger.by_shard, self._has_room()
         for each in [*fresh, None]:
-            while self._has_room() and not self._all_busy(view):
+            while room and not self._all_busy(view):
                 first = self._agenda.waiting.first()
                 if first is None or (each is not None and each[0] < first):
                     break
                 taken = self._agenda.take()
                 self._looked.add(taken)
                 yield first, taken
-            if each is not None:
+                room = self._has_room()
+            if each is not None and (room or each[1] in begun):
                 yield each
+                room = self._has_room()
 
     def _has_room(self) -> bool:
         """Whether the limits that are nobody's own allow one more move."""

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from placement import digest, unmarks
-from placement.assignments import EMPTY, AssignmentTable
+from placement.assigned import assignments
+from placement.assignments import AssignmentTable
 from placement.backoff import Backoff
 from placement.configuration import Configuration
 from placement.model import (
     Alert,
-    Assignment,
     Decision,
     Memory,
     Move,
@@ -31,7 +31,7 @@ from placement.model import (
 from placement.moves import Ledger, OpenMove
 from placement.policy import Policy, compile_policy
 from placement.reasons import Reason
-from placement.roles import role_names, role_rules
+from placement.roles import role_rules
 from placement.rules import ColocateSlots, Rule
 from placement.slot_parts import SlotParts
 from placement.strategies import STRATEGIES
@@ -93,13 +93,15 @@ class State:
 
     def finish(self) -> Ready:
         """Publish the shards that changed, and hand the batch over."""
-        for shard in self.in_order(self._dirty):
-            self.table.epoch[shard] += 1
-            assignment = self.assignment(shard)
-            hashed = digest.of_assignment(assignment)
-            self.digest.change(int(self.table.digest[shard]), hashed)
-            self.table.digest[shard] = hashed
-            self.ready.assignments[assignment.stream, assignment.shard] = assignment
+        keyed, table = self.keyed(self._dirty), self.table
+        shards = np.fromiter((shard for _, shard in keyed), np.int64, len(keyed))
+        table.epoch[shards] += 1
+        made = assignments(self, keyed, table.epoch[shards].tolist())
+        hashes = np.fromiter(map(digest.of_assignment, made), np.uint64, len(made))
+        before, after = (int(each.sum(dtype=np.uint64)) for each in (table.digest[shards], hashes))
+        self.digest.change(before, after)
+        table.digest[shards] = hashes
+        self.ready.assignments.update(zip((key for key, _ in keyed), made, strict=True))
         self._dirty.clear()
         return self.ready
 
@@ -120,7 +122,16 @@ class State:
 
     def keyed(self, shards: Collection[int]) -> list[tuple[tuple[str, int], int]]:
         """Shards with their keys, in the order of these."""
-        return sorted(zip(self.keys(shards), shards, strict=True))
+        if len(shards) < 2:
+            return [*zip(self.keys(shards), shards, strict=True)]
+        index = np.fromiter(shards, np.int64, len(shards))
+        streams, stream = np.unique(self.table.streams_of(index), return_inverse=True)
+        names = [self.stream_names[each] for each in streams.tolist()]
+        places = np.empty(len(names), np.int64)
+        places[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
+        index = index[np.lexsort((self.table.numbers_of(index), places[stream]))]
+        ordered = index.tolist()
+        return [*zip(self.keys(ordered), ordered, strict=True)]
 
     def in_order(self, shards: Collection[int]) -> list[int]:
         """Shards by the names of their streams, then by number."""
@@ -199,23 +210,6 @@ class State:
         """What the slots of a placed stream's shards are for."""
         assert stream.policy is not None
         return SlotParts(stream.copies, self.aside(stream.policy))
-
-    def assignment(self, shard: int) -> Assignment:
-        """The shard as it is published: while a move runs its source still stands in the list."""
-        (name, number), stream = self.key(shard), self.stream_of(shard)
-        nodes, opened = self.complete(shard), self.ledger.by_shard.get(shard)
-        move = opened.move if opened else None
-        return Assignment(
-            stream=name,
-            shard=number,
-            epoch=int(self.table.epoch[shard]),
-            replicas=tuple(self.topology.ids[node] for node in nodes if node != EMPTY),
-            adding=(move.add,) if move and move.add else (),
-            removing=(move.remove,) if move and move.remove else (),
-            move_id=move.move_id if move else None,
-            decided_at=self.now,
-            roles=role_names(stream.policy, stream.copies, nodes, self.topology),
-        )
 
     def publish_node(self, view: NodeView) -> None:
         """Publish what is believed of a node."""
