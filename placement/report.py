@@ -124,11 +124,11 @@ class Report:
         if stays is not None:
             away = [nodes[s] for s in kept_slots(nodes, topology) if topology.is_dead(nodes[s])]
             held = broken_filter(name, number, policy.nodes, away, topology, state.now)
-            found += [(None, replace(violation, reason=stays)) for violation in held]
+            found += [(None, violation._replace(reason=stays)) for violation in held]
         for node_id in sorted(topology.ids[nodes[slot]] for slot in self._wants.draining(shard)):
             drains = self._wants.drains(topology.index[node_id])
             violation = self._of(shard, DRAIN_RULE, 1, 0, drains)
-            found.append((Cause.DRAIN, replace(violation, level="node", domain=node_id)))
+            found.append((Cause.DRAIN, violation._replace(level="node", domain=node_id)))
         return found
 
     def _of(self, shard: int, rule: str, count: int, limit: int, reason: Reason) -> Violation:
@@ -148,13 +148,13 @@ class Report:
             return violation
         if not (missing and opened) and violation.reason.code in WAITS_FOR_NODES:
             return violation
-        fixable = replace(violation, violation_class=ViolationClass.FIXABLE)
+        fixable = violation._replace(violation_class=ViolationClass.FIXABLE)
         if opened is not None:
-            return replace(fixable, reason=opened.move.reason) if missing else fixable
+            return fixable._replace(reason=opened.move.reason) if missing else fixable
         why = failed.get(cause) or failed.get(None)
         if why is None:
             return fixable
-        return replace(violation, violation_class=_class_of(why), reason=why)
+        return violation._replace(violation_class=_class_of(why), reason=why)
 
 
 def _class_of(why: Reason) -> ViolationClass:

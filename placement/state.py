@@ -6,7 +6,7 @@ Within one batch a shard is published once, so that its epoch rises by exactly o
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -288,7 +288,7 @@ class State:
                 return
             kept = {(v.rule, v.domain): v.since for v in before}
             violations = tuple(
-                replace(v, since=kept.get((v.rule, v.domain), v.since)) for v in violations
+                v._replace(since=kept.get((v.rule, v.domain), v.since)) for v in violations
             )
         self.digest.change(digest.of_violations(before or ()), digest.of_violations(violations))
         if violations:

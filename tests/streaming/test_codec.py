@@ -78,8 +78,9 @@ decisions = st.builds(
 )  # fmt: skip
 node_lists = st.lists(ids, max_size=4).map(tuple)
 assignments = st.builds(
-    Assignment, ids, counts, numbers, node_lists, node_lists, node_lists, st.none() | ids, numbers
-)
+    Assignment, ids, counts, numbers, node_lists, node_lists, node_lists, st.none() | ids, numbers,
+    st.none() | node_lists,
+)  # fmt: skip
 moves = st.builds(
     Move, ids, st.sampled_from(MoveKind), ids, counts, counts, st.none() | ids, ids, numbers,
     st.sampled_from(MoveState), texts, reasons, numbers, numbers, st.none() | ids, st.none() | ids,
