@@ -125,6 +125,16 @@ class Copysets:
         usable: NDArray[np.int64] = found[np.asarray(lawful, bool)]
         return usable
 
+    def kindest(self, sets: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Those of the sets, one per row, that break the preferred rules least, the first first."""
+        wishes = (r for r in self.terms.rules if r.strength is Strength.PREFERRED)
+        for rule in wishes:
+            # Who of a set leads is settled later.
+            if len(sets) > 1 and not isinstance(rule, LeaderIn):
+                broken = [self._excess(rule, row) for row in sets.tolist()]
+                sets = sets[np.asarray(broken) == min(broken)]
+        return sets
+
     def complete(
         self, kept: Sequence[int], mask: NDArray[np.bool_], near: int | None
     ) -> Copyset | None:
@@ -149,6 +159,10 @@ class Copysets:
         if members not in self._lawful:
             self._lawful[members] = self.terms.lawful(members)
         return self._lawful[members]
+
+    def _excess(self, rule: Rule, members: Sequence[int]) -> int:
+        found = rule.violations(self.terms.standing(members))
+        return sum(abs(each.count - each.limit) for each in found)
 
     def _named(self, members: Iterable[int]) -> Copyset:
         return tuple(sorted(set(members), key=lambda node: int(self._order[node])))

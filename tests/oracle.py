@@ -7,7 +7,6 @@ is put together again from the records (`oracle_world`), moves are judged as the
 (`oracle_joins`), fleets at rest (`oracle_rest`), policies anew (`oracle_policy`).
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
@@ -20,6 +19,7 @@ from tests.oracle_joins import judge_epoch, judge_step
 from tests.oracle_moves import judge_form, judge_need, judge_words
 from tests.oracle_policy import UNKNOWN_NODE, Value
 from tests.oracle_rest import judge_missed, judge_whole
+from tests.oracle_travel import Travels
 from tests.oracle_unmarks import CALLED_OFF, Unmarked
 from tests.oracle_world import OPEN_STATES, Shard, World
 
@@ -106,9 +106,7 @@ class Log(World):
         self._completed: dict[Shard, list[Value]] = {}
         # Nodes that a rule made a shard leave, and by which move, since the fleet last changed.
         self._left: dict[tuple[Shard, str], str] = {}
-        # Since the fleet last changed: where shards stood, and how many replicas have moved.
-        self._started: dict[Shard, set[str]] = {}
-        self.moved: Counter[Shard] = Counter()
+        self.travels = Travels(self)
         # Whether a stream was dropped: epochs of new shards may begin higher from then on.
         self._dropped = False
         self._steps: list[tuple[Value | None, Value]] = []
@@ -193,17 +191,14 @@ class Log(World):
         return [*self.violations(), *judge_whole(self, reported_is_enough, whole)]
 
     def missed(self) -> list[str]:
-        """What a fleet at rest could have been given by one move, and was not."""
-        return list(judge_missed(self))
+        """What a fleet at rest could have been given by one move, and was not; and what was moved
+        without need."""
+        return [*judge_missed(self), *self.travels.judge()]
 
-    def lower_bound(self) -> int:
-        """Replicas that stand elsewhere than when the fleet last changed: no plan that ends here
-        has fewer moves. `moved` has as many, unless a replica went somewhere and on."""
-        return sum(
-            len(set(self.assignments[shard]["replicas"]) - before)
-            for shard, before in self._started.items()
-            if shard in self.assignments
-        )
+    def lose(self, shard: Shard, node_id: str) -> None:
+        """An executor says that a replica is gone."""
+        super().lose(shard, node_id)
+        self.travels.lose(shard, node_id)
 
     # Records, one by one
 
@@ -227,8 +222,7 @@ class Log(World):
     def _node(self, key: str, value: Value | None) -> None:
         before = self.nodes.pop(key, None)
         self._left.clear()
-        self._started.clear()
-        self.moved.clear()
+        self._settled()
         if value is None:
             return
         if before is not None and value["revision"] <= before["revision"]:
@@ -255,9 +249,7 @@ class Log(World):
         if before is None or before["spec"] == decision["spec"]:
             return
         self._left = {left: move for left, move in self._left.items() if left[0][0] != stream}
-        for shard in [shard for shard in self._started if shard[0] == stream]:
-            del self._started[shard]
-            del self.moved[shard]
+        self._settled(stream)
 
     def _assignment(self, key: str, value: Value | None) -> None:
         stream, _, number = key.rpartition("/")
@@ -267,8 +259,7 @@ class Log(World):
             if before is None:
                 self._say(f"{key} was taken away and was not there")
             self.assignments.pop(shard, None)
-            self._started.pop(shard, None)
-            self.moved.pop(shard, None)
+            self._settled(*shard)
             self._dropped = True
             return
         self._judge_next(key, before, value["epoch"], self._epochs.get(shard))
@@ -277,7 +268,7 @@ class Log(World):
         self._steps.append((before, value))
         replicas, adding, removing = value["replicas"], value["adding"], value["removing"]
         if before is not None:
-            self._started.setdefault(shard, set(before["replicas"]))
+            self.travels.begin(shard, before["replicas"])
         if len({*replicas, *adding}) != len(replicas) + len(adding):
             self._say(f"{key} has a node twice: {replicas} adding {adding}")
         if not set(removing) <= set(replicas):
@@ -336,6 +327,8 @@ class Log(World):
             return
         self._wrong(judge_need(self, key, move))
         shard = (move["stream"], move["shard"])
+        if move["add"]:
+            self.travels.issue(shard, move)
         if move["cause"] in RULE_CAUSES:
             if (shard, move["add"]) in self._left:
                 self._say(f"move {key} brings {shard} back to {move['add']}, which a rule left")
@@ -349,7 +342,7 @@ class Log(World):
         left = (shard, move["remove"])
         if move["state"] == "completed":
             self._completed.setdefault(shard, []).append(move)
-            self.moved[shard] += bool(move["add"])
+            self.travels.complete(shard, move)
         elif self._left.get(left) == key:
             del self._left[left]
 
@@ -363,9 +356,19 @@ class Log(World):
 
     def _memory(self, key: str, value: Value | None) -> None:
         kind, _, name = key.partition("/")
+        if kind == "hold":
+            self._settled()
+        if kind == "backoff" and value is None:
+            stream, number, _ = name.rsplit("/", 2)
+            self._settled(stream, int(number))
         self.memory.setdefault(kind, {}).pop(name, None)
         if value is not None:
             self.memory[kind][name] = value["body"]
+
+    def _settled(self, stream: str | None = None, number: int | None = None) -> None:
+        """What shards rest on changes: what they have moved since it last did is judged."""
+        if self._ordered:
+            self._wrong(self.travels.end(stream, number))
 
     def _joined(self) -> Iterator[str]:
         """Joins that have not been judged: in order those of this batch, else all."""

@@ -51,6 +51,13 @@ def is_judged(spec: Value) -> bool:
     return strategy in JUDGED or mode == "degrade" or (strategy in SOFT and mode is None)
 
 
+def minds_load(spec: Value) -> bool:
+    """Whether a rule asks how much there is in a domain, which depends on other streams."""
+    policy = spec["policy"]
+    rules = policy.get("rules", ())
+    return policy.get("strategy") in KEEPS_COLD or any("balance" in rule for rule in rules)
+
+
 def moves_together(spec: Value) -> bool:
     """Whether replica r of all shards stands on one node, so that no shard moves by itself."""
     rules = spec["policy"].get("rules", ())
@@ -179,7 +186,9 @@ class Judge:
             short += max(count - there, 0)
             over += max(there - count, 0) if kind == "exactly" else 0
         if kind == "exactly":
-            over += sum(not any(p.startswith(f"{d}/") for d in wanted) for p in places)
+            # Where the rule has no place for it, a replica is worse than in any crowd.
+            outside = sum(not any(p.startswith(f"{d}/") for d in wanted) for p in places)
+            over += outside * copies(self._spec)
         return max(short - self._free(shard), 0) + over, f"{places} is not {kind} {dict(wanted)}"
 
     def _free(self, shard: Sequence[str]) -> int:
@@ -209,9 +218,11 @@ class Judge:
             }
             cap = ceil(copies(self._spec) / max(len(values), 1))
             counts = Counter(self._domain(node, f"tag:{key}") for node in shard)
-            over = sum(max(count - cap, 0) for count in counts.values()) + counts[None]
+            # Where there is no value at all, no replica may be: worse than any crowd.
+            nowhere = counts.pop(None, 0) * copies(self._spec)
+            over = sum(max(count - cap, 0) for count in counts.values()) + nowhere
             if over:
-                words = f"{dict(counts)} of {key} is more than {cap} each, or none"
+                words = f"{dict(counts)} of {key} is more than {cap} each, or not all"
                 yield Breach(number, f"awareness {key}", over, words)
 
     def _affinity(self, replicas: Lists, everywhere: Sequence[str]) -> Iterator[Breach]:

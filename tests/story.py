@@ -92,8 +92,6 @@ class Story:
         self.reconciler = Reconciler(configuration)
         self.twin: Reconciler | None = None
         self.records = Records()
-        # Replicas moved since the fleet last changed, and how many had to be, at each rest.
-        self.travelled: list[tuple[int, int]] = []
         self.actors = Actors(self.actors.now, self.actors.sequence)
         remind_ms = configuration.remind_ms
         self.log = Log(True, configuration.levels, configuration.limits, remind_ms)
@@ -221,7 +219,6 @@ class Story:
         found = self.log.final_violations(reported_is_enough=True, whole=whole)
         found += self.log.missed()
         assert not found, "\n".join(found)
-        self.travelled.append((sum(self.log.moved.values()), self.log.lower_bound()))
         ready = self.carry_out(parse_command("replan"))
         assert ready.empty, f"at rest, and yet {ready}"
         self.second_opinion()

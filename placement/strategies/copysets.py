@@ -106,11 +106,14 @@ class CopysetsStrategy:
 
     def extend(self, need: Need, policy: Policy, mask: Mask, view: View) -> int | Reason:
         """The member that the remaining ones lack: of the set that took the place of theirs, of
-        another set they are in, or of a new one around them."""
+        another set they are in, or of a new one around them. Sets that break a preferred rule
+        more than others do come last, since repair would leave them again."""
         copysets = self._copysets(policy, need.replication_factor, view)
         mask = mask & _allowed(need, self.rules(policy, view.topology), view)
         mask[list(need.excluded)] = False
         sets = copysets.usable(mask, need.kept)
+        if need.kept:
+            sets = copysets.kindest(sets)
         if len(sets):
             seed = _content(need, view)
             if len(need.kept) < need.replication_factor - 1:

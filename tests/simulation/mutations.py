@@ -6,6 +6,7 @@ Each is put in by replacing one function or rule, so that the planner itself sta
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from placement.mend import Score
 from placement.model import AdministrativeState, Liveness
 from placement.move_events import MoveEvents
 from placement.moves import Ledger
+from placement.reasons import Reason
 from placement.repair import Repair
 from placement.rules import AtMost, Even, ExclusiveNodes
 from placement.state import State
@@ -141,6 +143,34 @@ def draining_domains_count(patch: Patch) -> None:
 def any_move_is_an_improvement(patch: Patch) -> None:
     """Moves for a rule need not make anything better."""
     patch.setattr(Score, "better_than", lambda *_: True)
+
+
+@mutation
+def rules_are_mended_the_long_way(patch: Patch) -> None:
+    """Of the moves that help a rule the one that helps least is made."""
+    patch.setattr(mend, "min", max, raising=False)
+
+
+@mutation
+def second_best_targets_are_taken(patch: Patch) -> None:
+    """A replica is given back where there is a better place, and then moved once more."""
+    find = issuing.find_target
+
+    def wrong(case: Any, slot: int, view: Any) -> Any:
+        best = find(case, slot, view)
+        if isinstance(best, Reason):
+            return best
+        second = find(replace(case, shunned=case.shunned | {best}), slot, view)
+        return best if isinstance(second, Reason) else second
+
+    patch.setattr(issuing, "find_target", wrong)
+
+
+@mutation
+def open_moves_always_give_way(patch: Patch) -> None:
+    """What is under way is superseded by what is wanted next, be it more urgent or not."""
+    patch.setattr(Issuing, "_outranked", lambda *_: True)
+    patch.setattr(Wants, "hurries", lambda *_: True)
 
 
 @mutation

@@ -19,24 +19,32 @@ TOLD_WIDTH = 90
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What became of some seeds; failures as (seed, what)."""
+    """What became of some seeds: copies made where a fleet settled, and the fewest that could be;
+    failures as (seed, what)."""
 
     seeds: int
     batches: int
+    copies: int
+    fewest: int
     failures: tuple[tuple[int, str], ...]
 
 
 def play(seeds: Iterable[int]) -> Played:
     """Play histories one after the other."""
-    count, batches, failures = 0, 0, []
+    count, batches, copies, fewest, failures = 0, 0, 0, 0, []
     for seed in seeds:
         count += 1
         try:
-            batches += len(History(seed).play().blocks)
+            history = History(seed).play()
+            batches += len(history.blocks)
+            travels = history.story.log.travels
+            travels.end()
+            copies += travels.copies
+            fewest += travels.fewest
         except Failure as failure:
             failures.append((seed, str(failure)))
             batches += len(failure.blocks)
-    return Played(count, batches, tuple(failures))
+    return Played(count, batches, copies, fewest, tuple(failures))
 
 
 def play_many(first: int, count: int, jobs: int) -> Iterator[Played]:
@@ -54,9 +62,12 @@ def report(first: int, count: int, jobs: int, show: int) -> bool:
     """Play, tell of the progress, and print failing seeds; whether all went well. The first `show`
     failures are shrunk and printed as text cases."""
     started, told_at, seeds, batches, failed = time.monotonic(), 0.0, 0, 0, []
+    copies = fewest = 0
     for played in play_many(first, count, jobs):
         seeds += played.seeds
         batches += played.batches
+        copies += played.copies
+        fewest += played.fewest
         for seed, what in played.failures:
             print(what.splitlines()[0][:FAILURE_WIDTH])
             failed.append(seed)
@@ -65,6 +76,7 @@ def report(first: int, count: int, jobs: int, show: int) -> bool:
             told_at, rate = elapsed, seeds / elapsed
             print(f"{seeds} of {count} seeds, {len(failed)} failures, {rate:.1f} seeds/s")
     print(f"{batches} commands, {jobs} processes, {elapsed:.0f} s")
+    print(f"{copies} copies where fleets settled, {fewest} at least were needed")
     for seed in sorted(failed)[:show]:
         try:
             History(seed).play()

@@ -21,6 +21,7 @@ QUICKLY_FOUND = (
     "incoming_is_not_counted",
     "epochs_are_not_raised",
     "repairs_while_behind",
+    "second_best_targets_are_taken",
 )
 # Seeds of one test, so that parts can be run by themselves.
 PART = 50

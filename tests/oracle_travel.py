@@ -1,0 +1,153 @@
+"""How far replicas travel while a fleet settles, held against the fewest that could have moved.
+
+A shard settles from one change of what it rests on to the next: of a node, a hold, its spec, a node
+that it left alone after a failure. The bound on what is issued meanwhile, asserted with factor 1:
+
+    copies issued <= replicas that stand elsewhere in the end + copies under way + retries
+
+A retry is a copy that was not to blame for its end: it failed, came past its deadline, was
+cancelled by an operator, gave way to what is more urgent or to a loss, or went on under another
+leader; or its replica was lost after it had come, or rebalanced after it was given back. Hence no
+replica moves twice for a rule, and none comes back to where it was. At rest each of the moves has
+to have been needed besides: none can be left out without the policy being kept worse. What moved
+for a preferred rule is judged in `oracle_rest` where that can be judged at all. Streams with a rule
+on load are left out: what other streams do meanwhile changes what they ask for.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from tests.oracle_moves import more_broken
+from tests.oracle_policy import is_judged, minds_load, moves_together
+from tests.oracle_world import OPEN_STATES, Shard, Value, World
+
+# Ends of a move that ask for another try: by its executor, by its deadline.
+RETRIED = ("failed", "expired")
+# Why else a move ends without being to blame: an operator wants it, a replica of its shard is lost.
+EXCUSES = ("REQUEST_CANCELLED", "REPLICA_LOST")
+# Causes of moves whose need is judged here; for lack of replicas and for drains, `oracle_moves`
+# has seen that what they replace may not stay.
+JUDGED_CAUSES = ("under_replicated", "required_rule", "drain")
+
+# Which moves give way to which; all others are of one class.
+CLASSES = {"under_replicated": 0, "balance": 2}
+
+
+@dataclass(slots=True)
+class Travel:
+    """One shard since the fleet last changed: the nodes it stood on, the copies issued for it, the
+    nodes that an earlier copy took it from, and those whose replica executors said was lost."""
+
+    started: frozenset[str]
+    issued: dict[str, Value] = field(default_factory=dict)
+    left_before: set[str] = field(default_factory=set)
+    lost: list[str] = field(default_factory=list)
+
+
+class Travels:
+    """All shards of a world since the fleet last changed."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._shards: dict[Shard, Travel] = {}
+        # Replicas moved, and the fewest that had to be, of all that has ended.
+        self.copies = self.fewest = 0
+
+    def begin(self, shard: Shard, replicas: Iterable[str]) -> Travel:
+        """The shard has these replicas, some of which may just have been lost; where it stood first
+        counts."""
+        here = frozenset(replicas) - self._world.lost.get(shard, set())
+        return self._shards.setdefault(shard, Travel(here))
+
+    def issue(self, shard: Shard, move: Value) -> None:
+        """A copy is issued; what is completed at once stands in the list already."""
+        replicas = set(self._world.assignments.get(shard, {}).get("replicas", ()))
+        self.begin(shard, replicas - {move["add"]}).issued[move["move_id"]] = move
+
+    def complete(self, shard: Shard, move: Value) -> None:
+        """A copy is completed, which may have been issued before the fleet changed."""
+        travel = self._shards.get(shard)
+        if travel is not None and move["move_id"] not in travel.issued:
+            travel.left_before.add(move["remove"])
+
+    def lose(self, shard: Shard, node_id: str) -> None:
+        """Executors say that the replica is gone."""
+        replicas = self._world.assignments.get(shard, {}).get("replicas", ())
+        self.begin(shard, replicas).lost.append(node_id)
+
+    def end(self, stream: str | None = None, number: int | None = None) -> list[str]:
+        """All shards, those of a stream or one of them begin anew; what is wrong so far."""
+        ended = [s for s in self._shards if stream in (None, s[0]) and number in (None, s[1])]
+        found = []
+        for shard in ended:
+            travel = self._shards.pop(shard)
+            if shard in self._world.assignments:
+                states = [self._world.all_moves[move_id]["state"] for move_id in travel.issued]
+                self.copies += states.count("completed")
+                self.fewest += len(self._gained(shard, travel))
+                found += self._bound(shard, travel)
+        return found
+
+    def judge(self) -> Iterator[str]:
+        """The bound at rest, and copies without which the policy would be kept as well."""
+        for shard, travel in self._shards.items():
+            if shard in self._world.assignments:
+                yield from self._bound(shard, travel)
+                yield from self._needless(shard, travel)
+
+    def _bound(self, shard: Shard, travel: Travel) -> Iterator[str]:
+        if minds_load(self._world.spec(shard[0])):
+            return
+        moves = [self._world.all_moves[move_id] for move_id in travel.issued]
+        successors = {move["supersedes"]: move for move in moves if move["supersedes"]}
+        excused = sum(self._is_retried(m, successors.get(m["move_id"])) for m in moves)
+        under_way = sum(move["state"] in OPEN_STATES for move in moves)
+        gained = self._gained(shard, travel)
+        # What repair gave back, rebalancing may move on.
+        moved_on = {move["remove"] for move in moves if move["cause"] == "balance"}
+        fresh = [m["add"] for m in moves if m["state"] == "completed" and m["cause"] != "balance"]
+        allowed = under_way + excused + sum(node in moved_on for node in fresh)
+        lost = sum(move["state"] == "completed" and move["add"] in travel.lost for move in moves)
+        if len(moves) > len(gained) + allowed + lost:
+            told = [(m["remove"], m["add"], m["cause"], m["state"]) for m in moves]
+            ends = f"{sorted(travel.started)} to {self._world.assignments[shard]['replicas']}"
+            yield f"{shard} went from {ends}, for which too many copies were issued: {told}"
+
+    def _is_retried(self, move: Value, successor: Value | None) -> bool:
+        """Whether a copy ended by what is no fault of the plan's."""
+        if move["reason"]["code"] in EXCUSES or move["state"] in RETRIED:
+            return move["state"] not in ("completed", *OPEN_STATES)
+        if move["state"] == "superseded" and successor is not None:
+            return self._world.renews(successor) or _is_more_urgent(successor, move)
+        return False
+
+    def _gained(self, shard: Shard, travel: Travel) -> set[str]:
+        """Nodes that hold what was copied to them since, and that did not when it began."""
+        added = {self._world.all_moves[move_id]["add"] for move_id in travel.issued}
+        stood = travel.started - travel.left_before - set(travel.lost)
+        return (added & set(self._world.assignments[shard]["replicas"])) - stood
+
+    def _needless(self, shard: Shard, travel: Travel) -> Iterator[str]:
+        world, spec = self._world, self._world.spec(shard[0])
+        if not is_judged(spec) or moves_together(spec):
+            return
+        final, load = world.assignments[shard]["replicas"], world.load()
+        moves = [world.all_moves[move_id] for move_id in travel.issued]
+        moves = [m for m in moves if m["cause"] in JUDGED_CAUSES and m["state"] == "completed"]
+        held = world.staying(final)
+        for old in {move["remove"] for move in moves} - {None, *final, *travel.lost}:
+            capacity = world.nodes.get(old, {}).get("capacity")
+            full = capacity is not None and load[old] >= capacity
+            if full or not world.may_receive(old) or not world.judge(shard[0]).admits(old):
+                continue
+            for new in {move["add"] for move in moves} & set(held):
+                after = [old if node == new else node for node in held]
+                if not more_broken(world, shard, held, after):
+                    yield f"{shard} left {old} for {new}, though {after} is as good as {held}"
+
+
+def _is_more_urgent(move: Value, before: Value) -> bool:
+    """Whether a move for the one cause supersedes one for the other: lack of replicas goes before
+    all else, and all else before balance."""
+    rank, other = (CLASSES.get(each["cause"], 1) for each in (move, before))
+    return rank < other
