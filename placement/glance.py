@@ -16,6 +16,7 @@ from placement.model import Cause
 from placement.rules import CountsDomains, Mask, Rule, Standing
 from placement.rules_roles import Elsewhere, LeaderIn
 from placement.shard_rows import by_size
+from placement.sift import out_of_place
 from placement.state import State, Stream
 from placement.topology import Topology
 from placement.wants import Wants
@@ -134,7 +135,8 @@ def _doubted(wants: Wants, stream: Stream, rows: Shards, stays: Mask) -> Mask:
     assert stream.policy is not None
     doubted = np.zeros(len(rows), bool)
     standing = Standing(wants.judging, stream.copies, (), nodes=stream.policy.nodes)
-    for numbers, nodes, _ in by_size(rows, stays):
+    for numbers, nodes, slots in by_size(rows, stays):
+        doubted[numbers] = out_of_place(slots, stream.copies)
         for rule in wants.rules(stream):
             doubted[numbers] |= rule.doubtful(nodes, standing)  # type: ignore[attr-defined]
     return doubted

@@ -69,7 +69,7 @@ def _broken(
         return {}
     suspects: Iterable[int] = range(len(shards))
     sift = getattr(rule, "doubtful", None)
-    if sift is not None and rows is not None and not wide:
+    if sift is not None and rows is not None and not wide and rows.shape[1] <= factor:
         standing = Standing(topology, factor, (), nodes=policy.nodes)
         suspects = np.flatnonzero(sift(rows, standing)).tolist()
     known: dict[tuple[int, ...], list[Finding]] = {}

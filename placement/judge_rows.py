@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from placement.rules import CountsDomains, Finding, Rule, Standing
 from placement.shard_rows import distinct
+from placement.sift import out_of_place
 
 
 def broken_rows(
@@ -23,7 +24,10 @@ def broken_rows(
     each shard, `shards` says how many its stream has; `everywhere` is the rest of what the rule is
     asked about."""
     sift = getattr(rule, "doubtful", None)
-    suspects = np.arange(len(nodes)) if sift is None else np.flatnonzero(sift(nodes, everywhere))
+    doubted = np.ones(len(nodes), bool)
+    if sift is not None:
+        doubted = sift(nodes, everywhere) | out_of_place(slots, everywhere.replication_factor)
+    suspects = np.flatnonzero(doubted)
     if not len(suspects):
         return {}
     held, at = nodes[suspects], slots[suspects]

@@ -32,6 +32,13 @@ def first_mentions(rows: Rows) -> NDArray[np.bool_]:
     return fresh
 
 
+def out_of_place(slots: NDArray[np.int64], copies: int) -> Doubts:
+    """Rows with a replica in a slot beyond the copies that are asked for. Which of the others are
+    kept aside is not told by their number then."""
+    doubtful: Doubts = np.any(slots >= copies, axis=1)
+    return doubtful
+
+
 def uneven(rows: Rows, live: Rows) -> Doubts:
     """Rows in which a domain may be two ahead of one of the `live` ones."""
     is_live = np.zeros(max(int(rows.max(initial=0)), int(live.max(initial=0))) + 2, bool)

@@ -192,6 +192,21 @@ def test_arrays_and_lists_are_the_same_to_it() -> None:
     assert plain(topology, 2, np.asarray(shards, np.int32)).violations == listed.violations
 
 
+def test_voters_are_told_by_their_slots_where_there_are_too_many() -> None:
+    """Of two voters one is lost; what stands behind them is no voter, in whatever zone it is."""
+    topology = Topology(("region", "az", "rack"))
+    for number in range(3):
+        attributes = NodeAttributes(location=f"/r{number}/a0/k0")
+        topology.put(f"n{number}", attributes, Liveness.UP)
+    policy = compiled(topology, {"strategy": "cost"})
+    shards = [[0, UNKNOWN, 1, 2]]
+    each = Examined(StreamSpec("s", 1, 2, {"strategy": "cost"}), policy, shards, shards)
+    said = [(v.rule, v.count, v.limit) for v in examine(topology, [each]).violations]
+    assert ("voters in at_least 2 domains of az", 1, 2) in said
+    for _, rule, _, _, count, limit in rule_findings(topology, each):
+        assert (rule, count, limit) in said
+
+
 @pytest.mark.parametrize("written", POLICIES, ids=str)
 def test_equal_domains_are_equal_to_rules_that_count_them(written: dict[str, Any]) -> None:
     """Diagnosis asks such a rule once for all shards with as many replicas in each domain."""
