@@ -9,7 +9,7 @@ drawn, so that lines can be struck out.
 import random
 from collections.abc import Iterator
 
-from placement.model import Liveness
+from placement.model import Liveness, MoveKind
 from tests.datadriven import parse_command
 from tests.simulation.fleets import ELSEWHERE, draw_fleet, draw_settings
 from tests.simulation.wishes import AFFINITIES, POLICIES
@@ -62,8 +62,9 @@ class History:
         # Operators order through requests, or nodes are told so.
         self.asks = self.rng.random() < 0.35
         self.orders = not self.asks and self.rng.random() < 0.7
-        # A generator of its own: the rest of the history is the same with and without.
+        # Generators of their own: the rest of the history is the same with and without.
         self.approvals = random.Random(f"approvals {seed}")
+        self.strikes = random.Random(f"strikes {seed}")
         self.bound = self.approvals.choice(("", "", " relocate_up_to=0", " relocate_up_to=2"))
         # Likewise of executors that stop what was called off, or do not hear of it.
         self.stops = random.Random(f"stops {seed}")
@@ -104,6 +105,7 @@ class History:
             lines += self._draw()
         if self.bound and self.approvals.random() < 0.3:
             lines.append(f"approve node={self.approvals.choice([*self.homes])}")
+        lines += self._draw_strike()
         lines += self._draw_stops()
         caught_up = "" if rng.random() < 0.9 else " caught_up=no"
         self._tell("\n".join((f"batch{caught_up}", *lines)))
@@ -213,6 +215,17 @@ class History:
             yield f"drain nodes={place}"
         else:
             yield f"{rng.choice(('suspect', 'dead'))} nodes={place}"
+
+    def _draw_strike(self) -> Iterator[str]:
+        """While a surplus is being removed one of the copies that were to stay dies."""
+        records = self.story.records
+        removals = [move for move in records.open_moves() if move.kind is MoveKind.REMOVE]
+        if removals and self.strikes.random() < 0.5:
+            move = self.strikes.choice(removals)
+            held = records.assignments[move.stream, move.shard].replicas
+            staying = [node for node in held if node != move.remove]
+            if staying:
+                yield f"dead nodes={self.strikes.choice(staying)}"
 
     def _place(self) -> str | None:
         """A location where nodes are, or the site around it."""
