@@ -11,6 +11,7 @@ from collections.abc import Collection
 from placement.diagnose import WAITS_FOR_NODES, live_slots
 from placement.glance import Glance
 from placement.model import Cause, ViolationClass
+from placement.precedence import hurries
 from placement.reasons import Band, Code
 from placement.state import State
 from placement.succession import next_leader
@@ -70,7 +71,7 @@ class Agenda:
         said = self._state.violations.get(shard, ())
         opened = self._state.ledger.by_shard.get(shard)
         if opened is not None:
-            if self._wants.hurries(shard, opened) or self._is_unled(shard, seen):
+            if hurries(self._wants, shard, opened) or self._is_unled(shard, seen):
                 self._wanted.add(shard)
         elif said and any(v.reason.band is Band.THROTTLED for v in said):
             self.waiting.put(shard, self.urgency(shard, seen, key))

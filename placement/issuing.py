@@ -1,7 +1,8 @@
 """Issuing: the next move of one shard, its leader, and what is called off for it.
 
-A move is planned as if an open one that is less urgent had never been, and supersedes it. The
-replicas of a colocated stream go where those of its other shards are, or are to be.
+A move is planned as if an open one that is less urgent had never been, and supersedes it, unless
+that helps the more urgent want too. The replicas of a colocated stream go where those of its other
+shards are, or are to be.
 """
 
 from collections import Counter
@@ -12,6 +13,7 @@ from placement.mend import Case, backing_off, find_target
 from placement.model import Cause, Move, MoveKind, MoveState
 from placement.moves import OpenMove
 from placement.orders import copy_source, is_busy, link, links, ordered, over_limit, renewed
+from placement.precedence import goes_before, hurries, needs_of
 from placement.reasons import Band, Code, Reason
 from placement.state import State, Stream
 from placement.strategies.base import View
@@ -51,11 +53,9 @@ class Issuing:
         opened = self._state.ledger.by_shard.get(shard)
         if opened is not None and not self._outranked(shard, opened):
             return False
-        if opened is not None:
-            self._put_back(opened, view)
+        outranked = set() if opened is None else self._put_back(opened, view)
         for want in self._wants.of(shard, view, failed):
-            first = want.cause is Cause.UNDER_REPLICATED
-            if opened is not None and not first and opened.move.cause != Cause.BALANCE:
+            if want.cause in outranked:
                 break
             reason = self.attempt(shard, want, view, opened)
             if reason is None:
@@ -68,15 +68,18 @@ class Issuing:
         return False
 
     def _outranked(self, shard: int, opened: OpenMove) -> bool:
-        """Whether the shard lacks replicas while its open move is about something less urgent. A
+        """Whether the shard wants something while its open move is about something less urgent. A
         move that nobody has seen yet is left until the next batch."""
         if opened.move.expected_epoch > int(self._state.table.epoch[shard]):
             return False
-        return opened.move.kind is not MoveKind.REMOVE and self._wants.hurries(shard, opened)
+        return opened.move.kind is not MoveKind.REMOVE and hurries(self._wants, shard, opened)
 
-    def _put_back(self, opened: OpenMove, view: View) -> None:
-        """Plan as if the open move had never been issued."""
-        self._place(opened.shard, opened.move.slot, opened.removed, view)
+    def _put_back(self, opened: OpenMove, view: View) -> set[Cause]:
+        """Plan as if the open move had never been issued; causes that it does not give way to."""
+        topology, shard = self._state.topology, opened.shard
+        done = needs_of(self._wants, shard, topology)
+        self._place(shard, opened.move.slot, opened.removed, view)
+        return goes_before(opened, needs_of(self._wants, shard, topology), done)
 
     def _put_forward(self, opened: OpenMove, view: View) -> None:
         """The open move goes on."""

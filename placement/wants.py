@@ -13,7 +13,6 @@ from placement.assignments import EMPTY
 from placement.diagnose import kept_slots, live_slots, shared_nodes, why_needy
 from placement.mend import LEFT_ALONE, Case, find_move, score
 from placement.model import AdministrativeState, Cause, Liveness, MoveKind, RepairMode
-from placement.moves import OpenMove
 from placement.reasons import Code, Reason
 from placement.rules import STREAM_RULES, ColocateSlots, Rule, Strength
 from placement.state import State, Stream
@@ -198,13 +197,6 @@ class Wants:
         empty = [s for s, node in enumerate(nodes) if node == EMPTY]
         lacking = state.stream_of(shard).copies - len(kept_slots(nodes, topology))
         return (lost + empty)[: max(lacking, 0)]
-
-    def hurries(self, shard: int, opened: OpenMove) -> bool:
-        """Whether the open move gives way: to lacking replicas, or, if for balance, to any want."""
-        why = opened.move.cause
-        if why in (Cause.BALANCE, Cause.UNDER_REPLICATED):
-            return why == Cause.BALANCE and self.cause(shard) is not None
-        return bool(self.needy(shard))
 
     def strays(self, shard: int) -> list[int]:
         """Live slots of a colocated shard that stand apart while it lacks a common node."""

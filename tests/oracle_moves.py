@@ -8,6 +8,17 @@ from tests.oracle_world import Shard, Value, World
 
 # States that a move takes on by the word of its executor.
 EXECUTORS_SAY = ("accepted", "completed", "failed")
+# The most urgent first.
+CAUSES = ("under_replicated", "required_rule", "drain", "preferred_rule", "surplus", "balance")
+# Why moves are issued; one that ended with another reason was not outranked.
+WANTED = (
+    "NODE_DEAD",
+    "NODE_UNREGISTERED",
+    "NODE_DRAINING",
+    "REPLICA_MISSING",
+    "RULE_NOT_MET",
+    "LOAD_UNEVEN",
+)
 
 
 def judge_form(world: World, key: str, move: Value) -> Iterator[str]:
@@ -23,6 +34,10 @@ def judge_form(world: World, key: str, move: Value) -> Iterator[str]:
     superseded = world.all_moves.get(move["supersedes"])
     if move["supersedes"] and (superseded is None or superseded["state"] != "superseded"):
         yield f"move {key} supersedes {superseded}"
+    elif superseded and superseded["reason"]["code"] in WANTED and not world.renews(move):
+        before, after = superseded["cause"], move["cause"]
+        if CAUSES.index(after) >= CAUSES.index(before):
+            yield f"move {key} for {after} supersedes one for {before}"
 
 
 def judge_need(world: World, key: str, move: Value) -> Iterator[str]:
