@@ -18,10 +18,18 @@ CELL = "main"
 
 
 class System:
-    """Topics with both their ends, and the applications started on them."""
+    """Topics with both their ends, and the applications started on them, which come to the broker
+    `through` another address if that is given."""
 
-    def __init__(self, bootstrap: str, scratch: Path, replication_factor: int = 1) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        scratch: Path,
+        replication_factor: int = 1,
+        through: str | None = None,
+    ) -> None:
         self.bootstrap = bootstrap
+        self._through = through or bootstrap
         self.prefix = f"t{uuid.uuid4().hex[:10]}."
         self._scratch = scratch
         apply_topics(bootstrap, self.prefix, replication_factor)
@@ -33,7 +41,7 @@ class System:
         """Start an application, unless told otherwise with a checkpoint directory of its own; it
         is not ready yet."""
         checkpoint = checkpoint or self._scratch / f"checkpoint-{len(self._applications)}"
-        started = Application(self.bootstrap, self.prefix, checkpoint, settings, flags)
+        started = Application(self._through, self.prefix, checkpoint, settings, flags)
         self._applications.append(started)
         return started
 

@@ -14,7 +14,9 @@ from confluent_kafka import Consumer, Producer
 from kafka.admin import KafkaAdminClient
 
 from streaming import broker as broker_module
-from streaming.broker import BrokerFailed, EmbeddedBroker
+from streaming import broker_process
+from streaming.broker import EmbeddedBroker
+from streaming.broker_process import BrokerFailed
 
 
 def create_topic(bootstrap_servers: str, topic: str) -> None:
@@ -80,7 +82,7 @@ def test_kept_directory_keeps_records_and_is_formatted_once(tmp_path: Path) -> N
 def test_directory_in_use_is_refused_and_its_owner_undisturbed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(broker_module, "CLAIM_TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(broker_process, "CLAIM_TIMEOUT_SECONDS", 0.2)
     with EmbeddedBroker(data_dir=tmp_path) as broker:
         settings = (tmp_path / "server.properties").read_text()
         with pytest.raises(BrokerFailed, match="in use by another embedded broker"):
@@ -170,7 +172,7 @@ def test_broker_dies_with_its_killed_parent(tmp_path: Path) -> None:
 
 
 def test_hanging_broker_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker_module, "STOP_TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr(broker_process, "STOP_TIMEOUT_SECONDS", 0.5)
     broker = EmbeddedBroker().start()
     pid = broker.pid
     assert pid is not None
@@ -182,7 +184,7 @@ def test_hanging_broker_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_silent_broker_runs_into_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker_module, "START_TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(broker_process, "START_TIMEOUT_SECONDS", 0.2)
     broker = EmbeddedBroker()
     with pytest.raises(BrokerFailed, match="did not answer within"):
         broker.start()
