@@ -8,13 +8,16 @@ marker. Every failure ends the process; a restart is the recovery.
 """
 
 import logging
+import os
 import shutil
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
+from errno import EACCES, EDQUOT, EFBIG, EIO, ENOSPC, EROFS, ESTALE
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,8 +55,12 @@ _STOP_TIMEOUT_SECONDS = 30.0
 # Settings of topics that guarantees rest on; an operator may change the others.
 _PROMISES = ("message.timestamp.type", "cleanup.policy")
 
-# How the system says it, in whatever Spark makes of it.
-_DISK_FULL = "No space left on device"
+# How the system says that a disk does not serve, in whatever Spark makes of it.
+_DISK_FAULTS = tuple(
+    os.strerror(number) for number in (ENOSPC, EDQUOT, EFBIG, EIO, EROFS, EACCES, ESTALE)
+)
+# A page: as little as the scratch directory has to have room for, for a start to be tried.
+_PROBE_BYTES = 4096
 
 
 class QueryFailed(StreamingError):
@@ -74,6 +81,7 @@ def run(
     a person has to do about it; everything else is a bug.
     """
     assert settings.checkpoint is not None, "the command line asks for it"
+    check_scratch(settings.checkpoint)
     options = settings.resolved_kafka_options()
     bootstrap, prefix = settings.kafka.bootstrap_servers, settings.topics.prefix
     _check_topics(bootstrap, prefix, options)
@@ -197,13 +205,11 @@ class _Flow:
 
     def _ended(self, query: "StreamingQuery") -> Exception:
         """What ended the query. Of a batch that failed Spark says the same as our own error, in
-        many words; a full disk is nobody's bug and told in few."""
+        many words; a disk that is full or fails is nobody's bug and told in few."""
         said = _why(query)
-        if _DISK_FULL in said:
-            return QueryFailed(
-                f"{self._settings.checkpoint}: {_DISK_FULL}. Nothing of what was decided is lost: "
-                "make room, or name another scratch directory, and start again"
-            )
+        fault = next((fault for fault in _DISK_FAULTS if fault in said), None)
+        if fault is not None and not isinstance(self._failure, StreamingError):
+            return _unusable(self._settings.checkpoint, fault)
         return self._failure or QueryFailed(said)
 
     def _take(self, batch: "DataFrame", batch_id: int) -> None:
@@ -299,6 +305,24 @@ def _recover(
     for gap in recovered.gaps:
         tell(LogEvent.GAP_ACCEPTED, logging.WARNING, **asdict(gap))
     return recovered
+
+
+def check_scratch(checkpoint: Path) -> None:
+    """Make the scratch directory and write to it. Raises QueryFailed when it does not serve, before
+    anything else is begun: another writer may be at work meanwhile."""
+    try:
+        checkpoint.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=checkpoint) as probe:
+            probe.write(bytes(_PROBE_BYTES))
+    except OSError as error:
+        raise _unusable(checkpoint, error.strerror or str(error)) from error
+
+
+def _unusable(checkpoint: Path | None, fault: str) -> QueryFailed:
+    return QueryFailed(
+        f"{checkpoint}: {fault}. Nothing of what was decided is lost: make room or mend it, or "
+        "name another scratch directory (--checkpoint), and start again"
+    )
 
 
 def _check_topics(bootstrap: str, prefix: str, options: dict[str, str]) -> None:

@@ -93,3 +93,29 @@ def test_streams_that_come_before_any_node_are_placed_when_nodes_do(order: list[
     assert outcomes(driver) == dict.fromkeys(STREAMS, "placed")
     assert all(len(set(held)) == 3 for held in assigned(driver).values())
     check_contract(driver.commits)
+
+
+@settings(max_examples=12)
+@given(order=st.permutations(range(4)), cut=st.integers(0, 4))
+def test_a_change_of_place_before_the_registration_is_nothing(order: list[int], cut: int) -> None:
+    """What is known of a node begins with its registration; from there on the newest sequence
+    holds, in whatever order the records come, and nothing is refused."""
+    places = ["/z0", "/z1", "/z2", "/z3"]
+    said = [registered("n9", 1, location=places[0])]
+    for number, place in enumerate(places[1:], start=2):
+        body = {"node_id": "n9", "incarnation": "a", "sequence": number, "location": place}
+        said.append(raw("NodeLocalityChanged", "n9", body))
+    driver = Driver()
+    driver.batch(NODES, REQUESTS)
+    before = assigned(driver)
+    late = [
+        said[n]._replace(offset=len(NODES) + place, at=2_000 + place)
+        for place, n in enumerate(order)
+    ]
+    for part in filter(None, (late[:cut], late[cut:])):
+        driver.batch(part)
+    (view,) = [v for v in bodies(driver.commits, "topology.v1") if v["node_id"] == "n9"][-1:]
+    assert view["location"] == places[max(order[order.index(0) :])]
+    assert of_topic(driver.commits, DEAD_LETTERS) == []
+    assert assigned(driver) == before
+    check_contract(driver.commits)
