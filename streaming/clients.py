@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
-from streaming.errors import AccessRefused, BrokerUnreachable, SettingsInvalid, StreamingError
+from streaming import certificates
+from streaming.errors import (
+    AccessRefused,
+    BrokerUnreachable,
+    ConnectionUntrusted,
+    SettingsInvalid,
+    StreamingError,
+)
+from streaming.kafka_options import encrypted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,7 +66,8 @@ def make_producer(
 ) -> Producer:
     """A connected idempotent producer, so that one key's records keep their order in retries.
 
-    Raises BrokerUnreachable, AccessRefused; SettingsInvalid when the client refuses `options`.
+    Raises BrokerUnreachable, ConnectionUntrusted, AccessRefused; SettingsInvalid when the client
+    refuses `options`.
     """
     return connected(
         Producer,
@@ -76,7 +85,8 @@ def make_producer(
 def make_reader(bootstrap: str, options: Mapping[str, str] | None = None) -> Consumer:
     """A connected consumer of committed records, without a group: it is to be assigned.
 
-    Raises BrokerUnreachable, AccessRefused; SettingsInvalid when the client refuses `options`.
+    Raises BrokerUnreachable, ConnectionUntrusted, AccessRefused; SettingsInvalid when the client
+    refuses `options`.
     """
     return connected(
         Consumer,
@@ -120,11 +130,23 @@ def connected(
                     f"the brokers at {bootstrap} do not let this user in: {last_error.text}"
                 ) from error
             if last_error.all_brokers_down or time.monotonic() > deadline:
+                untrusted = encrypted(options or {}) and certificates.fault(
+                    bootstrap, options or {}
+                )
+                if untrusted:
+                    raise ConnectionUntrusted(untrusted) from error
                 raise BrokerUnreachable(
                     f"no broker answers at {bootstrap}: {last_error.text or _text(error)}"
                 ) from error
         else:
             return client
+
+
+def _check_trust(bootstrap: str, options: Mapping[str, str], error: Exception) -> None:
+    """Raise ConnectionUntrusted where it is the certificates that keep the client out."""
+    found = certificates.fault(bootstrap, options)
+    if found is not None:
+        raise ConnectionUntrusted(found) from error
 
 
 def present_partitions(client: Any, topic: str) -> list[int]:

@@ -19,6 +19,10 @@ class AccessRefused(StreamingError):
     """The brokers do not let this user in, or do not let it do what was asked."""
 
 
+class ConnectionUntrusted(StreamingError):
+    """An encrypted connection does not come about: the certificates of one side do not serve."""
+
+
 class SettingsInvalid(StreamingError):
     """The settings cannot be used; `problems` holds one line per mistake."""
 
