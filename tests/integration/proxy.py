@@ -11,6 +11,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -31,8 +32,9 @@ class Link:
     def reset(self) -> None:
         """Break it off, to both sides."""
         for writer in self.writers:
-            sock = writer.get_extra_info("socket")
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+            with suppress(OSError):  # it may have gone already
+                sock = writer.get_extra_info("socket")
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
             writer.transport.abort()
 
 
