@@ -33,12 +33,13 @@ from tests.benchmarks import (
     recovering_report,
     report,
 )
-from tests.benchmarks.measure import FLOOR, PLACER, Plan, measure
+from tests.benchmarks.measure import FLOOR, PLACER, Load, Plan, measure
 from tests.benchmarks.processes import BenchmarkFailed
 
 # Spark compiles its hot paths during the first hundred batches.
-FULL = Plan(events=200, warm_up=100, heartbeats_per_second=5_000, nodes=2_500)
-QUICK = dataclasses.replace(FULL, events=30, warm_up=15)
+LOADS = (Load(nodes=2_500, heartbeats_per_second=5_000), Load(10_000, 20_000))
+FULL = Plan(events=200, warm_up=100, loads=LOADS, minutes=10)
+QUICK = dataclasses.replace(FULL, events=30, warm_up=15, minutes=0)
 
 QuickOption = Annotated[bool, typer.Option("--quick", help="A short run, for trying it.")]
 
@@ -103,14 +104,17 @@ def latency(
         str | None, typer.Option(metavar="placer|floor", help="Measure one of the two.")
     ] = None,
     events: Annotated[int | None, typer.Option(min=2, help="Events counted per case.")] = None,
-    heartbeats_per_second: Annotated[
-        int | None, typer.Option(min=0, help="Beside the second case; 0 leaves it out.")
+    minutes: Annotated[
+        float | None, typer.Option(min=0, help="How long the driver's memory is watched.")
     ] = None,
 ) -> None:
     """Measure from an event's append to its decision, in one run with its floor."""
     plan = QUICK if quick else FULL
-    chosen = {"events": events, "heartbeats_per_second": heartbeats_per_second}
-    plan = dataclasses.replace(plan, **{k: v for k, v in chosen.items() if v is not None})
+    plan = dataclasses.replace(
+        plan,
+        events=plan.events if events is None else events,
+        minutes=plan.minutes if minutes is None else minutes,
+    )
     if only not in (None, PLACER.name, FLOOR.name):
         raise typer.BadParameter("--only takes placer or floor")
     about = machine.describe()

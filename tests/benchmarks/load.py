@@ -24,7 +24,7 @@ def main(
     """Register the nodes, say ready, beat until SIGTERM."""
     with (
         stop_on_signals() as stop,
-        Fleet(bootstrap, prefix, nodes(count, "fleet"), count / beats_per_second),
+        Fleet(bootstrap, prefix, nodes(count, f"fleet{count}-"), count / beats_per_second),
     ):
         typer.echo("ready")
         stop.wait()

@@ -1,11 +1,11 @@
-"""One subject from its start to its end: both cases, with the batches' parts and the memory."""
+"""One subject from its start to its end: its cases, with the batches' parts and the memory."""
 
 import os
 import statistics
 import sys
 import time
-from collections.abc import Callable
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,23 +19,47 @@ from streaming.admin import apply_topics
 from streaming.broker import EmbeddedBroker
 from streaming.fleet import Fleet
 from tests.benchmarks.load import nodes
-from tests.benchmarks.probe import Appended, Probe
+from tests.benchmarks.probe import Appended, Creations, Probe, Registrations
 from tests.benchmarks.processes import BenchmarkFailed, cpu_seconds, module, resident_bytes, running
 
 # Nodes that the streams of the quiet case are placed on; they are never judged.
 FEW_NODES = 12
 QUIET_SECONDS = 3_600.0
-ALONE, BESIDE = "alone", "beside heartbeats"
+SETTINGS = {
+    # Nobody carries moves out here.
+    "PLACER_REBALANCE__MODE": "off",
+    # The nodes of all loads, and those that register again and again.
+    "PLACER_QUOTAS__NODES": "16000",
+    "PLACER_QUOTAS__NEW_NODES_PER_MINUTE": "16000",
+}
+ALONE = "alone"
+REGISTRATIONS = "registrations"
+# Between two looks at the memory of a subject under its highest load.
+WEIGHED_EVERY_EVENTS = 100
+
+
+@dataclass(frozen=True)
+class Load:
+    """Nodes that beat beside a case."""
+
+    nodes: int
+    heartbeats_per_second: int
+
+    @property
+    def name(self) -> str:
+        """What the case is called."""
+        return f"beside {self.heartbeats_per_second:,}/s"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How much is measured. Warm-up events are sent before each case and not counted."""
+    """How much is measured. Warm-up events are sent before each case and not counted. Under the
+    last of the loads nodes register too, and go on with it for `minutes`, for the memory's sake."""
 
     events: int
     warm_up: int
-    heartbeats_per_second: int
-    nodes: int
+    loads: tuple[Load, ...]
+    minutes: float
 
 
 @dataclass
@@ -87,53 +111,112 @@ PLACER = Subject("placer", "placement.")
 FLOOR = Subject("floor", "floor.")
 
 
+@dataclass
+class Measured:
+    """The cases of one subject by name, and the driver's resident set as the last load lasted:
+    pairs of minutes and bytes."""
+
+    cases: dict[str, Case] = field(default_factory=dict)
+    driver_bytes: list[tuple[float, int]] = field(default_factory=list)
+
+
 def measure(
     subject: Subject,
     plan: Plan,
     broker: EmbeddedBroker,
     scratch: Path,
     tell: Callable[[str, int, int], Any],
-) -> dict[str, Case]:
-    """Both cases of one subject. Raises BenchmarkFailed."""
-    bootstrap, trace = broker.bootstrap_servers, subject.trace(scratch)
+) -> Measured:
+    """All cases of one subject. Raises BenchmarkFailed."""
+    bootstrap = broker.bootstrap_servers
     apply_topics(bootstrap, subject.prefix, 1)
-    cases: dict[str, Case] = {}
+    environment = {"PLACER_TRACE__FILE": str(subject.trace(scratch)), **SETTINGS}
     with ExitStack() as owned:
         command = subject.command(bootstrap, scratch)
-        application = owned.enter_context(running(command, {"PLACER_TRACE__FILE": str(trace)}))
-        probe = owned.enter_context(closing(Probe(bootstrap, subject.prefix)))
-        arrivals = Appended(bootstrap, full_name("nodes.v1", subject.prefix))
-        owned.enter_context(closing(arrivals))
+        process = owned.enter_context(running(command, environment))
+        run = _Run(subject, process, plan, broker, scratch, tell)
+        creations = owned.enter_context(closing(Probe(bootstrap, subject.prefix, Creations())))
         with Fleet(bootstrap, subject.prefix, nodes(FEW_NODES, "n"), QUIET_SECONDS):
-            probe.run(1)
-        for name in (ALONE, BESIDE) if plan.heartbeats_per_second else (ALONE,):
-            weighed = {"broker": broker.pid or 0}
-            if name == BESIDE:
-                load = owned.enter_context(running(_load(bootstrap, subject.prefix, plan)))
-                weighed["fleet"] = load.pid
-            label = f"{subject.name} {name}"
-            probe.run(
-                plan.warm_up, lambda n, label=label: tell(f"{label}: warm-up", n, plan.warm_up)
-            )
-            arrivals.per_second()
-            spent, started = cpu_seconds(application), time.monotonic()
+            creations.run(1)
+        run.case(ALONE, creations)
+        for load in plan.loads:
+            with run.under(load):
+                run.case(load.name, creations)
+                if load == plan.loads[-1] and subject == PLACER:
+                    question = Registrations(WEIGHED_EVERY_EVENTS * 2)
+                    with closing(Probe(bootstrap, subject.prefix, question)) as registrations:
+                        run.case(f"{REGISTRATIONS} {load.name}", registrations)
+                        run.last(registrations)
+        return run.measured
+
+
+class _Run:
+    """One subject while it is measured."""
+
+    def __init__(
+        self,
+        subject: Subject,
+        application: psutil.Process,
+        plan: Plan,
+        broker: EmbeddedBroker,
+        scratch: Path,
+        tell: Callable[[str, int, int], Any],
+    ) -> None:
+        self.measured = Measured()
+        self._subject, self._application, self._plan = subject, application, plan
+        self._bootstrap, self._trace, self._tell = (
+            broker.bootstrap_servers,
+            subject.trace(scratch),
+            tell,
+        )
+        self._weighed = {"broker": broker.pid or 0}
+
+    @contextmanager
+    def under(self, load: Load) -> Iterator[None]:
+        """Nodes beat as long as the block lasts."""
+        with running(_load(self._bootstrap, self._subject.prefix, load)) as fleet:
+            self._weighed["fleet"] = fleet.pid
+            yield
+        del self._weighed["fleet"]
+
+    def case(self, name: str, probe: Probe) -> None:
+        """Measure one case."""
+        label, plan, trace = f"{self._subject.name} {name}", self._plan, self._trace
+        probe.run(plan.warm_up, lambda n: self._tell(f"{label}: warm-up", n, plan.warm_up))
+        topic = full_name("nodes.v1", self._subject.prefix)
+        with closing(Appended(self._bootstrap, topic)) as arrivals:
+            spent, started = cpu_seconds(self._application), time.monotonic()
             read_from = trace.stat().st_size if trace.exists() else 0
-            latencies = probe.run(plan.events, lambda n, label=label: tell(label, n, plan.events))
+            latencies = probe.run(plan.events, lambda n: self._tell(label, n, plan.events))
             rate = arrivals.per_second()
-            cores = (cpu_seconds(application) - spent) / (time.monotonic() - started)
-            memory = resident_bytes(application)
-            memory |= {role: psutil.Process(pid).memory_info().rss for role, pid in weighed.items()}
-            batches, parts = _parts(trace, read_from)
-            cases[name] = Case(latencies, batches, parts, rate, memory, cores, os.getloadavg()[0])
-    return cases
+        cores = (cpu_seconds(self._application) - spent) / (time.monotonic() - started)
+        memory = resident_bytes(self._application)
+        for role, pid in self._weighed.items():
+            memory[role] = psutil.Process(pid).memory_info().rss
+        batches, parts = _parts(trace, read_from)
+        load = os.getloadavg()[0]
+        self.measured.cases[name] = Case(latencies, batches, parts, rate, memory, cores, load)
+
+    def last(self, probe: Probe) -> None:
+        """Go on until the plan's minutes are over, and weigh the driver now and then."""
+        label, started = f"{self._subject.name}: memory, minutes", time.monotonic()
+        minutes = 0.0
+        while True:
+            weight = self._application.memory_info().rss
+            self.measured.driver_bytes.append((round(minutes, 1), weight))
+            if minutes >= self._plan.minutes:
+                return
+            self._tell(label, round(minutes), round(self._plan.minutes))
+            probe.run(WEIGHED_EVERY_EVENTS)
+            minutes = (time.monotonic() - started) / 60
 
 
-def _load(bootstrap: str, prefix: str, plan: Plan) -> list[str]:
+def _load(bootstrap: str, prefix: str, load: Load) -> list[str]:
     options = {
         "--bootstrap": bootstrap,
         "--prefix": prefix,
-        "--count": str(plan.nodes),
-        "--beats-per-second": str(plan.heartbeats_per_second),
+        "--count": str(load.nodes),
+        "--beats-per-second": str(load.heartbeats_per_second),
     }
     return [*module("load"), *(text for option in options.items() for text in option)]
 

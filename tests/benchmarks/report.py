@@ -1,13 +1,14 @@
 """The report: tables for people, one JSON document for programs."""
 
+from itertools import zip_longest
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from tests.benchmarks.measure import Case
+from tests.benchmarks.measure import Case, Measured
 
-Results = dict[str, dict[str, Case]]
+Results = dict[str, Measured]
 
 # Spark's own benchmark of its JVM operator, Kafka -> transformWithState -> Kafka in micro-batches,
 # 3 x 5 cores, 1,000 records a second: connector/kafka-0-10-sql/benchmarks/
@@ -49,9 +50,12 @@ def as_json(machine: dict[str, str], plan: dict[str, Any], results: Results) -> 
                     "cores": round(case.cores, 2),
                     "load_average": round(case.load, 1),
                 }
-                for name, case in cases.items()
+                for name, case in measured.cases.items()
             }
-            for subject, cases in results.items()
+            for subject, measured in results.items()
+        },
+        "driver_bytes_by_minute": {
+            subject: measured.driver_bytes for subject, measured in results.items()
         },
         "published_ms": PUBLISHED,
         "target_ms": TARGET,
@@ -61,8 +65,9 @@ def as_json(machine: dict[str, str], plan: dict[str, Any], results: Results) -> 
 def show(console: Console, machine: dict[str, str], results: Results) -> None:
     """Print the tables."""
     show_machine(console, machine)
-    for table in (_latencies(results), _parts(results), _memory(results)):
-        show_table(console, table)
+    for table in (_latencies(results), _parts(results), _memory(results), _driver(results)):
+        if table.row_count:
+            show_table(console, table)
 
 
 def show_machine(console: Console, machine: dict[str, str]) -> None:
@@ -81,19 +86,20 @@ def show_table(console: Console, table: Table) -> None:
 
 
 def _latencies(results: Results) -> Table:
-    table = Table(title="Event appended -> decision readable (read_committed), ms")
+    table = Table(title="Event appended -> answer readable (read_committed), ms")
     for heading in ("", *COLUMNS, "events", "records/s beside"):
         table.add_column(heading, justify="left" if heading == "" else "right")
     for name in _case_names(results):
-        for subject, cases in results.items():
-            if name in cases:
-                case = cases[name]
+        for subject, measured in results.items():
+            if name in measured.cases:
+                case = measured.cases[name]
                 figures = (f"{case.percentiles_ms[column]:.0f}" for column in COLUMNS)
                 beside = f"{case.heartbeats_per_second:.0f}"
                 events = str(len(case.latencies_ms))
                 table.add_row(f"{subject} {name}", *figures, events, beside)
-        if all(name in results.get(subject, {}) for subject in ("placer", "floor")):
-            ours, floor = (results[each][name].percentiles_ms for each in ("placer", "floor"))
+        found = [results[each].cases for each in ("placer", "floor") if each in results]
+        if len(found) > 1 and all(name in cases for cases in found):
+            ours, floor = (cases[name].percentiles_ms for cases in found)
             ratios = (f"{ours[column] / floor[column]:.2f}" for column in COLUMNS)
             table.add_row(f"[bold]placer / floor {name}[/bold]", *ratios, end_section=True)
     table.add_row(PUBLISHED_NAME, *_known(PUBLISHED))
@@ -135,15 +141,26 @@ def _memory(results: Results) -> Table:
     return table
 
 
+def _driver(results: Results) -> Table:
+    table = Table(title="Driver: resident set, MB")
+    for heading in ("minutes", *results):
+        table.add_column(heading, justify="right")
+    for rows in zip_longest(*(measured.driver_bytes for measured in results.values())):
+        minutes = next(row[0] for row in rows if row)
+        sizes = (f"{row[1] / 1e6:.1f}" if row else "" for row in rows)
+        table.add_row(f"{minutes:.1f}", *sizes)
+    return table
+
+
 def _columns(table: Table, results: Results) -> list[Case]:
     table.add_column("")
     cases = []
-    for subject, by_name in results.items():
-        for name, case in by_name.items():
+    for subject, measured in results.items():
+        for name, case in measured.cases.items():
             table.add_column(f"{subject}\n{name}", justify="right")
             cases.append(case)
     return cases
 
 
 def _case_names(results: Results) -> list[str]:
-    return list(dict.fromkeys(name for cases in results.values() for name in cases))
+    return list(dict.fromkeys(name for measured in results.values() for name in measured.cases))
