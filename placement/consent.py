@@ -5,6 +5,7 @@ with the hash of the impact as it is then (need N28). It rests on the nodes of t
 shards and what these ask for; what else happens in the fleet does not matter to it.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from placement.impact import ShardState, Touched, impact
 from placement.model import AdministrativeState, MoveKind, RepairMode, StreamSpec
 from placement.reasons import Code, Reason
 from placement.rebalance_events import Rebalancing
+from placement.relocation import Relocations
 from placement.safety import HeldShard, at_stake_reason, held_shards, in_maintenance, quorum_broken
 from placement.standing_orders import StandingOrders
 from placement.state import State
@@ -31,9 +33,28 @@ _STANDS = (Action.DRAIN, Action.MAINTENANCE, Action.CORDON)
 
 
 @dataclass(frozen=True, slots=True)
+class Relabelling:
+    """Nodes that would stand in `location` instead of `was` (equal where only tags differ).
+    `meant`: the known place of which the new one is probably a misspelling."""
+
+    was: str
+    location: str
+    meant: str | None
+    nodes: int
+
+    def __str__(self) -> str:
+        count = _counted(self.nodes, "node")
+        if self.meant is not None:
+            return f"{self.location}: {count}; was {self.meant} meant?"
+        what = "other tags" if self.was == self.location else self.location or "(none)"
+        return f"{self.was or '(none)'} -> {what}: {count}"
+
+
+@dataclass(frozen=True, slots=True)
 class Preview:
     """What a request would touch: nodes by index, shards by stream and number. `refusal` says why
-    it cannot be, whoever has seen it; `hash` is to be sent with it where it is `destructive`."""
+    it cannot be, whoever has seen it; `hash` is to be sent with it where it is `destructive`;
+    `relabelled` are the places that an approval would put in force."""
 
     nodes: tuple[int, ...] = ()
     shards: tuple[tuple[str, int], ...] = ()
@@ -41,6 +62,7 @@ class Preview:
     hash: str = ""
     destructive: bool = False
     refusal: Reason | None = None
+    relabelled: tuple[Relabelling, ...] = ()
 
     def consent(self, expected: str | None) -> Reason | None:
         """Why the request is refused to who has seen the impact of hash `expected`."""
@@ -57,7 +79,7 @@ class Preview:
     def __str__(self) -> str:
         streams = len({stream for stream, _ in self.shards})
         parts = ((len(self.nodes), "node"), (len(self.shards), "shard"), (streams, "stream"))
-        return ", ".join(f"{count} {word}{'' if count == 1 else 's'}" for count, word in parts)
+        return ", ".join(_counted(count, word) for count, word in parts)
 
 
 def preview(
@@ -65,6 +87,7 @@ def preview(
     orders: StandingOrders,
     holds: HoldEvents,
     rebalancing: Rebalancing,
+    relocations: Relocations,
     asked: OperatorAsked,
 ) -> Preview:
     """Look at a request without carrying it out."""
@@ -73,7 +96,10 @@ def preview(
     if asked.action is Action.CANCEL_MOVE:
         return Preview(refusal=_uncancellable(state, asked.target))
     if asked.action is Action.APPROVE_RELOCATION:
-        return _relocation(state, asked)
+        nodes = orders.nodes(asked.target)
+        if nodes is None:
+            return Preview(refusal=_unknown(asked.target))
+        return _relocation(state, relocations, asked, nodes)
     if asked.action is Action.OVERRIDE_HOLD:
         nodes = holds.nodes(asked.target)
         if nodes is None:
@@ -147,19 +173,36 @@ def _balance(state: State, rebalancing: Rebalancing, asked: OperatorAsked) -> Pr
     )
 
 
-def _relocation(state: State, asked: OperatorAsked) -> Preview:
-    """A relocation waits with the hash of its impact; whether that still is so is judged by who
-    applies it."""
-    view = state.nodes.get(asked.target)
-    if view is None:
-        return Preview(refusal=_unknown(asked.target))
-    if view.pending is None:
+def _relocation(
+    state: State, relocations: Relocations, asked: OperatorAsked, nodes: list[int]
+) -> Preview:
+    """The relocations that wait in the target. That of one node waits with the hash of its impact,
+    and whether that still is so is judged by who applies it; those of a domain are looked at
+    together, as they are now."""
+    topology = state.topology
+    names = relocations.pending_in(topology.ids[node] for node in nodes)
+    if not names:
         message = f"no new place of {asked.target} waits for approval"
         return Preview(refusal=Reason(Code.NOTHING_PENDING, message))
-    node = state.topology.index[asked.target]
-    held = tuple((each.spec.stream, each.shard) for each in held_shards(state, [node]))
-    agreed = asked.expected_hash or view.pending.impact_hash
-    return Preview((node,), held, None, agreed, destructive=True)
+    places = Counter[tuple[str, str, str | None]]()
+    for name in names:
+        pending = state.nodes[name].pending
+        assert pending is not None
+        places[state.nodes[name].attributes.location, pending.location, pending.meant] += 1
+    if asked.target.startswith("/"):
+        agreed = relocations.forecast(names).impact.hash
+    else:
+        published = state.nodes[asked.target].pending
+        assert published is not None
+        agreed = asked.expected_hash or published.impact_hash
+    concerned = [topology.index[name] for name in names]
+    held = tuple((each.spec.stream, each.shard) for each in held_shards(state, concerned))
+    relabelled = tuple(Relabelling(*place, count) for place, count in places.items())
+    return Preview(tuple(concerned), held, None, agreed, True, relabelled=relabelled)
+
+
+def _counted(count: int, word: str) -> str:
+    return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def _unknown(target: str) -> Reason:

@@ -138,9 +138,10 @@ class NodeEvents:
         """What is pending takes effect if little comes of it; whether a node has moved."""
         return self._relocations.settle()
 
-    def approve(self, node_id: str, impact_hash: str) -> Reason | None:
-        """Let a pending place take effect; see `Relocations.approve`."""
-        return self._relocations.approve(node_id, impact_hash)
+    @property
+    def relocations(self) -> Relocations:
+        """The places that nodes newly claim."""
+        return self._relocations
 
     def _enter(self, view: NodeView) -> None:
         """Take a node's view into topology and records, and look at what it touches."""

@@ -45,7 +45,14 @@ class OperatorEvents:
 
     def preview(self, asked: OperatorAsked) -> Preview:
         """What the request would touch, and what stands against it."""
-        return preview(self._state, self._orders, self._holds, self._rebalancing, asked)
+        return preview(
+            self._state,
+            self._orders,
+            self._holds,
+            self._rebalancing,
+            self._nodes.relocations,
+            asked,
+        )
 
     def asked(self, event: OperatorAsked) -> None:
         """Carry out a request, or say why not."""
@@ -77,7 +84,14 @@ class OperatorEvents:
             case Action.REBALANCE:
                 self._rebalancing.want(f"request {event.request_id}")
             case Action.APPROVE_RELOCATION:
-                return self._nodes.approve(event.target, event.expected_hash or "")
+                return self._approve(event, seen)
+        return None
+
+    def _approve(self, event: OperatorAsked, seen: Preview) -> Reason | None:
+        relocations, ids = self._nodes.relocations, self._state.topology.ids
+        if not event.target.startswith("/"):
+            return relocations.approve(event.target, event.expected_hash or "")
+        relocations.approve_all([ids[node] for node in seen.nodes])
         return None
 
     def _stand(self, event: OperatorAsked, seen: Preview) -> None:

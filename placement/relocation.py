@@ -6,25 +6,18 @@ availability (scylladb#23800). Here the old place stays in force, nothing moves,
 happen is published first. A place that is probably a typing error never takes effect by itself.
 """
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from placement.admission import Admission
 from placement.authority import CLAIM
-from placement.impact import Impact, ShardState, impact
+from placement.forecast import Forecast, Forecasts
 from placement.location import Location, natural_key, parse_location
-from placement.model import AdministrativeState, NodeAttributes, NodeView, Pending, Violation
+from placement.model import AdministrativeState, NodeAttributes, NodeView, Pending
 from placement.place_names import likely_meant, new_domain, tier_flaw
-from placement.plan import Phase, PlannedMove, Standing, plan
 from placement.reasons import Code, Reason
-from placement.report import Report
-from placement.state import State, Stream
-from placement.wants import Wants
-
-# An alert names the first of a long list.
-_LISTED_MAX = 50
+from placement.state import State
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +34,6 @@ class Stand:
     news: tuple[str, str, Reason] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Forecast:
-    """The impact of relocations, and the shards that would move or come to break a rule."""
-
-    impact: Impact
-    shards: frozenset[tuple[str, int]]
-
-
 class Relocations:
     """Decides what becomes of the places that nodes claim. `enter` takes a node's new view into
     topology and records."""
@@ -61,7 +46,7 @@ class Relocations:
         ordered: Callable[[str, NodeAttributes], AdministrativeState],
     ) -> None:
         self._state, self._admission, self._enter = state, admission, enter
-        self._ordered = ordered
+        self._forecasts = Forecasts(state, ordered)
         self._waiting: set[str] = set()
         self._fresh: dict[str, None] = {}
         self._moved = False
@@ -120,12 +105,12 @@ class Relocations:
         self._fresh.clear()
         fresh.sort(key=natural_key)
         plain = [name for name in fresh if not self._pending(name).meant]
-        if len(plain) > 1 and self._is_small(self._impact(plain)):
+        if len(plain) > 1 and self._is_small(self._forecasts.of(plain)):
             for name in plain:
                 self._apply(name)
             fresh = [name for name in fresh if name not in plain]
         for name in fresh:
-            found = self._impact([name])
+            found = self._forecasts.of([name])
             if self._is_small(found) and not self._pending(name).meant:
                 self._apply(name)
             else:
@@ -137,6 +122,20 @@ class Relocations:
         moved, self._moved = self._moved, False
         return moved
 
+    def pending_in(self, nodes: Iterable[str]) -> list[str]:
+        """Those of the nodes whose new place waits, in natural order."""
+        waiting = (n for n in nodes if n in self._waiting and self._state.nodes[n].pending)
+        return sorted(waiting, key=natural_key)
+
+    def forecast(self, nodes: Sequence[str]) -> Forecast:
+        """What would come of the pending relocations of nodes, taken together."""
+        return self._forecasts.of(nodes)
+
+    def approve_all(self, nodes: Iterable[str]) -> None:
+        """Apply pending relocations whose impact together has just been agreed to."""
+        for name in nodes:
+            self._apply(name)
+
     def approve(self, node_id: str, impact_hash: str) -> Reason | None:
         """Apply a pending relocation, or trust a quarantined place, if its impact is still the one
         that whoever approves has seen; a reason if not."""
@@ -145,7 +144,7 @@ class Relocations:
             return Reason(Code.NODE_UNKNOWN, f"node {node_id} is not known")
         if view.pending is None:
             return Reason(Code.NOTHING_PENDING, f"no new place of {node_id} waits for approval")
-        found = self._impact([node_id])
+        found = self._forecasts.of([node_id])
         current = found.impact.hash
         if current != view.pending.impact_hash:
             self._publish(node_id, found)
@@ -197,7 +196,7 @@ class Relocations:
     def _publish(self, name: str, forecast: Forecast) -> None:
         view, pending, found = self._state.nodes[name], self._pending(name), forecast.impact
         self._enter(replace(view, pending=replace(pending, impact_hash=found.hash)))
-        detail = {"location": pending.location, "was": view.attributes.location, **_told(forecast)}
+        detail = {"location": pending.location, "was": view.attributes.location, **forecast.told}
         if pending.meant:
             place = parse_location(pending.location)
             assert isinstance(place, Location)
@@ -222,73 +221,6 @@ class Relocations:
     def _is_small(self, found: Forecast) -> bool:
         bound = self._state.configuration.relocate_up_to
         return bound is None or len(found.shards) <= bound
-
-    def _impact(self, names: Sequence[str]) -> Forecast:
-        """What would happen if these nodes' pending places were in force."""
-        state, topology = self._state, self._state.topology
-        nodes = {topology.index[name]: self._pending(name) for name in names}
-        shards = sorted({s for node in nodes for s in state.table.shards_on(node)}, key=state.key)
-        streams = list(dict.fromkeys(state.key(shard)[0] for shard in shards))
-        before, already = [*self._broken(shards)], self._plan(streams)
-        old = {node: (topology.attributes[node], topology.administrative[node]) for node in nodes}
-        for node, pending in nodes.items():
-            now = replace(old[node][0], location=pending.location, tags=pending.tags)
-            self._stand(node, now, self._ordered(topology.ids[node], now))
-        # Where another order reaches them, what is under way from there is called off.
-        freed = {node for node in nodes if topology.administrative[node] is not old[node][1]}
-        under_way = state.ledger.by_shard.values()
-        called_off = {state.key(each.shard) for each in under_way if each.removed in freed}
-        after, planned = [*self._broken(shards)], self._plan(streams)
-        others = set(map(_way, already))
-        moves = [move for move in planned if _way(move) not in others]
-        found = impact(
-            moves,
-            topology,
-            lambda name: state.streams[name].spec,
-            self._shard_state,
-            load=state.table.load(topology.size).tolist(),
-            nodes=names,
-            shards=map(state.key, shards),
-            before=before,
-            after=after,
-        )
-        for node, before_it in old.items():
-            self._stand(node, *before_it)
-        made = {(each.stream, each.shard) for each in found.violations_made}
-        shards_made = {(s, n) for s, n in made if s is not None and n is not None}
-        moved = {(m.stream, m.shard) for m in moves}
-        return Forecast(found, frozenset(shards_made | moved | called_off))
-
-    def _stand(
-        self, node: int, attributes: NodeAttributes, administrative: AdministrativeState
-    ) -> None:
-        topology = self._state.topology
-        condition = (topology.liveness[node], administrative, topology.guard[node])
-        topology.put(topology.ids[node], attributes, *condition)
-
-    def _broken(self, shards: Iterable[int]) -> Iterator[Violation]:
-        report = Report(self._state, Wants(self._state))
-        for shard in shards:
-            yield from report.of(shard, {})
-
-    def _plan(self, names: Iterable[str]) -> Sequence[PlannedMove]:
-        """What repair would do to streams as they are planned now."""
-        state = self._state
-        streams = [self._standing(state.streams[name]) for name in names]
-        return plan(state.topology, streams, Phase.REPAIR).moves
-
-    def _standing(self, stream: Stream) -> Standing:
-        assert stream.policy is not None, "a stream with a shard on a node is placed"
-        shards = [self._state.table.replicas(shard) for shard in stream.shards]
-        return Standing(stream.spec, stream.policy, shards)
-
-    def _shard_state(self, stream: str, number: int) -> ShardState:
-        state = self._state
-        shard = state.streams[stream].shards[number]
-        ids = tuple(state.topology.ids[node] for node in state.table.replicas(shard))
-        opened = state.ledger.by_shard.get(shard)
-        under_way = None if opened is None else opened.move.move_id
-        return ShardState(ids, int(state.table.epoch[shard]), under_way)
 
     def _tier_flaw(self, place: Location) -> Reason | None:
         configuration = self._state.configuration
@@ -337,10 +269,6 @@ def _words(policy: Any) -> Iterator[str]:
         yield policy.removeprefix("tag:")
 
 
-def _way(move: PlannedMove) -> tuple[object, ...]:
-    return move.stream, move.shard, move.kind, move.remove, move.add, move.leader
-
-
 def _refused(node_id: str, flaw: Reason) -> tuple[str, str, Reason]:
     return "LOCATION_REFUSED", node_id, flaw
 
@@ -348,22 +276,3 @@ def _refused(node_id: str, flaw: Reason) -> tuple[str, str, Reason]:
 def _typo(node_id: str, place: Location, meant: str) -> Reason:
     message = f"{node_id} claims {place}, where no node is; {meant} is spelt nearly so"
     return Reason(Code.TYPO_SUSPECTED, message, seen=(meant,))
-
-
-def _told(forecast: Forecast) -> dict[str, Any]:
-    """The impact as an alert has it; of long lists the first."""
-    found = forecast.impact
-    made, healed = found.violations_made, found.violations_healed
-    body = {
-        "impact_hash": found.hash,
-        "shards": len(forecast.shards),
-        "streams": list(found.streams[:_LISTED_MAX]),
-        "moves": found.moves,
-        "copies": found.copies,
-        "violations_made": len(made),
-        "violations_healed": len(healed),
-        "made": [asdict(each) for each in made[:_LISTED_MAX]],
-        "healed": [asdict(each) for each in healed[:_LISTED_MAX]],
-    }
-    plain: dict[str, Any] = json.loads(json.dumps(body))
-    return plain

@@ -65,7 +65,8 @@ class Uncordon(OperatorRequest):
 
 
 class ApproveRelocation(OperatorRequest):
-    """Let a node's pending relocation take effect. Needs the hash of its impact."""
+    """Let a node's pending relocation take effect, or together those of all nodes that stand in
+    a domain. Needs the hash of its impact."""
 
 
 class OverrideHold(OperatorRequest):

@@ -5,7 +5,7 @@ The copy is rebuilt from the topics as every start does it, so that it answers a
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 from uuid import uuid4
 
@@ -64,6 +64,7 @@ class DryRun:
             "refusal": None if refusal is None else reason_body(refusal),
             "moves_at_once": len(open_now),
             "waiting": sum(v.violation_class == "deferred" for v in broken),
+            "relabelled": [asdict(each) for each in self.seen.relabelled],
             "blocked": sum(v.violation_class == "unfixable" for v in broken),
         }
 

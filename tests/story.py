@@ -268,7 +268,7 @@ class Story:
         assert self.reconciler.digest == before
         self.actors.seen = seen.hash
         refused = f"; {reason_text(seen.refusal)}" if seen.refusal else ""
-        return f"{seen}{refused}"
+        return "\n".join([f"{seen}{refused}", *map(str, seen.relabelled)])
 
     def standing(self) -> list[tuple[str, str]]:
         """Operators' orders that stand: target and action."""

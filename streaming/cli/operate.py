@@ -160,7 +160,12 @@ def uncordon(
 
 
 def approve(
-    node: Annotated[str, typer.Argument(metavar="NODE", help="The node that claims a new place.")],
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="TARGET", help="The node that claims a new place, or all in a domain."
+        ),
+    ],
     dry_run: DryRunOption = False,
     hash: HashOption = None,  # noqa: A002 - the option's name
     yes: Yes = False,
@@ -171,11 +176,12 @@ def approve(
     prefix: Prefix = None,
     config: Config = None,
 ) -> None:
-    """Let a node's pending relocation take effect."""
+    """Let the pending relocation of a node take effect, or together those of all nodes that stand
+    in a domain."""
     from schemas.requests import ApproveRelocation
 
     settings = connection(config, bootstrap, prefix)
-    fields = {"target": node, "reason": reason}
+    fields = {"target": target, "reason": reason}
     _ask(settings, ApproveRelocation, fields, dry_run, hash, yes, timeout_seconds, output)
 
 
@@ -295,6 +301,8 @@ def _show(shown: "DryRun", target: str, output: Output, err: bool) -> None:
         typer.secho(f"{refusal['code']} {refusal['message']}", fg=typer.colors.RED, err=err)
         return
     typer.echo(f"{target}: {shown.seen}", err=err)
+    for each in shown.seen.relabelled:
+        typer.echo(f"  {each}", err=err)
     first = "{moves_at_once} moves at once, {waiting} wait for limits, {blocked} blocked"
     typer.echo(first.format(**summary), err=err)
     if shown.seen.destructive:
