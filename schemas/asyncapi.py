@@ -116,7 +116,8 @@ def _dead_letter() -> dict[str, Any]:
         "name": "DeadLetter",
         "title": "DeadLetter",
         "summary": "A refused record: its own key, its first KiB, and why, in headers that begin "
-        "with __placement.errors.",
+        "with __placement.errors. In a flood one without key and value stands for many: count, and "
+        "offset to offset.last.",
         "contentType": "application/octet-stream",
         "payload": {"description": "The first KiB of the record, whatever it was."},
     }

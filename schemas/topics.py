@@ -196,7 +196,8 @@ CATALOGUE: tuple[Topic, ...] = (
         "the record's own",
         (),
         30,
-        "Refused records: SHA-256 and first KiB, with reason and provenance in headers",
+        "Refused records: SHA-256 and first KiB, with reason and provenance in headers; in a flood "
+        "the rest in summaries",
     ),
 )
 

@@ -104,7 +104,14 @@ def run(
             trace = BatchTrace(settings.trace.file)
             locator = _locator(settings, recovered)
             applier = BatchApplier(
-                recovered, outbox, settings.cell, outputs, trace, observer, locator
+                recovered,
+                outbox,
+                settings.cell,
+                outputs,
+                trace,
+                observer,
+                locator,
+                settings.dead_letters.per_second,
             )
             applier.take_over()
             observer.recovered(recovered.reconciler, recovered.records, applier.writer_epoch)

@@ -19,10 +19,9 @@ from placement.silence import Clock
 from placement.verdict import Verdict
 from schemas import limits
 from schemas.envelope import Refusal, decode, validate
-from schemas.topics import DEAD_LETTERS
 from streaming import codec, record_codec
 from streaming.batch_trace import BatchTrace
-from streaming.dead_letter import dead_letter, reason_of
+from streaming.dead_letter import LETTERS_PER_SECOND, DeadLetters
 from streaming.errors import StreamingError
 from streaming.journal_codec import configuration_body, journal_event
 from streaming.locator import Locator
@@ -49,14 +48,14 @@ class BatchRefused(StreamingError):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One record of the ordered input and what it means: events, or a dead letter."""
+    """One record of the ordered input and what it means: an event, or why it is refused."""
 
     at: int
     topic: str
     partition: int
     offset: int
     event: Event | None = None
-    letter: OutRecord | None = None
+    refused: Refused | None = None
     raw: Raw | None = None
 
     @property
@@ -87,6 +86,7 @@ class BatchApplier:
         trace: BatchTrace | None = None,
         watch: Watches | None = None,
         locator: Locator | None = None,
+        letters_per_second: int = LETTERS_PER_SECOND,
     ) -> None:
         self._reconciler = recovered.reconciler
         self._configuration = configuration_body(recovered.configuration)
@@ -94,6 +94,7 @@ class BatchApplier:
         self._trace = trace or BatchTrace()
         self._watch = watch
         self._locator = locator
+        self._letters = DeadLetters(letters_per_second)
         self._cell = cell
         self._partitions = partitions
         self._positions: Positions = recovered.positions
@@ -143,16 +144,14 @@ class BatchApplier:
         began = time.perf_counter()
         ready = self._reconciler.apply(events, now, caught_up)
         planned_at = time.perf_counter()
-        records = [step.letter for step in prefix if step.letter is not None]
-        for refused in ready.refused:
-            step = planned[refused.index]
-            raw = None if step is None else step.raw
-            if raw is not None:
-                reason = refused.reason
-                records.append(dead_letter(raw, "apply", reason.code, reason.message))
+        refused = [step.refused for step in prefix if step.refused is not None]
+        for each in ready.refused:
+            step = planned[each.index]
+            if step is not None and step.raw is not None:
+                refused.append(Refused(step.raw, "apply", each.reason.code, each.reason.message))
+        records, left_out = self._letters.of(refused)
         for name, count in ready.counts.items():
             self.counts[name] = self.counts.get(name, 0) + count
-        letters = tuple(reason_of(each) for each in records if each.topic == DEAD_LETTERS)
         records += record_codec.ready_records(ready, self._cell, now, self._sequence + 1)
         if not records and not events and now < self._marked_at + IDLE_MARKER_MS:
             return 0
@@ -160,7 +159,10 @@ class BatchApplier:
         if self._watch is not None:
             spent = (planned_at - began, commit_seconds)
             open_moves = self._reconciler.open_moves
-            self._watch.committed(Committed(tuple(events), ready, letters, *spent, now, open_moves))
+            codes = tuple(each.code for each in refused)
+            self._watch.committed(
+                Committed(tuple(events), ready, codes, *spent, now, open_moves, left_out)
+            )
         return 1
 
     def _commit(
@@ -324,17 +326,17 @@ def _node_id(step: Step) -> str:
 
 
 def _at(step: Step, at: int) -> Step:
-    return Step(at, step.topic, step.partition, step.offset, step.event, step.letter, step.raw)
+    return Step(at, step.topic, step.partition, step.offset, step.event, step.refused, step.raw)
 
 
 def _verdict_step(topic: str, partition: int, verdict: Verdict) -> Step:
     raw: Raw | None = verdict.statement.body["raw"] if verdict.statement else None
-    event, letter = None, None
+    event, refused = None, None
     if verdict.refused is None or raw is None:
         event = codec.node_changed(verdict)
     else:
-        letter = dead_letter(raw, "order", verdict.refused.code, verdict.refused.message)
-    return Step(verdict.at, topic, partition, verdict.offset, event, letter, raw)
+        refused = Refused(raw, "order", verdict.refused.code, verdict.refused.message)
+    return Step(verdict.at, topic, partition, verdict.offset, event, refused, raw)
 
 
 def _measured_step(raw: Raw, measured: LinksMeasured) -> Step:
@@ -343,8 +345,7 @@ def _measured_step(raw: Raw, measured: LinksMeasured) -> Step:
 
 def _refused_step(refused: Refused) -> Step:
     raw = refused.raw
-    letter = dead_letter(raw, refused.stage, refused.code, refused.detail)
-    return Step(raw.at, raw.topic, raw.partition, raw.offset, letter=letter, raw=raw)
+    return Step(raw.at, raw.topic, raw.partition, raw.offset, refused=refused, raw=raw)
 
 
 def _passed_step(raw: Raw) -> Step:

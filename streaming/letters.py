@@ -58,8 +58,10 @@ class Letter:
 
     @property
     def place(self) -> str:
-        """Where the record lay."""
-        return f"{self.said('topic')}-{self.said('partition')}@{self.said('offset')}"
+        """Where the record lay; of a summary, between which offsets the records lay."""
+        last = self.said("offset.last")
+        offsets = self.said("offset") + (f"..{last}" if last else "")
+        return f"{self.said('topic')}-{self.said('partition')}@{offsets}"
 
     @property
     def own_headers(self) -> tuple[tuple[str, bytes | None], ...]:
@@ -71,6 +73,11 @@ class Letter:
     def redriven_from(self) -> str:
         """The letter that its record was sent again from, if it was."""
         return self.record.headers.get(REDRIVEN_HEADER, "")
+
+    @property
+    def count(self) -> int:
+        """Of how many records it is; more than one in the summary of a flood."""
+        return int(self.said("count") or 1)
 
     @property
     def is_whole(self) -> bool:
@@ -89,6 +96,11 @@ class Letter:
         topic = self.said("topic")
         if topic not in BY_NAME or BY_NAME[topic].direction != "in":
             raise NotRedriven(f"letter {self.id} names no input topic of ours: {topic!r}")
+        if self.said("offset.last"):
+            raise NotRedriven(
+                f"letter {self.id} sums up {self.count} records of {self.place}: have their "
+                "senders send them again"
+            )
         partition, offset = int(self.said("partition")), int(self.said("offset"))
         if self.is_whole:
             record = self.record

@@ -6,7 +6,7 @@ commit is proportional to what it changed.
 
 from collections import Counter as Counts
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
@@ -25,16 +25,18 @@ _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51
 class Committed:
     """One commit of the application: what was taken in, what was published, how long it took.
 
-    `letters`: reason codes of the dead letters; `ignored`: counted inputs that changed nothing.
+    `refused`: reason codes of the refused records; `left_out`: how many of them have no dead letter
+    of their own, by code.
     """
 
     events: tuple[Event, ...]
     ready: Ready
-    letters: tuple[str, ...]
+    refused: tuple[str, ...]
     planning_seconds: float
     commit_seconds: float
     at_ms: int
     open_moves: int
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
 
 class _Tally:
@@ -78,7 +80,10 @@ class Metrics:
         )
         self._read = counter("records_read", "Records read from input topics.", "topic")
         self._events = counter("events_consumed", "Events applied, by type.", "type")
-        self._rejected = counter("events_rejected", "Records dead-lettered, by reason.", "reason")
+        self._rejected = counter("events_rejected", "Records refused, by reason.", "reason")
+        self._left_out = counter(
+            "dead_letters_left_out", "Refused records without a letter.", "reason"
+        )
         self._ignored = counter("events_ignored", "Events that changed nothing, by why.", "why")
         self._decisions = counter("decisions_emitted", "Decisions, by outcome.", "outcome")
         self._moves = counter(
@@ -116,7 +121,9 @@ class Metrics:
         """Take in one commit."""
         ready = commit.ready
         _count(self._events, (type(event).__name__ for event in commit.events))
-        _count(self._rejected, commit.letters)
+        _count(self._rejected, commit.refused)
+        for reason, count in commit.left_out.items():
+            self._left_out.labels(reason).inc(count)
         for why, count in ready.counts.items():
             self._ignored.labels(why).inc(count)
         _count(self._decisions, (str(each.outcome) for each in ready.decisions.values()))

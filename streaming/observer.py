@@ -42,9 +42,9 @@ class Observer:
             tell(
                 LogEvent.ALERT, logging.WARNING, kind=alert.kind, subject=alert.subject, why=message
             )
-        if commit.letters:
-            reasons = dict(Counter(commit.letters))
-            tell(LogEvent.DEAD_LETTERS, logging.WARNING, reasons=reasons)
+        if commit.refused:
+            reasons, left_out = dict(Counter(commit.refused)), sum(commit.left_out.values())
+            tell(LogEvent.DEAD_LETTERS, logging.WARNING, reasons=reasons, left_out=left_out)
 
     def batch_ended(self) -> None:
         """It is done."""

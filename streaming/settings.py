@@ -21,6 +21,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from streaming.errors import SettingsInvalid
 from streaming.settings_sections import (
+    DeadLetterSettings,
     HoldSettings,
     KafkaSettings,
     LivenessSettings,
@@ -82,6 +83,7 @@ class Settings(BaseSettings):
     location: LocationSettings = Field(default_factory=LocationSettings)
     quotas: QuotaSettings = Field(default_factory=QuotaSettings)
     policy: PolicySettings = Field(default_factory=PolicySettings)
+    dead_letters: DeadLetterSettings = Field(default_factory=DeadLetterSettings)
     tick: TickSettings = Field(default_factory=TickSettings)
     spark: SparkSettings = Field(default_factory=SparkSettings)
     metrics: MetricsSettings = Field(default_factory=MetricsSettings)

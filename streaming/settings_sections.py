@@ -316,6 +316,14 @@ class SparkSettings(Section):
         return _refuse_plain_secrets(options)
 
 
+class DeadLetterSettings(Section):
+    per_second: Count = Field(
+        default=1_000,
+        description="Dead letters that are written for each reason and second of append time; "
+        "what is beyond is counted in a summary letter for each partition.",
+    )
+
+
 class MetricsSettings(Section):
     host: str = Field(
         default="127.0.0.1", description="Address that metrics and probes are served on."

@@ -161,6 +161,8 @@ def _tell_json(letter: "Letter") -> None:
         "id": letter.id,
         **{name: letter.said(name) for name in ("topic", "partition", "offset", "timestamp")},
         **{name: letter.said(name) for name in ("stage", "reason", "message")},
+        "count": letter.count,
+        "offset_last": letter.said("offset.last") or None,
         "key": letter.record.key,
         "bytes": letter.said("value.bytes"),
         "sha256": letter.said("value.sha256"),

@@ -153,6 +153,7 @@ def _dead_letter(headers: Mapping[str, str]) -> str:
         if name.startswith(ERROR_HEADERS)
     }
     place = f"{told.get('topic', '?')}-{told.get('partition', '?')}@{told.get('offset', '?')}"
+    place += f"..{told['offset.last']}" if "offset.last" in told else ""
     return _joined([place, told.get("reason", ""), told.get("message", "")])
 
 

@@ -12,13 +12,23 @@ from typer.testing import Result
 
 from schemas.topics import full_name
 from streaming.clients import make_producer
-from streaming.dead_letter import dead_letter
+from streaming.dead_letter import DeadLetters, dead_letter
 from streaming.records import CommittedReader, Record
-from streaming.source import Raw
+from streaming.source import Raw, Refused
 
 Placer = Callable[..., Result]
 SHORT = Raw("streams.v1", 0, 40, 1_700_000_000_000, b"a\x1b[31m", b"no JSON", [("own", b"\xff")])
 EMPTY = Raw("acks.v1", 0, 41, 1_700_000_000_000, None, None, [])
+
+
+def write_flood(at: tuple[str, str], size: int) -> None:
+    flood = [Refused(SHORT._replace(offset=n), "decode", "NOT_JSON", "torn") for n in range(size)]
+    letters, _ = DeadLetters(1).of(flood)
+    producer = make_producer(at[0])
+    for letter in letters:
+        name = full_name(letter.topic, at[1])
+        producer.produce(name, letter.value, letter.key, headers=letter.headers)
+        assert producer.flush(20) == 0
 
 
 def write(at: tuple[str, str], *raws: Raw, code: str = "NOT_JSON") -> None:
@@ -122,3 +132,19 @@ def test_wrong_usage_is_told(placer: Placer, bootstrap: str, prefix: str) -> Non
     assert placer("dlq", "redrive", at=(bootstrap, prefix)).exit_code == 2
     result = placer("dlq", "redrive", "--id", "0/9", at=(bootstrap, prefix))
     assert (result.exit_code, "0/9: there is no such letter" in result.output) == (1, True)
+
+
+def test_the_summary_of_a_flood_is_shown_and_not_sent_again(
+    placer: Placer, bootstrap: str, prefix: str
+) -> None:
+    at = (bootstrap, prefix)
+    write_flood(at, 5)
+    shown = placer("dlq", "show", at=at).stdout
+    assert "NOT_JSON  streams.v1-0@1..4  -" in shown
+    assert "4 records have no letter of their own; first: torn" in shown
+    lines = placer("dlq", "show", "--output", "json", at=at).stdout.splitlines()
+    assert [orjson.loads(line)["count"] for line in lines] == [1, 4]
+    result = placer("dlq", "redrive", "--reason", "NOT_JSON", at=at)
+    assert result.exit_code == 1
+    assert "letter 0/1 sums up 4 records of streams.v1-0@1..4" in result.output
+    assert [each.raw for each in read(at, "streams.v1")] == [SHORT.value]

@@ -6,7 +6,7 @@ import logging
 import re
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -39,10 +39,17 @@ class Told:
         self.observer = Observer("main")
         self.observer.recovered(self.core, 0, 1)
 
-    def batch(self, events: list[Event], at: int, letters: tuple[str, ...] = ()) -> None:
+    def batch(
+        self,
+        events: list[Event],
+        at: int,
+        letters: tuple[str, ...] = (),
+        left_out: Mapping[str, int] | None = None,
+    ) -> None:
         self.observer.batch_began()
         ready = self.core.apply(events, at)
-        commit = Committed(tuple(events), ready, letters, 0.01, 0.02, at, self.core.open_moves)
+        spent, open_moves = (0.01, 0.02), self.core.open_moves
+        commit = Committed(tuple(events), ready, letters, *spent, at, open_moves, left_out or {})
         self.observer.committed(commit)
         self.observer.batch_ended()
 
@@ -61,9 +68,10 @@ def test_metrics_follow_what_is_published(told: Told) -> None:
         StreamCreated(2, "s", 1, 2, 3),
         StreamCreated(2, "no", 1, 1, 9, placement_policies="node=exclusive"),
     ]
-    told.batch(asked, 2, ("NOT_JSON", "NOT_JSON", "KEY_MISMATCH"))
+    told.batch(asked, 2, ("NOT_JSON", "NOT_JSON", "KEY_MISMATCH"), {"NOT_JSON": 1})
     assert told.value("events_consumed_total", type="NodeChanged") == 4
     assert told.value("events_rejected_total", reason="NOT_JSON") == 2
+    assert told.value("dead_letters_left_out_total", reason="NOT_JSON") == 1
     assert told.value("decisions_emitted_total", outcome="placed") == 1
     assert told.value("streams", outcome="rejected") == 1
     assert told.value("nodes", status="up") == 4
