@@ -79,6 +79,11 @@ class Ledger:
             self._ended.append(move.move_id)
         self.known[move.move_id] = move
 
+    def names(self, node: int) -> bool:
+        """Whether an open move adds to, removes from or copies from the node."""
+        counts = (self.incoming, self.outgoing, self.leaving)
+        return any(count[node] for count in counts) or bool(self._by_node.get(node))
+
     def touching(self, node: int) -> list[OpenMove]:
         """Open moves that add to or remove from the node, in the order of their shards' names."""
         shards = self._by_node.get(node, ())

@@ -48,8 +48,12 @@ class NodeEvents:
         self._relocations = Relocations(state, self._admission, self._move, self._ordered)
 
     def begin(self) -> None:
-        """A batch begins."""
+        """A batch begins: indexes of nodes that are gone and that nothing names are free."""
         self._admission.begin()
+        state = self._state
+        for node in sorted(state.topology.forgotten):
+            if not state.table.load(node + 1)[node] and not state.ledger.names(node):
+                state.topology.release(node)
 
     def resume(self) -> None:
         """Go on where the nodes of a restored state say that things stand."""

@@ -1,10 +1,10 @@
 """The fleet as columns: nodes, their domains at every level, and who may receive replicas.
 
-A node keeps its index for the life of the process; nothing decided may depend on it, because a
-rebuild numbers nodes anew. Ids are ordered by `natural_key`, which `order` caches as a rank.
+A node keeps its index as long as it is known; then another gets it, so that a fleet whose nodes
+come and go for good takes no more room than it has nodes. Nothing decided may depend on indexes,
+because a rebuild numbers nodes anew.
 """
 
-from bisect import insort
 from collections.abc import Hashable, Iterable
 from copy import copy
 from dataclasses import dataclass
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from placement.choice import digest64
 from placement.location import DEPTH_MAX, UNLOCATED, Location, natural_key, parse_location
 from placement.model import AdministrativeState, Guard, Liveness, NodeAttributes, status
+from placement.node_order import NodeOrder
 from placement.reasons import Code, Reason
 
 # Columns grow by doubling from here: small enough for the offline tool.
@@ -71,8 +72,10 @@ class Topology:
         self._lost = np.zeros(self._capacity, bool)
         self._digest = np.zeros(self._capacity, np.uint64)
         self._domain_of = np.zeros((DEPTH_MAX + 1, self._capacity), np.int32)
-        self._by_id: list[tuple[tuple[tuple[int, int, str], ...], int]] = []
-        self._order: NDArray[np.int64] | None = None
+        # Indexes of nodes that are gone, and those of them that nothing refers to any more.
+        self.forgotten: set[int] = set()
+        self._free: list[int] = []
+        self._order = NodeOrder()
         self._at_depth = [0] * (DEPTH_MAX + 1)
         self._tag_domains: dict[str, tuple[NDArray[np.int32], dict[str, int]]] = {}
         self._live: dict[Scope, NDArray[np.int32]] = {}
@@ -81,7 +84,7 @@ class Topology:
 
     @property
     def size(self) -> int:
-        """Number of nodes ever seen by this process."""
+        """Number of indexes: nodes that are known, and such as are gone."""
         return len(self.ids)
 
     @property
@@ -134,10 +137,7 @@ class Topology:
 
     def order(self) -> NDArray[np.int64]:
         """Rank of each node by the natural order of ids: the only order of nodes there is."""
-        if self._order is None or len(self._order) != self.size:
-            self._order = np.empty(self.size, np.int64)
-            self._order[[node for _, node in self._by_id]] = np.arange(self.size)
-        return self._order
+        return self._order.ranks()
 
     def domain_of(self, scope: Scope) -> NDArray[np.int32]:
         """Domain index of each node at `scope`; NO_DOMAIN for a node without the tag."""
@@ -235,10 +235,16 @@ class Topology:
         return node
 
     def forget(self, node_id: str) -> None:
-        """The name is free again; the index of a node that is gone stays unused."""
+        """The name is free again; the index stays unused until it is released."""
         node = self.index.pop(node_id)
+        self.forgotten.add(node)
         self.derived.clear()
         self._at_depth[self.locations[node].depth] -= 1
+
+    def release(self, node: int) -> None:
+        """Nothing refers to a forgotten node's index any more: one that comes may have it."""
+        self.forgotten.remove(node)
+        self._free.append(node)
 
     def set_condition(
         self, node: int, liveness: Liveness, administrative: AdministrativeState, guard: Guard
@@ -321,19 +327,31 @@ class Topology:
         return bool(self._lost[node])
 
     def _append(self, node_id: str, attributes: NodeAttributes) -> int:
+        if self._free:
+            node = self._free.pop()
+            self._order.put(node, node_id, before=self.ids[node])
+            self.ids[node] = node_id
+            self.locations[node] = UNLOCATED
+            self._held[node] = False
+        else:
+            node = self._extend(node_id, attributes)
+        self.index[node_id] = node
+        self._digest[node] = digest64("node", node_id)
+        self.derived.clear()
+        return node
+
+    def _extend(self, node_id: str, attributes: NodeAttributes) -> int:
+        """A new index, at the end of all columns."""
         node = len(self.ids)
         if node == self._capacity:
             self._grow()
+        self._order.put(node, node_id)
         self.ids.append(node_id)
-        self.index[node_id] = node
         self.attributes.append(attributes)
         self.locations.append(UNLOCATED)
         self.liveness.append(Liveness.DEAD)
         self.administrative.append(AdministrativeState.NONE)
         self.guard.append(Guard.NONE)
-        self._digest[node] = digest64("node", node_id)
-        insort(self._by_id, (natural_key(node_id), node))
-        self.derived.clear()
         return node
 
     def _grow(self) -> None:

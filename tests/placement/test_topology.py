@@ -5,7 +5,7 @@ import random
 import pytest
 
 from placement.configuration import Configuration
-from placement.events import NodeChanged
+from placement.events import NodeChanged, StreamCreated
 from placement.location import Location, natural_key
 from placement.model import AdministrativeState, Guard, Liveness, NodeAttributes
 from placement.model import status as word
@@ -13,6 +13,8 @@ from placement.reconcile import Reconciler
 from placement.topology import LEAF, NO_DOMAIN, Scope, Topology
 from tests.placement.records import Records
 
+# Moves are done as soon as they are issued.
+AT_ONCE = Configuration(acked=False)
 UP, NONE, TRUSTED = Liveness.UP, AdministrativeState.NONE, Guard.NONE
 
 
@@ -107,6 +109,8 @@ def test_what_is_kept_up_to_date_is_what_a_fresh_topology_says():
             if rng.random() < 0.1 and name in known:
                 kept.set_condition(kept.index[name], Liveness.UNREGISTERED, NONE, TRUSTED)
                 kept.forget(name)
+                if rng.random() < 0.5:
+                    kept.release(max(kept.forgotten))
                 del known[name]
                 continue
             condition = rng.choice([UP, UP, Liveness.DEAD])
@@ -134,3 +138,35 @@ def compare(kept, known):
             assert named[0] == named[1]
         live = [each.domain_names(scope, each.live_domains(scope)) for each in (kept, fresh)]
         assert live[0] == live[1]
+
+
+def test_a_fleet_whose_nodes_come_and_go_for_good_takes_no_more_room_than_it_has():
+    """Goal: indexes of nodes that are gone are given away again, and nobody sees it. Method: in
+    every batch nodes with new names come and as many old ones leave for good, while streams live
+    on them; one reconciler that has seen it all and one just rebuilt must publish the same."""
+    rng, records, core = random.Random(3), Records(), Reconciler(AT_ONCE)
+    coming, away = iter(range(1_000)), 0
+    for batch in range(30):
+        at = 1_000 * (batch + 1)
+        events = [joined(at, next(coming), rng.randrange(3)) for _ in range(5)]
+        if batch >= 4:
+            events += [left(at, number) for number in range(away, away + 5)]
+            away += 5
+        if batch % 10 == 3:
+            events += [StreamCreated(at, f"s{batch}{n}", 1, 2, 3) for n in range(2)]
+        ready = core.apply(events, at)
+        if batch % 4 == 3:
+            again = records.rebuild(AT_ONCE, at - 1_000)
+            assert again.apply(events, at) == ready
+        records.commit(ready)
+    assert len(records.nodes) <= 30
+    assert core._state.topology.size <= 40, "of 150 nodes that have been there"
+
+
+def joined(at, number, zone):
+    place = NodeAttributes(f"/z{zone}")
+    return NodeChanged(at, f"pod-{number}", "a", 1, UP, attributes=place)
+
+
+def left(at, number):
+    return NodeChanged(at, f"pod-{number}", "a", 2, Liveness.UNREGISTERED)
