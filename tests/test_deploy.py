@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import kubernetes_validate
 import pytest
 import yaml
 from prometheus_client import generate_latest
+from prometheus_client.metrics import MetricWrapperBase
 
 from schemas.kubernetes import REPLICAS
 from schemas.topics import CATALOGUE, configs_for, full_name
@@ -17,6 +19,7 @@ from streaming.settings_sources import load_settings
 
 ROOT = Path(__file__).resolve().parent.parent
 KUBERNETES = ROOT / "deploy" / "kubernetes"
+PROMETHEUS = ROOT / "deploy" / "prometheus"
 DASHBOARD = ROOT / "deploy" / "grafana" / "dashboards" / "placer.json"
 
 
@@ -51,18 +54,46 @@ def test_the_settings_in_the_manifest_are_ours(tmp_path: Path) -> None:
     assert load_settings(file).kafka.options["security.protocol"] == "SASL_SSL"
 
 
-def test_the_dashboard_asks_for_metrics_that_are_served() -> None:
+def dashboard_expressions() -> list[str]:
+    panels = json.loads(DASHBOARD.read_text("utf-8"))["panels"]
+    return [target["expr"] for panel in panels for target in panel["targets"]]
+
+
+def rule_expressions() -> list[str]:
+    (group,) = yaml.safe_load((PROMETHEUS / "rules.yaml").read_text("utf-8"))["groups"]
+    return [rule["expr"] for rule in group["rules"]]
+
+
+@pytest.mark.parametrize("expressions", [dashboard_expressions, rule_expressions])
+def test_dashboard_and_alerts_ask_for_what_is_served(
+    expressions: Callable[[], list[str]],
+) -> None:
     # A metric with labels has no sample before it counted something: its name is in the help line.
-    served = set(re.findall(r"# TYPE (\w+)", generate_latest(Metrics("main").registry).decode()))
+    metrics = Metrics("main")
+    served = set(re.findall(r"# TYPE (\w+)", generate_latest(metrics.registry).decode()))
     served |= {f"{name}_bucket" for name in served}
-    asked = {
-        name
-        for panel in json.loads(DASHBOARD.read_text("utf-8"))["panels"]
-        for target in panel["targets"]
-        for name in re.findall(r"reconciler_\w+", target["expr"])
-    }
+    kept = (each for each in vars(metrics).values() if isinstance(each, MetricWrapperBase))
+    labels = {"instance", "job", "le", "severity", "status", "outcome"}
+    labels |= {label for each in kept for label in each._labelnames}
+    text = "\n".join(expressions())
+    asked = set(re.findall(r"reconciler_\w+", text))
     assert asked
     assert asked <= served
+    named = set(re.findall(r"[{,]\s*(\w+)\s*=", text))
+    for listed in re.findall(r"\b(?:by|on) \(([^)]*)\)", text):
+        named |= {name.strip() for name in listed.split(",")}
+    assert named <= labels
+
+
+def test_prometheus_reads_the_rules_and_the_port_of_the_image() -> None:
+    configuration = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text("utf-8"))
+    assert [(PROMETHEUS / name).is_file() for name in configuration["rule_files"]] == [True]
+    (job,) = configuration["scrape_configs"]
+    ((target,),) = [each["targets"] for each in job["static_configs"]]
+    service, port = target.split(":")
+    assert service in yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))["services"]
+    image = (ROOT / "deploy" / "Dockerfile").read_text("utf-8")
+    assert f"PLACER_METRICS__PORT={port}" in image
 
 
 def test_compose_publishes_on_loopback_alone_and_names_versions() -> None:
