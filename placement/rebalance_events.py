@@ -2,17 +2,23 @@
 
 That it is wanted and the moves that are left are remembered (`rebalance` in `state.v1`), so that a
 restart goes on. A plan is made once, when nothing that can be repaired is waiting, and issued as
-limits allow; it is dropped and made anew when the nodes that may receive replicas change.
+limits allow; it is dropped and made anew when the nodes that may receive replicas change. Moves
+that belong together (a colocated stream's, a swap) go together or, where limits never allow so
+many at once, not at all: half of them would be for repair to take back.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 
+from placement.assignments import EMPTY
 from placement.configuration import Rebalance
 from placement.model import Cause, MoveKind, MoveState
+from placement.moves import Ledger
+from placement.orders import copy_source, link, links
 from placement.reasons import Code, Reason
 from placement.rebalance import RebalanceMove, RebalancePlan, plan_rebalance
 from placement.repair import Repair
@@ -62,7 +68,16 @@ class Rebalancing:
         view = View(state.topology, state.table, state.policy_of, state.spec_of)
         # What something is wrong with is repair's, even where that cannot help.
         moving = {*state.ledger.by_shard, *state.violations, *fixed}
-        return plan_rebalance(view, moving=moving, max_moves=PLAN_MOVES_MAX, one_per_shard=True)
+        while True:
+            found = plan_rebalance(
+                view, moving=moving, max_moves=PLAN_MOVES_MAX, one_per_shard=True
+            )
+            copies = (move for move in found.moves if move.kind is not MoveKind.LEADER)
+            steps = ([*step] for _, step in groupby(copies, key=lambda move: move.step))
+            large = [s for s in steps if not self._has_room([(m.shard, m.add) for m in s], True)]
+            if not large:
+                return found
+            moving.update(move.shard for step in large for move in step)
 
     def ended(self, cause: str, end: MoveState) -> None:
         """A move has ended; one for balance that was not completed is looked for again."""
@@ -142,10 +157,12 @@ class Rebalancing:
             moves = [body for _, body in step]
             if room < len(step):
                 break
-            if not all(map(self._fits, moves)):
+            fits = all(map(self._fits, moves))
+            copies = self._copies(moves) if fits else []
+            if not fits or not self._has_room(copies, idle=True):
                 done += [name for name, _ in step]
                 self.want("a move did not fit any more", self._later)
-            elif self._has_room(moves):
+            elif self._has_room(copies):
                 for body in moves:
                     self._make(body, view)
                 room -= len(step)
@@ -168,16 +185,32 @@ class Rebalancing:
         shunned = add in state.shunned(shard)
         return nodes[body["slot"]] == remove and add not in nodes and not shunned
 
-    def _has_room(self, moves: Sequence[Left]) -> bool:
-        """Whether limits allow all moves of a step, which belong together."""
-        state, index = self._state, self._state.topology.index
-        limits, ledger = state.configuration.limits, state.ledger
-        copies = [body for body in moves if body["kind"] != MoveKind.LEADER]
-        adds = [index[body["add"]] for body in copies]
-        full = any(
-            ledger.incoming[node] + adds.count(node) > limits.max_in_per_node for node in adds
-        )
-        return not full and len(ledger.by_shard) + len(copies) <= limits.max_open
+    def _copies(self, moves: Sequence[Left]) -> list[tuple[int, int]]:
+        """Shard and target of those that copy."""
+        streams, index = self._state.streams, self._state.topology.index
+        copies = (body for body in moves if body["kind"] != MoveKind.LEADER)
+        return [(streams[b["stream"]].shards[b["shard"]], index[b["add"]]) for b in copies]
+
+    def _has_room(self, copies: Sequence[tuple[int, int]], idle: bool = False) -> bool:
+        """Whether limits allow all copies of a step, which belong together, as (shard, target);
+        `idle`: whether they ever would, with nothing else under way."""
+        state, limits = self._state, self._state.configuration.limits
+        ledger, most = Ledger() if idle else state.ledger, limits.max_per_domain_pair
+        busy: Counter[tuple[int, int]] = Counter() if idle or most is None else links(state)
+        into, out = Counter(ledger.incoming), Counter(ledger.outgoing)
+        for shard, target in copies:
+            source = copy_source(state, state.table.nodes(shard), target)
+            crossing = link(state.topology, source, target)
+            into[target] += 1
+            out[source] += source != EMPTY
+            if into[target] > limits.max_in_per_node or out[source] > limits.max_out_per_node:
+                return False
+            if most is not None and crossing is not None:
+                busy[crossing] += 1
+                if busy[crossing] > most:
+                    return False
+        few = len(copies) <= limits.max_per_batch
+        return few and len(ledger.by_shard) + len(copies) <= limits.max_open
 
     def _make(self, body: Left, view: View) -> None:
         state, index = self._state, self._state.topology.index

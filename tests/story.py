@@ -35,7 +35,10 @@ all told in it; the shared oracle judges every batch besides. The commands:
     replan         nothing happens; at rest it answers nothing
     rest           executors complete all moves until there is none, and nothing is left to do;
                    whole=no: nodes are missing, so that replicas may be
+    balance        the same with time passing, until nothing makes the loads more even
     show           what=shards|nodes|layout|load|places|moves|violations|decisions [stream=]
+    explain        shard=t1/0 [node=]: why its replicas are there, or why the node has none; and
+                   what moves, or why nothing does
     orders         operators' orders that stand, and how far drains have come
     verify         the fleet is at rest: the oracle's final check
     rebuild        a new reconciler from the records alone; digests must agree, and so must the
@@ -73,9 +76,12 @@ from tests.story_answers import (
     shard_line,
     violation_line,
 )
+from tests.story_why import why
 
 # More batches than any fleet of a story needs; what takes longer goes round in circles.
 REST_BATCHES = 300
+# Plans that even a small fleet out, each waiting until what the one before moved may move again.
+BALANCE_ROUNDS = 20
 # What executors say that do all they are told.
 FINISH, STOP = "ack kind=completed moves=all", "ack kind=stopped moves=off"
 
@@ -109,6 +115,8 @@ class Story:
             "look": self.look,
             "orders": self.orders,
             "rest": self.rest,
+            "explain": self.explain,
+            "balance": self.balance,
         }
         if command.name not in commands:
             raise CaseError(f"unknown command {command.name}")
@@ -241,6 +249,21 @@ class Story:
                 self.actors.now = until
         raise AssertionError(f"no rest after {REST_BATCHES} batches")
 
+    def balance(self, _command: Command) -> str:
+        """The fixpoint: nothing is wanted any more, and who asks is told that there is nothing."""
+        for _ in range(BALANCE_ROUNDS):
+            self.finish_moves()
+            wanted = self.records.memory.get(("rebalance", "wanted"))
+            if wanted is None:
+                break
+            self.actors.now = max(self.now, wanted.body["after"])
+        else:
+            raise AssertionError(f"no balance after {BALANCE_ROUNDS} rounds")
+        asked = parse_command("ask action=rebalance target=fleet")
+        refusal = self.reconciler.preview(self.actors.asked(asked)).refusal
+        assert refusal is not None, "balanced, and yet there is something to do"
+        return reason_text(refusal)
+
     def waits_until(self) -> int:
         """The time until when a target on which a move has failed is left alone."""
         memory = self.records.memory.values()
@@ -269,6 +292,10 @@ class Story:
         self.actors.seen = seen.hash
         refused = f"; {reason_text(seen.refusal)}" if seen.refusal else ""
         return "\n".join([f"{seen}{refused}", *map(str, seen.relabelled)])
+
+    def explain(self, command: Command) -> str:
+        told = (self.records, self.configuration, self.now)
+        return "\n".join(why(*told, command.take("shard"), command.given("node")))
 
     def standing(self) -> list[tuple[str, str]]:
         """Operators' orders that stand: target and action."""

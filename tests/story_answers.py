@@ -98,4 +98,6 @@ def move_line(name: str, move: Move, superseded: str | None) -> str:
         parts.append(f"copy from {move.source or 'none'}, valid at e{move.expected_epoch}")
         if superseded:
             parts.append(f"for {superseded}")
+        if move.rate_bytes_per_second is not None:
+            parts.append(f"at {move.rate_bytes_per_second} bytes/s")
     return ", ".join(parts)

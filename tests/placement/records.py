@@ -64,22 +64,22 @@ class Records:
     def rebuild(
         self, configuration: Configuration, now: int, rng: random.Random | None = None
     ) -> Reconciler:
-        """A reconciler from the records, in the reverse order or in that of `rng`: topics are read
-        partition by partition, so that none can be relied on."""
+        """A reconciler from the records; see `published`."""
+        return Reconciler.restore(configuration, self.published(rng), now)
+
+    def published(self, rng: random.Random | None = None) -> Published:
+        """The records in the reverse order or in that of `rng`: topics are read partition by
+        partition, so that none can be relied on."""
 
         def mixed(records: dict[Any, Any]) -> list[Any]:
             values = list(records.values())
             return rng.sample(values, len(values)) if rng else values[::-1]
 
-        return Reconciler.restore(
-            configuration,
-            Published(
-                mixed(self.nodes),
-                mixed(self.decisions),
-                mixed(self.assignments),
-                mixed(self.moves),
-                mixed(self.violations),
-                mixed(self.memory),
-            ),
-            now,
+        return Published(
+            mixed(self.nodes),
+            mixed(self.decisions),
+            mixed(self.assignments),
+            mixed(self.moves),
+            mixed(self.violations),
+            mixed(self.memory),
         )

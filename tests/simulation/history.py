@@ -20,6 +20,8 @@ BATCHES = (6, 16)
 # Streams that there are from the start.
 FIRST_STREAMS = 2
 STREAMS_MAX = 6
+# How long a replica stays that was moved for balance.
+DWELL_SECONDS = 30
 # What ends an order.
 ENDS = {"drain": "undrain", "cordon": "uncordon", "maintenance": "undrain"}
 # How a domain goes, and how it comes back.
@@ -66,6 +68,9 @@ class History:
         self.approvals = random.Random(f"approvals {seed}")
         self.strikes = random.Random(f"strikes {seed}")
         self.bound = self.approvals.choice(("", "", " relocate_up_to=0", " relocate_up_to=2"))
+        # Another one: who evens loads out, by request or by itself, and how.
+        self.balancing = random.Random(f"balancing {seed}")
+        self.balances = self.balancing.choice(("", "", "off", "off", "on_join", "continuous"))
         # Likewise of executors that stop what was called off, or do not hear of it.
         self.stops = random.Random(f"stops {seed}")
         self.reminders = f" remind={self.stops.choice((10, 60))}"
@@ -82,6 +87,8 @@ class History:
             for target, order in self.story.standing():
                 self._ask(ENDS[order], target)
             self._tell("rest")
+            if self.balances:
+                self._balance()
         except Exception as error:
             raise Failure(self.seed, self.blocks, error) from error
         return self
@@ -100,6 +107,8 @@ class History:
             self._episode()
         if self.asks and rng.random() < 0.4:
             self._request()
+        if self.balances and self.balancing.random() < 0.2:
+            self._ask_balance()
         lines = [f"tick seconds={rng.choice((0.01, 1, 20))}"]
         for _ in range(rng.randint(0, 4)):
             lines += self._draw()
@@ -128,6 +137,19 @@ class History:
         if self.rng.random() < 0.9:
             self._tell(f"look {words}")
         self._tell(f"ask {words} hash=seen")
+
+    def _ask_balance(self) -> None:
+        """An operator wants the loads evened out, having seen the plan, an older one or none."""
+        words = "action=rebalance target=fleet"
+        if self.balancing.random() < 0.8:
+            self._tell(f"look {words}")
+        agreed = self.balancing.choice(("", " hash=seen", " hash=seen", " hash=another"))
+        self._tell(f"ask {words}{agreed}")
+
+    def _balance(self) -> None:
+        """Loads are evened out until nothing makes them more even, which has to come to an end."""
+        self._tell("ask action=rebalance target=fleet")
+        self._tell("balance")
 
     def _episode(self) -> None:
         """A domain goes, the fleet comes to rest without it, and again with it."""
