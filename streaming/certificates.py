@@ -1,12 +1,16 @@
-"""Why an encrypted connection does not come about, in words that name the setting to look at.
+"""Why a connection does not come about, as far as TLS is the reason, naming the setting to look at.
 
 librdkafka says the same of a broker whose authority is unknown and of one that is called otherwise,
-so Python's own TLS is asked once more. Used when a connection has already failed.
+and nothing of one that speaks TLS alone, so Python's own TLS is asked once more. Used when a
+connection has already failed.
 """
 
 import socket
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
+
+from streaming.kafka_options import encrypted
 
 CONNECT_TIMEOUT_SECONDS = 2.0
 # A broker that misses a certificate says so after the handshake, within milliseconds; one that
@@ -27,17 +31,25 @@ def fault(bootstrap: str, options: Mapping[str, str]) -> str | None:
         return f"the files of ssl.ca.location, ssl.certificate.location, ssl.key.location: {error}"
     for address in bootstrap.split(","):
         host, _, port = address.strip().rpartition(":")
+        speaks = f"{address.strip()} speaks TLS; set security.protocol to SSL or SASL_SSL"
         try:
             _greet(context, host.strip("[]"), int(port))
         except ssl.SSLError as error:
-            return _words(error, address.strip(), "ssl.certificate.location" in options)
+            if encrypted(options):
+                return _words(error, address.strip(), "ssl.certificate.location" in options)
+            return speaks if "alert" in _reason(error) else None
         except (OSError, ValueError):
             continue
+        return None if encrypted(options) else speaks
     return None
 
 
 def _context(options: Mapping[str, str]) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=options.get("ssl.ca.location"))
+    if not encrypted(options):
+        # All that is asked is whether TLS is spoken there.
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        return context
     context.check_hostname = options.get("ssl.endpoint.identification.algorithm") != "none"
     if "ssl.certificate.location" in options:
         context.load_cert_chain(
@@ -50,12 +62,18 @@ def _context(options: Mapping[str, str]) -> ssl.SSLContext:
 
 
 def _greet(context: ssl.SSLContext, host: str, port: int) -> None:
+    """Return if both sides are content with each other."""
     with (
         socket.create_connection((host, port), CONNECT_TIMEOUT_SECONDS) as plain,
         context.wrap_socket(plain, server_hostname=host) as connection,
     ):
         connection.settimeout(OBJECTION_TIMEOUT_SECONDS)
-        connection.recv(1)
+        with suppress(TimeoutError):
+            connection.recv(1)
+
+
+def _reason(error: ssl.SSLError) -> str:
+    return (error.reason or str(error)).replace("_", " ").lower()
 
 
 def _words(error: ssl.SSLError, address: str, has_certificate: bool) -> str:
@@ -69,7 +87,7 @@ def _words(error: ssl.SSLError, address: str, has_certificate: bool) -> str:
             f"the certificate of {address} is of no authority known here ({error.verify_message}); "
             "name the file with its authority in ssl.ca.location"
         )
-    reason = (error.reason or str(error)).replace("_", " ").lower()
+    reason = _reason(error)
     if "alert" in reason and not has_certificate:
         return (
             f"{address} asks for a certificate ({reason}); set ssl.certificate.location and "

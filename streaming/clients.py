@@ -21,7 +21,6 @@ from streaming.errors import (
     SettingsInvalid,
     StreamingError,
 )
-from streaming.kafka_options import encrypted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -130,11 +129,7 @@ def connected(
                     f"the brokers at {bootstrap} do not let this user in: {last_error.text}"
                 ) from error
             if last_error.all_brokers_down or time.monotonic() > deadline:
-                untrusted = encrypted(options or {}) and certificates.fault(
-                    bootstrap, options or {}
-                )
-                if untrusted:
-                    raise ConnectionUntrusted(untrusted) from error
+                _check_trust(bootstrap, options or {}, error)
                 raise BrokerUnreachable(
                     f"no broker answers at {bootstrap}: {last_error.text or _text(error)}"
                 ) from error
@@ -143,7 +138,7 @@ def connected(
 
 
 def _check_trust(bootstrap: str, options: Mapping[str, str], error: Exception) -> None:
-    """Raise ConnectionUntrusted where it is the certificates that keep the client out."""
+    """Raise ConnectionUntrusted where it is TLS that keeps the client out."""
     found = certificates.fault(bootstrap, options)
     if found is not None:
         raise ConnectionUntrusted(found) from error

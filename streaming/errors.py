@@ -20,7 +20,7 @@ class AccessRefused(StreamingError):
 
 
 class ConnectionUntrusted(StreamingError):
-    """An encrypted connection does not come about: the certificates of one side do not serve."""
+    """No connection comes about because one side's certificate does not serve, or is missing."""
 
 
 class SettingsInvalid(StreamingError):

@@ -7,7 +7,7 @@ from tests.integration.conftest import System
 from tests.integration.waiting import until
 
 # A fault may end the application; on a busy machine its next start takes most of this.
-ANSWER_TIMEOUT_SECONDS = 240.0
+ANSWER_TIMEOUT_SECONDS = 480.0
 
 
 class Supervised:

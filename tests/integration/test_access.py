@@ -27,7 +27,7 @@ from streaming.cli.main import app
 from streaming.kafka_options import for_administration
 from tests.integration.application import Application
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 PREFIX = "guarded."
 PATIENT = {
@@ -106,7 +106,6 @@ def test_every_input_has_someone_who_may_write_it() -> None:
     assert {t.name for t in CATALOGUE if t.direction == "in"} <= WRITERS.keys()
 
 
-@pytest.mark.timeout(240)
 def test_each_role_does_its_part(guarded: EmbeddedBroker, placer: Any, tmp_path: Path) -> None:
     made = placer("administrator", "topics", "apply")
     assert made.exit_code == 0, made.output

@@ -14,7 +14,7 @@ from tests.integration.cluster import Cluster, Node
 from tests.integration.conftest import System
 from tests.integration.supervised import Supervised
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 NODES = [FleetNode(f"n{zone}", f"/z{zone}") for zone in "abc"]
 # Longer than nodes may be silent.

@@ -16,7 +16,7 @@ from tests.integration.conftest import System
 from tests.integration.supervised import Supervised
 from tests.integration.waiting import until
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 NODES = [FleetNode(f"n{zone}", f"/z{zone}") for zone in "abc"]
 # Enough that the brokers' death meets the transaction, or what leads to it.

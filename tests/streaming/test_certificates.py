@@ -23,6 +23,7 @@ def files(tmp_path: Path) -> dict[str, str]:
     issued.private_key_pem.write_to_path(tmp_path / "key")
     issued.cert_chain_pems[0].write_to_path(tmp_path / "certificate")
     return {
+        "security.protocol": "SSL",
         "ssl.ca.location": str(tmp_path / "authority"),
         "ssl.key.location": str(tmp_path / "key"),
         "ssl.certificate.location": str(tmp_path / "certificate"),
@@ -128,11 +129,27 @@ def test_no_encryption(server: str, files: dict[str, str]) -> None:
     assert "security.protocol" in said
 
 
+@pytest.mark.parametrize("server", [HOST, None], indirect=True)
+def test_an_unencrypted_client(server: str, request: pytest.FixtureRequest) -> None:
+    said = certificates.fault(server, {"security.protocol": "PLAINTEXT"})
+    if request.node.callspec.params["server"] is None:
+        assert said is None
+    else:
+        assert said == f"{server} speaks TLS; set security.protocol to SSL or SASL_SSL"
+
+
 def test_files_that_do_not_serve(files: dict[str, str], tmp_path: Path) -> None:
     said = certificates.fault(f"{HOST}:1", files | {"ssl.ca.location": str(tmp_path / "none")})
     assert said is not None
     assert "ssl.ca.location" in said
     assert "No such file" in said
+
+
+def test_one_that_hangs_says_nothing_of_tls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(certificates, "CONNECT_TIMEOUT_SECONDS", 0.1)
+    with socket.create_server((HOST, 0)) as silent:
+        address = f"{HOST}:{silent.getsockname()[1]}"
+        assert certificates.fault(address, {}) is None
 
 
 def test_nobody_there_is_no_fault_of_certificates(files: dict[str, str]) -> None:

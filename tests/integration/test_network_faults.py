@@ -1,0 +1,88 @@
+"""A bad network between the application and its broker: late, broken off, cut, half-open (F8).
+
+All connections of the application, Spark's and its own, go through a proxy; nodes and whoever asks
+have a network of their own. Nodes beat all the while, and none of them may be taken for dead.
+"""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from streaming.fleet import Fleet, FleetNode
+from tests.integration.cluster import Cluster
+from tests.integration.conftest import System
+from tests.integration.proxy import Proxy
+from tests.integration.supervised import Supervised
+from tests.integration.waiting import until
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
+
+NODES = [FleetNode(f"n{zone}", f"/z{zone}") for zone in "abc"]
+# Longer than nodes may be silent.
+CUT_SECONDS = 6.0
+DELAY_SECONDS = 0.5
+RESET_SHARE = 0.01
+RESETS = 3
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One node behind a proxy."""
+    with Cluster(tmp_path_factory.mktemp("cluster"), ("r1",), proxied=True) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def supervised(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Supervised]:
+    system = System(cluster.bootstrap, tmp_path_factory.mktemp("system"), through=cluster.proxied)
+    try:
+        with Fleet(system.bootstrap, system.prefix, NODES, 0.5):
+            yield Supervised(system)
+    finally:
+        system.close()
+
+
+@pytest.fixture
+def proxy(cluster: Cluster, supervised: Supervised) -> Iterator[Proxy]:
+    """The network, whole before and after, with a running application behind it."""
+    (made,) = cluster.proxies
+    made.mend()
+    yield made
+    made.mend()
+
+
+def test_f8_everything_goes_through_the_proxy(supervised: Supervised, proxy: Proxy) -> None:
+    supervised.ask("whole")
+    assert proxy.connections >= 3, "Spark's source, the outbox and the ticker at least"
+
+
+def test_f8_a_slow_network_only_delays(supervised: Supervised, proxy: Proxy) -> None:
+    application = supervised.application
+    proxy.delay(DELAY_SECONDS)
+    supervised.ask("late", shards=20)
+    assert supervised.application is application, "no reason to end"
+
+
+def test_f8_connections_that_break_off_lose_nothing(supervised: Supervised, proxy: Proxy) -> None:
+    proxy.reset_some(RESET_SHARE)
+    number = 0
+    while proxy.resets < RESETS:
+        supervised.ask(f"reset-{number}", shards=20)
+        number += 1
+
+
+def test_f8_cut_off_and_let_in_again(supervised: Supervised, proxy: Proxy) -> None:
+    proxy.cut()
+    supervised.system.inputs.stream("cut-off")
+    threading.Event().wait(CUT_SECONDS)
+    assert not supervised.system.outputs.replicas("cut-off")
+    proxy.mend()
+    supervised.answered("cut-off")
+
+
+def test_f8_half_open_connections_are_given_up(supervised: Supervised, proxy: Proxy) -> None:
+    until(lambda: proxy.connections >= 3, "the application is connected")
+    proxy.forget()
+    supervised.ask("half-open")
+    supervised.rest()
