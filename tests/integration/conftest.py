@@ -9,6 +9,7 @@ import pytest
 from placement.configuration import Configuration
 from streaming.admin import apply_topics
 from streaming.broker import EmbeddedBroker
+from streaming.executor import Executor
 from streaming.history import read_history
 from streaming.verify import Report, replay_history
 from tests.integration.application import Application
@@ -50,6 +51,14 @@ class System:
         started = self.launch(*flags, checkpoint=checkpoint, **settings)
         started.wait_ready()
         return started
+
+    def come_to_rest(self) -> None:
+        """Carry out whatever is open until nothing is wanted any more."""
+        with Executor(self.bootstrap, self.prefix, 0):
+            self.outputs.wait(
+                lambda: not self.outputs.open_moves and not self.outputs.latest("violations.v1"),
+                "nothing is open, nothing is broken",
+            )
 
     def replay(self) -> Report:
         """The journal through the core again, held against what is on the topics."""

@@ -62,20 +62,10 @@ def _all_is_well_afterwards(system: System, fleet: Fleet) -> Iterator[None]:
     for node in away:
         fleet.revive(node, same_incarnation=True)
     outputs.wait(lambda: all(outputs.liveness(node) == "up" for node in away), "all are back")
-    at_rest(system)
+    system.come_to_rest()
     outputs.check()
     log = outputs.log()
     assert log.final_violations(reported_is_enough=True) == []
-
-
-def at_rest(system: System) -> None:
-    """Carry out whatever is open until nothing is wanted any more."""
-    outputs = system.outputs
-    with Executor(system.bootstrap, system.prefix, 0):
-        outputs.wait(
-            lambda: not outputs.open_moves and not outputs.latest("violations.v1"),
-            "nothing is open, nothing is broken",
-        )
 
 
 def issued(system: System) -> set[str]:
@@ -143,7 +133,7 @@ def test_n1_after_the_window_it_is_repaired_and_the_return_moves_nothing(
     before = issued(system)
     fleet.kill(node)
     outputs.wait(lambda: len(issued(system) - before) >= len(hit), "a move for every shard")
-    at_rest(system)
+    system.come_to_rest()
     assert holders(system, {node}) == set()
     repaired = issued(system)
     assert len(repaired - before) == len(hit), "no shard moved twice"
@@ -185,7 +175,7 @@ def test_n2_a_flapping_node_causes_one_set_of_moves_at_most(system: System) -> N
     assert len(alerts(system, "HELD_DOWN", "flapper")) >= 1
     report("up", 60)
     outputs.wait(lambda: outputs.liveness("flapper") == "up", "up at last")
-    at_rest(system)
+    system.come_to_rest()
     moved = [record.value for record in outputs.of("moves.v1") if record.value]
     completed = {m["move_id"] for m in moved if m["state"] == "completed"} - before
     assert len(completed) <= len(hit), "at most one set of moves"
@@ -335,7 +325,7 @@ def test_n11_one_of_consequence_waits_for_approval(system: System, fleet: Fleet)
     outputs.wait(
         lambda: outputs.latest("topology.v1")[node]["location"] == away, "the new place counts"
     )
-    at_rest(system)
+    system.come_to_rest()
     fleet.relocate(node, home)
     back = outputs.wait(
         lambda: (

@@ -1,6 +1,11 @@
-"""Operators' commands against the running application: dry run, request, answer, progress."""
+"""Operators' commands against the running application: dry run, request, answer, progress.
+
+Every command goes the way of a person: the command line, the operator topic, the answer on the
+alerts topic; what it did is seen in the output topics.
+"""
 
 import signal
+from typing import Any
 
 import orjson
 import pytest
@@ -8,58 +13,190 @@ from typer.testing import CliRunner, Result
 
 from streaming.cli.main import app
 from streaming.fleet import Executor
+from tests.integration.application import Application
 from tests.integration.conftest import System
 
-PATIENT = {
+SETTINGS = {
     "PLACER_LIVENESS__SUSPECT_AFTER_SECONDS": "600",
     "PLACER_LIVENESS__DEAD_AFTER_SECONDS": "900",
+    "PLACER_LOCATION__RELOCATE_UP_TO_SHARDS": "0",
+    # Nobody falls silent here, and repair waits while more than five ticks are unread.
+    "PLACER_TICK__INTERVAL_SECONDS": "2",
 }
 ZONES = 3
+# A zone with racks, as only such a one is held when it goes; a detector speaks for its nodes.
+HELD = [f"h{number}" for number in range(3)]
+WRONG_HASH = "00ff"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def application(system: System) -> Application:
+    """The application with nine nodes in three zones and a stream on them."""
+    running = system.start(**SETTINGS)
+    for number in range(9):
+        register(system, f"n{number}", f"/eu/z{number % ZONES}")
+    system.inputs.stream("s", shards=2, policy={"strategy": "spread", "within": ["/eu"]})
+    system.outputs.decision("s")
+    return running
+
+
+def register(system: System, node: str, location: str, **fields: Any) -> None:
+    body = {"node_id": node, "incarnation": "a", "sequence": 1, "location": location}
+    system.inputs.send("nodes.v1", "NodeRegistered", node, body | fields)
+
+
+def placer(system: System, *words: str) -> Result:
+    place = ["--bootstrap", system.bootstrap, "--prefix", system.prefix]
+    return CliRunner(env={"COLUMNS": "200"}).invoke(app, [*words, *place])
+
+
+def refused(system: System, code: str, *words: str) -> None:
+    """The command is refused with the code, by the application where a hash was given."""
+    result = placer(system, *words)
+    assert (result.exit_code, code in result.output) == (1, True), result.output
+
+
+def shown(system: System, *words: str) -> dict[str, Any]:
+    """What the dry run of a command says."""
+    result = placer(system, *words, "--dry-run", "--output", "json")
+    assert result.exit_code == 0, result.output
+    body: dict[str, Any] = orjson.loads(result.stdout)
+    return body
+
+
+def agree(system: System, *words: str) -> str:
+    """Carry a command out by the hash that its dry run shows."""
+    done = placer(system, *words, "--hash", shown(system, *words)["impact_hash"])
+    assert done.exit_code == 0, done.output
+    assert "accepted: REQUEST_ACCEPTED" in done.output
+    return done.output
+
+
+def answered(system: System, target: str) -> list[str]:
+    """Codes of the answers to requests about a target, as the topic has them."""
+    told = [record.value for record in system.outputs.of("alerts.v1")]
+    asked = [each for each in told if each and each["kind"] == "REQUEST"]
+    return [each["reason"]["code"] for each in asked if each["subject"] == target]
 
 
 @pytest.mark.timeout(300)
-def test_a_zone_is_drained_by_the_hash_that_was_seen(own_system: System) -> None:
-    system, outputs = own_system, own_system.outputs
-
-    def placer(*words: str) -> Result:
-        place = ["--bootstrap", system.bootstrap, "--prefix", system.prefix]
-        return CliRunner(env={"COLUMNS": "200"}).invoke(app, [*words, *place])
-
-    application = system.start(**PATIENT)
-    for number in range(6):
-        body = {"node_id": f"n{number}", "incarnation": "a", "sequence": 1}
-        placed = body | {"location": f"/z{number % ZONES}"}
-        system.inputs.send("nodes.v1", "NodeRegistered", f"n{number}", placed)
-    system.inputs.stream("s", shards=2)
-    outputs.decision("s")
-
-    unknown = placer("drain", "n9", "--dry-run")
-    assert (unknown.exit_code, "NODE_UNKNOWN" in unknown.output) == (1, True), unknown.output
-    dry = placer("drain", "/z0", "--dry-run", "--output", "json")
-    assert dry.exit_code == 0, dry.output
-    shown = orjson.loads(dry.stdout)
-    assert (shown["nodes"], shown["shards"], shown["moves_at_once"]) == (2, 2, 2)
+def test_a_zone_is_drained_by_the_hash_that_was_seen(system: System) -> None:
+    outputs = system.outputs
+    refused(system, "NODE_UNKNOWN", "drain", "n9", "--dry-run")
+    seen = shown(system, "drain", "/eu/z0")
+    assert (seen["nodes"], seen["shards"], seen["moves_at_once"]) == (3, 2, 2)
     assert all(each["status"] == "up" for each in outputs.latest("topology.v1").values())
 
-    wrong = placer("drain", "/z0", "--hash", "00ff")
-    assert (wrong.exit_code, "IMPACT_CHANGED" in wrong.output) == (1, True), wrong.output
+    refused(system, "IMPACT_CHANGED", "drain", "/eu/z0", "--hash", WRONG_HASH)
     with Executor(system.bootstrap, system.prefix, 0.05):
-        done = placer("drain", "/z0", "--hash", shown["impact_hash"], "--watch")
+        done = placer(system, "drain", "/eu/z0", "--hash", seen["impact_hash"], "--watch")
     assert done.exit_code == 0, done.output
     assert "accepted: REQUEST_ACCEPTED" in done.output
     assert done.output.rstrip().endswith("0 remaining, 0 in flight, 0 blocked"), done.output
-    assert not {"n0", "n3"} & {node for shard in outputs.replicas("s") for node in shard}
+    assert not {"n0", "n3", "n6"} & {node for shard in outputs.replicas("s") for node in shard}
+    refused(system, "REQUEST_CONTRADICTED", "maintenance", "/eu/z0", "--for-seconds", "600")
 
     # Two copies of three would be away.
     first, second, _ = sorted(outputs.replicas("s")[0])
-    kept = placer("maintenance", first, "--for-seconds", "600")
+    kept = placer(system, "maintenance", first, "--for-seconds", "600")
     assert kept.exit_code == 0, kept.output
-    broken = placer("maintenance", second, "--for-seconds", "600", "--output", "json")
-    assert broken.exit_code == 1
-    assert orjson.loads(broken.stdout)["reason"]["code"] == "QUORUM_BROKEN"
+    refused(system, "QUORUM_BROKEN", "maintenance", second, "--for-seconds", "600")
+    assert placer(system, "undrain", first).exit_code == 0
+    assert placer(system, "undrain", "/eu/z0").exit_code == 0
+    settle(system)
     outputs.check()
 
+
+def test_a_relocation_is_approved_by_the_hash_that_was_seen(system: System) -> None:
+    outputs = system.outputs
+    node, other, _ = outputs.replicas("s")[0]
+    home, away = place(system, node), place(system, other)
+    refused(system, "NODE_UNKNOWN", "approve", "n9", "--hash", WRONG_HASH)
+    refused(system, "NOTHING_PENDING", "approve", node, "--hash", WRONG_HASH)
+    relabel(system, node, 2, away)
+    refused(system, "IMPACT_CHANGED", "approve", node, "--hash", WRONG_HASH)
+    seen = shown(system, "approve", node)
+    assert seen["relabelled"] == [{"was": home, "location": away, "meant": None, "nodes": 1}]
+    assert place(system, node) == home, "nothing is done unseen"
+    agree(system, "approve", node)
+    outputs.wait(lambda: place(system, node) == away, "the new place counts")
+    assert answered(system, node)[-3:] == ["NOTHING_PENDING", "IMPACT_CHANGED", "REQUEST_ACCEPTED"]
+    settle(system)
+    outputs.check()
+
+
+def test_relocations_of_a_domain_are_approved_by_one_hash(system: System) -> None:
+    outputs = system.outputs
+    *nodes, third = outputs.replicas("s")[0]
+    homes, away = [place(system, node) for node in nodes], place(system, third)
+    for node in nodes:
+        relabel(system, node, 3, away)
+    refused(system, "DOMAIN_UNKNOWN", "approve", "/eu/z9", "--hash", WRONG_HASH)
+    refused(system, "IMPACT_CHANGED", "approve", "/eu", "--hash", WRONG_HASH)
+    assert [place(system, node) for node in nodes] == homes
+    agree(system, "approve", "/eu")
+    outputs.wait(lambda: {place(system, node) for node in nodes} == {away}, "both count")
+    settle(system)
+    outputs.check()
+
+
+def relabel(system: System, node: str, sequence: int, location: str) -> None:
+    """Have a node claim the place of another that shares a shard with it, and wait until that is
+    pending."""
+    outputs = system.outputs
+    body = {"node_id": node, "incarnation": "a", "sequence": sequence, "location": location}
+    system.inputs.send("nodes.v1", "NodeLocalityChanged", node, body)
+    outputs.wait(lambda: outputs.latest("topology.v1")[node].get("pending"), f"{node} is pending")
+
+
+def settle(system: System) -> None:
+    """What was asked for makes moves; carry them out."""
+    system.outputs.wait(lambda: system.outputs.open_moves, "moves")
+    system.come_to_rest()
+
+
+def place(system: System, node: str) -> str:
+    """Where a node stands."""
+    location: str = system.outputs.latest("topology.v1")[node]["location"]
+    return location
+
+
+def test_a_hold_is_lifted_by_the_hash_that_was_seen(system: System) -> None:
+    outputs = system.outputs
+    for number, node in enumerate(HELD):
+        register(system, node, f"/held/r{number}", liveness="external")
+        detect(system, node, "up", 2)
+    system.inputs.stream("t", replication_factor=2, policy={"strategy": "spread", "nodes": HELD})
+    assert outputs.decision("t")["outcome"] == "placed"
+    before = set(outputs.latest("moves.v1"))
+    refused(system, "NOTHING_TO_DO", "hold", "override", "/held", "--hash", WRONG_HASH)
+    for node in HELD:
+        detect(system, node, "down", 3)
+    outputs.wait(lambda: holds(system), "a HOLD")
+    refused(system, "NOTHING_TO_DO", "hold", "override", "/eu/z1", "--dry-run")
+    refused(system, "IMPACT_CHANGED", "hold", "override", "/held", "--hash", WRONG_HASH)
+    assert set(outputs.latest("moves.v1")) == before
+    assert shown(system, "hold", "override", "/held")["nodes"] == len(HELD)
+    agree(system, "hold", "override", "/held")
+    ended = outputs.wait(lambda: holds(system)[1:], "the hold is lifted")
+    assert ended[0]["detail"]["state"] == "overridden"
+    assert answered(system, "/held") == ["NOTHING_TO_DO", "IMPACT_CHANGED", "REQUEST_ACCEPTED"]
+    refused(system, "NOTHING_TO_DO", "hold", "override", "/held", "--hash", WRONG_HASH)
+    outputs.check()
+
+
+def detect(system: System, node: str, status: str, sequence: int) -> None:
+    body = {"node_id": node, "incarnation": "a", "sequence": sequence, "status": status}
+    system.inputs.send("detector.v1", "NodeLivenessReported", node, body)
+
+
+def holds(system: System) -> list[dict[str, Any]]:
+    told = [record.value for record in system.outputs.of("alerts.v1")]
+    return [each for each in told if each and each["kind"] == "HOLD"]
+
+
+def test_without_an_application_a_command_says_so(system: System, application: Application) -> None:
     application.send(signal.SIGTERM)
     assert application.wait_end() == 0, application.output
-    silent = placer("undrain", "/z0", "--timeout-seconds", "0.5")
+    silent = placer(system, "undrain", "/eu/z0", "--timeout-seconds", "0.5")
     assert (silent.exit_code, "no answer" in silent.output) == (3, True), silent.output
