@@ -5,6 +5,7 @@ that counts is the view's.
 """
 
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,12 +62,25 @@ class Usable:
         self.in_class = np.bincount(classes.of[nodes], minlength=classes.count)
         self.near_in_class = np.bincount(classes.of[nodes & near], minlength=classes.count)
 
-    def put(self, node: int, usable: bool, near: bool, was_near: bool) -> None:
-        """The node may take a replica from now on, or may not; it is near the mean, or not."""
+    def put(self, node: int, usable: bool, near: bool, was_near: bool) -> bool:
+        """The node may take a replica from now on, or may not; it is near the mean, or not. Says
+        whether its class has become one with such nodes, or one without."""
         its_class, before = self._of[node], bool(self.nodes[node])
+        had = self.in_class[its_class] > 0
         self.in_class[its_class] += usable - before
         self.near_in_class[its_class] += (usable and near) - (before and was_near)
         self.nodes[node] = usable
+        return bool((self.in_class[its_class] > 0) != had)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lawful:
+    """Classes that keep the rules equally well, the best there are; by class of a node that is
+    replaced those that are nearer than the farthest, with the levels between, nearest first."""
+
+    classes: Nodes
+    members: frozenset[int]
+    nearer: dict[int, list[tuple[int, Nodes]]] = field(default_factory=dict)
 
 
 class Field:
@@ -85,6 +99,7 @@ class Field:
         self._idle = Usable(room & ~view.busy, self._near, self._classes)
         self._tiers = topology.tiers()
         self._known: dict[Hashable, Nodes] = {}
+        self._lawful: dict[Hashable, Lawful] = {}
         self._rules: dict[int, Sequence[Rule]] = {}
         self._climbs: dict[int, Nodes] = {}
 
@@ -98,34 +113,38 @@ class Field:
     def _put(self, node: int, is_open: bool) -> None:
         view = self._view
         was_near, near = bool(self._near[node]), not view.crowded(node)
-        self._open.put(node, is_open, near, was_near)
+        if self._open.put(node, is_open, near, was_near):
+            self._lawful.clear()
         self._idle.put(node, is_open and not view.busy[node], near, was_near)
         self._near[node] = near
 
     def choose(self, rules: Sequence[Rule], need: Need) -> int | None:
         """The best node by the rules, nearness and load."""
-        aside = [node for node in {*need.kept, *need.excluded} if self._open.nodes[node]]
-        for node in aside:
+        taken = [node for node in {*need.kept, *need.excluded} if self._open.nodes[node]]
+        found = self._best(rules, need)
+        if not any(self._classes.of[node] in found.members for node in taken):
+            return self._choose_from(found, need)
+        for node in taken:
             self._put(node, False)
-        chosen = self._chosen(rules, need)
-        for node in aside:
+        chosen = self._choose_from(self._best(rules, need), need)
+        for node in taken:
             self._put(node, True)
         return chosen
 
-    def _chosen(self, rules: Sequence[Rule], need: Need) -> int | None:
-        found = self._lawful(rules, need)
-        if not len(found):
+    def _choose_from(self, found: Lawful, need: Need) -> int | None:
+        classes, usable = found.classes, self._open
+        if not len(classes):
             return None
-        usable, tiers = self._open, self._tiers
         if need.replaces != EMPTY:
-            idle = found[self._idle.in_class[found] > 0]
+            idle = classes[self._idle.in_class[classes] > 0]
             if len(idle):
-                found, usable = idle, self._idle
+                usable = self._idle
+                found = found if len(idle) == len(classes) else Lawful(idle, frozenset())
             near = self._nearest(found, int(self._classes.of[need.replaces]), usable)
             if near is not None:
                 nodes = self._least_loaded(*near)
                 return settle(nodes[usable.nodes[nodes] & self._near[nodes]], need, self._view, ())
-        nodes = self._least_loaded(found, tiers)
+        nodes = self._least_loaded(found.classes, self._tiers)
         return settle(nodes[usable.nodes[nodes]], need, self._view, ())
 
     def _least_loaded(self, classes: Nodes, tiers: Sequence[Scope]) -> Nodes:
@@ -137,12 +156,19 @@ class Field:
             classes = least(classes, self._view.domain_pressure(scope, HALF, sample))
         return self._classes.nodes(classes.tolist())
 
-    def _lawful(self, rules: Sequence[Rule], need: Need) -> Nodes:
+    def _best(self, rules: Sequence[Rule], need: Need) -> Lawful:
         """The classes with open nodes that obey the required rules and keep the others best, none
         of which outweighs one before it."""
-        found = np.flatnonzero(self._open.in_class)
         kept = self._classes.of[need.kept]
-        self._rules[id(rules)] = rules  # so that no other rules get their identity
+        key = (id(rules), need.replication_factor, *sorted(kept.tolist()))
+        if key not in self._lawful:
+            self._rules[id(rules)] = rules  # so that no other rules get their identity
+            found = self._narrowed(rules, kept, need)
+            self._lawful[key] = Lawful(found, frozenset(found.tolist()))
+        return self._lawful[key]
+
+    def _narrowed(self, rules: Sequence[Rule], kept: Nodes, need: Need) -> Nodes:
+        found = np.flatnonzero(self._open.in_class)
         for required in (True, False):
             for place, rule in enumerate(rules):
                 if (rule.strength is Strength.REQUIRED) is required and len(found):
@@ -164,18 +190,23 @@ class Field:
         return self._known[key]
 
     def _nearest(
-        self, found: Nodes, old: int, usable: Usable
+        self, found: Lawful, old: int, usable: Usable
     ) -> tuple[Nodes, Sequence[Scope]] | None:
         """The nearest of some classes that have a node near the mean, and the levels whose domains
         tell them apart; None where only the farthest are left."""
-        if old not in self._climbs:
-            self._climbs[old] = distance(self._shared, old)
-        climbs = self._climbs[old][found]
-        farthest = int(climbs.max())
-        for level in range(int(climbs.min()), farthest):
-            classes: Nodes = found[(climbs == level) & (usable.near_in_class[found] > 0)]
+        if old not in found.nearer:
+            found.nearer[old] = self._nearer(found.classes, old)
+        for level, members in found.nearer[old]:
+            classes: Nodes = members[usable.near_in_class[members] > 0]
             if len(classes):
                 # Their domains at all the levels that lie as far up are the same.
                 above = max(self._shared.locations[old].depth - level, 0)
                 return classes, self._tiers[above:] if level else ()
         return None
+
+    def _nearer(self, classes: Nodes, old: int) -> list[tuple[int, Nodes]]:
+        if old not in self._climbs:
+            self._climbs[old] = distance(self._shared, old)
+        climbs = self._climbs[old][classes]
+        levels = range(int(climbs.min()), int(climbs.max()))
+        return [(level, classes[climbs == level]) for level in levels]
