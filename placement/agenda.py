@@ -73,14 +73,16 @@ class Agenda:
         if opened is not None:
             if hurries(self._wants, shard, opened) or self._is_unled(shard, seen):
                 self._wanted.add(shard)
-        elif said and any(v.reason.band is Band.THROTTLED for v in said):
-            self.waiting.put(shard, self.urgency(shard, seen, key))
-            if any(v.reason.code is Code.NOT_CAUGHT_UP for v in said):
-                self._behind.add(shard)
-        elif said and any(v.violation_class is ViolationClass.FIXABLE for v in said):
-            self._wanted.add(shard)
-        elif said and any(v.reason.code not in WAITS_FOR_NODES for v in said):
-            self.stuck.add(shard)
+        elif said:
+            reasons = [v.reason for v in said]
+            if Band.THROTTLED in [reason.band for reason in reasons]:
+                self.waiting.put(shard, self.urgency(shard, seen, key))
+                if Code.NOT_CAUGHT_UP in [reason.code for reason in reasons]:
+                    self._behind.add(shard)
+            elif ViolationClass.FIXABLE in [v.violation_class for v in said]:
+                self._wanted.add(shard)
+            elif any(reason.code not in WAITS_FOR_NODES for reason in reasons):
+                self.stuck.add(shard)
         if opened is None and self._is_unled(shard, seen):
             self._wanted.add(shard)
 

@@ -58,6 +58,7 @@ class Wants:
         self._broken: dict[int, list[Rule]] = {}
         self._rules: dict[int, tuple[Rule, ...]] = {}
         self._wide: dict[int, bool] = {}
+        self._colocated: dict[int, bool] = {}
 
     def forget(self) -> None:
         """A run begins or ends: the state has changed, or will."""
@@ -68,10 +69,13 @@ class Wants:
         self._broken.clear()
         self._rules.clear()
         self._wide.clear()
+        self._colocated.clear()
         self._judging = None
 
     def changed(self, shard: int) -> None:
         """A replica of the shard has been placed elsewhere."""
+        if not (self._cases or self._broken):
+            return
         if self.is_wide(self._state.stream_of(shard)):
             self._cases.clear()
             self._broken.clear()
@@ -87,7 +91,11 @@ class Wants:
 
     def is_colocated(self, stream: Stream) -> bool:
         """Whether replica r of all the stream's shards moves as one unit."""
-        return any(isinstance(rule, ColocateSlots) for rule in self.rules(stream))
+        policy = id(stream.policy)
+        if policy not in self._colocated:
+            slots = any(isinstance(rule, ColocateSlots) for rule in self.rules(stream))
+            self._colocated[policy] = slots
+        return self._colocated[policy]
 
     @property
     def judging(self) -> Topology:
