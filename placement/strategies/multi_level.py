@@ -14,15 +14,17 @@ from placement.domain_tree import domain_tree
 from placement.model import StreamSpec
 from placement.policy import OnInfeasible, Policy
 from placement.reasons import Reason
-from placement.rules import Rule
+from placement.rules import Mask, Rule, Strength
 from placement.rules_even import EvenAsFits
-from placement.strategies.base import ByRules, Placement, View
+from placement.strategies.base import ByRules, Need, Placement, View
 from placement.strategies.simple import SimpleStrategy, round_robin
 from placement.strategies.walk import (
     Draft,
     Key,
     Nodes,
+    is_colocated,
     lead_least,
+    least,
     place_by,
     shortage,
     spread_leads,
@@ -56,8 +58,11 @@ class MultiLevelStrategy(ByRules):
         the shard, then fewest of the stream, then comes next on the ring. Rings start where they
         would after `start` replicas: 0 on an empty cluster, else by the stream's name. For replicas
         that are there already a ring stands behind the child of the last one, so that a raised
-        replication factor and new shards go on where the last replica was taken. Of the nodes
-        picked the one that leads least leads.
+        replication factor and new shards go on where the last replica was taken: the last of the
+        replicas that all shards have, or of those that some have gained since. What all shards
+        gain takes turns only among nodes that hold equally many, as turns alone would bring it to
+        the same nodes. Of the nodes picked the one that leads least leads. A replica that takes the
+        place of another one goes near it, by the rules.
         The vendor's implementation skips nodes that are used already, which makes uneven trees
         uneven at the top, and forgets where it ended; counting at every level does neither.
 
@@ -87,6 +92,21 @@ class MultiLevelStrategy(ByRules):
         mask = view.topology.eligible & policy.nodes.mask(view.topology) & view.has_room()
         at_once = round_robin if _deferred(policy, view.topology) else _dealt
         return shortage(spec, policy, mask) or place_by(self, spec, policy, view, at_once)
+
+    def extend(self, need: Need, policy: Policy, mask: Mask, view: View) -> int | Reason:
+        """The next in turn of those that the rules admit, for a replica that replaces none."""
+        topology = view.topology
+        found = ByRules.extend(self, need, policy, mask, view)
+        replaces = need.replaces != EMPTY or is_colocated(policy) or _deferred(policy, topology)
+        dealt = None if replaces or isinstance(found, Reason) else _dealt_so_far(need, policy, view)
+        if dealt is None:
+            return found
+        admitted, standing = mask.copy(), need.standing(topology)
+        admitted[[*need.kept, *need.excluded]] = False
+        for rule in self.rules(policy, topology):
+            if rule.strength is Strength.REQUIRED:
+                admitted &= rule.penalty(standing) == 0
+        return int(least(np.flatnonzero(admitted), dealt.order(need))[0])
 
     def resume(
         self, spec: StreamSpec, policy: Policy, shards: list[list[int]], view: View
@@ -187,11 +207,14 @@ class _Rings:
 
     def _pass(self, turns: list[NDArray[np.int64]], nodes: Sequence[int]) -> None:
         """A replica went down to each of these nodes: next is the child behind it."""
-        for node in nodes:
-            for depth, of in enumerate(self._tiers):
-                place = int(self._place[depth][of[node]])
-                if place >= 0:
-                    turns[depth][self._parents[depth][node]] = place + 1
+        if not len(nodes):
+            return
+        passed = np.asarray(nodes, np.int64)
+        for depth, of in enumerate(self._tiers):
+            place = self._place[depth][of[passed]]
+            on_ring = place >= 0
+            # Of several that went through one parent the last counts.
+            turns[depth][self._parents[depth][passed[on_ring]]] = place[on_ring] + 1
 
     def _set(self, start: int) -> None:
         """Set up the rings of all tree nodes, after `start` replicas went through the root."""
@@ -236,6 +259,54 @@ class _Rings:
         )
         leaves = tree.leaves[np.maximum(out - tree.domains, 0)]
         return np.where(out == EMPTY, EMPTY, leaves)
+
+
+class _DealtSoFar:
+    """A placed stream and its rings, as one plan goes on with them."""
+
+    def __init__(self, index: int, spec: StreamSpec, policy: Policy, view: View) -> None:
+        self._shards = np.asarray(view.table.shards_of(index), np.int64)
+        self._spec, self._policy, self._view = spec, policy, view
+        self._begin(view.table.rows(self._shards))
+
+    def _begin(self, rows: NDArray[np.int64]) -> None:
+        """What all shards have was taken shard by shard, what some have beyond that later."""
+        held, nodes = rows != EMPTY, self._view.topology.size
+        self._rows, self._whole = rows, int(held.sum(axis=1).min())
+        place, shard = held.cumsum(axis=1)[held] - 1, np.nonzero(held)[0]
+        order = np.lexsort((place, shard, np.where(place < self._whole, -1, place)))
+        self._draft = draft = Draft(self._spec, self._policy, [], self._view)
+        draft.shards, draft.taken = rows.tolist(), rows[held][order].tolist()
+        draft.counts = np.bincount(rows[held], minlength=nodes)
+        draft.foreign = self._view.load - draft.counts
+        self._rings = _Rings(draft)
+
+    def order(self, need: Need) -> list[Key]:
+        """The keys for one more replica, after what was planned since."""
+        rows, draft = self._view.table.rows(self._shards), self._draft
+        if (rows != EMPTY).sum(axis=1).min() != self._whole:
+            self._begin(rows)
+            return self._rings.order(need.shard, need.kept)
+        for shard, slot in np.argwhere(rows != self._rows).tolist():
+            before, node = self._rows[shard, slot], rows[shard, slot]
+            draft.shards[shard][slot] = int(node)
+            draft.counts[before] -= before != EMPTY
+            if node != EMPTY:
+                draft.counts[node] += 1
+                draft.taken.append(int(node))
+        self._rows = rows
+        return self._rings.order(need.shard, need.kept)
+
+
+def _dealt_so_far(need: Need, policy: Policy, view: View) -> _DealtSoFar | None:
+    """The stream that needs a replica, if it is placed; looked up once for each plan."""
+    key = (_DealtSoFar, need.stream)
+    if key not in view.memory:
+        known = ((index, view.spec_of(index)) for index, _ in view.table.streams())
+        mine = ((index, spec) for index, spec in known if spec and spec.stream == need.stream)
+        view.memory[key] = next((_DealtSoFar(*each, policy, view) for each in mine), None)
+    found: _DealtSoFar | None = view.memory[key]
+    return found
 
 
 def _at(

@@ -11,7 +11,9 @@ from itertools import product
 
 import pytest
 
+from tests.datadriven import parse_command
 from tests.placement.strategies.fleets import ask, ask_one, node, random_nodes, stream, usable
+from tests.story import Story
 
 KIP = {"strategy": "multi_level"}
 
@@ -98,6 +100,33 @@ def test_a_raised_replication_factor_goes_on_where_the_last_ended():
     given = [["n000", "n100"], ["n200", "n010"]]
     answer = ask_one(tree(3, 2, 1), KIP, shards=2, replicas=given)
     assert answer.replicas == [["n000", "n100", "n210"], ["n200", "n010", "n110"]]
+
+
+@pytest.mark.parametrize("settings", ["settings", "settings max_per_batch=2", "settings max_in=1"])
+@pytest.mark.parametrize(("widths", "factor"), [((3, 2, 1), 2), ((3, 2, 2), 1), ((2, 2, 3), 3)])
+def test_a_raise_in_the_stream_is_dealt_like_one_of_a_file(settings, widths, factor):
+    """Move by move, as few at a time as limits let through, the rings go on the same."""
+    nodes, shards = tree(*widths), 7
+    rows = ask_one(nodes, KIP, factor=factor, shards=shards).replicas
+    story = Story()
+    asked = f"stream=s shards={shards} policy='{{strategy: multi_level}}'"
+    given = ",".join(" ".join(row) for row in rows)
+    for line in (
+        settings,
+        *(f"register nodes={each.node_id} location={each.attributes.location}" for each in nodes),
+        f"create {asked} rf={factor} replicas='{given}'",
+        f"alter {asked} rf={factor + 2}",
+    ):
+        story.answer(parse_command(line))
+    story.finish_moves()
+    raised = [story.records.assignments["s", shard].replicas for shard in range(shards)]
+    if "max_in" not in settings:
+        for more in (factor + 1, factor + 2):
+            rows = ask_one(nodes, KIP, factor=more, shards=shards, replicas=rows).replicas
+        assert [*map(list, raised)] == rows
+    totals = sum((held(row, nodes) for row in raised), Counter())
+    for siblings in children(nodes).values():
+        assert max(totals[d] for d in siblings) - min(totals[d] for d in siblings) <= 1
 
 
 def test_added_shards_go_on_where_the_last_ended():
