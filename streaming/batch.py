@@ -36,6 +36,9 @@ from streaming.source import DETECTOR, INVENTORY, NODES, Raw, Refused
 # memory until the commit, whose time must stay far below the transaction's timeout.
 PREFIX_EVENTS_MAX = 1_000
 PREFIX_SHARDS_MAX = 100_000
+# And so many records at all: those that are refused cost little, and a flood of them no transaction
+# for each thousand.
+PREFIX_STEPS_MAX = 10_000
 # Ticks change nothing by themselves; a marker this often keeps what a restart reads again short.
 IDLE_MARKER_MS = 5_000
 # Half of the record limit of the outbox leaves room for the entry's other fields.
@@ -278,11 +281,12 @@ def _clock(clock: Clock) -> dict[str, int]:
 
 def _cut(steps: list[Step]) -> tuple[list[Step], list[Step]]:
     """The next prefix and the rest; the steps of one record stay together."""
-    end, shards = 0, 0
-    while end < min(len(steps), PREFIX_EVENTS_MAX):
+    end, events, shards = 0, 0, 0
+    while end < min(len(steps), PREFIX_STEPS_MAX) and events < PREFIX_EVENTS_MAX:
         shards += min(getattr(steps[end].event, "shards", 0), limits.SHARDS_MAX)
         if end and shards > PREFIX_SHARDS_MAX:
             break
+        events += steps[end].event is not None
         end += 1
     while 0 < end < len(steps) and steps[end].place == steps[end - 1].place:
         end += 1

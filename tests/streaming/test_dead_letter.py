@@ -70,6 +70,7 @@ def test_a_flood_leaves_the_good_and_every_record_is_counted() -> None:
     flood = [Raw("acks.v1", 0, n, 1_100 + n // 2, b"k", b"torn", []) for n in range(size)]
     commits = driver.batch(flood, [registered("n1", 1, location="/z1", offset=0, at=1_500)])
     assert len(of_topic(commits, "topology.v1")) == 1
+    assert len(commits) == 1, "what is refused takes no transaction for each thousand"
     told = [errors(each) for each in of_topic(commits, DEAD_LETTERS)]
     summaries = [each for each in told if "count" in each]
     assert len(told) - len(summaries) == LETTERS_PER_SECOND
