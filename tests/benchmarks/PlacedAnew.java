@@ -3,10 +3,12 @@ import java.io.InputStreamReader;
 import java.lang.management.ManagementFactory;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.HashSet;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Optional;
 import java.util.Random;
+import java.util.Set;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.metadata.placement.ClusterDescriber;
 import org.apache.kafka.metadata.placement.PartitionAssignment;
@@ -18,11 +20,10 @@ import org.apache.kafka.metadata.placement.UsableBroker;
  * What moves when every topic is placed anew, without a look at what is there, as
  * `kafka-reassign-partitions --generate` does; with Kafka's own placer before and after.
  *
- * <p>Arguments: partitions, the most of one topic, replication factor, and the brokers there are
- * before and after the change, each as the first and the one behind the last. Standard input: the
- * rack of each broker, one a line. Answers `seconds S`, CPU time of this thread in the last of
- * several runs, `moved N`, the replicas on brokers that did not hold their partition, and `left N`,
- * those of brokers that are gone.
+ * <p>Arguments: partitions, the most of one topic and the replication factor. Standard input: a
+ * broker on each line, its rack and when it is there: `always`, `before` or `after` the change.
+ * Answers `seconds S`, CPU time of this thread in the last of several runs, `moved N`, the replicas
+ * on brokers that did not hold their partition, and `left N`, those of brokers that are gone.
  */
 public final class PlacedAnew {
     private static final Uuid DIRECTORY = new Uuid(1, 1);
@@ -31,12 +32,20 @@ public final class PlacedAnew {
     public static void main(String[] arguments) throws Exception {
         int[] given = Arrays.stream(arguments).mapToInt(Integer::parseInt).toArray();
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
-        List<UsableBroker> brokers = new ArrayList<>();
-        for (String rack = lines.readLine(); rack != null; rack = lines.readLine()) {
-            brokers.add(new UsableBroker(brokers.size(), Optional.of(rack), false));
+        List<UsableBroker> old = new ArrayList<>();
+        List<UsableBroker> now = new ArrayList<>();
+        int id = 0;
+        for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+            String[] told = line.split(" ");
+            UsableBroker broker = new UsableBroker(id++, Optional.of(told[0]), false);
+            if (!told[1].equals("after")) {
+                old.add(broker);
+            }
+            if (!told[1].equals("before")) {
+                now.add(broker);
+            }
         }
-        List<PartitionAssignment> before = place(given, brokers.subList(given[3], given[4]), -1);
-        List<UsableBroker> now = brokers.subList(given[5], given[6]);
+        List<PartitionAssignment> before = place(given, old, -1);
         double seconds = 0;
         List<PartitionAssignment> after = before;
         for (int run = 0; run < RUNS; run++) {
@@ -44,6 +53,8 @@ public final class PlacedAnew {
             after = place(given, now, run);
             seconds = (ManagementFactory.getThreadMXBean().getCurrentThreadCpuTime() - begun) / 1e9;
         }
+        Set<Integer> there = new HashSet<>();
+        now.forEach(broker -> there.add(broker.id()));
         long moved = 0;
         long left = 0;
         for (int partition = 0; partition < after.size(); partition++) {
@@ -52,7 +63,7 @@ public final class PlacedAnew {
                 moved += held.contains(replica) ? 0 : 1;
             }
             for (int replica : held) {
-                left += replica < given[5] || replica >= given[6] ? 1 : 0;
+                left += there.contains(replica) ? 0 : 1;
             }
         }
         System.out.println("seconds " + seconds);

@@ -38,6 +38,7 @@ LARGE_REPLICAS, LARGE_NODES = 2_800_000, 215
 # Replicas of a node where one of many joins or leaves: those of the reference run of osdmaptool.
 SMALL_REPLICAS = 96
 RACKS, ZONES = 10, 5
+JOINS = "1 joins"
 NEVER = 1 << 40
 
 
@@ -203,19 +204,25 @@ class Changed:
 
 def changes(nodes: int) -> Iterator[Moved]:
     """One node more, one less, a rack and a zone less: what moves, and the fewest that could."""
-    racks = range(0, nodes, RACKS)
-    zone = [n for n in range(nodes) if n % RACKS % ZONES == 0]
     for what, phase, changed in (
-        ("1 joins", Phase.REBALANCE, joining(nodes)),
-        ("1 leaves", Phase.REPAIR, leaving(nodes)),
-        ("a rack is lost", Phase.REPAIR, leaving(nodes, racks)),
-        ("a zone is lost", Phase.REPAIR, leaving(nodes, zone)),
+        (JOINS, Phase.REBALANCE, joining(nodes)),
+        *((what, Phase.REPAIR, leaving(nodes, gone)) for what, gone in losses(nodes).items()),
     ):
         spent, made = _timed(partial(plan, changed.topology, changed.streams, phase))
         moves = sum(move.add is not None for move in made.moves)
         if made.left:
             raise BenchmarkFailed(f"{what}: {len(made.left)} replicas are left")
         yield Moved(what, nodes, nodes * SMALL_REPLICAS, moves, changed.lower_bound, spent)
+
+
+def losses(nodes: int) -> dict[str, list[int]]:
+    """Who goes: a node, the first rack, the first zone, which are two racks."""
+    racks = {n: n % RACKS for n in range(nodes)}
+    return {
+        "1 leaves": [0],
+        "a rack is lost": [n for n, rack in racks.items() if rack == 0],
+        "a zone is lost": [n for n, rack in racks.items() if rack % ZONES == 0],
+    }
 
 
 def racked(nodes: int) -> Site:
@@ -235,7 +242,7 @@ def joining(nodes: int) -> Changed:
     return Changed(topology, streams, replicas // (nodes + 1))
 
 
-def leaving(nodes: int, gone: Sequence[int] = (0,)) -> Changed:
+def leaving(nodes: int, gone: Sequence[int]) -> Changed:
     """Some of the nodes that hold everything are gone: what they held is to be given back."""
     core = registered(racked(nodes), Limits())
     topology: Topology = core._state.topology

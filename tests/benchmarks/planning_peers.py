@@ -1,4 +1,4 @@
-"""What others move when one node joins or leaves: Kafka placing anew, Ceph's CRUSH with upmap.
+"""What others move when a fleet changes: Kafka placing anew, Ceph's CRUSH with upmap.
 
 Both on the fleet and the number of shards of `planning.py`; neither needs a cluster. One that is
 not installed is left out, with a line that says how to get it.
@@ -14,7 +14,7 @@ from streaming import jars, java
 from streaming.errors import StreamingError
 from tests.benchmarks.peers import CRUSHTOOL, cpu_seconds, run
 from tests.benchmarks.placing import REPLICATION_FACTOR, SHARDS
-from tests.benchmarks.planning import RACKS, SMALL_REPLICAS, Moved, racked
+from tests.benchmarks.planning import JOINS, RACKS, SMALL_REPLICAS, Moved, losses, racked
 from tests.benchmarks.processes import BenchmarkFailed
 
 ANEW = Path(__file__).with_name("PlacedAnew.java")
@@ -37,12 +37,11 @@ def kafka(nodes: int) -> Iterator[Moved | str]:
     command = [str(runtime.executable), "-cp", ":".join(map(str, classes)), str(ANEW)]
     replicas = nodes * SMALL_REPLICAS
     counts = (replicas // REPLICATION_FACTOR, SHARDS, REPLICATION_FACTOR)
-    for what, size, brokers in (
-        ("1 joins", nodes + 1, (0, nodes, 0, nodes + 1)),
-        ("1 leaves", nodes, (0, nodes, 1, nodes)),
-    ):
-        racks = "\n".join(racked(size).locations) + "\n"
-        answer = run([*command, *map(str, (*counts, *brokers))], racks)
+    for what, gone in {JOINS: [], **losses(nodes)}.items():
+        locations = racked(nodes + (what == JOINS)).locations
+        when = ["before" if n in gone else "always" for n in range(nodes)] + ["after"]
+        told = "".join(f"{rack} {at}\n" for rack, at in zip(locations, when, strict=False))
+        answer = run([*command, *map(str, counts)], told)
         moved, seconds = _number(answer, "moved"), _number(answer, "seconds")
         bound = int(_number(answer, "left")) or replicas // (nodes + 1)
         yield Moved(what, nodes, replicas, int(moved), bound, seconds)
@@ -50,8 +49,9 @@ def kafka(nodes: int) -> Iterator[Moved | str]:
 
 def ceph(nodes: int) -> Iterator[Moved | str]:
     """CRUSH with every placement group put where `osdmaptool --upmap` wants it, at a deviation of
-    one; then a device joins the first rack, or leaves it, and upmap is asked again. Counted are
-    replicas on devices that did not hold their group, timed is the second upmap."""
+    one; then a device joins the first rack, or it, its rack or two racks (a zone's) are taken out,
+    and upmap is asked again. Counted are replicas on devices that did not hold their group, timed
+    is the second upmap."""
     for tool in (CRUSHTOOL, OSDMAPTOOL):
         if shutil.which(tool) is None:
             yield f"{tool} is not installed: apt-get install ceph-base (Debian, Ubuntu)"
@@ -68,22 +68,27 @@ def ceph(nodes: int) -> Iterator[Moved | str]:
         run([OSDMAPTOOL, *simple])
         _balanced(begun, crush)
         before = _groups(begun)
-        item = f"osd.{nodes}"
-        join = ["--add-item", str(nodes), "1.0", item, "--loc", "rack", "rack0"]
-        changes = {
-            "1 joins": [*join, "--loc", "root", "root"],
-            "1 leaves": ["--remove-item", "osd.0"],
-        }
         replicas = len(before) * REPLICATION_FACTOR
-        gone = sum("0" in held for held in before.values())
-        bounds = {"1 joins": replicas // (nodes + 1), "1 leaves": gone}
-        for what, change in changes.items():
+        changed = str(place / "changed")
+        for what, gone in {JOINS: [], **_first(nodes)}.items():
             shutil.copy(begun, now)
-            changed = str(place / "changed")
-            run([CRUSHTOOL, "-i", crush, "-o", changed, *change])
+            shutil.copy(crush, changed)
+            if what == JOINS:
+                where = ["--loc", "rack", "rack0", "--loc", "root", "root"]
+                item = ["--add-item", str(nodes), "1.0", f"osd.{nodes}", *where]
+                run([CRUSHTOOL, "-i", changed, "-o", changed, *item])
+            for device in gone:
+                run([CRUSHTOOL, "-i", changed, "-o", changed, "--remove-item", f"osd.{device}"])
             seconds = _balanced(now, changed)
+            left = {str(device) for device in gone}
+            bound = sum(len(held & left) for held in before.values()) or replicas // (nodes + 1)
             moved = sum(len(held - before[group]) for group, held in _groups(now).items())
-            yield Moved(what, nodes, replicas, moved, bounds[what], seconds)
+            yield Moved(what, nodes, replicas, moved, bound, seconds)
+
+
+def _first(nodes: int) -> dict[str, range]:
+    """The devices of `losses`: here the first rack has the first ones."""
+    return {what: range(len(gone)) for what, gone in losses(nodes).items()}
 
 
 def _balanced(osd_map: str, crush: str) -> float:

@@ -1,8 +1,9 @@
 """`placer plan` and `check --report` on documented examples, as stories to be read.
 
-Goal: what the sources say of Kudu, Kafka, Cassandra, Elasticsearch, Timeplus and KIP-879 clusters
-can be looked up beside what is planned for them. Method: every file in `testdata/plan_*.txt` is a
-story of commands on a cluster file; `cluster` takes the file, the others answer for the last one.
+Goal: what the sources say of Kudu, Kafka and its Streams, Cassandra, Elasticsearch, Timeplus and
+KIP-879 clusters can be looked up beside what is planned for them. Method: every file in
+`testdata/plan_*.txt` is a story of commands on a cluster file; `cluster` takes the file, the others
+answer for the last one.
 
     cluster    lines of YAML; `nodes` may also be `- location n1 n2`, a place and its nodes
     plan       options='…': a line per move, what stays broken, what it comes to; `end=yes` keeps
