@@ -94,19 +94,25 @@ def encode_headers(
 
     `subject` is the record's key; `time_ms` the core's time, never a clock's.
     """
-    return [
+    version, source, kind, time, content = _alike(message, cell, time_ms)
+    mine, about = ("ce_id", id.encode()), ("ce_subject", subject.encode())
+    return [version, mine, source, kind, time, about, content]
+
+
+# A transaction writes up to a million records of a few kinds with one time; a few dozen times are
+# in use at once.
+@lru_cache(maxsize=256)
+def _alike(message: str, cell: str, time_ms: int) -> tuple[tuple[str, bytes], ...]:
+    """The headers that records of one kind and time share."""
+    return (
         ("ce_specversion", b"1.0"),
-        ("ce_id", id.encode()),
         ("ce_source", f"/placement/{cell}".encode()),
         ("ce_type", type_name(message).encode()),
         ("ce_time", _rfc3339(time_ms)),
-        ("ce_subject", subject.encode()),
         (CONTENT_TYPE, b"application/json"),
-    ]
+    )
 
 
-# A transaction writes up to a million records with one time; a few dozen times are in use at once.
-@lru_cache(maxsize=64)
 def _rfc3339(time_ms: int) -> bytes:
     seconds, milliseconds = divmod(time_ms, 1000)
     text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")

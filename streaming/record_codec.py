@@ -5,9 +5,8 @@ that a retry writes the same bytes (guarantee G2).
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -45,8 +44,7 @@ from schemas.envelope import encode_headers
 SEEN_MAX = 50
 
 
-@dataclass(frozen=True, slots=True)
-class OutRecord:
+class OutRecord(NamedTuple):
     """A record ready to be produced. `value` None is a tombstone; `route` decides the partition
     where it is not the key that does."""
 

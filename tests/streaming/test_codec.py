@@ -212,8 +212,8 @@ def records(cell: str = CELL) -> dict[str, OutRecord]:
     body = {"writer_epoch": 1, "sequence": 9, "chunk": 0}
     return {
         "assignment": record_codec.assignment_record(ASSIGNMENT, cell),
-        "next epoch": record_codec.assignment_record(replace(ASSIGNMENT, epoch=5), cell),
-        "next shard": record_codec.assignment_record(replace(ASSIGNMENT, shard=1), cell),
+        "next epoch": record_codec.assignment_record(ASSIGNMENT._replace(epoch=5), cell),
+        "next shard": record_codec.assignment_record(ASSIGNMENT._replace(shard=1), cell),
         "decision": record_codec.decision_record(DECISION, cell),
         "next revision": record_codec.decision_record(replace(DECISION, revision=2), cell),
         "next sequence": record_codec.decision_record(
