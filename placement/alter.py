@@ -137,11 +137,14 @@ def _without(state: State, stream: Stream) -> View:
 
 def is_pointless(state: State, opened: OpenMove, stream: Stream, same: bool) -> bool:
     """Whether a spec that is in force now does not ask for an open move: it adds what is too much,
-    or a rule of another policy asked for it (`same`: the policy is what it was)."""
+    a rule of another policy asked for it (`same`: the policy is what it was), or its target is one
+    that only that policy takes."""
     if opened.move.kind is MoveKind.REMOVE:
         return False
     assert stream.policy is not None
     topology = state.topology
+    fenced = not (topology.eligible[opened.added] or same)
     too_many = len(live_slots(state.table.nodes(opened.shard), topology)) > stream.copies
     by_rule = not same and opened.move.cause in _BY_RULE
-    return too_many or by_rule or not stream.policy.nodes.passes(topology, opened.added)
+    admitted = stream.policy.nodes.passes(topology, opened.added)
+    return too_many or by_rule or fenced or not admitted

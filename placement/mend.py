@@ -13,7 +13,7 @@ import numpy as np
 
 from placement.alternatives import alternatives
 from placement.assignments import EMPTY
-from placement.model import StreamSpec
+from placement.model import AdministrativeState, StreamSpec
 from placement.policy import Policy
 from placement.reasons import Code, Reason
 from placement.rules import (
@@ -23,6 +23,7 @@ from placement.rules import (
     Mask,
     PreferNodes,
     Rule,
+    SameDomain,
     Standing,
     Strength,
 )
@@ -35,6 +36,9 @@ from placement.topology import Topology
 # Rules that repair leaves alone: wishes that ask for nothing definite, the slots of a colocated
 # stream, which are planned as one, and the balance of the cluster, which is rebalancing's.
 LEFT_ALONE = (BalanceNodes, PreferNodes, ColocateSlots, LoadBalance)
+
+# A move among others: its rank, its slot, its target.
+_Ranked = tuple[tuple[Any, ...], int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +107,8 @@ class Score:
 
 
 def score(case: Case, topology: Topology) -> Score:
-    """Judge the replicas of a case that are to stay one against the others."""
-    live = [slot for slot in case.live(topology) if topology.accounted[case.nodes[slot]]]
+    """Judge the live replicas of a case, without those that are drained, one against the others."""
+    live = [slot for slot in case.live(topology) if not _drains(topology, case.nodes[slot])]
     sums: dict[Strength, list[int]] = {Strength.REQUIRED: [], Strength.PREFERRED: []}
     admits = case.policy.nodes
     if not admits.everything:
@@ -113,6 +117,10 @@ def score(case: Case, topology: Topology) -> Score:
     asked = [(s, case.standing(topology, [o for o in live if o != s], s)) for s in live]
     for rule in case.rules:
         if isinstance(rule, LEFT_ALONE):
+            continue
+        if isinstance(rule, SameDomain):
+            # What a shard gains must not be another one's loss.
+            sums[rule.strength].append(rule.astray(case.standing(topology, live, None)))
             continue
         each = (min(int(rule.penalty(standing)[case.nodes[s]]), NEVER) for s, standing in asked)
         sums[rule.strength].append(sum(each))
@@ -206,11 +214,12 @@ def find_move(
     case: Case, strength: Strength, view: View, judging: Topology
 ) -> tuple[int, int] | Reason:
     """The slot whose replica goes, and where to, so that rules of this strength are kept better:
-    best score first, then what the fewest shards hold, a follower, nearest, from the fullest node.
+    best score first, then what the fewest shards hold, what stands in doubt, a follower, nearest,
+    from the fullest node to the emptiest.
     A Reason where no single move helps."""
     before = score(case, judging)
     reasons: list[Reason] = []
-    found: list[tuple[Any, ...]] = []
+    found: list[_Ranked] = []
     for slot in case.live(view.topology):
         node = case.nodes[slot]
         if view.topology.is_dead(node):
@@ -233,7 +242,8 @@ def find_move(
             found.append(_ranked(case, slot, target, after, view))
     found = found or [*_beside_proposals(case, strength, before, view, judging)]
     if found:
-        return min(found)[-2:]
+        _, slot, target = min(found)
+        return slot, target
     if case.shunned:
         again = find_move(replace(case, shunned=frozenset()), strength, view, judging)
         if not isinstance(again, Reason):
@@ -244,18 +254,21 @@ def find_move(
     return Reason(Code.NO_CANDIDATE, message, 1, 0)
 
 
-def _ranked(case: Case, slot: int, target: int, after: Score, view: View) -> tuple[Any, ...]:
-    """A move as `find_move` compares it; its slot and target come last."""
+def _ranked(case: Case, slot: int, target: int, after: Score, view: View) -> _Ranked:
+    """A move as `find_move` compares it, behind its rank."""
     topology, node = view.topology, case.nodes[slot]
     pressure = -float(view.load[node] / topology.weight[node])
     near = int(distance(topology, node)[target])
-    rank, held = int(topology.order()[node]), case.held.get(node, 0)
-    return (after.key, held, slot == 0, near, pressure, rank, slot, target)
+    rank, held = topology.order(), case.held.get(node, 0)
+    doubted = not topology.accounted[node]
+    first = (after.key, held, not doubted, slot == 0, near, pressure, int(rank[node]), slot)
+    full = float(view.load[target] / topology.weight[target])
+    return (*first, bool(view.busy[target]), full, int(rank[target])), slot, target
 
 
 def _beside_proposals(
     case: Case, strength: Strength, before: Score, view: View, judging: Topology
-) -> Iterator[tuple[Any, ...]]:
+) -> Iterator[_Ranked]:
     """Moves that keep rules of this strength better although no strategy proposes them."""
     topology = view.topology
     rules = [rule for rule in case.rules if not isinstance(rule, LEFT_ALONE)]
@@ -265,13 +278,18 @@ def _beside_proposals(
     live = case.live(topology)
     for slot in live:
         node = case.nodes[slot]
-        if topology.is_dead(node) or not topology.accounted[node]:
-            continue  # what leaves anyway is the drain's
+        if topology.is_dead(node) or _drains(topology, node):
+            continue
         standing = case.standing(judging, [each for each in live if each != slot], slot)
         for target in alternatives(rules, most, standing, node, mask, view):
             after = score(case.moved(slot, target), judging)
             if after.better_than(before, strength):
                 yield _ranked(case, slot, target, after, view)
+
+
+def _drains(topology: Topology, node: int) -> bool:
+    """Whether the replica on a node leaves anyway, which is the drain's business."""
+    return topology.administrative[node] is AdministrativeState.DRAINING
 
 
 def _most(rules: Sequence[Rule], strength: Strength, before: Score) -> list[int]:

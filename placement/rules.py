@@ -191,8 +191,7 @@ class Even(CountsDomains):
         return _findings(topology, self.per, counts, np.flatnonzero(counts > limit), limit)
 
     def doubtful(self, shards: NDArray[np.int64], standing: Standing) -> Mask:
-        """Which of many whole shards, a row of nodes each, may break the rule: all others do not,
-        and need no look each."""
+        """Which of many whole shards, a row of nodes each, may break the rule."""
         domains = standing.topology.domain_of(self.per)
         return uneven(domains[shards], standing.live_domains(self.per))
 
@@ -243,15 +242,18 @@ class SameDomain:
         return f"one domain of {self.per}"
 
     def penalty(self, standing: Standing) -> Penalties:
-        """One for every node outside the domain already in use, or outside those that hold most
-        replicas where the rule is broken."""
-        topology = standing.topology
-        domains = topology.domain_of(self.per)
+        """One for every node outside the domain in use, or outside those with most replicas."""
+        domains = standing.topology.domain_of(self.per)
         counts = _counts(domains, [*standing.stream_nodes, *standing.replicas])
         if not counts.any():
             return np.where(domains == NO_DOMAIN, NEVER, 0)
-        outside = (counts[domains] < counts.max()).astype(np.int64)
-        return np.where(domains == NO_DOMAIN, NEVER, outside)
+        return np.where(domains == NO_DOMAIN, NEVER, counts[domains] < counts.max())
+
+    def astray(self, standing: Standing) -> int:
+        """Replicas of the stream outside the domain that holds most."""
+        held = [*standing.stream_nodes, *standing.replicas]
+        counts = _counts(standing.topology.domain_of(self.per), held)
+        return len(held) - int(counts.max())
 
     def violations(self, standing: Standing) -> list[Finding]:
         """Every domain in use, when there are several."""

@@ -238,9 +238,10 @@ class Judge:
             if settings["node"] == "exclusive" and twice:
                 words = f"node=exclusive is broken by {replicas[number]} in {shard}"
                 yield Breach(number, "node=exclusive", twice, words)
-        used = len({place for shard in places for place in shard})
-        if settings["node"] == "colocated" and used > 1:
-            yield Breach(None, "node=colocated", used - 1, f"node=colocated is broken by {places}")
+        used = Counter(place for shard in places for place in shard)
+        astray = used.total() - max(used.values(), default=0)
+        if settings["node"] == "colocated" and astray:
+            yield Breach(None, "node=colocated", astray, f"node=colocated is broken by {places}")
         twice = len(everywhere) - len(set(everywhere))
         if settings["shard"] == "exclusive" and twice:
             words = f"shard=exclusive is broken by {replicas}"

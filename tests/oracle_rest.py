@@ -72,10 +72,7 @@ def _missed_of(world: World, shard: Shard, assignment: Value, spec: Value) -> It
     targets = [node for node in _targets(world, shard) if node not in assignment["replicas"]]
     if len(kept) < world.copies(shard[0]):
         for node in targets:
-            parts = {part for _, part in broken_with(world, shard, [*kept, node])}
-            # Of a stream that is apart the next replica stands where most are.
-            apart = "node=colocated" in parts
-            if not apart and not more_broken(world, shard, kept, [*kept, node]):
+            if not more_broken(world, shard, kept, [*kept, node]):
                 yield f"{shard} has {kept} only, though {node} could take a replica"
         return
     yield from _uneven(world, shard, kept, targets)
