@@ -7,7 +7,8 @@ that it left alone after a failure. The bound on what is issued meanwhile, asser
 
 A retry is a copy that was not to blame for its end: it failed, came past its deadline, was
 cancelled by an operator, gave way to what is more urgent or to a loss, or went on under another
-leader; or its replica was lost after it had come, or rebalanced after it was given back. Hence no
+leader; or its replica was lost after it had come, or rebalanced after it was given back, or brought
+by rebalancing to where another one stood. Hence no
 replica moves twice for a rule, and none comes back to where it was. At rest each of the moves has
 to have been needed besides: none can be left out without the policy being kept worse. What moved
 for a preferred rule is judged in `oracle_rest` where that can be judged at all. Streams with a rule
@@ -106,7 +107,10 @@ class Travels:
         # What repair gave back, rebalancing may move on.
         moved_on = {move["remove"] for move in moves if move["cause"] == "balance"}
         fresh = [m["add"] for m in moves if m["state"] == "completed" and m["cause"] != "balance"]
-        allowed = under_way + excused + sum(node in moved_on for node in fresh)
+        # It may also fill a place that a rule took a replica from.
+        done = [m for m in moves if m["state"] == "completed" and m["cause"] == "balance"]
+        filled = sum(move["add"] in travel.started for move in done)
+        allowed = under_way + excused + filled + sum(node in moved_on for node in fresh)
         lost = sum(move["state"] == "completed" and move["add"] in travel.lost for move in moves)
         if len(moves) > len(gained) + allowed + lost:
             told = [(m["remove"], m["add"], m["cause"], m["state"]) for m in moves]

@@ -162,8 +162,8 @@ class CostStrategy:
             left = balanced
         elif need.replaces == EMPTY:
             return _beyond_balance(need)
-        for rule in policy.rules:
-            if rule.strength is Strength.PREFERRED:
+        for rule in rules:
+            if rule.strength is Strength.PREFERRED and not isinstance(rule, LoadBalance):
                 penalty = rule.penalty(standing)
                 left &= penalty == penalty[left].min()
         if need.slot == 0 and (left & topology.can_lead).any():
