@@ -30,8 +30,8 @@ EXCUSES = ("REQUEST_CANCELLED", "REPLICA_LOST")
 # has seen that what they replace may not stay.
 JUDGED_CAUSES = ("under_replicated", "required_rule", "drain")
 
-# Which moves give way to which; all others are of one class.
-CLASSES = {"under_replicated": 0, "balance": 2}
+# Causes, the most urgent first: a move gives way to one for an earlier cause only.
+URGENCY = ("under_replicated", "required_rule", "drain", "preferred_rule", "surplus", "balance")
 
 
 @dataclass(slots=True)
@@ -151,7 +151,5 @@ class Travels:
 
 
 def _is_more_urgent(move: Value, before: Value) -> bool:
-    """Whether a move for the one cause supersedes one for the other: lack of replicas goes before
-    all else, and all else before balance."""
-    rank, other = (CLASSES.get(each["cause"], 1) for each in (move, before))
-    return rank < other
+    """Whether a move for the one cause supersedes one for the other (design section 6.4)."""
+    return URGENCY.index(move["cause"]) < URGENCY.index(before["cause"])

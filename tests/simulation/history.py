@@ -20,6 +20,8 @@ BATCHES = (6, 16)
 # Streams that there are from the start.
 FIRST_STREAMS = 2
 STREAMS_MAX = 6
+# Planning for balance costs more than all else: so many histories have it.
+BALANCING = 0.25
 # How long a replica stays that was moved for balance.
 DWELL_SECONDS = 30
 # What ends an order.
@@ -70,7 +72,8 @@ class History:
         self.bound = self.approvals.choice(("", "", " relocate_up_to=0", " relocate_up_to=2"))
         # Another one: who evens loads out, by request or by itself, and how.
         self.balancing = random.Random(f"balancing {seed}")
-        self.balances = self.balancing.choice(("", "", "off", "off", "on_join", "continuous"))
+        mode = self.balancing.choice(("off", "on_join", "continuous"))
+        self.balances = mode if self.balancing.random() < BALANCING else ""
         # Likewise of executors that stop what was called off, or do not hear of it.
         self.stops = random.Random(f"stops {seed}")
         self.reminders = f" remind={self.stops.choice((10, 60))}"

@@ -170,7 +170,8 @@ def second_best_targets_are_taken(patch: Patch) -> None:
 def open_moves_always_give_way(patch: Patch) -> None:
     """What is under way is superseded by what is wanted next, be it more urgent or not."""
     patch.setattr(Issuing, "_outranked", lambda *_: True)
-    patch.setattr(Wants, "hurries", lambda *_: True)
+    patch.setattr(issuing, "goes_before", lambda *_: set())
+    patch.setattr(agenda, "hurries", lambda *_: True)
 
 
 @mutation

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.simulation.history import Failure, History
-from tests.simulation.mutations import seeds_to_catch
+from tests.simulation.mutations import MUTATIONS, mutated, seeds_to_catch
 from tests.simulation.shrink import as_case, failing, shrink
 from tests.simulation.wishes import strategies_missing
 
@@ -40,6 +40,13 @@ def test_histories(first: int, record_property: Callable[[str, object], None]) -
         except Failure as failure:
             story = as_case(shrink(failure), f"Seed {seed}, shrunk.")
             pytest.fail(f"{failure}\n\n{story}", pytrace=False)
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_every_fault_can_be_put_in(name: str) -> None:
+    """What a fault replaces is still there."""
+    with mutated(name):
+        pass
 
 
 @pytest.mark.parametrize("name", QUICKLY_FOUND)
