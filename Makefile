@@ -53,7 +53,7 @@ run: setup  ## the reconciler on an embedded broker, until Ctrl-C
 test: setup  ## all tests; what was skipped is named with its reason
 	@$(BIN)/python -m pytest -rs
 
-long: setup  ## what takes minutes: faults of broker and surroundings, access, inputs run again
+long: setup  ## what takes minutes: broker, network, disk, tasks, access, TLS, inputs run again
 	@$(BIN)/python -m pytest -rs -m long --ignore tests/integration/test_containers.py
 
 containers: setup  ## all tests with brokers and the application in containers; needs Docker
