@@ -233,6 +233,11 @@ class Issuing:
             return
         opened = state.ledger.by_shard.get(shard)
         nodes = state.complete(shard) if opened else []
+        if opened and opened.move.slot == leader and self._may_only_follow(opened):
+            lost = Reason(Code.TARGET_LOST, "the copy would lead, on a node that is not up")
+            state.settle(state.ledger.close(shard, MoveState.CANCELLED, state.now, lost))
+            state.publish_move(opened.move)
+            opened = None
         source = copy_source(state, nodes, opened.added) if opened else EMPTY
         state.table.swap(shard, 0, leader)
         state.touch(shard)
@@ -245,3 +250,7 @@ class Issuing:
         move = renewed(state, shard, before, slot, source)
         state.ledger.open(replace(opened, move=move, source=source))
         state.publish_move(move)
+
+    def _may_only_follow(self, opened: OpenMove) -> bool:
+        """Whether the copy goes to a suspect node, which some strategies take for followers."""
+        return opened.added != EMPTY and not self._state.topology.eligible[opened.added]

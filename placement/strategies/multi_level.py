@@ -266,6 +266,7 @@ class _DealtSoFar:
 
     def __init__(self, index: int, spec: StreamSpec, policy: Policy, view: View) -> None:
         self._shards = np.asarray(view.table.shards_of(index), np.int64)
+        self.shards = len(self._shards)
         self._spec, self._policy, self._view = spec, policy, view
         self._begin(view.table.rows(self._shards))
 
@@ -299,14 +300,14 @@ class _DealtSoFar:
 
 
 def _dealt_so_far(need: Need, policy: Policy, view: View) -> _DealtSoFar | None:
-    """The stream that needs a replica, if it is placed; looked up once for each plan."""
+    """The stream that needs a replica, if the shard is placed; looked up once for each plan."""
     key = (_DealtSoFar, need.stream)
     if key not in view.memory:
         known = ((index, view.spec_of(index)) for index, _ in view.table.streams())
         mine = ((index, spec) for index, spec in known if spec and spec.stream == need.stream)
         view.memory[key] = next((_DealtSoFar(*each, policy, view) for each in mine), None)
     found: _DealtSoFar | None = view.memory[key]
-    return found
+    return found if found is not None and need.shard < found.shards else None
 
 
 def _at(
