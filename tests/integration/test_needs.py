@@ -28,6 +28,7 @@ SETTINGS = {
     "PLACER_LIVENESS__FLAP_WINDOW_SECONDS": "60",
     "PLACER_LIVENESS__HOLD_DOWN_SECONDS": "8",
     "PLACER_LOCATION__RELOCATE_UP_TO_SHARDS": "0",
+    "PLACER_MOVES__REMIND_SECONDS": "1",
     "PLACER_QUOTAS__BOOTSTRAP_SECONDS": "3",
 }
 
@@ -230,7 +231,7 @@ def test_n28_a_request_by_another_hash_is_refused(system: System) -> None:
     assert issued(system) == before
 
 
-def test_n17_a_move_can_be_cancelled(system: System, fleet: Fleet) -> None:
+def test_n17_n19_a_move_is_cancelled_and_told_until_stopped(system: System, fleet: Fleet) -> None:
     outputs, node = system.outputs, busiest(system)
     agreed(system, "Drain", node)
     move = outputs.wait(
@@ -243,6 +244,12 @@ def test_n17_a_move_can_be_cancelled(system: System, fleet: Fleet) -> None:
         lambda: outputs.latest("moves.v1")[move["move_id"]]["state"] == "cancelled", "cancelled"
     )
     assert ended
+    # Its executor has not heard it: it is told again, until it says so.
+    kept, move_id = f"unmark/{move['move_id']}", move["move_id"]
+    outputs.wait(lambda: outputs.latest("moves.v1")[move_id].get("reminded", 0) >= 2, "reminders")
+    assert kept in outputs.latest("state.v1")
+    system.inputs.ack("MoveStopped", move)
+    outputs.wait(lambda: kept not in outputs.latest("state.v1"), "confirmed")
     assert ask(system, "Undrain", node)["detail"]["accepted"]
 
 
