@@ -262,19 +262,6 @@ def late_words_count(patch: Patch) -> None:
 
 
 @mutation
-def moves_give_way_to_anything(patch: Patch) -> None:
-    """What a shard wants supersedes its open move, more urgent or not."""
-    put_back = Issuing._put_back
-
-    def wrong(self: Issuing, opened: Any, view: View) -> set[Any]:
-        put_back(self, opened, view)
-        return set()
-
-    patch.setattr(Issuing, "_put_back", wrong)
-    patch.setattr(issuing, "hurries", lambda *_: True)
-
-
-@mutation
 def reminders_are_forgotten(patch: Patch) -> None:
     """Executors are told once that a move was called off."""
     patch.setattr(MoveEvents, "remind", nothing)
