@@ -63,7 +63,10 @@ class Travels:
     def issue(self, shard: Shard, move: Value) -> None:
         """A copy is issued; what is completed at once stands in the list already."""
         replicas = set(self._world.assignments.get(shard, {}).get("replicas", ()))
-        self.begin(shard, replicas - {move["add"]}).issued[move["move_id"]] = move
+        travel = self.begin(shard, replicas - {move["add"]})
+        # One that goes on under another leader was issued when the one before was.
+        if not self._world.renews(move) or move["supersedes"] in travel.issued:
+            travel.issued[move["move_id"]] = move
 
     def complete(self, shard: Shard, move: Value) -> None:
         """A copy is completed, which may have been issued before the fleet changed."""
