@@ -242,7 +242,8 @@ class Story:
             completed += open_before
             # That a move was stopped calls for nothing more.
             kept = any(kind != unmarks.KIND for kind, _ in ready.memory)
-            if not open_before and not (ready.moves or ready.assignments or kept):
+            news = ready.moves or ready.assignments or ready.violations or kept
+            if not open_before and not news:
                 until = self.waits_until()
                 if until <= self.now:
                     return batches, completed
