@@ -8,11 +8,12 @@ that it left alone after a failure. The bound on what is issued meanwhile, asser
 A retry is a copy that was not to blame for its end: it failed, came past its deadline, was
 cancelled by an operator, gave way to what is more urgent or to a loss, or went on under another
 leader; or its replica was lost after it had come, or rebalanced after it was given back, or brought
-by rebalancing to where another one stood. Hence no
-replica moves twice for a rule, and none comes back to where it was. At rest each of the moves has
-to have been needed besides: none can be left out without the policy being kept worse. What moved
-for a preferred rule is judged in `oracle_rest` where that can be judged at all. Streams with a rule
-on load are left out: what other streams do meanwhile changes what they ask for.
+by rebalancing to where another one stood. Hence no replica moves twice for a rule, and none comes
+back to where it was. At rest each of the moves has to have been needed besides: none can be left
+out without the policy being kept worse. What moved for a preferred rule is judged in `oracle_rest`
+where that can be judged at all. Streams with a rule on load are left out: what other streams do
+meanwhile changes what they ask for. A colocated stream whose shards stand apart is brought together
+step by step, with a factor of 2.
 """
 
 from collections.abc import Iterable, Iterator
@@ -30,16 +31,20 @@ EXCUSES = ("REQUEST_CANCELLED", "REPLICA_LOST")
 # has seen that what they replace may not stay.
 JUDGED_CAUSES = ("under_replicated", "required_rule", "drain")
 
+# The nodes that a torn stream is brought together on are chosen step by step, not foreseen.
+TORN_FACTOR = 2
 # Causes, the most urgent first: a move gives way to one for an earlier cause only.
 URGENCY = ("under_replicated", "required_rule", "drain", "preferred_rule", "surplus", "balance")
 
 
 @dataclass(slots=True)
 class Travel:
-    """One shard since the fleet last changed: the nodes it stood on, the copies issued for it, the
-    nodes that an earlier copy took it from, and those whose replica executors said was lost."""
+    """One shard since the fleet last changed: the nodes it stood on, whether apart from others of a
+    stream that moves as one, the copies issued for it, the nodes that an earlier copy took it from,
+    and those whose replica executors said was lost."""
 
     started: frozenset[str]
+    torn: bool = False
     issued: dict[str, Value] = field(default_factory=dict)
     left_before: set[str] = field(default_factory=set)
     lost: list[str] = field(default_factory=list)
@@ -57,8 +62,17 @@ class Travels:
     def begin(self, shard: Shard, replicas: Iterable[str]) -> Travel:
         """The shard has these replicas, some of which may just have been lost; where it stood first
         counts."""
-        here = frozenset(replicas) - self._world.lost.get(shard, set())
-        return self._shards.setdefault(shard, Travel(here))
+        if shard not in self._shards:
+            here = frozenset(replicas) - self._world.lost.get(shard, set())
+            self._shards[shard] = Travel(here, self._is_torn(shard, here))
+        return self._shards[shard]
+
+    def _is_torn(self, shard: Shard, here: frozenset[str]) -> bool:
+        stream, number = shard
+        if stream not in self._world.decisions or not moves_together(self._world.spec(stream)):
+            return False
+        others = self._world.lists(stream)
+        return any(here != {*nodes} for other, nodes in others.items() if other != number)
 
     def issue(self, shard: Shard, move: Value) -> None:
         """A copy is issued; what is completed at once stands in the list already."""
@@ -115,7 +129,8 @@ class Travels:
         filled = sum(move["add"] in travel.started for move in done)
         allowed = under_way + excused + filled + sum(node in moved_on for node in fresh)
         lost = sum(move["state"] == "completed" and move["add"] in travel.lost for move in moves)
-        if len(moves) > len(gained) + allowed + lost:
+        most = len(gained) * (TORN_FACTOR if travel.torn else 1)
+        if len(moves) > most + allowed + lost:
             told = [(m["remove"], m["add"], m["cause"], m["state"]) for m in moves]
             ends = f"{sorted(travel.started)} to {self._world.assignments[shard]['replicas']}"
             yield f"{shard} went from {ends}, for which too many copies were issued: {told}"

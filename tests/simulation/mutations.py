@@ -167,14 +167,6 @@ def second_best_targets_are_taken(patch: Patch) -> None:
 
 
 @mutation
-def open_moves_always_give_way(patch: Patch) -> None:
-    """What is under way is superseded by what is wanted next, be it more urgent or not."""
-    patch.setattr(Issuing, "_outranked", lambda *_: True)
-    patch.setattr(issuing, "goes_before", lambda *_: set())
-    patch.setattr(agenda, "hurries", lambda *_: True)
-
-
-@mutation
 def copies_from_the_dead(patch: Patch) -> None:
     """The source of a copy need not live."""
     all_slots = [EMPTY]
