@@ -6,6 +6,7 @@ not installed is left out, with a line that says how to get it.
 
 import re
 import shutil
+import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -56,6 +57,14 @@ def ceph(nodes: int) -> Iterator[Moved | str]:
         if shutil.which(tool) is None:
             yield f"{tool} is not installed: apt-get install ceph-base (Debian, Ubuntu)"
             return
+    try:
+        yield from _ceph(nodes)
+    except subprocess.TimeoutExpired as expired:
+        tool, patience = expired.cmd[0], expired.timeout
+        yield f"{nodes} devices: {tool} has not come to an end after {patience:.0f} s"
+
+
+def _ceph(nodes: int) -> Iterator[Moved]:
     with TemporaryDirectory(prefix="placer-upmap-") as scratch:
         place = Path(scratch)
         crush, begun, now = (str(place / name) for name in ("crush", "begun", "now"))
