@@ -14,7 +14,6 @@ from tests.integration.cluster import Cluster
 from tests.integration.conftest import System
 from tests.integration.proxy import Proxy
 from tests.integration.supervised import Supervised
-from tests.integration.waiting import until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
@@ -82,7 +81,7 @@ def test_f8_cut_off_and_let_in_again(supervised: Supervised, proxy: Proxy) -> No
 
 
 def test_f8_half_open_connections_are_given_up(supervised: Supervised, proxy: Proxy) -> None:
-    until(lambda: proxy.connections >= 3, "the application is connected")
+    supervised.ask("connected")
     proxy.forget()
     supervised.ask("half-open")
     supervised.rest()
