@@ -10,10 +10,11 @@ cancelled by an operator, gave way to what is more urgent or to a loss, or went 
 leader; or its replica was lost after it had come, or rebalanced after it was given back, or brought
 by rebalancing to where another one stood. Hence no replica moves twice for a rule, and none comes
 back to where it was. At rest each of the moves has to have been needed besides: none can be left
-out without the policy being kept worse. What moved for a preferred rule is judged in `oracle_rest`
-where that can be judged at all. Streams with a rule on load are left out: what other streams do
-meanwhile changes what they ask for. A colocated stream whose shards stand apart is brought together
-step by step, with a factor of 2.
+out without the policy being kept worse, as the others stood before they moved for preferred rules.
+What moved for one is judged in `oracle_rest` where that can be judged at all. Streams with a rule
+on load are left out: what other streams do meanwhile changes what they ask for. A colocated stream
+whose shards stand apart is brought together step by step, with a
+factor of 2.
 """
 
 from collections.abc import Iterable, Iterator
@@ -155,8 +156,9 @@ class Travels:
             return
         final, load = world.assignments[shard]["replicas"], world.load()
         moves = [world.all_moves[move_id] for move_id in travel.issued]
-        moves = [m for m in moves if m["cause"] in JUDGED_CAUSES and m["state"] == "completed"]
-        held = world.staying(final)
+        done = [move for move in moves if move["state"] == "completed"]
+        moves = [move for move in done if move["cause"] in JUDGED_CAUSES]
+        held = _without_wishes(world.staying(final), done)
         for old in {move["remove"] for move in moves} - {None, *final, *travel.lost}:
             capacity = world.nodes.get(old, {}).get("capacity")
             full = capacity is not None and load[old] >= capacity
@@ -166,6 +168,15 @@ class Travels:
                 after = [old if node == new else node for node in held]
                 if not more_broken(world, shard, held, after):
                     yield f"{shard} left {old} for {new}, though {after} is as good as {held}"
+
+
+def _without_wishes(replicas: list[str], done: list[Value]) -> list[str]:
+    """Where the replicas stood before they moved for preferred rules: what was needed then may look
+    needless where a wish took others since."""
+    for move in reversed(done):
+        if move["cause"] == "preferred_rule" and move["remove"] not in replicas:
+            replicas = [move["remove"] if node == move["add"] else node for node in replicas]
+    return replicas
 
 
 def _is_more_urgent(move: Value, before: Value) -> bool:

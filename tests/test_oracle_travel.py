@@ -54,10 +54,14 @@ def move(number: int, told: str) -> dict[str, Any]:
     }
 
 
-def settling(told: list[str], final: str, policy: dict[str, Any]) -> Travels:
+def settling(
+    told: list[str], final: str, policy: dict[str, Any], places: dict[str, str] | None = None
+) -> Travels:
     world = World()
     up = {"liveness": "up", "administrative": "none", "guard": "none", "location": "", "tags": {}}
     world.nodes = {name: {**up, "liveness": "dead" if name == "b" else "up"} for name in "abcd"}
+    for name, place in (places or {}).items():
+        world.nodes[name]["location"] = place
     spec = {"policy": policy, "replication_factor": 2, "shards": 1}
     world.decisions["s"] = {"spec": spec}
     travels = Travels(world)
@@ -73,6 +77,18 @@ def settling(told: list[str], final: str, policy: dict[str, Any]) -> Travels:
 @pytest.mark.parametrize(("told", "final", "found"), CASES)
 def test_what_travels(told: list[str], final: str, found: str | None) -> None:
     said = [*settling(told, final, {"strategy": "simple"}).judge()]
+    assert bool(said) == bool(found), said
+    assert found is None or found in said[0]
+
+
+@pytest.mark.parametrize(("place", "found"), [("/x", None), ("/v", "left a for c")])
+def test_a_wish_that_moves_others_later_makes_nothing_needless(
+    place: str, found: str | None
+) -> None:
+    policy = {"strategy": "simple", "rules": [{"at_most": 1, "per": "location"}]}
+    places = {"a": "/x", "b": place, "c": "/y", "d": "/z"}
+    told = ["a>c completed required_rule", "b>d completed preferred_rule"]
+    said = [*settling(told, "c d", policy, places).judge()]
     assert bool(said) == bool(found), said
     assert found is None or found in said[0]
 
