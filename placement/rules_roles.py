@@ -3,6 +3,7 @@
 Slot 0 of a shard leads; the last slots hold the role. The protocol is that of `placement.rules`.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -87,14 +88,16 @@ class Elsewhere:
         return f"role {self.role}: {self.count} in another {self.per}"
 
     def penalty(self, standing: Standing) -> Penalties:
-        """One for every domain of the other kind, and for the last domain that the role could
-        still have; never without a domain."""
+        """Replicas of the other kind in the node's domain; one for the last domain that the role
+        could still have; never without a domain."""
         domains = standing.topology.domain_of(self.per)
         plain, kept = self._domains(standing)
         mine, theirs = (kept, plain) if self._holds(standing, standing.next_slot) else (plain, kept)
-        result = np.isin(domains, sorted(theirs)).astype(np.int64)
+        result = np.zeros(len(domains), np.int64)
+        for domain, count in theirs.items():
+            result[domains == domain] = count
         if mine is plain and not kept:
-            free = set(standing.live_domains(self.per).tolist()) - plain
+            free = set(standing.live_domains(self.per).tolist()) - plain.keys()
             if len(free) == 1:
                 result[np.isin(domains, sorted(free))] = 1
         return np.where(domains == NO_DOMAIN, NEVER, result)
@@ -102,7 +105,8 @@ class Elsewhere:
     def violations(self, standing: Standing) -> list[Finding]:
         """Domains that hold replicas of both kinds."""
         plain, kept = self._domains(standing)
-        names = (standing.topology.domain_name(self.per, domain) for domain in plain & kept)
+        both = plain.keys() & kept.keys()
+        names = (standing.topology.domain_name(self.per, domain) for domain in both)
         return [Finding(name, 1, 0) for name in sorted(names, key=natural_key)]
 
     def doubtful(self, shards: NDArray[np.int64], standing: Standing) -> Mask:
@@ -113,11 +117,12 @@ class Elsewhere:
     def _holds(self, standing: Standing, slot: int) -> bool:
         return slot >= standing.replication_factor - self.count
 
-    def _domains(self, standing: Standing) -> tuple[set[int], set[int]]:
-        """Domains of the replicas without and with the role."""
+    def _domains(self, standing: Standing) -> tuple[Counter[int], Counter[int]]:
+        """Replicas by domain, without and with the role."""
         domains = standing.topology.domain_of(self.per)
-        plain: set[int] = set()
-        kept: set[int] = set()
+        plain: Counter[int] = Counter()
+        kept: Counter[int] = Counter()
         for node, slot in zip(standing.replicas, standing.held_slots, strict=True):
-            (kept if self._holds(standing, slot) else plain).add(int(domains[node]))
-        return plain - {NO_DOMAIN}, kept - {NO_DOMAIN}
+            (kept if self._holds(standing, slot) else plain)[int(domains[node])] += 1
+        del plain[NO_DOMAIN], kept[NO_DOMAIN]
+        return plain, kept
