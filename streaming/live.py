@@ -8,16 +8,15 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from confluent_kafka import TopicPartition
-
 from placement.location import natural_key
 from placement.model import Assignment, Decision, Move, NodeView, Outcome, Violation
 from schemas.cluster import Cluster, ClusterMove, ClusterNode, ClusterStream
 from schemas.outputs import MoveKind
 from schemas.topics import full_name
 from streaming import record_codec
-from streaming.clients import CONNECT_TIMEOUT_SECONDS, make_reader
+from streaming.clients import make_reader
 from streaming.errors import StreamingError
+from streaming.offsets import watermarks
 from streaming.rebuild import STATE_TOPICS
 from streaming.records import CommittedReader
 from streaming.recovery import COMMITS
@@ -124,8 +123,8 @@ class Live:
             for topic in SUBSCRIBED:
                 waiting[topic] = 0
                 for partition, position in self.marker["positions"].get(topic, {}).items():
-                    place = TopicPartition(full_name(topic, self._prefix), int(partition))
-                    _, end = reader.get_watermark_offsets(place, CONNECT_TIMEOUT_SECONDS)
+                    name = full_name(topic, self._prefix)
+                    _, end = watermarks(reader, name, int(partition))
                     waiting[topic] += max(end - position, 0)
         finally:
             reader.close()

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import orjson
-from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
 
 from schemas.topics import full_name
-from streaming.clients import CONNECT_TIMEOUT_SECONDS, make_reader, present_partitions
-from streaming.errors import BrokerUnreachable, StreamingError
+from streaming.clients import make_reader, present_partitions
+from streaming.errors import StreamingError
+from streaming.offsets import watermarks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,16 +29,6 @@ Positions = Mapping[str, Mapping[int, int]]
 RECORDS_PER_CALL_MAX = 10_000
 # Without progress for so long the broker has gone; it answers an idle fetch within 0.1 s.
 STALL_TIMEOUT_SECONDS = 30.0
-# A partition has no leader for a moment when it is new and when its broker changes.
-LEADER_CHANGES = frozenset(
-    {
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-    }
-)
-# Between two questions for the end of such a partition.
-LEADER_WAIT_SECONDS = 0.05
 
 
 class KeyMissing(StreamingError):
@@ -227,22 +218,7 @@ class CommittedReader:
         return self._watermarks(partition)[1]
 
     def _watermarks(self, partition: tuple[str, int]) -> tuple[int, int]:
-        deadline = time.monotonic() + CONNECT_TIMEOUT_SECONDS
-        while True:
-            try:
-                first, end = self._consumer.get_watermark_offsets(
-                    TopicPartition(*partition), timeout=CONNECT_TIMEOUT_SECONDS
-                )
-            except KafkaException as error:
-                reason = error.args[0]
-                if reason.code() in LEADER_CHANGES and time.monotonic() < deadline:
-                    time.sleep(LEADER_WAIT_SECONDS)
-                    continue
-                raise BrokerUnreachable(
-                    f"the end of {partition[0]} cannot be asked for: {reason.str()}"
-                ) from error
-            else:
-                return first, end
+        return watermarks(self._consumer, *partition)
 
     def _advance(self, message: Any) -> bool:
         """Note how far the partition was read; True when `message` is a record."""

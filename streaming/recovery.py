@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 from confluent_kafka import Consumer, IsolationLevel, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient
 
 from placement.configuration import Configuration
 from placement.liveness import LivenessTable
@@ -22,6 +22,7 @@ from placement.silence import Clock, Timers
 from schemas.topics import CATALOGUE, full_name
 from streaming.clients import CONNECT_TIMEOUT_SECONDS, connected, make_reader
 from streaming.errors import StreamingError
+from streaming.offsets import ends, watermarks
 from streaming.outbox import TRANSACTION_TIMEOUT_MS
 from streaming.rebuild import (
     STATE_TOPICS,
@@ -162,8 +163,8 @@ def open_transactions(
         if name in metadata
         for partition in metadata[name].partitions
     ]
-    all_ends = _ends(admin, places, IsolationLevel.READ_UNCOMMITTED)
-    stable_ends = _ends(admin, places, IsolationLevel.READ_COMMITTED)
+    all_ends = ends(admin, places, IsolationLevel.READ_UNCOMMITTED)
+    stable_ends = ends(admin, places, IsolationLevel.READ_COMMITTED)
     return {
         place: stable_ends[place] for place, end in all_ends.items() if stable_ends[place] < end
     }
@@ -188,17 +189,6 @@ def abort_command(bootstrap: str, topic: str, partition: int, offset: int) -> st
         f"kafka-transactions.sh --bootstrap-server {bootstrap} abort --topic {topic} "
         f"--partition {partition} --start-offset {offset}"
     )
-
-
-def _ends(
-    admin: AdminClient, places: Sequence[TopicPartition], isolation: IsolationLevel
-) -> dict[tuple[str, int], int]:
-    asked = admin.list_offsets(
-        {place: OffsetSpec.latest() for place in places},
-        isolation_level=isolation,
-        request_timeout=CONNECT_TIMEOUT_SECONDS,
-    )
-    return {(p.topic, p.partition): answer.result().offset for p, answer in asked.items()}
 
 
 def marker_of(latest: Latest, prefix: str, cell: str) -> dict[str, Any] | None:
@@ -275,8 +265,7 @@ def _positions(
             partitions = consumer.list_topics(name, CONNECT_TIMEOUT_SECONDS).topics[name].partitions
             positions[topic] = {}
             for partition in sorted(partitions):
-                place = TopicPartition(name, partition)
-                first, end = consumer.get_watermark_offsets(place, CONNECT_TIMEOUT_SECONDS)
+                first, end = watermarks(consumer, name, partition)
                 position = known.get(topic, {}).get(str(partition), first)
                 if not first <= position <= end:
                     gaps.append(Gap(name, partition, position, first, end))

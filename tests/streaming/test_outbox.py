@@ -8,6 +8,7 @@ import random
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka import Producer
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 
@@ -17,10 +18,13 @@ from streaming.outbox import RECORD_BYTES_MAX, Outbox, OutboxFailed
 from streaming.record_codec import OutRecord
 from streaming.records import CommittedReader
 from streaming.recovery import open_transactions
+from tests.integration.waiting import until
 from tests.streaming.batches import Driver, of_topic, recover
 from tests.streaming.kafka_rows import registered
 from tests.streaming.test_batch import stream
 
+# Bytes of a record that a topic made for short ones refuses.
+LONG = 5_000
 COUNTS = {topic.name: 1 for topic in CATALOGUE if topic.direction == "out"}
 
 
@@ -64,6 +68,7 @@ def shrunk(bootstrap: str, prefix: str) -> Iterator[KafkaAdminClient]:
     """A moves topic that takes short records only."""
     client = KafkaAdminClient(bootstrap_servers=bootstrap)
     resize(client, prefix, "500")
+    until(lambda: not takes(bootstrap, prefix, LONG), "short records only")
     yield client
     client.close()
 
@@ -74,16 +79,35 @@ def resize(client: KafkaAdminClient, prefix: str, size: str) -> None:
     client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, change)])
 
 
+def takes(bootstrap: str, prefix: str, length: int) -> bool:
+    """Whether the moves topic takes so long a record: a broker follows a change a moment after
+    it has been accepted. Nothing of it is ever visible."""
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"{prefix}size"})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    refused: list[object] = []
+    producer.produce(
+        full_name("moves.v1", prefix),
+        record("size", length).value,
+        b"size",
+        on_delivery=lambda error, _: refused.append(error) if error else None,
+    )
+    producer.flush(20)
+    producer.abort_transaction()
+    return not refused
+
+
 def test_what_the_broker_refuses_leaves_nothing_and_a_new_writer_goes_on(
     outbox: Outbox, bootstrap: str, prefix: str, shrunk: KafkaAdminClient
 ) -> None:
-    records = [record("a"), record("m", 5_000, "moves.v1"), record("b")]
+    records = [record("a"), record("m", LONG, "moves.v1"), record("b")]
     with pytest.raises(OutboxFailed, match=r"moves\.v1 was refused"):
         outbox.commit(records)
     with pytest.raises(OutboxFailed, match=r"moves\.v1 was refused"):
         outbox.commit([record("later")])
     assert committed(bootstrap, prefix) == []
     resize(shrunk, prefix, "1048588")
+    until(lambda: takes(bootstrap, prefix, LONG), "long records again")
     again = Outbox(bootstrap, prefix, "main", COUNTS, {})
     again.fence()
     again.commit(records)
