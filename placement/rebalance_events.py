@@ -151,7 +151,7 @@ class Rebalancing:
         out."""
         state, done = self._state, []
         view = View(state.topology, state.table, state.policy_of, state.spec_of)
-        room = state.configuration.limits.max_per_batch
+        room, waits = state.configuration.limits.max_per_batch, False
         for _, group in groupby(self._left.items(), key=lambda each: each[1]["step"]):
             step = [*group]
             moves = [body for _, body in step]
@@ -159,10 +159,14 @@ class Rebalancing:
                 break
             fits = all(map(self._fits, moves))
             copies = self._copies(moves) if fits else []
-            if not fits or not self._has_room(copies, idle=True):
+            # What goes earlier in the plan may make room for what comes.
+            full = fits and self._overfills(moves, view)
+            if not fits or (full and not waits) or not self._has_room(copies, idle=True):
                 done += [name for name, _ in step]
                 self.want("a move did not fit any more", self._later)
-            elif self._has_room(copies):
+            elif full or not self._has_room(copies):
+                waits = True
+            else:
                 for body in moves:
                     self._make(body, view)
                 room -= len(step)
@@ -184,6 +188,18 @@ class Rebalancing:
             return nodes[0] == remove and nodes[body["slot"]] == add
         shunned = add in state.shunned(shard)
         return nodes[body["slot"]] == remove and add not in nodes and not shunned
+
+    def _overfills(self, moves: Sequence[Left], view: View) -> bool:
+        """Whether a node would hold more than it may when the turn of one of these comes."""
+        index, capacity, load = self._state.topology.index, view.topology.capacity, view.load.copy()
+        for body in moves:
+            if body["kind"] != MoveKind.LEADER:
+                add = index[body["add"]]
+                load[add] += 1
+                load[index[body["remove"]]] -= 1
+                if 0 <= capacity[add] < load[add]:
+                    return True
+        return False
 
     def _copies(self, moves: Sequence[Left]) -> list[tuple[int, int]]:
         """Shard and target of those that copy."""
