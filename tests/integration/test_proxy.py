@@ -40,13 +40,17 @@ def proxy() -> Iterator[Proxy]:
     server.close()
 
 
+def connected(proxy: Proxy) -> socket.socket:
+    return socket.create_connection((HOST, proxy.port), 10)
+
+
 def said(connection: socket.socket, word: bytes) -> bytes:
     connection.sendall(word)
     return connection.recv(1024)
 
 
 def test_it_does_what_it_says(proxy: Proxy) -> None:
-    with socket.create_connection((HOST, proxy.port), 10) as first:
+    with connected(proxy) as first:
         assert said(first, b"a") == b"a"
         proxy.delay(0.1)
         before = time.monotonic()
@@ -57,17 +61,17 @@ def test_it_does_what_it_says(proxy: Proxy) -> None:
         first.settimeout(0.1)
         with pytest.raises(TimeoutError):
             said(first, b"c")
-        with socket.create_connection((HOST, proxy.port), 10) as second:
+        with connected(proxy) as second:
             assert said(second, b"d") == b"d"
             assert proxy.passed_bytes == 2 * 3
             proxy.cut()
             with pytest.raises(ConnectionError):
                 said(second, b"e")
-    with socket.create_connection((HOST, proxy.port), 10) as third, pytest.raises(ConnectionError):
+    with pytest.raises(ConnectionError), connected(proxy) as third:
         said(third, b"f")
     proxy.mend()
     proxy.reset_some(1.0)
-    with socket.create_connection((HOST, proxy.port), 10) as fourth, pytest.raises(ConnectionError):
+    with pytest.raises(ConnectionError), connected(proxy) as fourth:
         said(fourth, b"g")
     assert proxy.resets == 1
     until(lambda: proxy.connections == 0, "all are gone", 5)
