@@ -151,11 +151,13 @@ class Rebalancing:
         out."""
         state, done = self._state, []
         view = View(state.topology, state.table, state.policy_of, state.spec_of)
-        room, waits = state.configuration.limits.max_per_batch, False
+        most = state.configuration.limits.max_per_batch
+        room, waits = most, False
         for _, group in groupby(self._left.items(), key=lambda each: each[1]["step"]):
             step = [*group]
             moves = [body for _, body in step]
-            if room < len(step):
+            # A chain of leaders, which copies nothing, may be longer than any batch.
+            if room < min(len(step), most):
                 break
             fits = all(map(self._fits, moves))
             copies = self._copies(moves) if fits else []
