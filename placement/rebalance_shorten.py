@@ -22,12 +22,13 @@ def shortened(board: Board, search: Balancer) -> list[Step]:
     merged = _merged(steps)
     barred: set[tuple[int, int]] = set()
     for _ in range(_ATTEMPTS):
-        fewer = _direct(board, merged, barred)
+        fewer = _direct(board, merged, barred, search.budget.one_per_shard)
         if len(fewer) == len(steps):
             break
         _undo(board, steps)
         replayed = _replayed(board, search, fewer)
         if len(replayed) == len(fewer):
+            search.budget.shards |= _shards(board, replayed)
             return replayed
         done = {item for item, _, _ in replayed}
         barred.update((item, target) for item, _, target in fewer if item not in done)
@@ -46,10 +47,19 @@ def _merged(steps: list[Step]) -> list[Step]:
     return [(item, start, end) for item, (start, end) in ends.items() if start != end]
 
 
-def _direct(board: Board, steps: list[Step], barred: set[tuple[int, int]]) -> list[Step]:
+def _shards(board: Board, steps: list[Step]) -> set[int]:
+    """Shards, by index in the table, that the steps move."""
+    return {shard for item, _, _ in steps for shard in board.table_shards(item)}
+
+
+def _direct(
+    board: Board, steps: list[Step], barred: set[tuple[int, int]], one_per_shard: bool
+) -> list[Step]:
     """Where one replica of a family comes to a node and another leaves it, the first, or one that
-    stands beside it, goes to where the second would."""
+    stands beside it, goes to where the second would; with `one_per_shard` none of a shard that
+    moves another."""
     result: list[Step | None] = list(steps)
+    taken = _shards(board, steps) if one_per_shard else set()
     used = {item for item, _, _ in steps}
     arrived: dict[tuple[int, int], deque[int]] = {}
     for number, (item, _, target) in enumerate(steps):
@@ -62,9 +72,11 @@ def _direct(board: Board, steps: list[Step], barred: set[tuple[int, int]]) -> li
             first = result[other]
             if first is None or first[2] != source or first[1] == target or other == number:
                 continue
-            goes = _instead(board, first[0], first[1], target, used, barred)
+            goes = _instead(board, first[0], first[1], target, used, taken, barred)
             if goes is not None:
                 used.add(goes)
+                if one_per_shard:
+                    taken.update(board.table_shards(goes))
                 result[other], result[number] = None, (goes, first[1], target)
                 break
     return [step for step in result if step is not None]
@@ -76,15 +88,21 @@ def _instead(
     source: int,
     target: int,
     used: set[int],
+    taken: set[int],
     barred: set[tuple[int, int]],
 ) -> int | None:
-    """The item, or another of its family on the node, that may go to the target."""
+    """The item, or another of its family on the node, that may go to the target; none of those
+    used, nor of the shards taken."""
     there = board.items_on(source)
     same = board.free[there] & (board.family[OWN][there] == board.family[OWN][item])
     others: list[int] = there[same].tolist()
     for each in (item, *others):
-        fresh = each == item or each not in used
-        if fresh and (each, target) not in barred and target not in board.row(each):
+        fresh = each not in used and taken.isdisjoint(board.table_shards(each))
+        if (
+            (fresh or each == item)
+            and (each, target) not in barred
+            and target not in board.row(each)
+        ):
             return each
     return None
 
