@@ -13,8 +13,8 @@ back to where it was. At rest each of the moves has to have been needed besides:
 out without the policy being kept worse, as the others stood before they moved for preferred rules.
 What moved for one is judged in `oracle_rest` where that can be judged at all. Streams with a rule
 on load are left out: what other streams do meanwhile changes what they ask for. A colocated stream
-whose shards stand apart is brought together step by step, with a
-factor of 2.
+whose shards stand apart, or were on their way apart when the fleet changed, is brought together
+step by step, with a factor of 2.
 """
 
 from collections.abc import Iterable, Iterator
@@ -57,6 +57,8 @@ class Travels:
     def __init__(self, world: World) -> None:
         self._world = world
         self._shards: dict[Shard, Travel] = {}
+        # Streams that move as one, some shard of which was on its way when the fleet last changed.
+        self._begun: set[str] = set()
         # Replicas moved, and the fewest that had to be, of all that has ended.
         self.copies = self.fewest = 0
 
@@ -73,7 +75,9 @@ class Travels:
         if stream not in self._world.decisions or not moves_together(self._world.spec(stream)):
             return False
         others = self._world.lists(stream)
-        return any(here != {*nodes} for other, nodes in others.items() if other != number)
+        return stream in self._begun or any(
+            here != {*nodes} for other, nodes in others.items() if other != number
+        )
 
     def issue(self, shard: Shard, move: Value) -> None:
         """A copy is issued; what is completed at once stands in the list already."""
@@ -105,7 +109,16 @@ class Travels:
                 self.copies += states.count("completed")
                 self.fewest += len(self._gained(shard, travel))
                 found += self._bound(shard, travel)
+        if stream is None:
+            self._begun = {name for name in self._world.decisions if self._is_apart(name)}
         return found
+
+    def _is_apart(self, stream: str) -> bool:
+        """Whether the moves under way take some shards of the stream to other nodes than others."""
+        if not moves_together(self._world.spec(stream)):
+            return False
+        planned = self._world.planned(stream).values()
+        return len({frozenset(nodes) for nodes in planned}) > 1
 
     def judge(self) -> Iterator[str]:
         """The bound at rest, and copies without which the policy would be kept as well."""
