@@ -10,11 +10,11 @@ cancelled by an operator, gave way to what is more urgent or to a loss, or went 
 leader; or its replica was lost after it had come, or rebalanced after it was given back, or brought
 by rebalancing to where another one stood. Hence no replica moves twice for a rule, and none comes
 back to where it was. At rest each of the moves has to have been needed besides: none can be left
-out without the policy being kept worse, as the others stood before they moved for preferred rules.
-What moved for one is judged in `oracle_rest` where that can be judged at all. Streams with a rule
-on load are left out: what other streams do meanwhile changes what they ask for. A colocated stream
-whose shards stand apart, or were on their way apart when the fleet changed, is brought together
-step by step, with a factor of 2.
+out without the policy being kept worse, as the others stood before they moved for wishes. What
+moved for a preferred rule is judged in `oracle_rest` where that can be judged at all. Streams with
+a rule on load are left out: what other streams do meanwhile changes what they ask for. A colocated
+stream whose shards stand apart, or were on their way apart when the fleet changed, is brought
+together step by step, with a factor of 2.
 """
 
 from collections.abc import Iterable, Iterator
@@ -31,6 +31,9 @@ EXCUSES = ("REQUEST_CANCELLED", "REPLICA_LOST")
 # Causes of moves whose need is judged here; for lack of replicas and for drains, `oracle_moves`
 # has seen that what they replace may not stay.
 JUDGED_CAUSES = ("under_replicated", "required_rule", "drain")
+
+# Causes of moves that no rule requires.
+WISHES = ("preferred_rule", "balance")
 
 # The nodes that a torn stream is brought together on are chosen step by step, not foreseen.
 TORN_FACTOR = 2
@@ -184,10 +187,10 @@ class Travels:
 
 
 def _without_wishes(replicas: list[str], done: list[Value]) -> list[str]:
-    """Where the replicas stood before they moved for preferred rules: what was needed then may look
+    """Where the replicas stood before they moved for wishes: what was needed then may look
     needless where a wish took others since."""
     for move in reversed(done):
-        if move["cause"] == "preferred_rule" and move["remove"] not in replicas:
+        if move["cause"] in WISHES and move["remove"] not in replicas:
             replicas = [move["remove"] if node == move["add"] else node for node in replicas]
     return replicas
 

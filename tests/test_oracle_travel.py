@@ -81,13 +81,14 @@ def test_what_travels(told: list[str], final: str, found: str | None) -> None:
     assert found is None or found in said[0]
 
 
+@pytest.mark.parametrize("wish", ["preferred_rule", "balance"])
 @pytest.mark.parametrize(("place", "found"), [("/x", None), ("/v", "left a for c")])
 def test_a_wish_that_moves_others_later_makes_nothing_needless(
-    place: str, found: str | None
+    wish: str, place: str, found: str | None
 ) -> None:
     policy = {"strategy": "simple", "rules": [{"at_most": 1, "per": "location"}]}
     places = {"a": "/x", "b": place, "c": "/y", "d": "/z"}
-    told = ["a>c completed required_rule", "b>d completed preferred_rule"]
+    told = ["a>c completed required_rule", f"b>d completed {wish}"]
     said = [*settling(told, "c d", policy, places).judge()]
     assert bool(said) == bool(found), said
     assert found is None or found in said[0]
