@@ -131,9 +131,10 @@ class Repair:
         self._wants.forget()
         fresh = self._agenda.due(caught_up)
         seen = glance(state, self._wants, fresh)
-        if caught_up:
-            for shard in state.in_order([*seen.others, *seen.unled]):
-                issuing.keep_needed(shard)
+        for shard in state.in_order([*seen.others, *seen.unled]):
+            # Sparing a copy is right on old news, too; it may be all that can be done in a hold.
+            issuing.keep_needed(shard)
+            if caught_up:
                 issuing.promote(shard, seen.unled.get(shard))
         failed: dict[int, Failed] = {}
         self._issue_all(fresh, seen, caught_up, failed)

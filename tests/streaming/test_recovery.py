@@ -37,7 +37,7 @@ def unread(record: OutRecord) -> OutRecord:
         return record
     body = orjson.loads(record.value or b"")
     body["positions"] = {topic: {} for topic in body["positions"]}
-    return replace(record, value=orjson.dumps(body))
+    return record._replace(value=orjson.dumps(body))
 
 
 @pytest.fixture
