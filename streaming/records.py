@@ -130,7 +130,7 @@ class CommittedReader:
     def bounds(self, topic: str) -> dict[int, tuple[int, int]]:
         """By partition the offset of the oldest record kept, and that behind the newest."""
         return {
-            partition: self._watermarks((name, partition))
+            partition: watermarks(self._consumer, name, partition)
             for name, partition in self._partitions
             if self._short_names[name] == topic
         }
@@ -215,10 +215,7 @@ class CommittedReader:
 
     def _end(self, partition: tuple[str, int]) -> int:
         """The offset behind the last committed record."""
-        return self._watermarks(partition)[1]
-
-    def _watermarks(self, partition: tuple[str, int]) -> tuple[int, int]:
-        return watermarks(self._consumer, *partition)
+        return watermarks(self._consumer, *partition)[1]
 
     def _advance(self, message: Any) -> bool:
         """Note how far the partition was read; True when `message` is a record."""

@@ -22,6 +22,7 @@ import psutil
 from streaming.broker import EmbeddedBroker
 from streaming.fleet import Executor, Fleet, FleetNode
 from tests.integration.conftest import System
+from tests.integration.topics import Requests
 from tests.integration.waiting import until
 
 # Enough that every kill meets batches with something in them, and that the records of fifty kills
@@ -47,27 +48,6 @@ class Outcome:
     doubled: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     replayed: str = ""
-
-
-class Requests:
-    """Asks for one stream after the other until it is closed; `asked` are those in the log."""
-
-    def __init__(self, system: System) -> None:
-        self._system = system
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self.asked = 0
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stop; the request under way is in the log when this returns."""
-        self._closing.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._closing.wait(1 / REQUESTS_PER_SECOND):
-            self._system.inputs.stream(f"s{self.asked}", shards=2, replication_factor=2)
-            self.asked += 1
 
 
 class Chaos:
@@ -206,7 +186,7 @@ def play(scratch: Path, port: int, kills: int, seed: int, tell: Callable[[str], 
         Executor(system.bootstrap, system.prefix, 0.5),
     ):
         chaos = Chaos(broker, system, seed)
-        requests = Requests(system)
+        requests = Requests(system.inputs, REQUESTS_PER_SECOND)
         chaos.go_on()
         parts: Sequence[str] = chaos.order(kills)
         for number, part in enumerate(parts, start=1):

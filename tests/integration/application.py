@@ -21,6 +21,11 @@ SETTINGS = {
     # A node that returns empty would receive its share again: another story than the tests tell.
     "PLACER_REBALANCE__MODE": "off",
 }
+# For stories in which nodes say nothing but their registration.
+PATIENT = {
+    "PLACER_LIVENESS__SUSPECT_AFTER_SECONDS": "600",
+    "PLACER_LIVENESS__DEAD_AFTER_SECONDS": "900",
+}
 # Spark's start takes 10 s, and two minutes have been seen where five others worked on two cores.
 READY_TIMEOUT_SECONDS = 300.0
 # The batch under way is finished, then Spark is stopped.

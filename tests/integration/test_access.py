@@ -25,15 +25,11 @@ from schemas.topics import CATALOGUE
 from streaming.broker import EmbeddedBroker
 from streaming.cli.main import app
 from streaming.kafka_options import for_administration
-from tests.integration.application import Application
+from tests.integration.application import PATIENT, Application
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 PREFIX = "guarded."
-PATIENT = {
-    "PLACER_LIVENESS__SUSPECT_AFTER_SECONDS": "600",
-    "PLACER_LIVENESS__DEAD_AFTER_SECONDS": "900",
-}
 RESOURCES = {"topic": ResourceType.TOPIC, "transactional-id": ResourceType.TRANSACTIONAL_ID}
 
 

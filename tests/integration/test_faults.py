@@ -17,7 +17,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 
 from schemas.topics import CATALOGUE, DEAD_LETTERS, full_name
 from streaming.recovery import open_transactions
-from tests.integration.application import Application
+from tests.integration.application import PATIENT, Application
 from tests.integration.conftest import System
 from tests.integration.damaged_scratch import KINDS, WAYS, damage
 from tests.integration.poison import NEARLY_A_MIB, POISON
@@ -25,11 +25,6 @@ from tests.integration.waiting import until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
-# Nodes say nothing here but their registration.
-PATIENT = {
-    "PLACER_LIVENESS__SUSPECT_AFTER_SECONDS": "600",
-    "PLACER_LIVENESS__DEAD_AFTER_SECONDS": "900",
-}
 OUTPUTS = [topic.name for topic in CATALOGUE if topic.direction == "out"]
 # Enough assignments that a batch and its transaction can be met under way.
 LARGE = 10_000

@@ -16,6 +16,7 @@ import pytest
 from streaming.fleet import Executor, Fleet, FleetNode
 from tests.integration.application import Application
 from tests.integration.conftest import System
+from tests.integration.topics import Requests
 from tests.integration.waiting import until
 
 # `make test` kills once; a longer run may set KILLS to hundreds, and another SEED.
@@ -29,29 +30,9 @@ NODES = [FleetNode(f"n{zone}{number}", f"/z{zone}") for zone in "abc" for number
 SECONDS_PER_KILL = 120
 
 
-class Requests:
-    """Asks for one stream after the other until it is closed."""
-
-    def __init__(self, system: System) -> None:
-        self._system = system
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self.asked = 0
-        self._thread.start()
-
-    def close(self) -> None:
-        self._closing.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._closing.wait(1 / REQUESTS_PER_SECOND):
-            self._system.inputs.stream(f"s{self.asked}", shards=2, replication_factor=2)
-            self.asked += 1
-
-
 @pytest.fixture
 def requests(own_system: System) -> Iterator[Requests]:
-    made = Requests(own_system)
+    made = Requests(own_system.inputs, REQUESTS_PER_SECOND)
     yield made
     made.close()
 

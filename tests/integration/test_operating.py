@@ -13,12 +13,11 @@ from typer.testing import CliRunner, Result
 
 from streaming.cli.main import app
 from streaming.fleet import Executor
-from tests.integration.application import Application
+from tests.integration.application import PATIENT, Application
 from tests.integration.conftest import System
 
 SETTINGS = {
-    "PLACER_LIVENESS__SUSPECT_AFTER_SECONDS": "600",
-    "PLACER_LIVENESS__DEAD_AFTER_SECONDS": "900",
+    **PATIENT,
     "PLACER_LOCATION__RELOCATE_UP_TO_SHARDS": "0",
     # Nobody falls silent here, and repair waits while more than five ticks are unread.
     "PLACER_TICK__INTERVAL_SECONDS": "2",

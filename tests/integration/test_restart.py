@@ -8,12 +8,9 @@ import pytest
 
 from schemas.topics import CATALOGUE, full_name
 from streaming.clients import make_producer
+from tests.integration.application import PATIENT
 from tests.integration.conftest import System
 
-PATIENT = {
-    "PLACER_LIVENESS__SUSPECT_AFTER_SECONDS": "600",
-    "PLACER_LIVENESS__DEAD_AFTER_SECONDS": "900",
-}
 ASSIGNED = ("within", {"strategy": "spread", "within": ["/z1"]})
 
 

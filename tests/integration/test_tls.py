@@ -21,16 +21,12 @@ from typer.testing import CliRunner, Result
 
 from streaming.broker import HOST, EmbeddedBroker
 from streaming.cli.main import app
-from tests.integration.application import Application
+from tests.integration.application import PATIENT, Application
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 PREFIX = "tls."
 USER, PASSWORD = "reconciler", "hunter2"
-PATIENT = {
-    "PLACER_LIVENESS__SUSPECT_AFTER_SECONDS": "600",
-    "PLACER_LIVENESS__DEAD_AFTER_SECONDS": "900",
-}
 CHECK_HOSTNAME = "ssl.endpoint.identification.algorithm"
 
 Options = dict[str, str]

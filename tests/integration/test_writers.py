@@ -9,13 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.application import Application
+from tests.integration.application import PATIENT, Application
 from tests.integration.conftest import System
-
-PATIENT = {
-    "PLACER_LIVENESS__SUSPECT_AFTER_SECONDS": "600",
-    "PLACER_LIVENESS__DEAD_AFTER_SECONDS": "900",
-}
 
 
 @pytest.fixture(scope="module")

@@ -79,6 +79,27 @@ class Inputs:
         return message.partition(), message.offset()
 
 
+class Requests:
+    """Asks for one stream after the other until it is closed; `asked` are those in the log."""
+
+    def __init__(self, inputs: Inputs, per_second: float) -> None:
+        self._inputs, self._pause_seconds = inputs, 1 / per_second
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.asked = 0
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop; the request under way is in the log when this returns."""
+        self._closing.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._closing.wait(self._pause_seconds):
+            self._inputs.stream(f"s{self.asked}", shards=2, replication_factor=2)
+            self.asked += 1
+
+
 class Outputs:
     """Everything committed to the output topics, in the order of each partition.
 
