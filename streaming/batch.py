@@ -19,7 +19,7 @@ from placement.silence import Clock
 from placement.verdict import Verdict
 from schemas import limits
 from schemas.envelope import Refusal, decode, validate
-from streaming import codec, record_codec
+from streaming import codec, collector, record_codec
 from streaming.batch_trace import BatchTrace
 from streaming.dead_letter import LETTERS_PER_SECOND, DeadLetters
 from streaming.errors import StreamingError
@@ -113,6 +113,7 @@ class BatchApplier:
         journal says with it what configuration decides from here on."""
         self._commit([], [], self._reconciler.now, True, first=True)
 
+    @collector.held()
     def apply(self, payloads: Iterable[bytes], caught_up: bool) -> int:
         """Apply one micro-batch, given as the operator's payloads; returns the commits made.
 

@@ -99,6 +99,9 @@ def make_reader(bootstrap: str, options: Mapping[str, str] | None = None) -> Con
             "enable.partition.eof": True,
             # The broker answers a fetch as soon as there is one byte, and an idle one this late.
             "fetch.wait.max.ms": 100,
+            # How long fetching rests while the client's queue is full. A full queue is read in
+            # 0.2 s; with a rest of 1 s, the client's own, most of a rebuild would be waiting.
+            "fetch.queue.backoff.ms": 10,
         },
         options,
     )

@@ -23,10 +23,23 @@ FENCE_TIMEOUT_SECONDS = 60.0
 _FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)  # noqa: SLF001
 # The broker's max.message.bytes less what batching adds; see the topic catalogue.
 RECORD_BYTES_MAX = 1_000_000
+# Deliveries are looked at once for so many records: each look lets go of the interpreter.
+RECORDS_PER_POLL = 1_000
 
 
 class OutboxFailed(StreamingError):
     """The transaction did not commit, or another writer has taken over."""
+
+
+class _FirstRefused:
+    """The first record that did not reach the broker, as the producer's callback told it."""
+
+    def __init__(self) -> None:
+        self.text: str | None = None
+
+    def __call__(self, error: object, message: Message) -> None:
+        if self.text is None:
+            self.text = f"a record for {message.topic()} was refused: {error}"
 
 
 class Outbox:
@@ -41,13 +54,17 @@ class Outbox:
         options: Mapping[str, str],
     ) -> None:
         """`partitions`: partition count of each output topic, by short name."""
-        self._prefix = prefix
+        self._names = {topic: full_name(topic, prefix) for topic in partitions}
         self._partitions = partitions
         self._failed: str | None = None
+        self._refused = _FirstRefused()
         self._producer = connected(
             Producer,
             bootstrap,
             {
+                # A call for each record that is delivered would cost a quarter of the writing.
+                "on_delivery": self._refused,
+                "delivery.report.only.error": True,
                 "transactional.id": f"{prefix}{cell}",
                 "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
                 # As Java's clients do it, so that everyone puts a key into the same partition.
@@ -77,46 +94,36 @@ class Outbox:
             _check_size(record)
         try:
             self._producer.begin_transaction()
-            for record in records:
-                self._produce(record)
+            for first in range(0, len(records), RECORDS_PER_POLL):
+                self._produce(records[first : first + RECORDS_PER_POLL])
+                self._producer.poll(0)
             self._producer.commit_transaction()
         except (KafkaException, BufferError) as error:
-            self._failed = self._failed or f"the transaction did not commit: {_why(error)}"
-            raise OutboxFailed(self._failed) from error
+            why = self._refused.text or f"the transaction did not commit: {_why(error)}"
+            self._failed = why
+            raise OutboxFailed(why) from error
 
-    def _produce(self, record: OutRecord) -> None:
-        placed = {}
-        if record.route is not None:
-            placed["partition"] = self._route(record.topic, record.route)
-        while True:
-            try:
-                self._producer.produce(
-                    full_name(record.topic, self._prefix),
-                    record.value,
-                    record.key,
-                    headers=record.headers,
-                    on_delivery=self._delivered,
-                    **placed,
-                )
-            except BufferError:
-                # The queue is full: wait until the broker has taken some of it.
-                self._producer.poll(1.0)
-            else:
-                self._producer.poll(0)
-                return
+    def _produce(self, records: Sequence[OutRecord]) -> None:
+        produce, names = self._producer.produce, self._names
+        for topic, key, value, headers, route in records:
+            placed = {} if route is None else {"partition": self._route(topic, route)}
+            while True:
+                try:
+                    produce(names[topic], value, key, headers=headers, **placed)
+                    break
+                except BufferError:
+                    # The queue is full: wait until the broker has taken some of it.
+                    self._producer.poll(1.0)
 
     def _route(self, topic: str, route: str) -> int:
         """The partition Java's default partitioner gives to the key `route`."""
         return (murmur2(route.encode()) & 0x7FFFFFFF) % self._partitions[topic]
 
-    def _delivered(self, error: object, message: Message) -> None:
-        if error is not None and self._failed is None:
-            self._failed = f"a record for {message.topic()} was refused: {error}"
-
 
 def _check_size(record: OutRecord) -> None:
     size = len(record.value or b"") + len(record.key or b"")
-    size += sum(len(name) + len(content or b"") for name, content in record.headers)
+    for name, content in record.headers:
+        size += len(name) + len(content or b"")
     if size > RECORD_BYTES_MAX:
         key = (record.key or b"").decode("utf-8", "backslashreplace")
         raise OutboxFailed(f"the record {key} for {record.topic} has {size} bytes, over the limit")

@@ -20,6 +20,7 @@ from placement.model import NodeView
 from placement.reconcile import Reconciler
 from placement.silence import Clock, Timers
 from schemas.topics import CATALOGUE, full_name
+from streaming import collector
 from streaming.clients import CONNECT_TIMEOUT_SECONDS, connected, make_reader
 from streaming.errors import StreamingError
 from streaming.offsets import ends, watermarks
@@ -82,6 +83,7 @@ class Recovered:
     gaps: tuple[Gap, ...] = ()
 
 
+@collector.held()
 def recover(
     bootstrap: str,
     prefix: str,

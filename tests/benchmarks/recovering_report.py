@@ -1,5 +1,6 @@
 """The report of the recovery part: seconds beside those of the client alone, and memory."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
@@ -16,7 +17,8 @@ def as_json(found: Recovered) -> dict[str, Any]:
     return {
         "shards": found.shards,
         "seconds": {what: round(spent, 3) for what, spent in found.seconds.items()},
-        "write_seconds": round(_written(found), 3),
+        "cpu_seconds": {what: round(spent, 3) for what, spent in found.cpu_seconds.items()},
+        "write_seconds": round(_written(found.seconds), 3),
         "state_mib": found.state_bytes // _MIB,
         "peak_mib": found.peak_bytes // _MIB,
     }
@@ -25,20 +27,23 @@ def as_json(found: Recovered) -> dict[str, Any]:
 def show(console: Console, found: Recovered) -> None:
     """Print the table."""
     table = Table(title=f"Recovery: {found.shards:,} shards, three replicas each")
-    for name in ("what", "seconds", "of the client alone"):
+    for name in ("what", "seconds", "CPU seconds", "of the client alone"):
         table.add_column(name, justify="left" if name == "what" else "right")
-    client = found.seconds["client: write"], found.seconds["client: read and parse"]
-    rows = (
-        ("write them in transactions", _written(found), client[0]),
-        ("rebuild from the topics, digest proved", found.seconds["rebuild"], client[1]),
-    )
-    for what, spent, alone in rows:
-        table.add_row(what, f"{spent:.1f}", f"{spent / alone:.1f} x {alone:.1f}")
-    table.add_row("decide (place, diff, digest)", f"{found.seconds['decide']:.1f}", "")
-    table.add_row("memory of the rebuilt state", f"{found.state_bytes / _MIB:.0f} MiB", "")
-    table.add_row("the same at its peak", f"{found.peak_bytes / _MIB:.0f} MiB", "")
+    wall, cpu = found.seconds, found.cpu_seconds
+    write, rebuild = "write them in transactions", "rebuild from the topics, digest proved"
+    _add(table, write, _written(wall), _written(cpu), wall["client: write"])
+    read = wall["client: read and parse"]
+    _add(table, rebuild, wall["rebuild"], cpu["rebuild"], read)
+    _add(table, "decide (place, diff, digest)", wall["decide"], cpu["decide"])
+    table.add_row("memory of the rebuilt state", f"{found.state_bytes / _MIB:.0f} MiB", "", "")
+    table.add_row("the same at its peak", f"{found.peak_bytes / _MIB:.0f} MiB", "", "")
     show_table(console, table)
 
 
-def _written(found: Recovered) -> float:
-    return found.seconds["encode"] + found.seconds["commit"]
+def _add(table: Table, what: str, wall: float, cpu: float, alone: float | None = None) -> None:
+    ratio = "" if alone is None else f"{wall / alone:.1f} x {alone:.1f}"
+    table.add_row(what, f"{wall:.1f}", f"{cpu:.1f}", ratio)
+
+
+def _written(seconds: Mapping[str, float]) -> float:
+    return seconds["encode"] + seconds["commit"]
