@@ -89,7 +89,7 @@ def encode_headers(
     id: str,  # noqa: A002 - the attribute's name in CloudEvents
     subject: str,
     time_ms: int,
-) -> list[tuple[str, bytes]]:
+) -> list[tuple[str, bytes | None]]:
     """Headers of an output record, CloudEvents binary mode; equal arguments give equal bytes.
 
     `subject` is the record's key; `time_ms` the core's time, never a clock's.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import orjson
 
-from schemas.envelope import encode_headers
+from schemas.envelope import Headers, encode_headers
 from schemas.topics import full_name
 from streaming.clients import make_producer
 from streaming.errors import StreamingError
@@ -79,7 +79,7 @@ class _Life:
             if name not in ("ce_id", "ce_time")
         ]
 
-    def beat(self) -> tuple[bytes, list[tuple[str, bytes]]]:
+    def beat(self) -> tuple[bytes, list[tuple[str, bytes | None]]]:
         """Value and headers of the next heartbeat."""
         self.sequence += 1
         number = b"%d" % self.sequence
@@ -308,9 +308,7 @@ class Fleet:
                 self._produce(life.key, *life.beat(), self._beats)
                 self.heartbeats_sent += 1
 
-    def _produce(
-        self, key: bytes, value: bytes, headers: Sequence[tuple[str, bytes]], receipt: _Receipt
-    ) -> None:
+    def _produce(self, key: bytes, value: bytes, headers: Headers, receipt: _Receipt) -> None:
         while True:
             try:
                 self._producer.produce(

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from placement.configuration import Configuration
 from placement.events import Event
-from streaming.record_codec import fields_of
+from streaming.fields import fields_of
 
 _EVENTS: Mapping[str, type[Any]] = {kind.__name__: kind for kind in get_args(Event)}
 _READERS: Mapping[type[Any], TypeAdapter[Any]] = {

@@ -13,7 +13,7 @@ from placement.model import Assignment, Decision, Move, NodeView, Outcome, Viola
 from schemas.cluster import Cluster, ClusterMove, ClusterNode, ClusterStream
 from schemas.outputs import MoveKind
 from schemas.topics import full_name
-from streaming import record_codec
+from streaming import assignment_codec, record_codec
 from streaming.clients import make_reader
 from streaming.errors import StreamingError
 from streaming.offsets import watermarks
@@ -94,7 +94,7 @@ class Live:
     @property
     def assignments(self) -> list[Assignment]:
         """All shards, by stream and number."""
-        return self._sorted("assignments.v1", record_codec.parse_assignment)
+        return self._sorted("assignments.v1", assignment_codec.parse)
 
     @property
     def open_moves(self) -> list[Move]:

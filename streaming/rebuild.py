@@ -15,7 +15,7 @@ from placement.configuration import Configuration
 from placement.model import Assignment, NodeView
 from placement.published import Published, Settled
 from placement.reconcile import Reconciler
-from streaming import record_codec
+from streaming import assignment_codec, record_codec
 from streaming.errors import StreamingError
 
 Latest = Mapping[str, Mapping[bytes, bytes]]
@@ -97,7 +97,7 @@ def _settled(values: Mapping[bytes, bytes], busy: list[Assignment]) -> Iterator[
             rest = []
             for body in bodies:
                 if "move_id" in body or "roles" in body or body["adding"] or body["removing"]:
-                    busy.append(record_codec.parse_assignment(body))
+                    busy.append(assignment_codec.parse(body))
                 else:
                     rest.append(body)
             yield Settled(
@@ -109,7 +109,7 @@ def _settled(values: Mapping[bytes, bytes], busy: list[Assignment]) -> Iterator[
         except _FAULTS as error:
             for key, value in chunk:
                 try:
-                    record_codec.parse_assignment(orjson.loads(value))
+                    assignment_codec.parse(orjson.loads(value))
                 except _FAULTS as why:
                     raise _unreadable(ASSIGNMENTS, key, why) from why
             raise StateContradictory(

@@ -1,11 +1,10 @@
 """Records of our own topics: written from what the core decided, and read back for a rebuild.
 
-With `codec` the only modules that know both the wire and the core. Ids are hashes of content, so
-that a retry writes the same bytes (guarantee G2).
+With the other codecs the only modules that know both the wire and the core. Ids are hashes of
+content, so that a retry writes the same bytes (guarantee G2).
 """
 
-from collections.abc import Callable, Mapping
-from operator import attrgetter
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import orjson
@@ -38,6 +37,8 @@ from placement.model import (
 from placement.published import Published
 from placement.reasons import Code, Reason
 from schemas.envelope import encode_headers
+from streaming import assignment_codec
+from streaming.fields import fields_of
 
 # A reason names the domains that were seen, so that a person can tell what is missing; more than
 # this nobody reads, and every record has to stay below the broker's size limit.
@@ -109,8 +110,9 @@ def dropped_record(stream: str, shard: int, cell: str, at: int, commit: int) -> 
 def assignment_record(assignment: Assignment, cell: str) -> OutRecord:
     """Key: stream/shard."""
     key = f"{assignment.stream}/{assignment.shard}"
-    version, at = (assignment.epoch,), assignment.decided_at
-    return _record("assignments.v1", "Assignment", key, fields_of(assignment), cell, version, at)
+    value, version = assignment_codec.value_of(assignment), (assignment.epoch,)
+    at = assignment.decided_at
+    return _sealed("assignments.v1", "Assignment", key, value, cell, version, at)
 
 
 def move_record(move: Move, tombstone: bool, cell: str) -> OutRecord:
@@ -192,10 +194,24 @@ def _record(
     at: int,
     route: str | None = None,
 ) -> OutRecord:
-    identity = stable_id(cell, topic, key, *map(str, version))
-    headers = encode_headers(message, cell=cell, id=identity, subject=key, time_ms=at)
     value = None if body is None else orjson.dumps(body)
-    return OutRecord(topic, key.encode(), value, [*headers], route)
+    return _sealed(topic, message, key, value, cell, version, at, route)
+
+
+def _sealed(
+    topic: str,
+    message: str,
+    key: str,
+    value: bytes | None,
+    cell: str,
+    version: tuple[Any, ...],
+    at: int,
+    route: str | None = None,
+) -> OutRecord:
+    """A value with its key and its headers."""
+    identity = stable_id(cell, topic, key, *version)
+    headers = encode_headers(message, cell=cell, id=identity, subject=key, time_ms=at)
+    return OutRecord(topic, key.encode(), value, headers, route)
 
 
 def reason_body(reason: Reason) -> dict[str, Any]:
@@ -227,14 +243,6 @@ def parse_decision(body: Mapping[str, Any]) -> Decision:
 def _parse_spec(body: Mapping[str, Any]) -> StreamSpec:
     lists = {name: tuple(body[name]) for name in ("shard_tokens", "ranges") if name in body}
     return StreamSpec(**{**body, **lists})
-
-
-def parse_assignment(body: Mapping[str, Any]) -> Assignment:
-    """Read what `assignment_record` wrote."""
-    lists = {name: tuple(body[name]) for name in ("replicas", "adding", "removing")}
-    if "roles" in body:
-        lists["roles"] = tuple(body["roles"])
-    return Assignment(**{"move_id": None, **body, **lists})
 
 
 def parse_move(body: Mapping[str, Any]) -> Move:
@@ -330,7 +338,7 @@ def published(latest: Mapping[str, Mapping[str, dict[str, Any]]]) -> Published:
     return Published(
         nodes=[parse_node(body) for body in latest["topology.v1"].values()],
         decisions=map(parse_decision, latest["decisions.v1"].values()),
-        assignments=map(parse_assignment, latest["assignments.v1"].values()),
+        assignments=map(assignment_codec.parse, latest["assignments.v1"].values()),
         moves=map(parse_move, latest["moves.v1"].values()),
         violations=map(parse_violations, latest["violations.v1"].values()),
         memory=map(parse_memory, latest["state.v1"].values()),
@@ -340,27 +348,6 @@ def published(latest: Mapping[str, Mapping[str, dict[str, Any]]]) -> Published:
 def _parse_reason(body: Mapping[str, Any]) -> Reason:
     fields = {name: value for name, value in body.items() if name != "band"}
     return Reason(**fields | {"code": Code(body["code"]), "seen": tuple(body.get("seen", ()))})
-
-
-def fields_of(value: Any) -> dict[str, Any]:
-    """The fields of a dataclass that are set, inherited ones first."""
-    names, get = _FIELDS[type(value)]
-    return {name: each for name, each in zip(names, get(value), strict=False) if each is not None}
-
-
-class _Fields(dict[type[Any], tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]]):
-    """By kind the names of its fields and what gets them all at once: a batch may be a million
-    records."""
-
-    def __missing__(self, kind: type[Any]) -> Any:
-        names: tuple[str, ...] = kind.__match_args__
-        # Of one name it would give the bare value.
-        get = attrgetter(*names, names[0])
-        self[kind] = names, get
-        return self[kind]
-
-
-_FIELDS = _Fields()
 
 
 def attributes_of(body: Mapping[str, Any]) -> NodeAttributes:

@@ -41,7 +41,8 @@ from schemas.envelope import Envelope, Refusal, type_name, validate
 from schemas.outputs import OUTPUTS, Message
 from schemas.outputs import NodeView as NodeViewMessage
 from schemas.topics import BY_NAME
-from streaming import codec, record_codec
+from streaming import assignment_codec, codec, record_codec
+from streaming.fields import fields_of
 from streaming.record_codec import OutRecord
 from streaming.source import _careful
 from tests.streaming.kafka_rows import LIFE, raw
@@ -52,6 +53,7 @@ ids = st.from_regex(limits.ID_PATTERN.replace("128", "12"), fullmatch=True)
 numbers = st.integers(0, 2**40)
 counts = st.integers(0, 1_000)
 texts = st.text(st.characters(codec="utf-8"), max_size=20)
+names = ids | texts
 locations = st.sampled_from(["", "/eu", "/eu/az1/r7", "/" + "x" * 128])
 tags = st.dictionaries(ids, st.text("abz ~=", min_size=1, max_size=5), max_size=3).map(
     lambda pairs: tuple(sorted(pairs.items()))
@@ -77,10 +79,15 @@ decisions = st.builds(
     counts, reason_lists, reason_lists, numbers,
 )  # fmt: skip
 node_lists = st.lists(ids, max_size=4).map(tuple)
-assignments = st.builds(
+busy = st.builds(
     Assignment, ids, counts, numbers, node_lists, node_lists, node_lists, st.none() | ids, numbers,
     st.none() | node_lists,
 )  # fmt: skip
+at_rest = st.builds(
+    Assignment, ids, counts, numbers, node_lists, st.just(()), st.just(()), st.none(), numbers,
+    st.none(),
+)  # fmt: skip
+assignments = at_rest | busy
 moves = st.builds(
     Move, ids, st.sampled_from(MoveKind), ids, counts, counts, st.none() | ids, ids, numbers,
     st.sampled_from(MoveState), texts, reasons, numbers, numbers, st.none() | ids, st.none() | ids,
@@ -136,7 +143,15 @@ def test_decisions(decision: Decision) -> None:
 @given(assignments)
 def test_assignments(assignment: Assignment) -> None:
     record = record_codec.assignment_record(assignment, CELL)
-    assert record_codec.parse_assignment(body_of(record)) == assignment
+    assert assignment_codec.parse(body_of(record)) == assignment
+
+
+@given(names, st.lists(names, max_size=4).map(tuple), counts, numbers)
+def test_an_assignment_at_rest_is_written_as_any_other(
+    stream: str, replicas: tuple[str, ...], shard: int, epoch: int
+) -> None:
+    assignment = Assignment(stream, shard, epoch, replicas, (), (), None, 7)
+    assert assignment_codec.value_of(assignment) == orjson.dumps(fields_of(assignment))
 
 
 @given(moves)
