@@ -15,7 +15,8 @@ from prometheus_client.process_collector import ProcessCollector
 
 from placement.diagnose import REPLICAS_RULE
 from placement.events import Event
-from placement.model import Ready
+from placement.model import Memory, Ready
+from placement.unmarks import KIND as UNMARK
 
 # From a batch of nothing but a tick to one that fills with a storm after a pause.
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2)
@@ -92,6 +93,8 @@ class Metrics:
         self._ended = counter("commands_ended", "Moves ended, by final state.", "state")
         self._alerts = counter("alerts_emitted", "Alerts, by kind.", "kind")
         self._in_flight = gauge("moves_in_flight", "Moves under way.")
+        unconfirmed = gauge("moves_unconfirmed", "Moves called off, not confirmed.", "told")
+        self._unconfirmed = _Tally(unconfirmed, ("once", "again"))
         self._lacking = gauge("underreplicated_shards", "Shards with too few live replicas.")
         self._last = gauge("last_batch_timestamp_seconds", "When the last batch was committed.")
         self._batch = histogram("batch_duration_seconds", "From the batch's arrival to its commit.")
@@ -132,7 +135,7 @@ class Metrics:
         for move in moves:
             if move.issued_at == commit.at_ms and move.state.value in ("issued", "completed"):
                 self._moves.labels(str(move.kind), move.cause).inc()
-            if not move.state.is_open:
+            if not move.state.is_open and not move.reminded:
                 self._ended.labels(str(move.state)).inc()
         self._census(ready)
         self._in_flight.set(commit.open_moves)
@@ -153,6 +156,14 @@ class Metrics:
         self._lacking.set(len(self._without))
         for key, memory in ready.memory.items():
             self._memory.put(key, () if memory is None else (memory.kind,))
+            self._unconfirmed.put(key, _told(memory))
+
+
+def _told(memory: Memory | None) -> tuple[str, ...]:
+    """How often an executor was told to stop a move, where the memory is of such a move."""
+    if memory is None or memory.kind != UNMARK:
+        return ()
+    return ("again",) if memory.body["reminded"] else ("once",)
 
 
 def _count(counter: Counter, labels: Iterable[str]) -> None:

@@ -73,7 +73,7 @@ def test_dashboard_and_alerts_ask_for_what_is_served(
     served = set(re.findall(r"# TYPE (\w+)", generate_latest(metrics.registry).decode()))
     served |= {f"{name}_bucket" for name in served}
     kept = (each for each in vars(metrics).values() if isinstance(each, MetricWrapperBase))
-    labels = {"instance", "job", "le", "severity", "status", "outcome"}
+    labels = {"instance", "job", "le", "severity", "status", "outcome", "told"}
     labels |= {label for each in kept for label in each._labelnames}
     text = "\n".join(expressions())
     asked = set(re.findall(r"reconciler_\w+", text))

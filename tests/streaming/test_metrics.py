@@ -98,6 +98,27 @@ def test_metrics_follow_what_is_published(told: Told) -> None:
     assert set(ready.decisions) == {"s", "no"}
 
 
+def test_moves_that_were_called_off_are_counted_until_they_are_confirmed(told: Told) -> None:
+    told.batch([node(node_id, 0) for node_id in NODES], 1)
+    told.batch([StreamCreated(2, "s", 1, 2, 3), node("n1", 3, Liveness.DEAD)], 3)
+    expired = 3 + Configuration().deadline_ms
+    lived: list[Event] = [node(each, expired) for each in NODES if each != "n1"]
+    told.batch(lived, expired)
+    called_off = told.value("commands_ended_total", state="expired")
+    assert called_off
+    assert told.value("moves_unconfirmed", told="once") == called_off
+    told.batch([], expired + Configuration().remind_ms)
+    assert told.value("moves_unconfirmed", told="once") == 0
+    assert told.value("moves_unconfirmed", told="again") == called_off
+    again = Metrics("main")
+    again.resumed(told.core.in_force(), told.core.open_moves)
+    assert samples(again, "moves_unconfirmed") == {(("told", "again"),): called_off}
+    stopped: list[Event] = [MoveAcked(4, AckKind.STOPPED, None, "s", shard) for shard in (0, 1)]
+    told.batch(stopped, expired + Configuration().remind_ms + 1)
+    assert told.value("moves_unconfirmed", told="again") == 0
+    assert told.value("commands_ended_total", state="expired") == called_off, "each ended once"
+
+
 def test_a_restart_counts_from_the_state(told: Told) -> None:
     told.batch([node(node_id, 0) for node_id in NODES], 1)
     told.batch([StreamCreated(2, "s", 1, 2, 3), node("n1", 3, Liveness.DEAD)], 3)
