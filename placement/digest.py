@@ -79,10 +79,10 @@ def of_decision(decision: Decision) -> int:
 
 def of_assignment(assignment: Assignment) -> int:
     """Hash of an assignment record."""
-    a = assignment
-    nodes = "\x1f".join(map(",".join, (a.replicas, a.adding, a.removing)))
-    text = f"assignment\x1f{a.stream}\x1f{a.shard}\x1f{a.epoch}\x1f{nodes}\x1f{a.move_id or ''}"
-    return hash64(text if a.roles is None else "\x1f".join((text, *a.roles)))
+    stream, shard, epoch, replicas, adding, removing, move_id, _, roles = assignment
+    nodes = f"{','.join(replicas)}\x1f{','.join(adding)}\x1f{','.join(removing)}"
+    text = f"assignment\x1f{stream}\x1f{shard}\x1f{epoch}\x1f{nodes}\x1f{move_id or ''}"
+    return hash64(text if roles is None else "\x1f".join((text, *roles)))
 
 
 def of_settled(chunk: Settled) -> NDArray[np.uint64]:

@@ -6,6 +6,7 @@ become arrays at once, and enter the table in one step.
 """
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,15 +37,14 @@ class SettledColumns:
             if name not in streams:
                 streams[name] = len(streams)
                 self._names.append(name)
-        nodes = [known[node] for replicas in chunk.replicas for node in replicas]
         columns = (
-            [streams[name] for name in chunk.streams],
+            map(streams.__getitem__, chunk.streams),
             chunk.shards,
             chunk.epochs,
-            [*map(len, chunk.replicas)],
-            nodes,
+            map(len, chunk.replicas),
+            map(known.__getitem__, chain.from_iterable(chunk.replicas)),
         )
-        self._chunks.append(tuple(np.array(column, np.int64) for column in columns))
+        self._chunks.append(tuple(np.fromiter(column, np.int64) for column in columns))
         self._digests.append(digest.of_settled(chunk))
 
     def longest(self) -> dict[str, int]:

@@ -169,21 +169,27 @@ class CommittedReader:
         """
         latest: dict[str, dict[bytes, bytes]] = {name: {} for name in self._short_names}
         for messages in self._to_end():
+            newest = {}
             for message in messages:
-                if not self._advance(message):
+                if message.error() is not None:
+                    self._advance(message)
                     continue
-                key, value = message.key(), message.value()
+                topic, key, value = message.topic(), message.key(), message.value()
+                newest[topic, message.partition()] = message
                 if key is None:
-                    place = f"{message.topic()}-{message.partition()} offset {message.offset()}"
+                    place = f"{topic}-{message.partition()} offset {message.offset()}"
                     raise KeyMissing(f"{place} is no record of ours: it has no key")
                 if value is None:
-                    latest[message.topic()].pop(key, None)
+                    latest[topic].pop(key, None)
                 else:
-                    latest[message.topic()][key] = value
+                    latest[topic][key] = value
+            for message in newest.values():
+                self._advance(message)
         return {self._short_names[name]: values for name, values in latest.items()}
 
     def _to_end(self) -> Iterator[list[Any]]:
-        """Messages up to the ends as they are now; `_advance` has to see each of them."""
+        """Messages up to the ends as they are now; `_advance` has to see each, or of each partition
+        the newest."""
         ends = {partition: self._end(partition) for partition in self._partitions}
         reached = sum(self._next.values())
         deadline = time.monotonic() + STALL_TIMEOUT_SECONDS

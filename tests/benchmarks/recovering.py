@@ -122,7 +122,10 @@ def _write(found: Recovered, bootstrap: str, prefix: str, outputs: dict[str, int
     outbox = Outbox(bootstrap, prefix, CELL, outputs, {})
     outbox.fence()
     reconciler = Reconciler(Configuration(CELL))
-    producer = make_producer(bootstrap, {"compression.type": "lz4"}, linger_ms=20)
+    options = {"compression.type": "lz4", "queue.buffering.max.messages": "2000000"}
+    producer = make_producer(bootstrap, options, linger_ms=20)
+    # A topic that nobody rebuilds from.
+    unread = full_name("journal.v1", prefix)
     nodes = [
         NodeChanged(1, f"node-{n:04}", "a", 1, Liveness.UP, NodeAttributes(f"/z{n % 10}/r{n % 50}"))
         for n in range(NODES)
@@ -149,10 +152,7 @@ def _write(found: Recovered, bootstrap: str, prefix: str, outputs: dict[str, int
             outbox.commit(records)
         with found.timed("client: write"):
             for each in records:
-                # A topic that nobody rebuilds from.
-                producer.produce(full_name("journal.v1", prefix), each.value, each.key,
-                                 headers=each.headers)  # fmt: skip
-                producer.poll(0)
+                producer.produce(unread, each.value, each.key, headers=each.headers)
             producer.flush()
 
 
