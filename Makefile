@@ -50,8 +50,10 @@ demo: setup  ## watch it work: embedded broker, simulated nodes, what is lost he
 run: setup  ## the reconciler on an embedded broker, until Ctrl-C
 	@$(BIN)/placer run --embedded
 
+# Two processes: one for the systems in tests/integration, which wait half of the time and are first
+# in the order of the files, one for all else.
 test: setup  ## all tests; what was skipped is named with its reason
-	@$(BIN)/python -m pytest -rs
+	@$(BIN)/python -m pytest -rs -n 2 --no-loadscope-reorder
 
 long: setup  ## what takes minutes: broker, network, disk, tasks, access, TLS, inputs run again
 	@$(BIN)/python -m pytest -rs -m long --ignore tests/integration/test_containers.py

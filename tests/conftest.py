@@ -1,6 +1,7 @@
 """Fixtures shared by all tests: one embedded broker for the session, and names of one's own in it.
 
-The broker starts with the first test that asks for it, so unit tests never wait for it.
+The broker starts with the first test that asks for it, so unit tests never wait for it. Where tests
+are played by several processes, as `make test` does, each has a broker of its own.
 """
 
 import os
@@ -9,8 +10,13 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling, Scheduling
 
 from streaming.broker import EmbeddedBroker
+
+# Where the tests are that start the application.
+SYSTEMS = "tests/integration/"
 
 # How long an example takes says nothing on a machine that does other work beside. The examples of a
 # run are the same for everyone; EXAMPLES=random looks for others.
@@ -27,6 +33,32 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write the answers of the code into the data-driven text cases; read the diff",
     )
+
+
+class SystemsTogether(LoadFileScheduling):
+    """Which process plays what: the tests of a file stay together, those of whole systems all.
+
+    Systems wait half of the time, in which another process plays all else. Two systems at once
+    would keep each other from answering within the seconds that their tests' timers leave.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return SYSTEMS if nodeid.startswith(SYSTEMS) else super()._split_scope(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
+    """With `-n`; without it one process plays everything in order."""
+    return SystemsTogether(config, log)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Sum up the `seeds` of simulated histories that tests recorded."""
+    reports = terminalreporter.getreports("passed") + terminalreporter.getreports("failed")
+    properties = [pair for report in reports for pair in report.user_properties]
+    seeds = sum(int(str(value)) for name, value in properties if name == "seeds")
+    if seeds:
+        terminalreporter.write_line(f"simulation: {seeds} seeds; make simulate plays thousands")
 
 
 @pytest.fixture(scope="session")
