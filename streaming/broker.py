@@ -109,12 +109,14 @@ class EmbeddedBroker:
         return self
 
     def stop(self) -> None:
-        """End the broker cleanly, by force if it does not go; remove a temporary directory."""
+        """End the broker: cleanly if its data are kept, by force if it does not go then; otherwise
+        at once, and its directory with it."""
         process, self._process = self._process, None
-        if process is not None:
+        if process is not None and self._kept_dir is not None:
             process.stop()
-            if self._kept_dir is None:
-                shutil.rmtree(process.directory, ignore_errors=True)
+        elif process is not None:
+            process.kill()
+            shutil.rmtree(process.directory, ignore_errors=True)
         self._port = None
 
     def _start(self, process: BrokerProcess) -> None:

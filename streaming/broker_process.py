@@ -126,14 +126,18 @@ class BrokerProcess:
 
     def stop(self) -> None:
         """End it cleanly, by force if it does not go."""
+        if self._process is not None:
+            self._process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(STOP_TIMEOUT_SECONDS)
+        self.kill()
+
+    def kill(self) -> None:
+        """End it at once: its data are as after a loss of power."""
         process, self._process = self._process, None
         if process is not None:
-            process.terminate()
-            try:
-                process.wait(STOP_TIMEOUT_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            process.kill()
+            process.wait()
 
     def _format(self, command: list[str], cluster_id: str, log: IO[bytes]) -> None:
         tool = [*command, "kafka.tools.StorageTool", "format", "--ignore-formatted"]

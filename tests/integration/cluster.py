@@ -57,8 +57,7 @@ class Node:
 
     def kill(self) -> None:
         """kill -9, and wait until it is gone."""
-        self.process.kill()
-        self._process.stop()
+        self._process.kill()
 
     def stop(self) -> None:
         """End it cleanly if it runs."""

@@ -171,9 +171,9 @@ def test_broker_dies_with_its_killed_parent(tmp_path: Path) -> None:
         assert not child.is_running()
 
 
-def test_hanging_broker_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_broker_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker_process, "STOP_TIMEOUT_SECONDS", 0.5)
-    broker = EmbeddedBroker().start()
+    broker = EmbeddedBroker(data_dir=tmp_path).start()
     pid = broker.pid
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)  # deaf to SIGTERM, as a hanging one
