@@ -176,25 +176,23 @@ class AssignmentTable:
         nodes: NDArray[np.int64],
     ) -> None:
         """Put nodes into the first slots of shards that are empty, each once: `counts` nodes of
-        `nodes` for each. Raises IndexError when a shard has fewer slots."""
+        `nodes`, or EMPTY, for each. Raises IndexError when a shard has fewer slots."""
         if (counts > self._shard_factor[shards]).any():
             raise IndexError("more replicas than slots")
         firsts = np.cumsum(counts) - counts
         slots = np.arange(len(nodes)) - np.repeat(firsts, counts)
         places = np.repeat(self._shard_base[shards], counts) + slots
+        there = nodes != EMPTY
+        nodes, slots, places = nodes[there], slots[there], places[there]
         self._slot_node[places] = nodes
         self._node(int(nodes.max(initial=-1)))
         order = np.argsort(nodes, kind="stable")
-        added = np.bincount(nodes, minlength=len(self._load))
+        ordered = places[order].astype(np.int32)
+        touched, added = np.unique(nodes, return_counts=True)
         ends = np.cumsum(added)
-        for node in np.flatnonzero(added).tolist():
-            load = int(self._load[node])
-            mine = places[order[ends[node] - added[node] : ends[node]]].astype(np.int32)
-            self._node_slots[node] = np.concatenate([self._node_slots[node][:load], mine])
-            self._slot_place[mine] = np.arange(load, load + len(mine))
-        self._load += added
-        leaders = np.bincount(nodes[slots == 0], minlength=len(self._leaders))
-        self._leaders += leaders
+        for node, first, end in zip(touched, ends - added, ends, strict=True):
+            self._attach_all(ordered[first:end], int(node))
+        np.add.at(self._leaders, nodes[slots == 0], 1)
 
     def swap(self, shard: int, one: int, other: int) -> None:
         """Exchange two slots: the way a live replica becomes the leader."""
@@ -239,6 +237,17 @@ class AssignmentTable:
         self._slot_place[index] = place
         self._load[node] += 1
         self._leaders[node] += slot == 0
+
+    def _attach_all(self, indexes: NDArray[np.int32], node: int) -> None:
+        """Note slots that hold the node now, whichever they are of their shards."""
+        slots, load = self._node_slots[node], int(self._load[node])
+        whole = load + len(indexes)
+        if whole > len(slots):
+            slots = _grown(slots[:load], max(whole, 2 * load), 0)
+            self._node_slots[node] = slots
+        slots[load:whole] = indexes
+        self._slot_place[indexes] = np.arange(load, whole)
+        self._load[node] = whole
 
     def _detach(self, index: int, node: int, slot: int) -> None:
         slots = self._node_slots[node]

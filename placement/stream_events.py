@@ -3,7 +3,10 @@
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
+
+import numpy as np
 
 from placement.alter import Alteration, alteration, is_pointless, laid_out
 from placement.assignments import EMPTY
@@ -104,10 +107,12 @@ class StreamEvents:
             if EMPTY in nodes or outcome is Outcome.DEGRADED or doubtful:
                 self._repair.look_at([shard])
 
-    def _fill(self, allotted: Iterable[int], shards: Iterable[Sequence[int]]) -> None:
-        for shard, nodes in zip(allotted, shards, strict=True):
-            for slot, node in enumerate(nodes):
-                self._state.table.set(shard, slot, node)
+    def _fill(self, allotted: Sequence[int], shards: Sequence[Sequence[int]]) -> None:
+        """Put nodes into new shards, which are empty."""
+        counts = np.fromiter(map(len, shards), np.int64, len(allotted))
+        nodes = np.fromiter(chain.from_iterable(shards), np.int64, int(counts.sum()))
+        self._state.table.fill(np.asarray(allotted, np.int64), counts, nodes)
+        for shard in allotted:
             self._state.touch(shard)
 
     def _alter(self, event: StreamAltered, stream: Stream) -> None:

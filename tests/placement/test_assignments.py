@@ -1,7 +1,9 @@
 """The assignment table against a plain dictionary: random operations, everything compared."""
 
 from collections import Counter
+from itertools import chain
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -40,6 +42,22 @@ class TableAgainstDict(RuleBasedStateMachine):
         self.extents[self.streams] = [count, factor]
         self.streams += 1
         self.fit()
+
+    @rule(stream=STREAMS, row=st.lists(NODES | st.just(EMPTY), max_size=5))
+    def add_placed(self, stream: tuple[int, int], row: list[int]) -> None:
+        """Lists of all lengths, with gaps."""
+        index, (count, factor) = self.streams, stream
+        self.add_stream(stream)
+        rows = [row[:factor][number % 6 :] for number in range(count)]
+        self.table.fill(
+            np.asarray(self.table.shards_of(index), np.int64),
+            np.array([*map(len, rows)], np.int64),
+            np.array([*chain(*rows)], np.int64),
+        )
+        for number, nodes in enumerate(rows):
+            for slot, node in enumerate(nodes):
+                self.model[index, number, slot] = node
+                self.nodes = max(self.nodes, node + 1)
 
     @rule(data=st.data(), more=st.integers(1, 9))
     def add_shards(self, data: st.DataObject, more: int) -> None:
