@@ -21,6 +21,7 @@ from streaming.errors import (
     SettingsInvalid,
     StreamingError,
 )
+from streaming.kafka_options import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -112,6 +113,7 @@ def connected(
 ) -> Any:
     last_error = _LastError()
     config = {
+        **PATIENCE,
         **(options or {}),
         **needed,
         "bootstrap.servers": bootstrap,

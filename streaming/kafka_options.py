@@ -16,6 +16,19 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+# A broker answers within milliseconds, and within two seconds where it has to share its processors.
+# A request that is open for so long is lost with its connection, which is given up and made anew: a
+# network that swallows packets tells nobody. A commit may wait for two, one behind the other
+# (coordinator, leader), and has to be done within the transaction's timeout.
+REQUEST_TIMEOUT_MS = 10_000
+# What running clients take where the settings say nothing else: librdkafka would wait 60 s for an
+# answer and 30 s for a connection, Java's client 30 s.
+PATIENCE = {
+    "socket.timeout.ms": str(REQUEST_TIMEOUT_MS),
+    "socket.connection.setup.timeout.ms": str(REQUEST_TIMEOUT_MS),
+}
+
+
 class _Names(NamedTuple):
     """An option's names in Java's client and in kafka-python; None: it is not for that one."""
 
@@ -28,11 +41,13 @@ _SAME = {
     "security.protocol": _Names("security.protocol", "security_protocol"),
     "ssl.ca.location": _Names("ssl.truststore.location", "ssl_cafile"),
     "ssl.key.password": _Names("ssl.key.password", "ssl_password"),
-    "socket.timeout.ms": _Names("request.timeout.ms", "request_timeout_ms"),
+    # Java's administration notices that a request is late only when its whole call is.
+    "socket.timeout.ms": _Names("default.api.timeout.ms", "request_timeout_ms"),
     "socket.send.buffer.bytes": _Names("send.buffer.bytes", "send_buffer_bytes"),
     "socket.receive.buffer.bytes": _Names("receive.buffer.bytes", "receive_buffer_bytes"),
     "connections.max.idle.ms": _Names("connections.max.idle.ms", "connections_max_idle_ms"),
     "metadata.max.age.ms": _Names("metadata.max.age.ms", "metadata_max_age_ms"),
+    "socket.connection.setup.timeout.ms": _Names("socket.connection.setup.timeout.ms", None),
     "reconnect.backoff.ms": _Names("reconnect.backoff.ms", "reconnect_backoff_ms"),
     "reconnect.backoff.max.ms": _Names("reconnect.backoff.max.ms", "reconnect_backoff_max_ms"),
     "retry.backoff.ms": _Names("retry.backoff.ms", "retry_backoff_ms"),
@@ -73,6 +88,11 @@ def faults(options: Mapping[str, str]) -> list[str]:
         for name in options
         if name not in KNOWN
     ]
+    found += [
+        f"{name}: expected a whole number"
+        for name, value in options.items()
+        if name.endswith(_NUMBERS) and not value.isdecimal()
+    ]
     protocol = _protocol(options)
     if protocol not in _PROTOCOLS:
         found.append(f"security.protocol: expected one of {', '.join(_PROTOCOLS)}")
@@ -91,16 +111,19 @@ def faults(options: Mapping[str, str]) -> list[str]:
 
 
 def for_spark(options: Mapping[str, str]) -> dict[str, str]:
-    """The options in the names of Java's client, secrets resolved before.
+    """The options in the names of Java's client, secrets resolved before; see also `PATIENCE`.
 
     A key and its certificate travel with the options, so that executors need no such file; the
     authorities' file has to be on every machine. Raises SettingsInvalid when a file does not serve.
     """
+    given = {**PATIENCE, **options}
     translated = {
-        names.java: options[name]
+        names.java: given[name]
         for name, names in _SAME.items()
-        if name in options and names.java is not None
+        if name in given and names.java is not None
     }
+    # So that every call is tried twice.
+    translated["request.timeout.ms"] = str(int(given["socket.timeout.ms"]) // 2)
     if "security.protocol" in options:
         translated["security.protocol"] = _protocol(options)
     if "ssl.ca.location" in options:

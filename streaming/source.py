@@ -44,6 +44,9 @@ DETECTOR = "detector.v1"
 INVENTORY = "inventory.v1"
 SUBSCRIBED = (NODES, DETECTOR, INVENTORY, "streams.v1", "acks.v1", "operator.v1")
 PACKED_SCHEMA = "topology_shard int, payload binary"
+# Each takes `socket.timeout.ms` at most; where no broker says for a minute where partitions end,
+# the query ends, and with it the process.
+OFFSETS_TRIES_MAX = 6
 
 _TOLD = {
     NodeRegistered: Told.REGISTERED,
@@ -133,6 +136,7 @@ def subscription(
             "includeHeaders": "true",
             "failOnDataLoss": "true",
             "maxOffsetsPerTrigger": str(max_offsets_per_trigger),
+            "fetchOffset.numRetries": str(OFFSETS_TRIES_MAX),
             "kafka.isolation.level": "read_committed",
             # The client waits this long for more data before it answers; the default of 500 ms
             # alone costs 220 ms of latency (measured).

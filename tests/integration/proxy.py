@@ -24,10 +24,10 @@ END_TIMEOUT_SECONDS = 10.0
 
 @dataclass(slots=True, eq=False)
 class Link:
-    """One client's connection: its writers, and whether anything still comes through."""
+    """One client's connection: its writers, and those that nothing comes through to any more."""
 
     writers: list[asyncio.StreamWriter] = field(default_factory=list)
-    is_dead: bool = False
+    dead: list[asyncio.StreamWriter] = field(default_factory=list)
 
     def reset(self) -> None:
         """Break it off, to both sides."""
@@ -93,13 +93,13 @@ class Proxy:
 
         self._call(now)
 
-    def forget(self) -> None:
-        """Leave the connections that are open half-open: nothing comes through them any more, and
-        nobody is told. New ones serve."""
+    def forget(self, *, answers_only: bool = False) -> None:
+        """Leave the connections that are open half-open: nothing comes through them any more, or
+        what clients send and no answer, and nobody is told. New ones serve."""
 
         def now() -> None:
             for link in self._links:
-                link.is_dead = True
+                link.dead = link.writers[:1] if answers_only else link.writers[:]
 
         self._call(now)
 
@@ -155,11 +155,11 @@ class Proxy:
 
         async def deliver() -> None:
             while chunk := await self._due(late):
-                if not link.is_dead:
+                if writer not in link.dead:
                     self._passed_bytes += len(chunk)
                     writer.write(chunk)
                     await writer.drain()
-            if not link.is_dead:
+            if writer not in link.dead:
                 writer.write_eof()
 
         delivering = asyncio.create_task(deliver())

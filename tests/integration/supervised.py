@@ -18,17 +18,21 @@ class Supervised:
         self._settings = dict(settings or {})
         self.application = system.launch(**self._settings)
 
-    def ask(self, stream: str, shards: int = 1) -> None:
+    def ask(
+        self, stream: str, shards: int = 1, timeout_seconds: float = ANSWER_TIMEOUT_SECONDS
+    ) -> None:
         """Ask for a stream and wait until it is answered."""
         self.system.inputs.stream(stream, shards=shards)
-        self.answered(stream, shards)
+        self.answered(stream, shards, timeout_seconds)
 
-    def answered(self, stream: str, shards: int = 1) -> None:
+    def answered(
+        self, stream: str, shards: int = 1, timeout_seconds: float = ANSWER_TIMEOUT_SECONDS
+    ) -> None:
         """The stream that was asked for is placed, nothing is wrong, and no node was taken for
         dead: they beat all the while."""
         outputs = self.system.outputs
         try:
-            until(lambda: self._placed(stream, shards), f"{stream} placed", ANSWER_TIMEOUT_SECONDS)
+            until(lambda: self._placed(stream, shards), f"{stream} placed", timeout_seconds)
         except AssertionError as error:
             error.add_note(self.application.output)
             raise

@@ -23,6 +23,8 @@ CUT_SECONDS = 6.0
 DELAY_SECONDS = 0.5
 RESET_SHARE = 0.01
 RESETS = 3
+# What the README of `streaming` promises: a source and an outbox wait one behind the other.
+GIVEN_UP_WITHIN_SECONDS = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -80,8 +82,17 @@ def test_f8_cut_off_and_let_in_again(supervised: Supervised, proxy: Proxy) -> No
     supervised.answered("cut-off")
 
 
-def test_f8_half_open_connections_are_given_up(supervised: Supervised, proxy: Proxy) -> None:
-    supervised.ask("connected")
-    proxy.forget()
-    supervised.ask("half-open")
+@pytest.mark.parametrize("answers_only", [False, True])
+def test_f8_half_open_connections_are_given_up(
+    supervised: Supervised, proxy: Proxy, answers_only: bool
+) -> None:
+    """Also where everything arrived and the answers alone are lost: then all is sent again."""
+    supervised.ask(f"connected-{answers_only}")
+    application = supervised.application
+    proxy.forget(answers_only=answers_only)
+    supervised.ask(f"half-open-{answers_only}", timeout_seconds=GIVEN_UP_WITHIN_SECONDS)
+    assert supervised.application is application, "no reason to end"
+
+
+def test_f8_nothing_was_lost_or_doubled(supervised: Supervised) -> None:
     supervised.rest()

@@ -57,13 +57,14 @@ def test_it_does_what_it_says(proxy: Proxy) -> None:
         assert said(first, b"b") == b"b"
         assert time.monotonic() - before >= 0.2
         proxy.mend()
-        proxy.forget()
         first.settimeout(0.1)
-        with pytest.raises(TimeoutError):
-            said(first, b"c")
+        for answers_only in (True, False):
+            proxy.forget(answers_only=answers_only)
+            with pytest.raises(TimeoutError):
+                said(first, b"c")
         with connected(proxy) as second:
             assert said(second, b"d") == b"d"
-            assert proxy.passed_bytes == 2 * 3
+            assert proxy.passed_bytes == 2 * 3 + 1
             proxy.cut()
             with pytest.raises(ConnectionError):
                 said(second, b"e")

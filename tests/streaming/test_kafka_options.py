@@ -8,6 +8,7 @@ from kafka import KafkaAdminClient
 from streaming.errors import SettingsInvalid
 from streaming.kafka_options import (
     KNOWN,
+    PATIENCE,
     encrypted,
     faults,
     for_administration,
@@ -38,7 +39,9 @@ def test_a_user_with_a_password() -> None:
         "ssl.truststore.location": "ca.pem",
         "ssl.truststore.type": "PEM",
         "ssl.endpoint.identification.algorithm": "",
-        "request.timeout.ms": "5000",
+        "default.api.timeout.ms": "5000",
+        "request.timeout.ms": "2500",
+        "socket.connection.setup.timeout.ms": PATIENCE["socket.connection.setup.timeout.ms"],
     }
     assert for_administration(SASL) == {
         "security_protocol": "SASL_SSL",
@@ -68,6 +71,7 @@ def test_a_client_with_a_certificate(tmp_path: Path) -> None:
         "ssl.keystore.key": key.read_text(),
         "ssl.keystore.certificate.chain": certificate.read_text(),
         "ssl.key.password": "secret",
+        **for_spark({}),
     }
     assert for_administration(options) == {
         "security_protocol": "SSL",
@@ -95,6 +99,7 @@ def test_a_key_that_java_cannot_read_is_told_with_the_way_out(tmp_path: Path) ->
         ({"enable.ssl.certificate.verification": "false"}, "enable.ssl.certificate.verification"),
         ({"ssl.keystore.location": "x.p12"}, "ssl.keystore.location"),
         ({"no.such.option": "1"}, "no.such.option"),
+        ({"socket.timeout.ms": "10 s"}, "socket.timeout.ms: expected a whole number"),
         ({"security.protocol": "TLS"}, "security.protocol: expected one of PLAINTEXT, SSL"),
         (SASL | {"sasl.mechanisms": "GSSAPI"}, "sasl.mechanism: expected one of PLAIN, SCRAM"),
         (SASL | {"sasl.mechanisms": ""}, "sasl.mechanism: expected one of PLAIN, SCRAM"),
