@@ -153,8 +153,7 @@ class LivenessTable:
         node = self._index.get(said.node_id)
         counts = self._may_come(said) if node is None else self._counts(node, said)
         if isinstance(counts, Code):
-            holder = f"{NODES_MAX} are there" if node is None else self._holder(node)
-            verdicts.append(refusal(said, holder, counts))
+            verdicts.append(refusal(said, self._holder(node), counts))
         if counts is not True:
             return
         known = node is not None
@@ -177,9 +176,10 @@ class LivenessTable:
         verdicts.append(Verdict(said.at, said.offset, *life, _LIVENESS[status], said, **told))
 
     def _may_come(self, said: Statement) -> bool | Code:
-        """Whether a node that is not known becomes known."""
+        """Whether a node that is not known becomes known; a change of place that comes before the
+        registration is refused, to be sent again, as nothing may be remembered of nodes unseen."""
         if said.told is not Told.REGISTERED:
-            return False
+            return Code.NODE_UNKNOWN if said.told is Told.LOCALITY_CHANGED else False
         return len(self._index) < NODES_MAX or self._vacate() or Code.QUOTA_EXCEEDED
 
     def _vacate(self) -> bool:
@@ -313,7 +313,9 @@ class LivenessTable:
     def _touch(self, node: int, sequence: int, partition: int, now: int) -> None:
         self._sequence[node], self._seen[node], self._partition[node] = sequence, now, partition
 
-    def _holder(self, node: int) -> str:
+    def _holder(self, node: int | None) -> str:
+        if node is None:
+            return f"it is none of the {len(self._index)} that are there"
         status = _LIVENESS[int(self._status[node])]
         return f"incarnation {self._incarnations[node]} at {self._sequence[node]} is {status}"
 

@@ -12,6 +12,7 @@ _REFUSED = {
     Code.SEQUENCE_CONFLICT: "with another body",
     Code.NODE_NOT_EXTERNAL: "of a node that is not registered with liveness 'external'",
     Code.QUOTA_EXCEEDED: "of a new node",
+    Code.NODE_UNKNOWN: "of a node that has not registered",
 }
 
 

@@ -62,8 +62,8 @@ REASONS: dict[str, ReasonAdvice] = {
                 "Use a configured tier, a depth, `location` or `tag:KEY`.",
             ),
             "NODE_UNKNOWN": (
-                "The request names a node that never registered.",
-                "Correct the id, or register the node first.",
+                "A request, or a change of place, names a node that never registered.",
+                "Correct the id, or register the node and send what was refused again.",
             ),
             "DOMAIN_UNKNOWN": (
                 "The policy names a domain, such as a datacenter, in which no node stands.",

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import permutations
 
 import pytest
 from hypothesis import given
@@ -33,8 +34,9 @@ from tests.placement.node_logs import (
         (["n1.a.1 registers", "n1.a.1 registers other"], ["0 n1.a.1 up", "1 n1.a.1 SEQUENCE"]),
         (["n1.a.2 registers", "n1.a.1 registers other"], ["0 n1.a.2 up"]),
         (["n1.a.1 registers", "n1.a.2 registers"], ["0 n1.a.1 up", "1 n1.a.2 up"]),
-        # Nothing but a registration makes a node known.
-        (["n1.a.1 beats", "n1.a.2 moves", "n1.a.3 leaves"], []),
+        # Nothing but a registration makes a node known; a change of place says something that has
+        # to be sent again.
+        (["n1.a.1 beats", "n1.a.2 moves", "n1.a.3 leaves"], ["1 n1.a.2 UNKNOWN"]),
         # A beat of a node that is up says nothing new, but raises its sequence.
         (["n1.a.1 registers", "n1.a.5 beats", "n1.a.4 moves"], ["0 n1.a.1 up"]),
         (
@@ -73,7 +75,11 @@ from tests.placement.node_logs import (
     ],
 )
 def test_records(lines: list[str], expected: list[str]) -> None:
-    short = {Code.SEQUENCE_CONFLICT: "SEQUENCE", Code.INCARNATION_CONFLICT: "INCARNATION"}
+    short = {
+        Code.SEQUENCE_CONFLICT: "SEQUENCE",
+        Code.INCARNATION_CONFLICT: "INCARNATION",
+        Code.NODE_UNKNOWN: "UNKNOWN",
+    }
     found = told(run([(at * 100, what) for at, what in enumerate(lines)]))
     for code, name in short.items():
         found = [line.replace(code, name) for line in found]
@@ -85,6 +91,20 @@ def test_a_refusal_says_who_holds_the_name() -> None:
     assert verdicts[1].refused is not None
     assert "n1: registered with another incarnation" in verdicts[1].refused.message
     assert "incarnation a at 3 is up" in verdicts[1].refused.message
+
+
+@pytest.mark.parametrize("order", [*permutations(range(4))])
+def test_what_was_refused_and_is_sent_again_makes_all_orders_one(order: tuple[int, ...]) -> None:
+    """Whatever comes before the registration is refused, and sent again once it is there."""
+    said = ["n1.a.1 registers", "n1.a.2 moves", "n1.a.3 moves", "n1.a.4 moves"]
+    lines = [said[n] for n in order]
+    early = lines[: lines.index(said[0])]
+    verdicts = run([*enumerate([*lines, *early])])
+    refused = [v for v in verdicts if v.refused is not None]
+    assert [v.statement and v.statement.sequence for v in refused] == [int(e[5]) for e in early]
+    assert {v.refused.code for v in refused if v.refused} <= {Code.NODE_UNKNOWN}
+    told_last = [v for v in verdicts if v.refused is None][-1]
+    assert (told_last.sequence, told_last.liveness) == (4, Liveness.UP)
 
 
 def test_silence_makes_suspect_then_dead_at_ticks() -> None:

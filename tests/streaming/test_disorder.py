@@ -97,9 +97,11 @@ def test_streams_that_come_before_any_node_are_placed_when_nodes_do(order: list[
 
 @settings(max_examples=12)
 @given(order=st.permutations(range(4)), cut=st.integers(0, 4))
-def test_a_change_of_place_before_the_registration_is_nothing(order: list[int], cut: int) -> None:
-    """What is known of a node begins with its registration; from there on the newest sequence
-    holds, in whatever order the records come, and nothing is refused."""
+def test_a_change_of_place_before_the_registration_is_refused_and_may_be_sent_again(
+    order: list[int], cut: int
+) -> None:
+    """What is known of a node begins with its registration. What came earlier has a dead letter;
+    once its records are sent again the newest sequence holds, in whatever order all came."""
     places = ["/z0", "/z1", "/z2", "/z3"]
     said = [registered("n9", 1, location=places[0])]
     for number, place in enumerate(places[1:], start=2):
@@ -108,14 +110,16 @@ def test_a_change_of_place_before_the_registration_is_nothing(order: list[int], 
     driver = Driver()
     driver.batch(NODES, REQUESTS)
     before = assigned(driver)
+    early = order[: order.index(0)]
     late = [
         said[n]._replace(offset=len(NODES) + place, at=2_000 + place)
-        for place, n in enumerate(order)
+        for place, n in enumerate([*order, *early])
     ]
     for part in filter(None, (late[:cut], late[cut:])):
         driver.batch(part)
     (view,) = [v for v in bodies(driver.commits, "topology.v1") if v["node_id"] == "n9"][-1:]
-    assert view["location"] == places[max(order[order.index(0) :])]
-    assert of_topic(driver.commits, DEAD_LETTERS) == []
+    assert view["location"] == places[-1]
+    letters = [errors(letter) for letter in of_topic(driver.commits, DEAD_LETTERS)]
+    assert [letter["reason"] for letter in letters] == ["NODE_UNKNOWN"] * len(early)
     assert assigned(driver) == before
     check_contract(driver.commits)
