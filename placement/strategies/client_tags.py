@@ -13,7 +13,7 @@ from placement.location import natural_key
 from placement.model import StreamSpec
 from placement.policy import OnInfeasible, Policy, name_list
 from placement.reasons import Code, Reason
-from placement.rules import AtMost, Mask, Rule, Strength
+from placement.rules import AtMost, Mask, Penalties, Rule, Standing, Strength
 from placement.strategies.base import Need, Placement, View, candidates, choose
 from placement.strategies.evening import even_out
 from placement.strategies.node_sets import Column, best_set
@@ -27,6 +27,19 @@ _KEY_LENGTH_MAX = 20
 _VALUE_LENGTH_MAX = 30
 # Above every other cost: a node of which nothing is known comes after those that carry the tags.
 _UNTAGGED = 1 << 120
+
+
+@dataclass(frozen=True, slots=True)
+class DistinctTags(AtMost):
+    """At most one holder per value of a key of tags; a node without the key shares no value, as
+    in KIP-708, so that a wish minds it less than a shared one."""
+
+    def penalty(self, standing: Standing) -> Penalties:
+        """As of `AtMost`; where values may be shared, none for a node without the key."""
+        minded = super(DistinctTags, self).penalty(standing)
+        if self.strength is Strength.PREFERRED:
+            minded[standing.topology.domain_of(self.per) == NO_DOMAIN] = 0
+        return minded
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,9 +202,9 @@ class ClientTagsStrategy(SetStrategy):
         return found if isinstance(found, Reason) else [found]
 
 
-def _ideal(policy: Policy) -> list[AtMost]:
+def _ideal(policy: Policy) -> list[DistinctTags]:
     keys = policy.parameters["rack_aware_tags"]
-    return [AtMost(1, Scope(tag=key), policy.strength) for key in keys]
+    return [DistinctTags(1, Scope(tag=key), policy.strength) for key in keys]
 
 
 def _distinct(domains: NDArray[np.int32], need: Need) -> bool:
