@@ -54,6 +54,10 @@ class Issuing:
         if opened is not None and not self._outranked(shard, opened):
             return False
         outranked = set() if opened is None else self._put_back(opened, view)
+        if opened is not None and _is_overfull(opened.removed, view):
+            # What it made room for has been issued since.
+            self._put_forward(opened, view)
+            return False
         for want in self._wants.of(shard, view, failed):
             if want.cause in outranked:
                 break
@@ -254,3 +258,9 @@ class Issuing:
     def _may_only_follow(self, opened: OpenMove) -> bool:
         """Whether the copy goes to a suspect node, which some strategies take for followers."""
         return opened.added != EMPTY and not self._state.topology.eligible[opened.added]
+
+
+def _is_overfull(node: int, view: View) -> bool:
+    """Whether a node that may take replicas holds more than it has room for."""
+    capacity = int(view.topology.capacity[node]) if node != EMPTY else -1
+    return capacity >= 0 and not view.topology.is_dead(node) and int(view.load[node]) > capacity
