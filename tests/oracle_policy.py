@@ -66,6 +66,14 @@ def moves_together(spec: Value) -> bool:
     return any("colocate" in rule for rule in rules)
 
 
+def keeps_apart(spec: Value) -> bool:
+    """Whether a node is to hold one replica of the stream only."""
+    rules = spec["policy"].get("rules", ())
+    if spec["policy"].get("strategy") in ("affinity", "timeplus"):
+        return "exclusive" in affinities(spec).values()
+    return any("exclusive" in rule for rule in rules)
+
+
 def affinities(spec: Value) -> dict[str, Any]:
     """Timeplus' settings, defaults filled in."""
     settings = {"node": "balanced", "shard": "colocated"} | dict(spec["policy"])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.oracle_travel import WISHED_MAX, Travels
+from tests.oracle_travel import Travels
 from tests.oracle_world import World
 
 SHARD = ("s", 0)
@@ -17,7 +17,7 @@ SHARD = ("s", 0)
 CASES = [
     (["b>c completed"], "a c", None),
     (["b>c completed", "c>d completed"], "a d", "too many copies"),
-    (["b>c completed", "c>d completed preferred_rule"], "a d", None),
+    (["b>c completed", "c>d completed preferred_rule"], "a d", "too many copies"),
     (["b>c completed", "c>b completed preferred_rule"], "a b", "too many copies"),
     (["b>c issued"], "a b", None),
     (["b>c failed", "b>c expired", "b>d completed"], "a d", None),
@@ -82,11 +82,32 @@ def test_what_travels(told: list[str], final: str, found: str | None) -> None:
     assert found is None or found in said[0]
 
 
-def test_few_replicas_of_a_history_are_moved_on_for_a_wish() -> None:
-    told = ["b>c completed", "c>d completed preferred_rule"]
-    travels = settling(told, "a d", {"strategy": "simple"})
-    travels._wished |= {f"other {number}" for number in range(WISHED_MAX)}
-    assert "too many copies" in next(travels.judge())
+WISHED = ["b>c completed", "c>d completed preferred_rule"]
+
+
+@pytest.mark.parametrize(("capacity", "found"), [(1, None), (2, "too many copies")])
+def test_a_wish_may_move_on_to_a_node_that_was_full(capacity: int, found: str | None) -> None:
+    policy = {"strategy": "simple"}
+    travels = settling([], "a c", policy)
+    world = travels._world
+    world.nodes["d"]["capacity"] = capacity
+    world.decisions["other"] = {"spec": {"policy": policy}}
+    world.assignments["other", 0] = {"replicas": ["d"], "adding": [], "removing": []}
+    for number, told in enumerate(WISHED, 1):
+        made = world.all_moves[str(number)] = move(number, told)
+        travels.issue(SHARD, made)
+        del world.assignments["other", 0]["replicas"][:]
+    world.assignments[SHARD]["replicas"] = ["a", "d"]
+    said = [*travels.judge()]
+    assert bool(said) == bool(found), said
+    assert found is None or found in said[0]
+
+
+@pytest.mark.parametrize("strategy", ["copysets", "ring"])
+def test_a_wish_may_move_on_what_a_strategy_s_order_chose(strategy: str) -> None:
+    travels = settling(WISHED, "a d", {"strategy": strategy})
+    travels._world.decisions["s"]["strategy"] = strategy
+    assert [*travels.judge()] == []
 
 
 @pytest.mark.parametrize("wish", ["preferred_rule", "balance"])
