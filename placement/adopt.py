@@ -6,7 +6,6 @@ surplus. Where what is given breaks a rule, diagnosis says so.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from placement.assignments import EMPTY
 from placement.diagnose import colocated_unit, stray_slots
@@ -90,8 +89,8 @@ def complete(
                 others = _others(shards, shard) if wide else []
                 need = Need(spec.stream, shard, slot, factor, kept, others, policy.nodes)
                 held = [s for s, each in enumerate(nodes) if each != EMPTY]
-                need = replace(
-                    need, token=spec.token(shard), fresh=fresh, slots=held, shards=spec.shards
+                need = need._replace(
+                    token=spec.token(shard), fresh=fresh, slots=held, shards=spec.shards
                 )
                 chosen = strategy.extend(need, policy, mask, view)
                 if isinstance(chosen, Reason) and policy.strength is Strength.PREFERRED:

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
+_BITS_27, _BITS_30, _BITS_31 = np.uint64(27), np.uint64(30), np.uint64(31)
 
 # A multiplier found by search for good mixing of 32 bits (Mueller, "hash32", 2012).
 _MIX_31 = 73244475
-_BITS_31 = 0x7FFFFFFF
+_MASK_31 = 0x7FFFFFFF
 
 
 def digest64(*parts: str | int) -> int:
@@ -46,8 +47,8 @@ def stable_id(*parts: str | int) -> str:
 
 def mixed(values: NDArray[np.int64]) -> NDArray[np.int64]:
     """31 bits of each number, mixed as the kernels do it in arithmetic below 63 bits."""
-    once = (values * _MIX_31) & _BITS_31
-    return ((once ^ (once >> 15)) * _MIX_31) & _BITS_31
+    once = (values * _MIX_31) & _MASK_31
+    return ((once ^ (once >> 15)) * _MIX_31) & _MASK_31
 
 
 def scores31(seed: int, digests: NDArray[np.uint64]) -> NDArray[np.int64]:
@@ -57,8 +58,7 @@ def scores31(seed: int, digests: NDArray[np.uint64]) -> NDArray[np.int64]:
 
 def scores(seed: int, node_digests: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """One pseudo-random score per node for the decision `seed`; the lowest is chosen."""
-    with np.errstate(over="ignore"):
-        mixed = (node_digests ^ np.uint64(seed)) + _GAMMA
-        mixed = (mixed ^ (mixed >> np.uint64(30))) * _MIX_1
-        mixed = (mixed ^ (mixed >> np.uint64(27))) * _MIX_2
-    return mixed ^ (mixed >> np.uint64(31))
+    mixed = (node_digests ^ np.uint64(seed)) + _GAMMA
+    mixed = (mixed ^ (mixed >> _BITS_30)) * _MIX_1
+    mixed = (mixed ^ (mixed >> _BITS_27)) * _MIX_2
+    return mixed ^ (mixed >> _BITS_31)

@@ -66,6 +66,11 @@ def why_needy(nodes: Sequence[int], slot: int, topology: Topology) -> Reason:
     if not topology.is_dead(node):
         message = f"the stream's other shards do not have this replica on {topology.ids[node]}"
         return Reason(Code.RULE_NOT_MET, message)
+    return why_dead(node, topology)
+
+
+def why_dead(node: int, topology: Topology) -> Reason:
+    """The cause of a repair of what a dead node has held."""
     unregistered = topology.liveness[node] is Liveness.UNREGISTERED
     code = Code.NODE_UNREGISTERED if unregistered else Code.NODE_DEAD
     return Reason(code, f"node {topology.ids[node]} is {topology.liveness[node]}")

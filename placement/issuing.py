@@ -12,7 +12,7 @@ from placement.assignments import EMPTY
 from placement.mend import Case, backing_off, find_target
 from placement.model import Cause, Move, MoveKind, MoveState
 from placement.moves import OpenMove
-from placement.orders import copy_source, is_busy, link, links, ordered, over_limit, renewed
+from placement.orders import Link, copy_source, is_busy, link, links, ordered, over_limit, renewed
 from placement.precedence import goes_before, hurries, needs_of
 from placement.reasons import Band, Code, Reason
 from placement.state import State, Stream
@@ -34,7 +34,7 @@ class Issuing:
         # Whether a move that was done at once has made room, or shows others of its stream the way.
         self.freed = False
         self._hopeless: dict[tuple[int, int], Reason] = {}
-        self._links: Counter[tuple[int, int]] | None = None
+        self._links: Counter[Link] | None = None
 
     def begin(self) -> None:
         """Start over, after room was made."""
@@ -116,9 +116,8 @@ class Issuing:
         limit = over_limit(state, nodes[want.slot], target, source, busy)
         if limit:
             return limit
-        crossing = link(state.topology, source, target)
-        if crossing is not None:
-            busy[crossing] += 1
+        if busy is not None:
+            busy[link(state.topology, source, target)] += 1
         if outranked is not None:
             self._links = None
             self.ended[shard] = state.ledger.close(shard, MoveState.SUPERSEDED, state.now).move
@@ -146,11 +145,11 @@ class Issuing:
         state.publish_move(opened.move)
         return None
 
-    def _busy(self) -> Counter[tuple[int, int]]:
-        """Open moves between domains, counted where they are limited."""
-        if self._links is None:
-            limited = self._state.configuration.limits.max_per_domain_pair is not None
-            self._links = links(self._state) if limited else Counter()
+    def _busy(self) -> Counter[Link] | None:
+        """Open moves between domains, where these are limited."""
+        limited = self._state.configuration.limits.max_per_domain_pair is not None
+        if self._links is None and limited:
+            self._links = links(self._state)
         return self._links
 
     def _target(self, shard: int, want: Want, nodes: list[int], view: View) -> int | Reason:
@@ -187,8 +186,8 @@ class Issuing:
             return self._hopeless[key]
         target = want.target
         if target is None:
-            case: Case = replace(
-                self._wants.case(shard), shard=0, others=(), room=len(stream.shards)
+            case: Case = self._wants.case(shard)._replace(
+                shard=0, others=(), room=len(stream.shards)
             )
             slot = want.slot
             if leaves is not None:

@@ -6,8 +6,9 @@ answer, asked with the replica that is to go not counted any more.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -41,8 +42,7 @@ LEFT_ALONE = (BalanceNodes, PreferNodes, ColocateSlots, LoadBalance)
 _Ranked = tuple[tuple[Any, ...], int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(NamedTuple):
     """A shard whose replicas are looked at, or the nodes that all shards of a colocated stream
     share.
 
@@ -60,7 +60,7 @@ class Case:
     others: Sequence[int] = ()
     room: int = 1
     shunned: frozenset[int] = frozenset()
-    held: Mapping[int, int] = field(default_factory=dict)
+    held: Mapping[int, int] = MappingProxyType({})
 
     @property
     def factor(self) -> int:
@@ -81,7 +81,7 @@ class Case:
         """The case with another node in a slot."""
         nodes = [*self.nodes]
         nodes[slot] = node
-        return replace(self, nodes=nodes)
+        return self._replace(nodes=nodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ def find_target(case: Case, slot: int, view: View, may_stay: bool = False) -> in
     """
     found = _found(case, slot, view, may_stay)
     if isinstance(found, Reason) and case.shunned:
-        again = _found(replace(case, shunned=frozenset()), slot, view, may_stay)
+        again = _found(case._replace(shunned=frozenset()), slot, view, may_stay)
         return found if isinstance(again, Reason) else backing_off(case, again, view.topology)
     return found
 
@@ -245,7 +245,7 @@ def find_move(
         _, slot, target = min(found)
         return slot, target
     if case.shunned:
-        again = find_move(replace(case, shunned=frozenset()), strength, view, judging)
+        again = find_move(case._replace(shunned=frozenset()), strength, view, judging)
         if not isinstance(again, Reason):
             return backing_off(case, again[1], view.topology)
     if reasons:

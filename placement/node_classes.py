@@ -4,7 +4,6 @@ A fleet of ten thousand nodes has a few hundred classes. Asked about these, a ru
 nodes, by the same code and in a time that the number of nodes does not matter for.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,10 +28,9 @@ class NodeClasses:
         """Number of classes."""
         return len(self.sample)
 
-    def nodes(self, classes: Iterable[int]) -> NDArray[np.int64]:
-        """The nodes of several classes."""
-        parts = [self.members[self.begin[c] : self.begin[c + 1]] for c in classes]
-        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+    def nodes(self, its_class: int) -> NDArray[np.int64]:
+        """The nodes of a class."""
+        return self.members[self.begin[its_class] : self.begin[its_class + 1]]
 
     def topology(self, whole: Topology, usable: NDArray[np.bool_]) -> Topology:
         """The fleet as if each class were a node, which is eligible if one of its nodes is

@@ -15,6 +15,9 @@ from placement.wants import Want
 
 _TOP = Scope(depth=1)
 
+# Two domains between which replicas are copied, None for copies within one.
+Link = tuple[int, int] | None
+
 
 def copy_source(state: State, nodes: Sequence[int], target: int) -> int:
     """The live replica to copy from: one that limits allow, nearest to the target, then least busy;
@@ -25,15 +28,12 @@ def copy_source(state: State, nodes: Sequence[int], target: int) -> int:
         return EMPTY
     most = state.configuration.limits.max_out_per_node
     place, outgoing, rank = topology.locations, state.ledger.outgoing, topology.order()
-    return min(
-        live,
-        key=lambda n: (
-            outgoing[n] >= most,
-            -place[n].common_depth(place[target]),
-            outgoing[n],
-            int(rank[n]),
-        ),
-    )
+    to, sends = place[target], outgoing.get
+    ranked = [
+        (sends(n, 0) >= most, -place[n].common_depth(to), sends(n, 0), int(rank[n]), n)
+        for n in live
+    ]
+    return min(ranked)[-1]
 
 
 def is_busy(state: State, node: int) -> bool:
@@ -41,7 +41,7 @@ def is_busy(state: State, node: int) -> bool:
     return state.ledger.incoming[node] >= state.configuration.limits.max_in_per_node
 
 
-def link(topology: Topology, source: int, target: int) -> tuple[int, int] | None:
+def link(topology: Topology, source: int, target: int) -> Link:
     """The domains of the top level between which a replica is copied, None within one."""
     if EMPTY in (source, target):
         return None
@@ -50,16 +50,17 @@ def link(topology: Topology, source: int, target: int) -> tuple[int, int] | None
     return None if ends[0] == ends[1] else (ends[0], ends[1])
 
 
-def links(state: State) -> Counter[tuple[int, int]]:
+def links(state: State) -> Counter[Link]:
     """Open moves between each two domains of the top level."""
     opened = (link(state.topology, o.source, o.added) for o in state.ledger.by_shard.values())
     return Counter(each for each in opened if each is not None)
 
 
 def over_limit(
-    state: State, removed: int, target: int, source: int, busy: Counter[tuple[int, int]]
+    state: State, removed: int, target: int, source: int, busy: Counter[Link] | None
 ) -> Reason | None:
-    """Which limit of a node, or between two domains (`busy`: open moves), the move would exceed."""
+    """Which limit of a node, or between two domains (`busy`: open moves, where these are limited),
+    the move would exceed."""
     limits, ids = state.configuration.limits, state.topology.ids
     incoming, outgoing = state.ledger.incoming[target], state.ledger.outgoing[source]
     if target != EMPTY and incoming >= limits.max_in_per_node:
@@ -68,13 +69,12 @@ def over_limit(
     if source != EMPTY and outgoing >= limits.max_out_per_node:
         message = f"{ids[source]} already sends {outgoing} replicas"
         return Reason(Code.LIMIT_REACHED, message, 1, limits.max_out_per_node - outgoing)
-    crossing = link(state.topology, source, target)
-    if limits.max_per_domain_pair is not None and crossing is not None:
-        count = busy[crossing]
-        if count >= limits.max_per_domain_pair:
-            names = " and ".join(state.topology.domain_names(_TOP, crossing))
-            message = f"{count} replicas are copied between {names} already"
-            return Reason(Code.LIMIT_REACHED, message, 1, limits.max_per_domain_pair - count)
+    pair = limits.max_per_domain_pair
+    crossing = None if busy is None or pair is None else link(state.topology, source, target)
+    if crossing is not None and busy is not None and pair is not None and busy[crossing] >= pair:
+        names = " and ".join(state.topology.domain_names(_TOP, crossing))
+        message = f"{busy[crossing]} replicas are copied between {names} already"
+        return Reason(Code.LIMIT_REACHED, message, 1, pair - busy[crossing])
     most = limits.max_touching_per_node
     for node in () if most is None else (removed, target):
         count = state.ledger.incoming[node] + state.ledger.leaving[node]

@@ -18,7 +18,7 @@ from placement.assignments import EMPTY
 from placement.configuration import Rebalance
 from placement.model import Cause, MoveKind, MoveState
 from placement.moves import Ledger
-from placement.orders import copy_source, link, links
+from placement.orders import Link, copy_source, link, links
 from placement.reasons import Code, Reason
 from placement.rebalance import RebalanceMove, RebalancePlan, plan_rebalance
 from placement.repair import Repair
@@ -214,7 +214,7 @@ class Rebalancing:
         `idle`: whether they ever would, with nothing else under way."""
         state, limits = self._state, self._state.configuration.limits
         ledger, most = Ledger() if idle else state.ledger, limits.max_per_domain_pair
-        busy: Counter[tuple[int, int]] = Counter() if idle or most is None else links(state)
+        busy: Counter[Link] = Counter() if idle or most is None else links(state)
         into, out = Counter(ledger.incoming), Counter(ledger.outgoing)
         for shard, target in copies:
             source = copy_source(state, state.table.nodes(shard), target)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from math import ceil
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,8 +99,7 @@ class Standing:
             return self.topology.live_domains(scope)
         domains = self.topology.domain_of(scope)
         found = np.unique(domains[self.topology.eligible & self.nodes.mask(self.topology)])
-        live: NDArray[np.int32] = found[found != NO_DOMAIN]
-        return live
+        return found[found != NO_DOMAIN]  # type: ignore[no-any-return]
 
     def seen(self, rule: object) -> tuple[str | None, tuple[str, ...]]:
         """What a reason says of the level that the rule counts by, if it does: its name, and the
@@ -112,10 +111,11 @@ class Standing:
 
 
 class CountsDomains:
-    """A rule that sees nothing of a shard but how many replicas stand in which domain of `per`, so
-    that equal counts need one look."""
+    """A rule that sees nothing of a shard but how many replicas stand in which domain of `per`;
+    `alike`: whether domains with equally many are equal to it, whichever they are."""
 
     __slots__ = ()
+    alike: ClassVar[bool] = False
     per: Scope
 
 
@@ -123,6 +123,7 @@ class CountsDomains:
 class AtMost(CountsDomains):
     """At most `limit` replicas of a shard per domain of `per`."""
 
+    alike: ClassVar[bool] = True
     limit: int | Share
     per: Scope
     strength: Strength = Strength.REQUIRED
@@ -166,6 +167,7 @@ class AtMost(CountsDomains):
 class Even(CountsDomains):
     """Counts per live domain of `per` differ by at most one."""
 
+    alike: ClassVar[bool] = True
     per: Scope
     strength: Strength = Strength.REQUIRED
 
@@ -200,6 +202,7 @@ class Even(CountsDomains):
 class AtLeastDomains(CountsDomains):
     """Replicas of a shard stand in at least `count` distinct domains of `per`."""
 
+    alike: ClassVar[bool] = True
     count: int
     per: Scope
     strength: Strength = Strength.REQUIRED
@@ -214,8 +217,7 @@ class AtLeastDomains(CountsDomains):
         fresh = (counts[domains] == 0) & (domains != NO_DOMAIN)
         left = standing.replication_factor - len(standing.replicas) - 1
         short = self.count - int((counts > 0).sum()) - fresh - max(left, 0)
-        penalties: Penalties = np.maximum(short, 0)
-        return penalties
+        return np.maximum(short, 0)  # type: ignore[no-any-return]
 
     def violations(self, standing: Standing) -> list[Finding]:
         """One finding without a domain when too few domains are used."""
@@ -227,8 +229,7 @@ class AtLeastDomains(CountsDomains):
         """Which of many shards, a row of nodes each, break the rule."""
         rows = standing.topology.domain_of(self.per)[shards]
         used = (first_mentions(rows) & (rows != NO_DOMAIN)).sum(axis=1)
-        doubtful: Mask = used < self.count
-        return doubtful
+        return used < self.count  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,7 +395,6 @@ def _findings(
     limit: int,
 ) -> list[Finding]:
     """One finding per domain, in the order of their names."""
-    found = [
-        Finding(topology.domain_name(scope, d), int(counts[d]), limit) for d in domains.tolist()
-    ]
+    name = topology.domain_name
+    found = [Finding(name(scope, d), int(counts[d]), limit) for d in domains.tolist()]
     return sorted(found, key=lambda finding: natural_key(finding.domain or ""))

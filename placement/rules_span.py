@@ -5,6 +5,7 @@ violation that nobody can mend (HDFS: satisfied = racks >= min(2, R, racks in th
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,7 @@ from placement.topology import NO_DOMAIN, Scope
 class SpanDomains(CountsDomains):
     """A shard's replicas stand in as many domains of `per` as there are, or in `count` of them."""
 
+    alike: ClassVar[bool] = True
     per: Scope
     count: int | None = None
     strength: Strength = Strength.PREFERRED

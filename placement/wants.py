@@ -6,11 +6,11 @@ queued: what could not be done is derived again.
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from itertools import combinations
+from typing import NamedTuple
 
 from placement.assignments import EMPTY
-from placement.diagnose import kept_slots, live_slots, shared_nodes, why_needy
+from placement.diagnose import kept_slots, live_slots, shared_nodes, why_dead, why_needy
 from placement.mend import LEFT_ALONE, Case, find_move, score
 from placement.model import AdministrativeState, Cause, Liveness, MoveKind, RepairMode
 from placement.reasons import Code, Reason
@@ -30,8 +30,7 @@ _DEAD, _LEAVING, _DOUBTFUL, _WELL = range(4)
 Failed = dict[Cause | None, Reason]
 
 
-@dataclass(frozen=True, slots=True)
-class Want:
+class Want(NamedTuple):
     """One move of one shard. `target` is set where finding the move has found it already; `unit`
     is the node of a colocated stream that leaves for all of its shards."""
 
@@ -58,6 +57,7 @@ class Wants:
         self._broken: dict[int, list[Rule]] = {}
         self._rules: dict[int, tuple[Rule, ...]] = {}
         self._wide: dict[int, bool] = {}
+        self._dead: dict[int, Reason] = {}
         self._colocated: dict[int, bool] = {}
 
     def forget(self) -> None:
@@ -69,6 +69,7 @@ class Wants:
         self._broken.clear()
         self._rules.clear()
         self._wide.clear()
+        self._dead.clear()
         self._colocated.clear()
         self._judging = None
 
@@ -177,7 +178,7 @@ class Wants:
         unit, rank = self.aim(stream), self._state.topology.order()
         case = self._case_of(stream, sorted(unit, key=lambda n: (unit[n], int(rank[n]))))
         held = Counter(n for each in stream.shards for n in self._state.table.replicas(each))
-        return replace(case, shunned=self._state.shunned(shard), held=held)
+        return case._replace(shunned=self._state.shunned(shard), held=held)
 
     def others(self, stream: Stream, shard: int) -> list[int]:
         """Nodes of the stream's other shards, where a rule asks for them: those that are to stay,
@@ -280,8 +281,7 @@ class Wants:
         stream, nodes = state.stream_of(shard), state.table.nodes(shard)
         for slot in self.needy(shard)[:1]:
             kind = MoveKind.ADD if nodes[slot] == EMPTY else MoveKind.REPLACE
-            reason = why_needy(nodes, slot, state.topology)
-            yield Want(Cause.UNDER_REPLICATED, kind, slot, reason)
+            yield Want(Cause.UNDER_REPLICATED, kind, slot, self._why_needy(nodes, slot))
         if self.only_dead(stream):
             return
         # What goes needs no other node, and no rule minds it any more.
@@ -306,6 +306,15 @@ class Wants:
         for slot in self.draining(shard):
             yield self._leaving(Cause.DRAIN, nodes, slot, self.drains(nodes[slot]), colocated)
         yield from self._mended(shard, Strength.PREFERRED, view, failed)
+
+    def _why_needy(self, nodes: list[int], slot: int) -> Reason:
+        """The cause of a repair; what a dead node has held shares one."""
+        node, topology = nodes[slot], self._state.topology
+        if node == EMPTY or not topology.is_dead(node):
+            return why_needy(nodes, slot, topology)
+        if node not in self._dead:
+            self._dead[node] = why_dead(node, topology)
+        return self._dead[node]
 
     def _leaving(
         self, cause: Cause, nodes: list[int], slot: int, reason: Reason, colocated: bool

@@ -6,15 +6,15 @@ whole-stream placement and repair both use.
 
 from collections.abc import Callable, Hashable, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placement.assignments import EMPTY, AssignmentTable
-from placement.choice import digest64, scores
+from placement.choice import hash64, scores
 from placement.judge import judged
 from placement.location import DEPTH_MAX
 from placement.model import StreamSpec
@@ -35,6 +35,8 @@ _NEAR = 0.1
 
 # More than any node can be asked to hold.
 _UNLIMITED = 1 << 40
+
+_ANY = NodeFilter()
 
 
 class View:
@@ -83,11 +85,8 @@ class View:
 
     def add(self, node: int, leader: bool = False) -> None:
         """Count one more replica on the node."""
-        self.load[node] += 1
         self.leaders[node] += leader
-        for scope, loads in self.domain_loads.items():
-            loads[self.topology.domain_of(scope)[node]] += self.topology.eligible[node]
-        self._tell(node)
+        self._count(node, 1)
 
     def add_all(self, nodes: NDArray[np.int64]) -> None:
         """Count one more replica for every mention of a node."""
@@ -100,9 +99,13 @@ class View:
 
     def remove(self, node: int) -> None:
         """Count one replica less on the node."""
-        self.load[node] -= 1
-        for scope, loads in self.domain_loads.items():
-            loads[self.topology.domain_of(scope)[node]] -= self.topology.eligible[node]
+        self._count(node, -1)
+
+    def _count(self, node: int, more: int) -> None:
+        self.load[node] += more
+        if self.domain_loads and self.topology.eligible[node]:
+            for scope, loads in self.domain_loads.items():
+                loads[self.topology.domain_of(scope)[node]] += more
         self._tell(node)
 
     def occupy(self, node: int, busy: bool) -> None:
@@ -138,6 +141,10 @@ class View:
         """Whether a node, or which of several, would hold too many to be near with one more."""
         return self.load[nodes] + 1 > self.near_mean[nodes]
 
+    def pressure(self, nodes: Any) -> Any:
+        """Load per weight of a node, or of several, as they are compared."""
+        return (self.load[nodes] + HALF) / self.topology.weight[nodes]
+
     def domain_pressure(
         self, scope: Scope, more: float = 0.0, nodes: NDArray[np.int64] | None = None
     ) -> NDArray[np.float64]:
@@ -167,8 +174,7 @@ class Placement:
     warnings: tuple[Reason, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Need:
+class Need(NamedTuple):
     """One more replica of one shard: what stays, what it replaces, and who asks.
 
     `token` is the shard's explicit place on a ring; `fresh` says that it had no replica when the
@@ -181,32 +187,24 @@ class Need:
     replication_factor: int
     kept: Sequence[int]
     stream_nodes: Sequence[int] = ()
-    nodes: NodeFilter = field(default_factory=NodeFilter)
+    nodes: NodeFilter = _ANY
     replaces: int = EMPTY
-    excluded: frozenset[int] = field(default=frozenset())
+    excluded: frozenset[int] = frozenset()
     token: int | str | None = None
     fresh: bool = False
     slots: Sequence[int] = ()
     shards: int = 1  # of the stream
-    shunned: frozenset[int] = field(default=frozenset())
+    shunned: frozenset[int] = frozenset()
 
     def standing(self, topology: Topology) -> Standing:
         """What the rules are asked about."""
-        return Standing(
-            topology,
-            self.replication_factor,
-            self.kept,
-            self.stream_nodes,
-            self.nodes,
-            self.shards,
-            self.slots,
-            self.slot,
-        )
+        parts = self.kept, self.stream_nodes, self.nodes, self.shards, self.slots, self.slot
+        return Standing(topology, self.replication_factor, *parts)
 
     @property
     def seed(self) -> int:
         """Content of the decision, for its ties."""
-        return digest64(self.stream, self.shard, self.slot, len(self.kept))
+        return hash64(f"{self.stream}\x1f{self.shard}\x1f{self.slot}\x1f{len(self.kept)}")
 
 
 class Strategy(Compiles, Protocol):
@@ -308,7 +306,28 @@ def choose(
         found = idle if len(idle) else found
         found = _near(found, distance(topology, need.replaces), view)
         steps.append(("nearness to the replaced replica", found))
-    return settle(found, need, view, topology.tiers(), steps)
+    return _settled(found, need, view, steps)
+
+
+def _settled(found: NDArray[np.int64], need: Need, view: View, steps: Trace) -> int:
+    """Of equal nodes the one whose domains carry least, level by level, then the least loaded, then
+    one by lot."""
+    for scope in view.topology.tiers():
+        if len(found) == 1:
+            break
+        found = least(found, view.domain_pressure(scope, HALF, found))
+        steps.append((f"the least loaded domain of level {scope}", found))
+    found = least(found, view.pressure(found))
+    steps.append(("the least loaded node", found))
+    if len(found) > 1:
+        found = found[[by_lot(found, need, view.topology)]]
+        steps.append(("a hash of shard and node, which breaks ties", found))
+    return int(found[0])
+
+
+def by_lot(found: Any, need: Need, topology: Topology) -> int:
+    """The place of one of equal nodes, by a hash of shard and node."""
+    return int(scores(need.seed, topology.digests[found]).argmin())
 
 
 def _near(found: NDArray[np.int64], climbs: NDArray[np.int64], view: View) -> NDArray[np.int64]:
@@ -320,30 +339,6 @@ def _near(found: NDArray[np.int64], climbs: NDArray[np.int64], view: View) -> ND
         if len(near):
             return near
     return found
-
-
-def settle(
-    found: NDArray[np.int64],
-    need: Need,
-    view: View,
-    tiers: Sequence[Scope],
-    trace: Trace | None = None,
-) -> int:
-    """Of equal nodes the one whose domains of these levels carry least, level by level, then the
-    least loaded, then one by lot."""
-    topology, steps = view.topology, [] if trace is None else trace
-    for scope in tiers:
-        if len(found) == 1:
-            break
-        found = least(found, view.domain_pressure(scope, HALF, found))
-        if trace is not None:
-            steps.append((f"the least loaded domain of level {scope}", found))
-    found = least(found, (view.load[found] + HALF) / topology.weight[found])
-    steps.append(("the least loaded node", found))
-    if len(found) > 1:
-        found = found[[np.argmin(scores(need.seed, topology.digests[found]))]]
-        steps.append(("a hash of shard and node, which breaks ties", found))
-    return int(found[0])
 
 
 def unmet(

@@ -196,8 +196,8 @@ class CostStrategy:
             seen.add(int(kinds[node]))
             slots = [*(need.slots or range(len(need.kept))), need.slot]
             free = (s for s in range(need.replication_factor) if s not in slots)
-            after = replace(
-                need, kept=[*need.kept, node], slots=slots, slot=next(free, need.slot), replaces=-1
+            after = need._replace(
+                kept=[*need.kept, node], slots=slots, slot=next(free, need.slot), replaces=-1
             )
             if next(arrangements(lawful, mask, after, view), None) is not None:
                 return int(node)

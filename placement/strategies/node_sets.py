@@ -12,7 +12,7 @@ matching): `_STEPS_MAX` bounds the work, and a greedy set answers beyond it.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
@@ -312,7 +312,7 @@ class _Search:
         held = [*need.kept, *(self._nodes[position] for position in chosen)]
         slots = [*(need.slots or range(len(need.kept)))]
         slots += range(need.slot, need.slot + len(chosen))
-        now = replace(need, kept=held, slots=slots, slot=need.slot + len(chosen))
+        now = need._replace(kept=held, slots=slots, slot=need.slot + len(chosen))
         standing = now.standing(self._topology)
         allowed = np.ones(self._topology.size, bool)
         for rule in self._required:

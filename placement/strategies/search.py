@@ -6,7 +6,6 @@ policy can hold up a plan.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,8 +40,7 @@ def pick_ahead(
     left = need.replication_factor - len(need.kept) - 1
     node, kinds, open_nodes = first, node_kinds(view.topology), mask
     while left > 0 and not isinstance(node, Reason):
-        after = replace(
-            need,
+        after = need._replace(
             kept=[*need.kept, node],
             slots=[*(need.slots or range(len(need.kept))), need.slot],
             slot=need.slot + 1,
@@ -93,8 +91,7 @@ def _extended(
     if least is not None:
         free &= kinds >= least
     for node in _one_of_each(np.flatnonzero(free), view):
-        more = replace(
-            need,
+        more = need._replace(
             kept=[*need.kept, node],
             slots=[*(need.slots or range(len(need.kept))), need.slot],
             slot=need.slot + 1,
@@ -154,7 +151,7 @@ def whole_stream(
         after.memory = view.memory
         for node in nodes:
             after.add(node)
-        others = [replace(each, stream_nodes=[*each.stream_nodes, *nodes]) for each in rest]
+        others = [each._replace(stream_nodes=[*each.stream_nodes, *nodes]) for each in rest]
         found = whole_stream(rules, mask, others, after)
         if found is not None:
             return [nodes, *found]

@@ -78,7 +78,7 @@ def _slots(
     take them."""
     kept: list[int] = []
     while len(kept) < need.replication_factor:
-        node = _pick(pick, replace(need, slot=len(kept), kept=kept), mask, view.topology)
+        node = _pick(pick, need._replace(slot=len(kept), kept=kept), mask, view.topology)
         if isinstance(node, Reason):
             return kept, node
         kept.append(node)

@@ -6,7 +6,6 @@ Each is put in by replacing one function or rule, so that the planner itself sta
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -160,7 +159,7 @@ def second_best_targets_are_taken(patch: Patch) -> None:
         best = find(case, slot, view)
         if isinstance(best, Reason):
             return best
-        second = find(replace(case, shunned=case.shunned | {best}), slot, view)
+        second = find(case._replace(shunned=case.shunned | {best}), slot, view)
         return best if isinstance(second, Reason) else second
 
     patch.setattr(issuing, "find_target", wrong)

@@ -5,8 +5,6 @@ limit for planner and judge. Method: `extend` asked for many tablets, so that th
 every way.
 """
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -47,7 +45,7 @@ class Extra:
         policy = compile_policy(None, KUDU, KUDU, self.topology, STRATEGIES)
         need = Need(stream_name, 0, len(kept), factor, [index[name] for name in kept])
         if replaces:
-            need = replace(need, replaces=index[replaces], excluded=frozenset({index[replaces]}))
+            need = need._replace(replaces=index[replaces], excluded=frozenset({index[replaces]}))
         mask = self.topology.eligible.copy()
         found = STRATEGIES["kudu"].extend(need, policy, mask, self.view)
         return self.topology.ids[found] if isinstance(found, int | np.integer) else found
