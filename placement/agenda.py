@@ -10,12 +10,12 @@ from collections.abc import Collection
 
 from placement.diagnose import WAITS_FOR_NODES, live_slots
 from placement.glance import Glance
-from placement.model import Cause, ViolationClass
+from placement.model import ViolationClass
 from placement.precedence import hurries
-from placement.reasons import Band, Code
+from placement.reasons import THROTTLED, Code
 from placement.state import State
 from placement.succession import next_leader
-from placement.waiting import Urgency, Waiting, urgency
+from placement.waiting import MISSING, Urgency, Waiting, urgency
 from placement.wants import Wants
 
 
@@ -74,14 +74,14 @@ class Agenda:
             if hurries(self._wants, shard, opened) or self._is_unled(shard, seen):
                 self._wanted.add(shard)
         elif said:
-            reasons = [v.reason for v in said]
-            if Band.THROTTLED in [reason.band for reason in reasons]:
+            codes = {v.reason.code for v in said}
+            if not codes.isdisjoint(THROTTLED):
                 self.waiting.put(shard, self.urgency(shard, seen, key))
-                if Code.NOT_CAUGHT_UP in [reason.code for reason in reasons]:
+                if Code.NOT_CAUGHT_UP in codes:
                     self._behind.add(shard)
             elif ViolationClass.FIXABLE in [v.violation_class for v in said]:
                 self._wanted.add(shard)
-            elif any(reason.code not in WAITS_FOR_NODES for reason in reasons):
+            elif not codes.issubset(WAITS_FOR_NODES):
                 self.stuck.add(shard)
         if opened is None and self._is_unled(shard, seen):
             self._wanted.add(shard)
@@ -90,7 +90,7 @@ class Agenda:
         """The shard's place among those that want something."""
         if shard in seen.lacking:
             live, _ = seen.lacking[shard]
-            return (urgency(Cause.UNDER_REPLICATED), live, *key)
+            return (MISSING, live, *key)
         live = len(live_slots(self._state.table.nodes(shard), self._state.topology))
         return (urgency(self._wants.cause(shard)), live, *key)
 

@@ -43,10 +43,9 @@ def judged(
     A rule of the stream is judged against the stream's other replicas; a rule of a shard once for
     every distinct list of nodes, because the shards of a colocated stream share one.
     """
-    rows = _whole(shards)
-    for rule in rules:
-        if rule.strength is not strength:
-            continue
+    asked = [rule for rule in rules if rule.strength is strength]
+    rows = _whole(shards) if asked else None
+    for rule in asked:
         found = _broken(rule, shards, rows, spec, policy, topology, load)
         if found:
             yield rule, list(found), next(iter(found.values()))

@@ -146,20 +146,23 @@ _OK = (
     Code.REQUEST_DONE,
     Code.REQUEST_ENDED,
 )
-_THROTTLED = (
-    Code.QUOTA_EXCEEDED,
-    Code.RELOCATION_PENDING,
-    Code.LIMIT_REACHED,
-    Code.BACKING_OFF,
-    Code.NOT_CAUGHT_UP,
-    Code.REPAIR_FIRST,
+# Of what waits for limits, for a pause to end, or for what comes first.
+THROTTLED = frozenset(
+    (
+        Code.QUOTA_EXCEEDED,
+        Code.RELOCATION_PENDING,
+        Code.LIMIT_REACHED,
+        Code.BACKING_OFF,
+        Code.NOT_CAUGHT_UP,
+        Code.REPAIR_FIRST,
+    )
 )
 
 BAND_OF: dict[Code, Band] = {
     **dict.fromkeys(Code, Band.SOFT),
     **dict.fromkeys(_CONFIG, Band.CONFIG),
     **dict.fromkeys(_REQUIRED, Band.REQUIRED_RULE),
-    **dict.fromkeys(_THROTTLED, Band.THROTTLED),
+    **dict.fromkeys(THROTTLED, Band.THROTTLED),
     **dict.fromkeys(_OK, Band.OK),
     Code.PLANS_REPEAT: Band.BUG,
 }

@@ -15,14 +15,14 @@ from placement.assignments import EMPTY
 from placement.glance import Glance, glance, unled
 from placement.issuing import Issuing
 from placement.judge import judged
-from placement.model import Cause, Move, Violation
+from placement.model import Move, Violation
 from placement.orders import is_busy
 from placement.reasons import Code, Reason
 from placement.report import Report
 from placement.rules import Strength
 from placement.state import State
 from placement.strategies.base import View
-from placement.waiting import Urgency, urgency
+from placement.waiting import MISSING, Urgency
 from placement.wants import Failed, Want, Wants
 
 _BEHIND = Reason(Code.NOT_CAUGHT_UP, "the source of events is behind")
@@ -203,7 +203,7 @@ class Repair:
             known = failed[shard] = {}
             if not self._has_room() and not self._has_begun(shard):
                 known[None] = _FULL
-            elif urgent[0] == urgency(Cause.UNDER_REPLICATED) and self._all_busy(view):
+            elif urgent[0] == MISSING and self._all_busy(view):
                 known[None] = _BUSY
             elif self._issuing.issue(shard, view, known):
                 self._issued.add(shard)

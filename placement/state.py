@@ -129,9 +129,11 @@ class State:
         names = [self.stream_names[each] for each in streams.tolist()]
         places = np.empty(len(names), np.int64)
         places[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
-        index = index[np.lexsort((self.table.numbers_of(index), places[stream]))]
-        ordered = index.tolist()
-        return [*zip(self.keys(ordered), ordered, strict=True)]
+        numbers = self.table.numbers_of(index)
+        order = np.lexsort((numbers, places[stream]))
+        named = map(names.__getitem__, stream[order].tolist())
+        keys = zip(named, numbers[order].tolist(), strict=True)
+        return [*zip(keys, index[order].tolist(), strict=True)]
 
     def in_order(self, shards: Collection[int]) -> list[int]:
         """Shards by the names of their streams, then by number."""

@@ -23,6 +23,9 @@ def urgency(cause: Cause | None) -> int:
     return len(_URGENCY) if cause is None else _URGENCY[cause]
 
 
+MISSING = urgency(Cause.UNDER_REPLICATED)
+
+
 class Waiting:
     """A priority queue of shards that may be left at any time."""
 
