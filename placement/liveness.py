@@ -315,7 +315,8 @@ class LivenessTable:
 
     def _holder(self, node: int | None) -> str:
         if node is None:
-            return f"it is none of the {len(self._index)} that are there"
+            # How many there are would depend on the shard of the topology that is asked.
+            return f"it is none of those that are there, of which there may be {NODES_MAX}"
         status = _LIVENESS[int(self._status[node])]
         return f"incarnation {self._incarnations[node]} at {self._sequence[node]} is {status}"
 

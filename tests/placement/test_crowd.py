@@ -27,7 +27,7 @@ def test_what_is_too_much_is_refused_and_the_others_go_on() -> None:
     assert {v.refused.code for v in verdicts[3:] if v.refused} == {"QUOTA_EXCEEDED"}
     assert len(verdicts) == 62
     assert verdicts[3].refused is not None
-    assert verdicts[3].refused.message.endswith("it is none of the 3 that are there")
+    assert verdicts[3].refused.message.endswith("of which there may be 3")
 
 
 def test_who_left_or_died_first_makes_room() -> None:
