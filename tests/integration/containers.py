@@ -23,7 +23,7 @@ from docker.errors import DockerException
 from testcontainers.core.container import DockerContainer
 from testcontainers.core.network import Network
 
-from tests.integration.application import SETTINGS
+from tests.integration.application import READY_TIMEOUT_SECONDS, SETTINGS
 from tests.integration.waiting import TIMEOUT_SECONDS, until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,7 +31,6 @@ KAFKA_IMAGE = "apache/kafka:4.3.1"
 IMAGE = "placement-reconciler:test"
 # A container's start takes 4 s, and a few times that on a busy machine.
 BROKER_TIMEOUT_SECONDS = 60.0
-READY_TIMEOUT_SECONDS = 120.0
 # Copies of a topic in a cluster of three, and how soon its controller gives up a silent broker.
 REPLICATION_FACTOR = 3
 SESSION_TIMEOUT_MS = 6_000

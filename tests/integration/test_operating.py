@@ -78,7 +78,6 @@ def answered(system: System, target: str) -> list[str]:
     return [each["reason"]["code"] for each in asked if each["subject"] == target]
 
 
-@pytest.mark.timeout(300)
 def test_a_zone_is_drained_by_the_hash_that_was_seen(system: System) -> None:
     outputs = system.outputs
     refused(system, "NODE_UNKNOWN", "drain", "n9", "--dry-run")

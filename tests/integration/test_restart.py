@@ -4,7 +4,6 @@ import signal
 from typing import Any
 
 import orjson
-import pytest
 
 from schemas.topics import CATALOGUE, full_name
 from streaming.clients import make_producer
@@ -24,7 +23,6 @@ def contents(system: System) -> dict[str, list[tuple[str | None, bytes | None]]]
     }
 
 
-@pytest.mark.timeout(300)
 def test_a_restart_changes_nothing_and_a_damaged_state_is_refused(own_system: System) -> None:
     system, outputs = own_system, own_system.outputs
     first = system.start(**PATIENT)
