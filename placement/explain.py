@@ -54,6 +54,8 @@ class Absent:
 
 # What decided where the rules left no choice.
 ONLY_NODE = "no other node was left"
+# What was decided while its node could still be chosen.
+EARLIER = "an earlier look: it may not be given replicas now"
 
 # How the steps that are no rules read after a number of nodes.
 _WORDS = {
@@ -200,6 +202,8 @@ class Explainer:
 
     def _chosen_by(self, shard: int, slot: int, node: int) -> str:
         """The last step of `choose` that left anything out, or the strategy's own order."""
+        if not self._view.topology.eligible[node]:
+            return EARLIER
         need = self._need(shard, slot, _others(self._shards[shard], slot))
         if int(self._funnel(need)[-1][1].sum()) == 1:
             return ONLY_NODE
@@ -213,6 +217,8 @@ class Explainer:
 
     def _lost_to(self, shard: int, slot: int, node: int, holder: int) -> str:
         """The step at which `choose` left the node for the holder."""
+        if not self._view.topology.eligible[holder]:
+            return EARLIER
         trace = self._replayed(shard, slot, holder)
         if trace is not None:
             for step, left in trace:
