@@ -153,9 +153,10 @@ def _balance(state: State, rebalancing: Rebalancing, asked: OperatorAsked) -> Pr
     if asked.target != FLEET:
         message = f"loads are evened out in the whole fleet: the target is '{FLEET}'"
         return Preview(refusal=Reason(Code.REQUEST_MALFORMED, message))
-    moves, ids = rebalancing.plan()[0].moves, state.topology.ids
+    proposal, ids = rebalancing.plan(), state.topology.ids
+    moves = proposal.plan.moves
     if not moves:
-        return Preview(refusal=Reason(Code.NOTHING_TO_DO, "nothing makes the loads more even"))
+        return Preview(refusal=Reason(Code.NOTHING_TO_DO, proposal.why_nothing))
     keys = [state.key(move.shard) for move in moves]
     told = [
         f"{stream}/{number} {move.kind} {ids[move.remove]} {ids[move.add]}"

@@ -9,6 +9,7 @@ many at once, not at all: half of them would be for repair to take back.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 
 from placement.assignments import EMPTY
 from placement.configuration import Rebalance
+from placement.location import natural_key
 from placement.model import Cause, MoveKind, MoveState
 from placement.moves import Ledger
 from placement.orders import Link, copy_source, link, links
@@ -33,6 +35,27 @@ PLAN_MOVES_MAX = 10_000
 
 # A move that is left: its fields by name.
 Left = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A plan, and what it leaves: streams whose moves go together and are more than limits ever
+    allow at once; `dwells`: replicas stay for now that were moved a short while ago."""
+
+    plan: RebalancePlan
+    too_large: tuple[str, ...] = ()
+    dwells: bool = False
+
+    @property
+    def why_nothing(self) -> str:
+        """Why it has no moves."""
+        found = []
+        if self.too_large:
+            streams = ", ".join(self.too_large)
+            found.append(f"moves of {streams} go together and are more than the limits allow")
+        if self.dwells:
+            found.append("replicas stay that were moved a short while ago")
+        return "; ".join(found) or "nothing makes the loads more even"
 
 
 class Rebalancing:
@@ -53,21 +76,21 @@ class Rebalancing:
         """Have the fleet rebalanced, not before the given time."""
         self._state.remember(KIND, WANTED, {"why": why, "after": after})
 
-    def plan(self) -> tuple[RebalancePlan, bool]:
-        """What would be done, were it done now; and whether replicas that were moved a short while
-        ago keep something from being done."""
+    def plan(self) -> Proposal:
+        """What would be done, were it done now."""
         dwelling = self._dwelling()
         found = self._planned(frozenset())
-        again = (m for m in found.moves if m.kind is not MoveKind.LEADER and m.shard in dwelling)
-        if next(again, None) is None:
-            return found, False
-        return self._planned(dwelling), True
+        again = (m for m in found.plan.moves if m.kind is not MoveKind.LEADER)
+        if not any(move.shard in dwelling for move in again):
+            return found
+        return replace(self._planned(dwelling), dwells=True)
 
-    def _planned(self, fixed: Collection[int]) -> RebalancePlan:
+    def _planned(self, fixed: Collection[int]) -> Proposal:
         state = self._state
         view = View(state.topology, state.table, state.policy_of, state.spec_of)
         # What something is wrong with is repair's, even where that cannot help.
         moving = {*state.ledger.by_shard, *state.violations, *fixed}
+        stays: set[int] = set()
         while True:
             found = plan_rebalance(
                 view, moving=moving, max_moves=PLAN_MOVES_MAX, one_per_shard=True
@@ -76,8 +99,10 @@ class Rebalancing:
             steps = ([*step] for _, step in groupby(copies, key=lambda move: move.step))
             large = [s for s in steps if not self._has_room([(m.shard, m.add) for m in s], True)]
             if not large:
-                return found
-            moving.update(move.shard for step in large for move in step)
+                streams = sorted({state.key(shard)[0] for shard in stays}, key=natural_key)
+                return Proposal(found, tuple(streams))
+            stays.update(move.shard for step in large for move in step)
+            moving |= stays
 
     def ended(self, cause: str, end: MoveState) -> None:
         """A move has ended; one for balance that was not completed is looked for again."""
@@ -123,12 +148,12 @@ class Rebalancing:
         """Plan, and remember what there is to do. It stays wanted until nothing is found."""
         if self._state.ledger.by_shard or self._repair.is_looking:
             return  # what is under way may be what keeps something from being found
-        found, dwells = self.plan()
-        if not found.moves:
+        found = self.plan()
+        if not found.plan.moves:
             self._state.remember(KIND, WANTED, None)
-            if dwells:
+            if found.dwells:
                 self.want(why, self._later)
-        for number, move in enumerate(found.moves):
+        for number, move in enumerate(found.plan.moves):
             name, body = f"{number:08d}", self._body(move)
             self._left[name] = body
             self._state.remember(KIND, name, body)

@@ -26,7 +26,7 @@ from placement.waiting import MISSING, Urgency
 from placement.wants import Failed, Want, Wants
 
 _BEHIND = Reason(Code.NOT_CAUGHT_UP, "the source of events is behind")
-_FULL = Reason(Code.LIMIT_REACHED, "the limit of open moves is reached")
+_FULL = Reason(Code.LIMIT_REACHED, "no more moves may be open, or be issued in one batch")
 _NONE_MORE: Failed = {None: _FULL}
 
 # So many shards are asked one by one whether they want something; more are a repair under way.
