@@ -21,16 +21,18 @@ from errno import EACCES, EDQUOT, EFBIG, EIO, ENOSPC, EROFS, ESTALE
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from confluent_kafka import KafkaException
+
 from placement.authority import KIND as LOCATIONS
 from placement.flaps import FlapRule
 from placement.silence import Timers
 from schemas.topics import CATALOGUE, full_name
-from streaming import admin
+from streaming import admin, rights
 from streaming.batch import BatchApplier
 from streaming.batch_trace import BatchTrace
 from streaming.configuration import configuration
 from streaming.endpoint import Endpoint
-from streaming.errors import StreamingError
+from streaming.errors import AccessRefused, StreamingError
 from streaming.kafka_options import for_spark
 from streaming.locator import FromCloud, FromCommand, FromFile, Locator
 from streaming.logs import LogEvent, tell
@@ -59,6 +61,8 @@ _PROMISES = ("message.timestamp.type", "cleanup.policy")
 _DISK_FAULTS = tuple(
     os.strerror(number) for number in (ENOSPC, EDQUOT, EFBIG, EIO, EROFS, EACCES, ESTALE)
 )
+# How all the clients' errors speak of a right that is missing.
+_REFUSED = "authorization"
 # A page: as little as the scratch directory has to have room for, for a start to be tried.
 _PROBE_BYTES = 4096
 
@@ -162,6 +166,8 @@ class _Flow:
             while not stop.wait(_WATCH_SECONDS if ready else _WATCH_SECONDS / 4):
                 if not query.isActive:
                     raise self._ended(query)
+                if self._ticker.refused and (refused := self._without_rights()):
+                    raise refused
                 self._trace.write_last(query)
                 if not ready and self._first_batch.is_set():
                     ready = True
@@ -217,7 +223,24 @@ class _Flow:
         fault = next((fault for fault in _DISK_FAULTS if fault in said), None)
         if fault is not None and not isinstance(self._failure, StreamingError):
             return _unusable(self._settings.checkpoint, fault)
-        return self._failure or QueryFailed(said)
+        failure = self._failure or QueryFailed(said)
+        return self._without_rights() or failure if _REFUSED in str(failure).lower() else failure
+
+    def _without_rights(self) -> AccessRefused | None:
+        """What this principal may not do any more, if the brokers know of something."""
+        kafka = self._settings.kafka
+        try:
+            found = rights.lacking(
+                kafka.bootstrap_servers, self._settings.topics.prefix, self._options
+            )
+        except (StreamingError, KafkaException):
+            return None
+        if not found:
+            return None
+        return AccessRefused(
+            f"{'; '.join(found)}. Nothing of what was decided is lost: give the rights back "
+            "(`placer topics acls` tells them), and start again"
+        )
 
     def _take(self, batch: "DataFrame", batch_id: int) -> None:
         self._trace.begin(batch_id)

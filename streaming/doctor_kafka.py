@@ -2,12 +2,11 @@
 
 import time
 
-from confluent_kafka import KafkaException, Producer, TopicCollection
-from confluent_kafka.admin import AclOperation, AdminClient
+from confluent_kafka import KafkaException, Producer
 
-from schemas.topics import CATALOGUE, DEAD_LETTERS, full_name
-from streaming import admin
-from streaming.clients import CONNECT_TIMEOUT_SECONDS, connected
+from schemas.topics import CATALOGUE
+from streaming import admin, rights
+from streaming.clients import connected
 from streaming.outbox import FENCE_TIMEOUT_SECONDS, TRANSACTION_TIMEOUT_MS
 from streaming.records import CommittedReader
 from streaming.recovery import abort_command, open_transactions
@@ -54,33 +53,10 @@ def topics(settings: Settings) -> str | Symptom:
 def authorisation(settings: Settings) -> str | Symptom:
     """What the brokers say this principal may do with each topic."""
     bootstrap, options = _where(settings)
-    client = connected(AdminClient, bootstrap, {}, options)
-    names = {full_name(topic, settings.topics.prefix): topic for topic in CATALOGUE}
-    asked = client.describe_topics(
-        TopicCollection([*names]),
-        include_authorized_operations=True,
-        request_timeout=CONNECT_TIMEOUT_SECONDS,
-    )
-    lacking = []
-    for name, answer in asked.items():
-        try:
-            allowed = set(answer.result().authorized_operations)
-        except KafkaException as error:
-            lacking.append(f"{name}: {error.args[0].str()}")
-            continue
-        topic = names[name]
-        needed = {AclOperation.READ, AclOperation.DESCRIBE}
-        # Ticks go into the nodes topic; everything else that is written is an output.
-        if topic.direction == "out" or topic.name == NODES:
-            needed.add(AclOperation.WRITE)
-        if topic.name == DEAD_LETTERS:
-            needed.discard(AclOperation.READ)
-        missing = sorted(operation.name for operation in needed - allowed)
-        if missing:
-            lacking.append(f"{name}: {', '.join(missing)} not allowed")
-    if lacking:
-        return Symptom("; ".join(lacking), "grant these operations to the application's principal")
-    return f"{len(names)} topics can be read and written as needed"
+    found = rights.lacking(bootstrap, settings.topics.prefix, options)
+    if found:
+        return Symptom("; ".join(found), "grant these operations to the application's principal")
+    return f"{len(CATALOGUE)} topics can be read and written as needed"
 
 
 def transactions(settings: Settings) -> str | Symptom:

@@ -21,6 +21,8 @@ TRANSACTION_TIMEOUT_MS = 30_000
 FENCE_TIMEOUT_SECONDS = 60.0
 # What a producer hears whose transactional id has a newer owner: the client's own and the broker's.
 _FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)  # noqa: SLF001
+# What becomes of records whose transaction has failed already, for a reason that is told elsewhere.
+_PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)  # noqa: SLF001
 # The broker's max.message.bytes less what batching adds; see the topic catalogue.
 RECORD_BYTES_MAX = 1_000_000
 # Deliveries are looked at once for so many records: each look lets go of the interpreter.
@@ -32,13 +34,13 @@ class OutboxFailed(StreamingError):
 
 
 class _FirstRefused:
-    """The first record that did not reach the broker, as the producer's callback told it."""
+    """The first record that the broker refused, as the producer's callback told it."""
 
     def __init__(self) -> None:
         self.text: str | None = None
 
-    def __call__(self, error: object, message: Message) -> None:
-        if self.text is None:
+    def __call__(self, error: KafkaError, message: Message) -> None:
+        if self.text is None and error.code() not in _PURGED:
             self.text = f"a record for {message.topic()} was refused: {error}"
 
 

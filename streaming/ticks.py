@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 import orjson
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from schemas.envelope import encode_headers
 from schemas.inputs import TICK_KEY, Tick
@@ -24,7 +24,8 @@ _COUNT_EVERY = 30
 
 
 class Ticker:
-    """Writes ticks from a thread of its own until it is closed."""
+    """Writes ticks from a thread of its own until it is closed. `refused`: the brokers say that
+    this principal may not, which has to be told: without ticks no silence is judged."""
 
     def __init__(
         self,
@@ -42,6 +43,7 @@ class Ticker:
         self._interval_seconds = interval_seconds
         self._number = 0
         self._written: dict[int, int] = {}
+        self.refused = False
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ticks", daemon=True)
 
@@ -102,19 +104,29 @@ class Ticker:
         }
         identity = f"{self._cell}-{self._writer_epoch}-{number}-{partition}"
 
-        def written(error: object, _message: object) -> None:
+        def written(error: KafkaError | None, _message: object) -> None:
             if error is None:
                 self._written[partition] = number
+            self.refused = error is not None and _is_refusal(error)
 
-        self._writer.produce(
-            self._topic,
-            orjson.dumps(body),
-            TICK_KEY,
-            partition,
-            on_delivery=written,
-            headers=list(
-                encode_headers(
-                    Tick.__name__, cell=self._cell, id=identity, subject=TICK_KEY, time_ms=0
-                )
-            ),
+        headers = encode_headers(
+            Tick.__name__, cell=self._cell, id=identity, subject=TICK_KEY, time_ms=0
         )
+        try:
+            self._writer.produce(
+                self._topic,
+                orjson.dumps(body),
+                TICK_KEY,
+                partition,
+                on_delivery=written,
+                headers=[*headers],
+            )
+        except KafkaException as error:
+            # Once the client knows of it, it says so at once.
+            if not _is_refusal(error.args[0]):
+                raise
+            self.refused = True
+
+
+def _is_refusal(error: KafkaError) -> bool:
+    return error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED

@@ -4,7 +4,9 @@ Every role does with them what it is there for; a user without them, and one wit
 is told so in one line. No secret is seen on the way.
 """
 
+import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,12 @@ import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import (
     ACL,
+    ACLFilter,
     ACLOperation,
     ACLPermissionType,
+    ACLResourcePatternType,
     ResourcePattern,
+    ResourcePatternFilter,
     ResourceType,
 )
 from typer.testing import CliRunner, Result
@@ -26,6 +31,7 @@ from streaming.broker import EmbeddedBroker
 from streaming.cli.main import app
 from streaming.kafka_options import for_administration
 from tests.integration.application import PATIENT, Application
+from tests.integration.topics import Inputs, Outputs
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -64,12 +70,20 @@ def guarded() -> Iterator[EmbeddedBroker]:
         properties=properties, protocol="SASL_PLAINTEXT", options=options("root")
     )
     with broker:
-        admin = KafkaAdminClient(
-            bootstrap_servers=broker.bootstrap_servers, **for_administration(options("root"))
-        )
-        admin.create_acls([acl for grant in grants(PREFIX) for acl in acls(grant)])
-        admin.close()
+        with administering(broker) as admin:
+            admin.create_acls([acl for grant in grants(PREFIX) for acl in acls(grant)])
         yield broker
+
+
+@contextmanager
+def administering(broker: EmbeddedBroker) -> Iterator[KafkaAdminClient]:
+    admin = KafkaAdminClient(
+        bootstrap_servers=broker.bootstrap_servers, **for_administration(options("root"))
+    )
+    try:
+        yield admin
+    finally:
+        admin.close()
 
 
 def acls(grant: Any) -> list[ACL]:
@@ -110,16 +124,7 @@ def test_each_role_does_its_part(guarded: EmbeddedBroker, placer: Any, tmp_path:
         assert sent.exit_code == 0, sent.output
     sent = placer("clients", "send", "stream", "orders", "--shards", "1", "--rf", "3")
     assert sent.exit_code == 0, sent.output
-    settings = {
-        "PLACER_KAFKA__OPTIONS": str(
-            options("reconciler") | {"sasl.password": "env:KAFKA_PASSWORD"}
-        ).replace("'", '"'),
-        "KAFKA_PASSWORD": password("reconciler"),
-        "PLACER_SPARK__OPTIONS": '{"spark.hadoop.my.secret": "env:KAFKA_PASSWORD"}',
-    }
-    running = Application(
-        guarded.bootstrap_servers, PREFIX, tmp_path / "checkpoint", settings | PATIENT
-    )
+    running = launched(guarded, tmp_path)
     try:
         running.wait_ready()
         for user in ("clients", "readers", "operators"):
@@ -135,6 +140,17 @@ def test_each_role_does_its_part(guarded: EmbeddedBroker, placer: Any, tmp_path:
     finally:
         running.kill()
     assert "pass-of" not in (tmp_path / "checkpoint" / "spark.log").read_text(errors="replace")
+
+
+def launched(broker: EmbeddedBroker, scratch: Path) -> Application:
+    """The application as the reconciler, with a secret more; it is not ready yet."""
+    told = options("reconciler") | {"sasl.password": "env:KAFKA_PASSWORD"}
+    settings = {
+        "PLACER_KAFKA__OPTIONS": json.dumps(told),
+        "KAFKA_PASSWORD": password("reconciler"),
+        "PLACER_SPARK__OPTIONS": '{"spark.hadoop.my.secret": "env:KAFKA_PASSWORD"}',
+    }
+    return Application(broker.bootstrap_servers, PREFIX, scratch / "checkpoint", settings | PATIENT)
 
 
 def process_line(process: psutil.Process) -> list[str]:
@@ -177,3 +193,59 @@ def test_an_application_without_rights_ends_with_the_reason(
     result = placer("readers", "run", "--checkpoint", str(tmp_path / "checkpoint"))
     assert result.exit_code == 3
     assert "TopicAuthorizationFailed" in result.output, result.output
+
+
+@pytest.fixture
+def ends(guarded: EmbeddedBroker, placer: Any) -> Iterator[tuple[Inputs, Outputs]]:
+    """Both ends of the application, with nodes there."""
+    assert placer("administrator", "topics", "apply").exit_code == 0
+    for number in range(3):
+        sent = placer("nodes", "send", "node", f"n{number}", "--location", f"/z{number}")
+        assert sent.exit_code == 0, sent.output
+    outputs = Outputs(guarded.bootstrap_servers, PREFIX, options("root"))
+    yield Inputs(guarded.bootstrap_servers, PREFIX, options("root")), outputs
+    outputs.close()
+
+
+@pytest.mark.parametrize(
+    ("topic", "operation"),
+    [
+        ("decisions.v1", ACLOperation.WRITE),
+        ("streams.v1", ACLOperation.READ),
+        # Nothing is decided from it, but without ticks no silence could be judged.
+        ("nodes.v1", ACLOperation.WRITE),
+    ],
+)
+def test_f9_a_right_that_is_taken_away_ends_it_and_given_back_nothing_is_lost(
+    guarded: EmbeddedBroker,
+    ends: tuple[Inputs, Outputs],
+    tmp_path: Path,
+    topic: str,
+    operation: ACLOperation,
+) -> None:
+    inputs, outputs = ends
+    name, stream = f"{PREFIX}{topic}", f"{topic[:-3]}-{operation.name}".lower()
+    right = ("User:reconciler", "*", operation, ACLPermissionType.ALLOW)
+    running = launched(guarded, tmp_path)
+    try:
+        running.wait_ready()
+        inputs.stream(f"{stream}-before")
+        assert outputs.decision(f"{stream}-before")["outcome"] == "placed"
+        with administering(guarded) as admin:
+            where = (ResourceType.TOPIC, name, ACLResourcePatternType.LITERAL)
+            admin.delete_acls([ACLFilter(*right, ResourcePatternFilter(*where))])
+            inputs.stream(f"{stream}-meanwhile")
+            assert running.wait_end() == 3, running.output
+            said = f"{name}: {operation.name} not allowed. Nothing of"
+            assert said in running.printed, running.output
+            if topic != "nodes.v1":
+                assert f"{stream}-meanwhile" not in outputs.latest("decisions.v1")
+            admin.create_acls([ACL(*right, ResourcePattern(*where))])
+        running = launched(guarded, tmp_path)
+        running.wait_ready()
+        assert outputs.decision(f"{stream}-meanwhile")["outcome"] == "placed"
+        outputs.check()
+        answers = [r.key for r in outputs.of("decisions.v1") if (r.key or "").startswith(stream)]
+        assert answers == [f"{stream}-before", f"{stream}-meanwhile"]
+    finally:
+        running.kill()

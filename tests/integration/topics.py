@@ -38,9 +38,11 @@ _Found = TypeVar("_Found")
 class Inputs:
     """Sends input records; every call returns when they are in the log."""
 
-    def __init__(self, bootstrap: str, prefix: str) -> None:
+    def __init__(
+        self, bootstrap: str, prefix: str, options: Mapping[str, str] | None = None
+    ) -> None:
         self._prefix = prefix
-        self._producer = make_producer(bootstrap)
+        self._producer = make_producer(bootstrap, options)
 
     def stream(self, name: str, **fields: Any) -> tuple[int, int]:
         """Ask for a stream; returns partition and offset of the request."""
@@ -106,9 +108,11 @@ class Outputs:
     A reader of its own follows them in a thread, so that looking costs nothing.
     """
 
-    def __init__(self, bootstrap: str, prefix: str) -> None:
+    def __init__(
+        self, bootstrap: str, prefix: str, options: Mapping[str, str] | None = None
+    ) -> None:
         names = [topic.name for topic in CATALOGUE if topic.direction == "out"]
-        self._reader = CommittedReader(bootstrap, prefix, names)
+        self._reader = CommittedReader(bootstrap, prefix, names, options=options)
         self._records: list[Record] = []
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True)
