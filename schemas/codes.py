@@ -110,7 +110,7 @@ REASONS: dict[str, ReasonAdvice] = {
                 "Run it with `--dry-run`, look, and send it with the hash.",
             ),
             "NOTHING_TO_DO": (
-                "There is no such order, hold, relocation or open move.",
+                "There is no such order, hold, relocation or open move, or nothing that may move.",
                 "Look at the names in the message.",
             ),
             "INCARNATION_CONFLICT": (
