@@ -9,19 +9,26 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
 
 import numpy as np
 import psutil
 
-from placement import glance
+from placement import digest, glance
 from placement.diagnosis import Examined
 from placement.events import AckKind, MoveAcked, NodeChanged
 from placement.examine import examine
 from placement.limits import Limits
-from placement.model import AdministrativeState, Guard, Liveness
+from placement.model import (
+    AdministrativeState,
+    Assignment,
+    Guard,
+    Liveness,
+    Move,
+    Violation,
+)
 from placement.plan import UNLIMITED, Phase, Standing, plan
 from placement.reconcile import Reconciler
 from placement.strategies import by_class
@@ -58,14 +65,16 @@ FULL, QUICK = Amount(1, 5, (100, 1_000)), Amount(10, 3, (100,))
 @dataclass
 class Death:
     """What the batch of a death costs on one fleet, in seconds: under the limits as shipped and
-    without any, asked at once and one by one; a batch after it, and one that completes moves. The
-    memory is the resident set of the whole process with the fleet in it."""
+    without any, asked at once and one by one; what the records of both alone cost to make and to
+    hash; a batch after it, and one that completes moves. The memory is the resident set of the
+    whole process with the fleet in it."""
 
     nodes: int
     replicas: int
     moves: tuple[int, int]
     limited: Sequence[float]
     unlimited: Sequence[float]
+    records: tuple[float, float]
     one_by_one: float
     idle: float
     acks: float
@@ -86,7 +95,7 @@ class Moved:
 
 def deaths(tree: Tree, amount: Amount) -> Death:
     """Let heavy nodes of a fleet die, one at a time; each comes back before the next does."""
-    heavy = [node * 7 for node in range(1, 2 * amount.deaths + 3)]
+    heavy = [node * 7 for node in range(1, 2 * amount.deaths + 5)]
     weight = DEAD_REPLICAS / MEAN_REPLICAS
     site = Site(LEVELS, tree.locations(), heavy, weight)
     share = tree.size + len(heavy) * (weight - 1)
@@ -98,15 +107,18 @@ def deaths(tree: Tree, amount: Amount) -> Death:
         victims = iter(heavy)
         _die(core, next(victims))  # the first one loads what all need
         limited = [_die(core, next(victims)) for _ in range(amount.deaths)]
+        few = _records_alone(core, next(victims))
         idle, acks = _aftermath(core, next(victims))
         _unlimited(core)
         unlimited = [_die(core, next(victims)) for _ in range(amount.deaths - 1)]
+        every = _records_alone(core, next(victims))
         with _one_by_one():
             alone, _ = _die(core, next(victims))
     moves = (limited[-1][1], unlimited[-1][1])
     times = [[spent for spent, _ in each] for each in (limited, unlimited)]
     replicas = shards * REPLICATION_FACTOR
-    return Death(tree.size, replicas, moves, *times, alone, idle, acks, memory)
+    records = (few, every)
+    return Death(tree.size, replicas, moves, *times, records, alone, idle, acks, memory)
 
 
 def _change(node: int, liveness: Liveness, at: int) -> NodeChanged:
@@ -121,6 +133,25 @@ def _die(core: Reconciler, node: int) -> tuple[float, int]:
     if core.open_moves:
         raise BenchmarkFailed(f"{core.open_moves} moves are open though the node is back")
     return spent, len(ready.moves)
+
+
+def _records_alone(core: Reconciler, node: int) -> float:
+    """CPU time of making what the node's death publishes again, and of hashing it: what no way of
+    planning can save. The median of five."""
+    at = core.now + 1
+    ready = core.apply([_change(node, Liveness.DEAD, at)], at)
+    moves = [[getattr(m, f.name) for f in fields(Move)] for m, _ in ready.moves.values()]
+
+    def made_again() -> None:
+        for violations in ready.violations.values():
+            digest.of_violations(tuple([Violation(*each) for each in violations]))
+        for each in ready.assignments.values():
+            digest.of_assignment(Assignment(*each))
+        for move in moves:
+            digest.of_move(Move(*move))
+
+    core.apply([_change(node, Liveness.UP, at + 1)], at + 1)
+    return statistics.median(_timed(made_again)[0] for _ in range(5))
 
 
 def _aftermath(core: Reconciler, node: int) -> tuple[float, float]:
