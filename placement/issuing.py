@@ -261,5 +261,4 @@ class Issuing:
 
 def _is_overfull(node: int, view: View) -> bool:
     """Whether a node that may take replicas holds more than it has room for."""
-    capacity = int(view.topology.capacity[node]) if node != EMPTY else -1
-    return capacity >= 0 and not view.topology.is_dead(node) and int(view.load[node]) > capacity
+    return node != EMPTY and not view.topology.is_dead(node) and not view.has_room(0)[node]
