@@ -58,7 +58,12 @@ def scores31(seed: int, digests: NDArray[np.uint64]) -> NDArray[np.int64]:
 
 def scores(seed: int, node_digests: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """One pseudo-random score per node for the decision `seed`; the lowest is chosen."""
-    mixed = (node_digests ^ np.uint64(seed)) + _GAMMA
+    return mix(node_digests ^ np.uint64(seed))
+
+
+def mix(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """One step of splitmix64 on each number: a change of any bit changes half of all bits."""
+    mixed = numbers + _GAMMA
     mixed = (mixed ^ (mixed >> _BITS_30)) * _MIX_1
     mixed = (mixed ^ (mixed >> _BITS_27)) * _MIX_2
     return mixed ^ (mixed >> _BITS_31)

@@ -10,7 +10,7 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.choice import digest64, hash64
+from placement.choice import digest64, hash64, mix
 from placement.model import Assignment, Decision, Memory, Move, NodeView, Violation
 from placement.published import Settled
 
@@ -27,8 +27,22 @@ class Digest:
         """Replace a record's hash by another; 0 stands for no record."""
         self._sum = (self._sum - before + after) % _MODULUS
 
+    def exchange(self, before: NDArray[np.uint64], after: NDArray[np.uint64]) -> None:
+        """`change` of many records."""
+        self.change(int(before.sum(dtype=np.uint64)), int(after.sum(dtype=np.uint64)))
+
     def __str__(self) -> str:
         return f"{self._sum:016x}"
+
+
+def keyed(
+    content: NDArray[np.uint64] | np.uint64,
+    streams: NDArray[np.uint64],
+    numbers: NDArray[np.integer],
+) -> NDArray[np.uint64]:
+    """Hashes of what is recorded of shards, by the hashes of their streams' names and by their
+    numbers. `content`: a hash of each record, or of all, into which its kind has gone."""
+    return mix(mix(mix(streams) ^ numbers.astype(np.uint64)) ^ content)
 
 
 def of_node(view: NodeView) -> int:

@@ -4,17 +4,20 @@ Everything here can be rebuilt from the records it published (guarantee G5); the
 Within one batch a shard is published once, so that its epoch rises by exactly one.
 """
 
+from array import array
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from placement import digest, unmarks
 from placement.assigned import assignments
 from placement.assignments import AssignmentTable
 from placement.backoff import Backoff
+from placement.choice import hash64
 from placement.configuration import Configuration
 from placement.model import (
     Alert,
@@ -74,7 +77,6 @@ class State:
         self.unmarks = unmarks.Unmarks()
         self.streams: dict[str, Stream] = {}
         self.stream_names: dict[int, str] = {}
-        self._streams_seen = 0
         self.nodes: dict[str, NodeView] = {}
         self.violations: dict[int, tuple[Violation, ...]] = {}
         self.memory: dict[tuple[str, str], Memory] = {}
@@ -84,6 +86,7 @@ class State:
         self.ready = Ready()
         self._dirty: dict[int, None] = {}
         self._move_hashes: dict[str, int] = {}
+        self._stream_hashes = array("Q")
         self._policies: dict[str, Policy] = {}
 
     def begin(self, now: int) -> None:
@@ -98,8 +101,7 @@ class State:
         table.epoch[shards] += 1
         made = assignments(self, keyed, table.epoch[shards].tolist())
         hashes = np.fromiter(map(digest.of_assignment, made), np.uint64, len(made))
-        before, after = (int(each.sum(dtype=np.uint64)) for each in (table.digest[shards], hashes))
-        self.digest.change(before, after)
+        self.digest.exchange(table.digest[shards], hashes)
         table.digest[shards] = hashes
         self.ready.assignments.update(zip((key for key, _ in keyed), made, strict=True))
         self._dirty.clear()
@@ -120,6 +122,10 @@ class State:
         names = map(self.stream_names.__getitem__, streams)
         return [*zip(names, self.table.numbers_of(index).tolist(), strict=True)]
 
+    def stream_hashes(self, shards: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """`hash64` of the name of each shard's stream, for `digest.keyed`."""
+        return np.frombuffer(self._stream_hashes, np.uint64)[self.table.streams_of(shards)]
+
     def keyed(self, shards: Collection[int]) -> list[tuple[tuple[str, int], int]]:
         """Shards with their keys, in the order of these."""
         if len(shards) < 2:
@@ -127,8 +133,7 @@ class State:
         index = np.fromiter(shards, np.int64, len(shards))
         streams, stream = np.unique(self.table.streams_of(index), return_inverse=True)
         names = [self.stream_names[each] for each in streams.tolist()]
-        places = np.empty(len(names), np.int64)
-        places[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
+        places = np.argsort(sorted(range(len(names)), key=names.__getitem__))
         numbers = self.table.numbers_of(index)
         order = np.lexsort((numbers, places[stream]))
         named = map(names.__getitem__, stream[order].tolist())
@@ -244,8 +249,7 @@ class State:
         """Publish the answer to a stream event, or its revision."""
         stream = self.streams.get(decision.stream)
         if stream is None:
-            stream = self._enter(decision, policy)
-            before = 0
+            stream, before = self._enter(decision, policy), 0
         else:
             before = digest.of_decision(stream.decision)
             stream.decision, stream.policy = decision, policy
@@ -330,8 +334,8 @@ class State:
             self._move_hashes[move_id] = hashed
 
     def _enter(self, decision: Decision, policy: Policy | None) -> Stream:
-        stream = Stream(decision, policy, self._streams_seen)
-        self._streams_seen += 1
+        stream = Stream(decision, policy, len(self._stream_hashes))
+        self._stream_hashes.append(hash64(decision.stream))
         self.stream_names[stream.index] = decision.stream
         self.streams[decision.stream] = stream
         return stream
