@@ -157,17 +157,18 @@ class AssignmentTable:
         """Planned nodes of the shard without its empty slots."""
         return [node for node in self.nodes(shard) if node != EMPTY]
 
-    def set(self, shard: int, slot: int, node: int) -> None:
-        """Put `node` (or EMPTY) into a slot of the shard."""
+    def set(self, shard: int, slot: int, node: int) -> int:
+        """Put `node` (or EMPTY) into a slot of the shard; returns what stood there."""
         index = int(self._shard_base[shard]) + slot
         before = int(self._slot_node[index])
         if before == node:
-            return
+            return before
         if before != EMPTY:
             self._detach(index, before, slot)
         self._slot_node[index] = node
         if node != EMPTY:
             self._attach(index, node, slot)
+        return before
 
     def fill(
         self,
@@ -235,8 +236,9 @@ class AssignmentTable:
             self._node_slots[node] = slots
         slots[place] = index
         self._slot_place[index] = place
-        self._load[node] += 1
-        self._leaders[node] += slot == 0
+        self._load[node] = place + 1
+        if slot == 0:
+            self._leaders[node] += 1
 
     def _attach_all(self, indexes: NDArray[np.int32], node: int) -> None:
         """Note slots that hold the node now, whichever they are of their shards."""
@@ -255,8 +257,9 @@ class AssignmentTable:
         moved = int(slots[last])
         slots[place] = moved
         self._slot_place[moved] = place
-        self._load[node] -= 1
-        self._leaders[node] -= slot == 0
+        self._load[node] = last
+        if slot == 0:
+            self._leaders[node] -= 1
 
     def _node(self, node: int) -> None:
         while len(self._node_slots) <= node:

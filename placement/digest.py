@@ -114,8 +114,8 @@ def of_settled(chunk: Settled) -> NDArray[np.uint64]:
 
 def of_move(move: Move) -> int:
     """Hash of a move record."""
-    told = () if move.reminded is None else (move.reminded,)
-    return digest64("move", move.move_id, move.state, move.expected_epoch, move.deadline, *told)
+    text = f"move\x1f{move.move_id}\x1f{move.state}\x1f{move.expected_epoch}\x1f{move.deadline}"
+    return hash64(text if move.reminded is None else f"{text}\x1f{move.reminded}")
 
 
 def of_violations(violations: tuple[Violation, ...]) -> int:

@@ -91,12 +91,11 @@ class Issuing:
 
     def _place(self, shard: int, slot: int, node: int, view: View) -> None:
         """Put a node, or nothing, into a slot of the plan."""
-        before = self._state.table.nodes(shard)[slot]
+        before = self._state.table.set(shard, slot, node)
         if before != EMPTY:
             view.remove(before)
         if node != EMPTY:
             view.add(node)
-        self._state.table.set(shard, slot, node)
         self._wants.changed(shard)
         stream = self._state.stream_of(shard)
         if self._wants.is_wide(stream) or self._wants.is_colocated(stream):
@@ -125,7 +124,7 @@ class Issuing:
                 view.occupy(outranked.added, is_busy(state, outranked.added))
         before = self.ended.get(shard)
         if before is not None:
-            before = replace(before, state=MoveState.SUPERSEDED)
+            before = before._replace(state=MoveState.SUPERSEDED)
             state.ledger.known[before.move_id] = before
             state.publish_move(before)
         self._wants.follow(state.stream_of(shard), target)

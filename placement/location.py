@@ -37,12 +37,11 @@ class Location:
 
     def common_depth(self, other: "Location") -> int:
         """How many leading components both paths share, compared whole."""
-        shared = 0
-        for mine, theirs in zip(self.components, other.components, strict=False):
+        paths = zip(self.components, other.components, strict=False)
+        for shared, (mine, theirs) in enumerate(paths):
             if mine != theirs:
-                break
-            shared += 1
-        return shared
+                return shared
+        return min(self.depth, other.depth)
 
     def within(self, domain: "Location") -> bool:
         """Whether this path lies in `domain` (a domain lies in itself)."""

@@ -96,12 +96,16 @@ class MoveState(StrEnum):
     @property
     def is_open(self) -> bool:
         """Whether the move still occupies its shard."""
-        return self in (MoveState.ISSUED, MoveState.ACCEPTED)
+        return self in _OPEN
 
     @property
     def is_called_off(self) -> bool:
         """Whether we ended the move, so that its executor has to be told."""
-        return self in (MoveState.CANCELLED, MoveState.SUPERSEDED, MoveState.EXPIRED)
+        return self in _CALLED_OFF
+
+
+_OPEN = (MoveState.ISSUED, MoveState.ACCEPTED)
+_CALLED_OFF = (MoveState.CANCELLED, MoveState.SUPERSEDED, MoveState.EXPIRED)
 
 
 class ViolationClass(StrEnum):
@@ -195,8 +199,7 @@ class Assignment(NamedTuple):
     roles: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(NamedTuple):
     """A command to the executor in its current state; key: move_id. `add` is None where a replica
     is only removed, `remove` where one is only added. `rate_bytes_per_second` bounds the copy and
     ends with it. `reminded`: how often the executor was reminded that the move was called off."""

@@ -1,7 +1,5 @@
 """What becomes of moves: acknowledgements, deadlines, and nodes that change under them."""
 
-from dataclasses import replace
-
 from placement import backoff, unmarks
 from placement.assignments import EMPTY
 from placement.diagnose import why_kept
@@ -100,7 +98,7 @@ class MoveEvents:
         state = self._state
         for move_id in state.unmarks.due(state.now - state.configuration.remind_ms):
             move = state.ledger.known[move_id]
-            again = replace(move, reminded=(move.reminded or 0) + 1)
+            again = move._replace(reminded=(move.reminded or 0) + 1)
             state.ledger.keep(again)
             state.publish_move(again)
 

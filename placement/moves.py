@@ -7,7 +7,7 @@ nothing. Ended moves stay for `retention` so that a repeated acknowledgement is 
 
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from placement.model import Move, MoveState
@@ -54,7 +54,7 @@ class Ledger:
     def accept(self, shard: int) -> Move:
         """The executor has taken the move over."""
         opened = self.by_shard[shard]
-        opened.move = replace(opened.move, state=MoveState.ACCEPTED)
+        opened.move = opened.move._replace(state=MoveState.ACCEPTED)
         self.known[opened.move.move_id] = opened.move
         return opened.move
 
@@ -69,7 +69,7 @@ class Ledger:
         for node in (opened.added, opened.removed):
             self._by_node[node].discard(shard)
         reason = opened.move.reason if reason is None else reason
-        opened.move = replace(opened.move, state=state, ended_at=at, reason=reason)
+        opened.move = opened.move._replace(state=state, ended_at=at, reason=reason)
         self.keep(opened.move)
         return opened
 

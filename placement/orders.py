@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 
 from placement.assignments import EMPTY
 from placement.choice import stable_id
@@ -22,10 +21,12 @@ Link = tuple[int, int] | None
 def copy_source(state: State, nodes: Sequence[int], target: int) -> int:
     """The live replica to copy from: one that limits allow, nearest to the target, then least busy;
     EMPTY if none."""
+    if target == EMPTY:
+        return EMPTY
     topology = state.topology
     live = [nodes[slot] for slot in live_slots(nodes, topology)]
-    if not live or target == EMPTY:
-        return EMPTY
+    if len(live) < 2:
+        return live[0] if live else EMPTY
     most = state.configuration.limits.max_out_per_node
     place, outgoing, rank = topology.locations, state.ledger.outgoing, topology.order()
     to, sends = place[target], outgoing.get
@@ -127,8 +128,7 @@ def renewed(state: State, shard: int, before: Move, slot: int, source: int) -> M
     """A move of the same nodes at the shard's next epoch; its replica may have changed slots."""
     epoch = state.next_epoch(shard)
     parts = (before.stream, before.shard, slot, before.remove or "", before.add or "", epoch)
-    return replace(
-        before,
+    return before._replace(
         move_id=stable_id(state.configuration.cell, *parts),
         slot=slot,
         expected_epoch=epoch,

@@ -258,13 +258,12 @@ class State:
         return stream
 
     def publish_move(self, move: Move) -> None:
-        """Publish a move in its current state."""
+        """Publish a move in its current state; what was confirmed in this batch is told no more."""
         self.hash_move(move.move_id, digest.of_move(move))
         self.ready.moves[move.move_id] = (move, False)
-        # What was confirmed in this batch is not told once more.
-        unmarked = self.ready.memory.get((unmarks.KIND, move.move_id), True)
-        if move.state.is_called_off and unmarked:
-            self.remember(unmarks.KIND, move.move_id, self.unmarks.tell(move, self.now))
+        told = (unmarks.KIND, move.move_id)
+        if move.state.is_called_off and self.ready.memory.get(told, True):
+            self.remember(*told, self.unmarks.tell(move, self.now))
 
     def forget_moves(self, before: int) -> None:
         """Publish tombstones for moves that ended before the given time."""
@@ -276,7 +275,8 @@ class State:
 
     def shunned(self, shard: int) -> frozenset[int]:
         """Nodes on which a move of the shard has failed just now."""
-        waits, index = self.backoff.waits(self.key(shard), self.now), self.topology.index
+        known, index = self.backoff.known, self.topology.index
+        waits = self.backoff.waits(self.key(shard), self.now) if known else ()
         return frozenset(index[node_id] for node_id in waits if node_id in index)
 
     def set_violations(

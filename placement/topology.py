@@ -24,6 +24,8 @@ _CAPACITY_FIRST = 64
 
 NO_DOMAIN = -1
 
+_GONE = (Liveness.DEAD, Liveness.UNREGISTERED)
+
 
 @dataclass(frozen=True, slots=True)
 class Scope:
@@ -320,7 +322,7 @@ class Topology:
 
     def is_dead(self, node: int) -> bool:
         """Whether nothing lives on the node."""
-        return self.liveness[node] in (Liveness.DEAD, Liveness.UNREGISTERED)
+        return self.liveness[node] in _GONE
 
     def is_lost(self, node: int) -> bool:
         """Whether replicas on the node have to be replaced; see `lost`."""

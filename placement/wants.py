@@ -200,11 +200,13 @@ class Wants:
     def needy(self, shard: int) -> list[int]:
         """Slots to fill until as many replicas are there as are asked for: lost ones first. What
         is held counts as there."""
-        state = self._state
-        nodes, topology = state.table.nodes(shard), state.topology
-        lost = [s for s, node in enumerate(nodes) if node != EMPTY and topology.is_lost(node)]
+        return self._needy(self._state.stream_of(shard), self._state.table.nodes(shard))
+
+    def _needy(self, stream: Stream, nodes: list[int]) -> list[int]:
+        is_lost = self._state.topology.is_lost
+        lost = [s for s, node in enumerate(nodes) if node != EMPTY and is_lost(node)]
         empty = [s for s, node in enumerate(nodes) if node == EMPTY]
-        lacking = state.stream_of(shard).copies - len(kept_slots(nodes, topology))
+        lacking = stream.copies - (len(nodes) - len(lost) - len(empty))
         return (lost + empty)[: max(lacking, 0)]
 
     def strays(self, shard: int) -> list[int]:
@@ -279,7 +281,7 @@ class Wants:
         no move."""
         state = self._state
         stream, nodes = state.stream_of(shard), state.table.nodes(shard)
-        for slot in self.needy(shard)[:1]:
+        for slot in self._needy(stream, nodes)[:1]:
             kind = MoveKind.ADD if nodes[slot] == EMPTY else MoveKind.REPLACE
             yield Want(Cause.UNDER_REPLICATED, kind, slot, self._why_needy(nodes, slot))
         if self.only_dead(stream):

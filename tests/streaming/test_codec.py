@@ -91,7 +91,7 @@ assignments = at_rest | busy
 moves = st.builds(
     Move, ids, st.sampled_from(MoveKind), ids, counts, counts, st.none() | ids, ids, numbers,
     st.sampled_from(MoveState), texts, reasons, numbers, numbers, st.none() | ids, st.none() | ids,
-    st.none() | numbers,
+    st.none() | numbers, *[st.none() | st.integers(1, 2**40)] * 2,
 )  # fmt: skip
 attributes = st.builds(
     NodeAttributes, locations, tags, st.none() | st.just("host.example:9092"),
@@ -235,9 +235,9 @@ def records(cell: str = CELL) -> dict[str, OutRecord]:
             replace(DECISION, sequence=8, revision=2), cell
         ),
         "move": record_codec.move_record(MOVE, False, cell),
-        "accepted": record_codec.move_record(replace(MOVE, state=MoveState.ACCEPTED), False, cell),
+        "accepted": record_codec.move_record(MOVE._replace(state=MoveState.ACCEPTED), False, cell),
         "completed": record_codec.move_record(
-            replace(MOVE, state=MoveState.COMPLETED), False, cell
+            MOVE._replace(state=MoveState.COMPLETED), False, cell
         ),
         "move forgotten": record_codec.move_record(MOVE, True, cell),
         "node": record_codec.node_record("n1", VIEW, cell, 5, 9),
