@@ -8,6 +8,8 @@ the same.
 
 from collections.abc import Collection
 
+import numpy as np
+
 from placement.diagnose import WAITS_FOR_NODES, live_slots
 from placement.glance import Glance
 from placement.model import ViolationClass
@@ -65,6 +67,13 @@ class Agenda:
         self._behind.discard(shard)
         return shard
 
+    def queue(self, keys: dict[int, tuple[str, int]], live: int, behind: bool) -> None:
+        """Let shards wait, in the order of their keys, that lack replicas, have `live` ones, and
+        break no rule; `behind` also for the source."""
+        self.waiting.put_all({shard: (MISSING, live, *key) for shard, key in keys.items()})
+        if behind:
+            self._behind.update(keys)
+
     def file(self, shard: int, seen: Glance, key: tuple[str, int]) -> None:
         """Keep in mind when a shard that was looked at has to be looked at again: always, when
         limits have room, when the fleet changes, or not."""
@@ -95,7 +104,8 @@ class Agenda:
         return (urgency(self._wants.cause(shard)), live, *key)
 
     def _is_unled(self, shard: int, seen: Glance) -> bool:
-        if shard not in seen.unled and (shard in seen.lacking or shard in seen.well):
+        told = shard in seen.lacking or shard in seen.well
+        if told and shard not in seen.unled and shard not in seen.heirs:
             return False
         return next_leader(self._state, self._wants, shard) is not None
 
@@ -103,8 +113,8 @@ class Agenda:
         """What changes in one shard of a stream may concern others that are in need already, and
         those of a colocated stream that stand apart."""
         state, opened = self._state, self._state.ledger.by_shard
-        streams = dict.fromkeys(state.table.stream_of(shard) for shard in self.recheck)
-        for index in streams:
+        recheck = np.fromiter(self.recheck, np.int64, len(self.recheck))
+        for index in np.unique(state.table.streams_of(recheck)).tolist():
             stream = state.streams[state.stream_names[index]]
             colocated = self._wants.is_colocated(stream)
             if not colocated and not self._wants.is_wide(stream):

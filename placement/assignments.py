@@ -10,7 +10,7 @@ The table holds the *planned* arrangement: while a move is open its target stand
 """
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -39,6 +39,7 @@ class AssignmentTable:
         self._shard_number = np.zeros(_FIRST, np.int32)
         self.epoch = np.zeros(_FIRST, np.int64)
         self.digest = np.zeros(_FIRST, np.uint64)
+        self.violations_digest = np.zeros(_FIRST, np.uint64)
         self._shards = Extents()
         self._owned: dict[int, Sequence[int]] = {}
         self._node_slots: list[NDArray[np.int32]] = []
@@ -97,6 +98,7 @@ class AssignmentTable:
         indexes = np.asarray(shards, np.int64)
         self.epoch[indexes] = 0
         self.digest[indexes] = 0
+        self.violations_digest[indexes] = 0
         for first, count in _stretches(indexes, np.ones(len(indexes), np.int64)):
             self._shards.give(first, count)
         self._owned.pop(stream, None)
@@ -210,6 +212,21 @@ class AssignmentTable:
                 self._node_slots[node][places[index]] = index
                 self._leaders[node] += (slot == 0) - (before == 0)
 
+    def lead(self, heirs: Mapping[int, int]) -> None:
+        """Exchange the first slot of each shard with the one that is given for it, where replicas
+        are in both."""
+        first = self._shard_base[np.fromiter(heirs, np.int64, len(heirs))]
+        second = first + np.fromiter(heirs.values(), np.int64, len(heirs))
+        column, places = self._slot_node, self._slot_place
+        for both in (column, places):
+            both[first], both[second] = both[second], both[first]
+        for slots, more in ((first, 1), (second, -1)):
+            nodes = column[slots]
+            np.add.at(self._leaders, nodes, more)
+            noted = zip(nodes.tolist(), places[slots].tolist(), slots.tolist(), strict=True)
+            for node, place, slot in noted:
+                self._node_slots[node][place] = slot
+
     def lay_out(self, shard: int, nodes: Sequence[int]) -> None:
         """Put these nodes into the shard's slots; those behind them are emptied."""
         before = self.nodes(shard)
@@ -299,6 +316,7 @@ class AssignmentTable:
             self._shard_number = _grown(self._shard_number, size, 0)
             self.epoch = _grown(self.epoch, size, 0)
             self.digest = _grown(self.digest, size, 0)
+            self.violations_digest = _grown(self.violations_digest, size, 0)
 
 
 def _grown(column: NDArray[_T], size: int, fill: int) -> NDArray[_T]:

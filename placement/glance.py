@@ -31,12 +31,14 @@ Shards = NDArray[np.int64]
 class Glance:
     """`lacking`: live replicas of each shard that lacks some and breaks no rule with those it has,
     and how many are asked for; `well`: the same of shards that want nothing, what is held counting
-    as there; `unled`: shards of both kinds whose first replica may not lead, with the slot of the
-    next leader where the first is dead; `others`: what has to be asked one by one."""
+    as there; `heirs`: slot of the next leader of shards of both kinds whose first replica is dead;
+    `unled`: those whose first replica or heir may not lead; `others`: what has to be asked one by
+    one."""
 
     lacking: dict[int, tuple[int, int]] = field(default_factory=dict)
     well: dict[int, tuple[int, int]] = field(default_factory=dict)
-    unled: dict[int, int | None] = field(default_factory=dict)
+    heirs: dict[int, int] = field(default_factory=dict)
+    unled: set[int] = field(default_factory=set)
     others: list[int] = field(default_factory=list)
 
 
@@ -111,19 +113,20 @@ def _look(found: Glance, state: State, wants: Wants, stream: Stream, shards: Sha
     lacks = stays.sum(axis=1) < copies
     plain &= ~(lacks & (stays & ~live).any(axis=1))
     plain &= ~_doubted(wants, stream, rows, stays & plain[:, None])
-    unled = plain & ~(live[:, 0] & np.append(topology.can_lead, False)[rows[:, 0]])
     found.others += shards[~plain].tolist()
-    next_leaders = _next_leaders(topology, rows, live, copies)
-    for shard, slot in zip(shards[unled].tolist(), next_leaders[unled].tolist(), strict=True):
-        found.unled[shard] = slot or None
+    leaders = _leaders(topology, rows, live, copies)
+    may_lead = np.append(topology.can_lead, False)[rows[np.arange(len(rows)), leaders]]
+    found.unled.update(shards[plain & ~may_lead].tolist())
+    orphaned = plain & (leaders > 0)
+    found.heirs.update(zip(shards[orphaned].tolist(), leaders[orphaned].tolist(), strict=True))
     for kind, which in ((found.lacking, plain & lacks), (found.well, plain & ~lacks)):
         counts = zip(count[which].tolist(), repeat(copies), strict=False)
         kind.update(zip(shards[which].tolist(), counts, strict=True))
 
 
-def _next_leaders(topology: Topology, rows: Shards, live: Mask, copies: int) -> Shards:
-    """The slot that leads after a dead leader: of the copies asked for the first that may lead and
-    is up, as far as there is one; 0 where the leader lives."""
+def _leaders(topology: Topology, rows: Shards, live: Mask, copies: int) -> Shards:
+    """The slot that leads: after a dead leader, of the copies asked for, the first that may lead
+    and is up, as far as there is one; 0 where the leader lives."""
     able, up = (np.append(each, False)[rows] for each in (topology.can_lead, topology.eligible))
     asked_for = np.arange(rows.shape[1]) < copies
     slots: Shards = np.argmax(live * (1 + up + 2 * able + 4 * asked_for), axis=1)

@@ -6,6 +6,7 @@ shards are, or are to be.
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 
 from placement.assignments import EMPTY
@@ -226,11 +227,11 @@ class Issuing:
             state.touch(shard)
             self._wants.changed(shard)
 
-    def promote(self, shard: int, leader: int | None = None) -> None:
-        """Put the replica in front that has to lead, the one in the slot `leader` if that is known.
-        An open move is valid at its own epoch only, so that one of the same nodes supersedes it."""
+    def promote(self, shard: int) -> None:
+        """Put the replica in front that has to lead. An open move is valid at its own epoch only,
+        so that one of the same nodes supersedes it."""
         state = self._state
-        leader = next_leader(state, self._wants, shard) if leader is None else leader
+        leader = next_leader(state, self._wants, shard)
         if leader is None:
             return
         opened = state.ledger.by_shard.get(shard)
@@ -252,6 +253,13 @@ class Issuing:
         move = renewed(state, shard, before, slot, source)
         state.ledger.open(replace(opened, move=move, source=source))
         state.publish_move(move)
+
+    def succeed(self, heirs: Mapping[int, int]) -> None:
+        """Put the replica in front that has to lead, by shard its slot, where no move is open."""
+        self._state.table.lead(heirs)
+        self._state.touch_all(heirs)
+        for shard in heirs:
+            self._wants.changed(shard)
 
     def _may_only_follow(self, opened: OpenMove) -> bool:
         """Whether the copy goes to a suspect node, which some strategies take for followers."""

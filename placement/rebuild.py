@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from placement import digest
+from placement import digest, violated
 from placement.assignments import EMPTY
 from placement.model import Assignment, Decision, Move, MoveKind, Outcome, Ready
 from placement.moves import OpenMove
@@ -44,10 +44,8 @@ def rebuild(state: State, records: Published, now: int) -> None:
             state.ledger.keep(move)
         elif move.move_id not in state.ledger.known:
             raise ValueError(f"open move {move.move_id} is named by no assignment")
-    for found in records.violations:
-        shard = state.streams[found[0].stream].shards[found[0].shard]
-        state.violations[shard] = found
-        state.digest.change(0, digest.of_violations(found))
+    told = ((found[0].stream, found[0].shard, found) for found in records.violations)
+    violated.publish(state, [(state.streams[n].shards[i], (n, i), found) for n, i, found in told])
     for memory in records.memory:
         state.memory[memory.kind, memory.name] = memory
         state.digest.change(0, digest.of_memory(memory))

@@ -6,10 +6,12 @@ it the shard with the fewest live replicas. What a limit keeps waiting is not lo
 the limit has room; what cannot be helped waits until the fleet changes, and blocks no other.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 
 import numpy as np
 
+from placement import violated
 from placement.agenda import Agenda
 from placement.assignments import EMPTY
 from placement.glance import Glance, glance, unled
@@ -45,6 +47,9 @@ class Repair:
         self._issuing = Issuing(state, self._wants)
         self._looked: set[int] = set()
         self._issued: set[int] = set()
+        # Shards that this run let wait without a look, by live replicas and those asked for.
+        self._queued: dict[tuple[int, int], violated.Keys] = defaultdict(dict)
+        self._stopped = _FULL
 
     def look_at(self, shards: Iterable[int]) -> None:
         """These shards may have become needy or healthy."""
@@ -131,11 +136,13 @@ class Repair:
         self._wants.forget()
         fresh = self._agenda.due(caught_up)
         seen = glance(state, self._wants, fresh)
-        for shard in state.in_order([*seen.others, *seen.unled]):
+        if caught_up:
+            issuing.succeed(seen.heirs)
+        for shard in state.in_order([*seen.others, *(seen.unled - seen.heirs.keys())]):
             # Sparing a copy is right on old news, too; it may be all that can be done in a hold.
             issuing.keep_needed(shard)
             if caught_up:
-                issuing.promote(shard, seen.unled.get(shard))
+                issuing.promote(shard)
         failed: dict[int, Failed] = {}
         self._issue_all(fresh, seen, caught_up, failed)
         while issuing.freed:
@@ -153,6 +160,7 @@ class Repair:
         issuing.finish()
         self._issued.clear()
         self._looked.clear()
+        self._queued.clear()
         self._wants.forget()
 
     def _publish(self, failed: dict[int, Failed]) -> None:
@@ -166,13 +174,20 @@ class Repair:
                     failed[shard] = {None: _FULL}
         self._agenda.leave(self._looked)
         after = glance(state, self._wants, self._looked, planned=True)
+        found: list[tuple[int, tuple[str, int], tuple[Violation, ...]]] = []
         for key, shard in state.keyed(self._looked):
             known, said = failed.get(shard, {}), None
             if shard in after.lacking or shard in after.well:
                 said = self._report.lacks(shard, key, after, known)
             said = self.violations(shard, known) if said is None else said
-            state.set_violations(shard, said, key)
+            found.append((shard, key, said))
+        violated.publish(state, found)
+        for shard, key, _ in found:
             self._agenda.file(shard, after, key)
+        for (live, factor), keys in self._queued.items():
+            example = self._report.missing(live, factor, self._stopped)
+            left = {shard: key for shard, key in keys.items() if shard not in self._looked}
+            violated.publish_alike(state, left, example)
 
     def violations(self, shard: int, failed: Failed) -> tuple[Violation, ...]:
         """What the shard breaks; `failed` says why it got no move."""
@@ -188,9 +203,11 @@ class Repair:
         """Plan each shard that wants something in order, and those that wait as far as the limits
         have room; `failed` learns why those without a move have none."""
         state = self._state
-        self._looked |= shards
-        wanting = shards - seen.well.keys() - self._issued
+        queued = self._queue(seen, not caught_up)
+        self._looked |= shards - queued
+        wanting = shards - seen.well.keys() - queued - self._issued
         if not caught_up:
+            self._stopped = _BEHIND
             failed.update((shard, {None: _BEHIND}) for shard in wanting)
             return
         view = View(state.topology, state.table, state.policy_of, state.spec_of)
@@ -207,6 +224,20 @@ class Repair:
                 known[None] = _BUSY
             elif self._issuing.issue(shard, view, known):
                 self._issued.add(shard)
+        self._stopped = _BUSY if self._has_room() else _FULL
+
+    def _queue(self, seen: Glance, behind: bool) -> set[int]:
+        """Let shards that lack replicas and nothing else wait, without a look at each; those that
+        get another leader first once the source is not `behind` are looked at."""
+        alone = seen.unled | (seen.heirs.keys() if behind else set()) | self._issued
+        queued = seen.lacking.keys() - alone
+        alike: dict[tuple[int, int], violated.Keys] = defaultdict(dict)
+        for key, shard in self._state.keyed(queued):
+            alike[seen.lacking[shard]][shard] = key
+        for counts, keys in alike.items():
+            self._agenda.queue(keys, counts[0], behind)
+            self._queued[counts].update(keys)
+        return queued
 
     def _in_turn(
         self, fresh: list[tuple[Urgency, int]], view: View

@@ -10,6 +10,7 @@ from placement.diagnose import (
     broken_rules,
     kept_slots,
     live_slots,
+    missing_replicas,
     why_kept,
     why_needy,
 )
@@ -77,8 +78,12 @@ class Report:
             if why is None:
                 return None
             kind = _class_of(why)
-        parts = (*key, REPLICAS_RULE, _REQUIRED, live, factor, kind, why, state.now)
-        return (Violation(*parts),)
+        return (missing_replicas(*key, factor, live, why, kind, state.now),)
+
+    def missing(self, live: int, factor: int, why: Reason) -> Violation:
+        """How any shard is violated that breaks no rule, has so many replicas of those that are
+        asked for, and got no move."""
+        return missing_replicas("", 0, factor, live, why, _class_of(why), self._state.now)
 
     def _copies(self, shard: int) -> list[tuple[Cause | None, Violation]]:
         """Too few replicas, too many, or some apart from those of the other shards."""

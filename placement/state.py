@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placement import digest, unmarks
+from placement import digest, unmarks, violated
 from placement.assigned import assignments
 from placement.assignments import AssignmentTable
 from placement.backoff import Backoff
@@ -181,6 +181,10 @@ class State:
         """The shard's assignment changes in this batch."""
         self._dirty[shard] = None
 
+    def touch_all(self, shards: Iterable[int]) -> None:
+        """`touch` each of the shards."""
+        self._dirty.update(dict.fromkeys(shards))
+
     def touched(self) -> set[str]:
         """Streams of the shards whose assignments change in this batch."""
         return {name for name, _ in self.keys(self._dirty)}
@@ -279,30 +283,6 @@ class State:
         waits = self.backoff.waits(self.key(shard), self.now) if known else ()
         return frozenset(index[node_id] for node_id in waits if node_id in index)
 
-    def set_violations(
-        self,
-        shard: int,
-        violations: tuple[Violation, ...],
-        key: tuple[str, int] | None = None,
-    ) -> None:
-        """Publish a shard's open violations if they are not what was published last."""
-        before = self.violations.get(shard)
-        if before is None and not violations:
-            return
-        if before is not None:
-            if [_essence(v) for v in before] == [_essence(v) for v in violations]:
-                return
-            kept = {(v.rule, v.domain): v.since for v in before}
-            violations = tuple(
-                v._replace(since=kept.get((v.rule, v.domain), v.since)) for v in violations
-            )
-        self.digest.change(digest.of_violations(before or ()), digest.of_violations(violations))
-        if violations:
-            self.violations[shard] = violations
-        else:
-            del self.violations[shard]
-        self.ready.violations[key or self.key(shard)] = violations
-
     def remember(self, kind: str, name: str, body: Mapping[str, Any] | None) -> None:
         """Publish something to be remembered; None forgets it. What has not changed is silent."""
         key, before = (kind, name), self.memory.get((kind, name))
@@ -373,9 +353,10 @@ class State:
     def drop_shards(self, stream: Stream) -> None:
         """Take a stream's assignments and violations away, and free its rows."""
         name, highest = stream.spec.stream, self._epoch_floor
-        for number, shard in enumerate(stream.shards):
+        published = [*enumerate(stream.shards)]
+        violated.publish(self, [(shard, (name, number), ()) for number, shard in published])
+        for number, shard in published:
             self._dirty.pop(shard, None)
-            self.set_violations(shard, ())
             if self.table.digest[shard]:
                 self.ready.dropped.append((name, number))
                 self.digest.change(int(self.table.digest[shard]), 0)
@@ -391,10 +372,3 @@ class State:
         del self.stream_names[stream.index]
         self.digest.change(digest.of_decision(stream.decision), 0)
         self.ready.forgotten.append(name)
-
-
-def _essence(violation: Violation) -> tuple[object, ...]:
-    """What makes a violation worth publishing again."""
-    v = violation
-    reason = v.reason.code, v.reason.seen
-    return v.rule, v.domain, v.count, v.limit, v.violation_class, *reason

@@ -4,6 +4,7 @@ They are not looked at again in every batch: a batch takes from the front as man
 allow. Their order is derived from the state, so that a rebuilt reconciler has the same.
 """
 
+from collections.abc import Mapping
 from heapq import heapify, heappop, heappush
 
 from placement.model import Cause
@@ -48,6 +49,13 @@ class Waiting:
         if len(self._heap) > 2 * len(self._urgency) + _STALE_MAX:
             self._heap = [(place, each) for each, place in self._urgency.items()]
             heapify(self._heap)
+
+    def put_all(self, urgencies: Mapping[int, Urgency]) -> None:
+        """Let many shards wait that do not yet."""
+        self._urgency.update(urgencies)
+        self._heap += zip(urgencies.values(), urgencies, strict=True)
+        # Sorted it is a heap, and soon made so of what comes in order.
+        self._heap.sort()
 
     def leave(self, shard: int) -> None:
         """The shard waits no more."""

@@ -1,5 +1,7 @@
 """What is said of many shards, and of nodes by class, is what is said of each alone."""
 
+from operator import itemgetter
+
 import pytest
 
 from placement import glance
@@ -15,13 +17,13 @@ NEVER = 1 << 40
 
 
 def published(seed: int, monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """All records of one random history."""
+    """All records of one random history, those of a batch by topic and key."""
     found: list[object] = []
     apply = Reconciler.apply
 
     def kept(core: Reconciler, *arguments: object) -> Ready:
         ready = apply(core, *arguments)  # type: ignore[arg-type]
-        found.extend(records_of(ready))
+        found.extend(sorted(records_of(ready), key=itemgetter(0, 1)))
         return ready
 
     with monkeypatch.context() as patched:

@@ -1,0 +1,76 @@
+"""Violations as they are published: what is news of some shards, or the same of many."""
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from placement import digest
+from placement.model import Violation
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from placement.state import State
+
+Key = tuple[str, int]
+Keys = dict[int, Key]
+Violations = tuple[Violation, ...]
+
+
+def publish(state: "State", found: Iterable[tuple[int, Key, Violations]]) -> None:
+    """Publish the open violations of shards where they are not what was published last."""
+    said: dict[int, Violations] = {}
+    for shard, key, now in found:
+        told = _news(state.violations.get(shard, ()), now)
+        if told is not None:
+            said[shard] = state.ready.violations[key] = told
+    contents = map(digest.of_violations, said.values())
+    _keep(state, said, np.fromiter(contents, np.uint64, len(said)))
+
+
+def publish_alike(state: "State", keys: Keys, example: Violation) -> None:
+    """`publish` of shards, given with their keys, each of which breaks one rule as in `example`."""
+    said = dict(zip(keys, _alike(keys.values(), example), strict=True))
+    known = said.keys() & state.violations.keys()
+    publish(state, [(shard, keys[shard], said.pop(shard)) for shard in sorted(known)])
+    state.ready.violations.update((keys[shard], each) for shard, each in said.items())
+    _keep(state, said, np.uint64(digest.of_violations((example,))))
+
+
+def _news(before: Violations, now: Violations) -> Violations | None:
+    """What is to be published of a shard whose violations were others `before`, each with the time
+    since when it is open; None where what was published still holds."""
+    if not before:
+        return now or None
+    if [_essence(v) for v in before] == [_essence(v) for v in now]:
+        return None
+    known = {(v.rule, v.domain): v.since for v in before}
+    return tuple([v._replace(since=known.get((v.rule, v.domain), v.since)) for v in now])
+
+
+def _essence(violation: Violation) -> tuple[object, ...]:
+    """What makes a violation worth publishing again."""
+    v = violation
+    reason = v.reason.code, v.reason.seen
+    return v.rule, v.domain, v.count, v.limit, v.violation_class, *reason
+
+
+def _alike(keys: Iterable[Key], example: Violation) -> list[Violations]:
+    rest = example[2:]
+    return [*zip(map(Violation._make, ((*key, *rest) for key in keys)), strict=True)]
+
+
+def _keep(
+    state: "State", said: Mapping[int, Violations], contents: "NDArray[np.uint64] | np.uint64"
+) -> None:
+    """Remember what was published, and count it into the digest; `contents`: its hashes."""
+    shards, table = np.fromiter(said, np.int64, len(said)), state.table
+    hashes = digest.keyed(contents, state.stream_hashes(shards), table.numbers_of(shards))
+    state.violations.update(said)
+    for place, (shard, now) in enumerate(said.items()):
+        if not now:
+            hashes[place] = 0
+            del state.violations[shard]
+    state.digest.exchange(table.violations_digest[shards], hashes)
+    table.violations_digest[shards] = hashes
