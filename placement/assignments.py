@@ -139,13 +139,14 @@ class AssignmentTable:
         found: NDArray[np.int32] = self._slot_node[self._shard_base[shards][:, None] + slots]
         return found.astype(np.int64)
 
-    def lists(self, shards: Sequence[int]) -> list[list[int]]:
-        """`nodes` of many shards."""
-        index = np.asarray(shards, np.int64)
-        if len(index) and (self._shard_factor[index] == self._shard_factor[index[0]]).all():
-            alike: list[list[int]] = self.rows(index).tolist()
-            return alike
-        return [*map(self.nodes, shards)]
+    def padded(self, shards: NDArray[np.int64]) -> NDArray[np.int64]:
+        """`rows` of shards of any length, EMPTY behind the slots of shorter ones."""
+        factors = self._shard_factor[shards]
+        found = np.full((len(shards), int(factors.max(initial=0))), EMPTY, np.int64)
+        for factor in np.unique(factors).tolist():
+            alike = np.flatnonzero(factors == factor)
+            found[alike, :factor] = self.rows(shards[alike])
+        return found
 
     def streams_of(self, shards: NDArray[np.int64]) -> NDArray[np.int32]:
         """Index of the stream of each shard."""

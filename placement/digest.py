@@ -5,16 +5,17 @@ rebuild; equality proves that the topics held exactly the state that the marker 
 """
 
 import json
-from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placement.choice import digest64, hash64, mix
 from placement.model import Assignment, Decision, Memory, Move, NodeView, Violation
-from placement.published import Settled
 
 _MODULUS = 1 << 64
+
+# What tells hashes of assignments from those of other records of shards.
+_ASSIGNMENT = np.uint64(hash64("assignment"))
 
 
 class Digest:
@@ -91,25 +92,30 @@ def of_decision(decision: Decision) -> int:
     )
 
 
-def of_assignment(assignment: Assignment) -> int:
-    """Hash of an assignment record."""
-    stream, shard, epoch, replicas, adding, removing, move_id, _, roles = assignment
-    nodes = f"{','.join(replicas)}\x1f{','.join(adding)}\x1f{','.join(removing)}"
-    text = f"assignment\x1f{stream}\x1f{shard}\x1f{epoch}\x1f{nodes}\x1f{move_id or ''}"
-    return hash64(text if roles is None else "\x1f".join((text, *roles)))
+def of_assignments(
+    streams: NDArray[np.uint64],
+    numbers: NDArray[np.integer],
+    epochs: NDArray[np.int64],
+    counts: NDArray[np.int64],
+    nodes: NDArray[np.uint64],
+    told: NDArray[np.uint64] | np.uint64,
+) -> NDArray[np.uint64]:
+    """Hashes of assignment records: of their keys (see `keyed`), epochs, and replicas in order, as
+    `counts` hashes of node ids (`Topology.digests`) in `nodes` for each; `told` is `of_told`."""
+    content = mix(mix(epochs.astype(np.uint64) ^ _ASSIGNMENT) ^ told)
+    firsts = np.cumsum(counts) - counts
+    for slot in range(int(counts.max(initial=0))):
+        rows = np.flatnonzero(counts > slot)
+        content[rows] = mix(content[rows] ^ nodes[firsts[rows] + slot])
+    return keyed(content, streams, numbers)
 
 
-def of_settled(chunk: Settled) -> NDArray[np.uint64]:
-    """`of_assignment` of assignments at rest, which have nothing to add, remove or tell."""
-    columns = zip(chunk.streams, chunk.shards, chunk.epochs, chunk.replicas, strict=True)
-    made = (
-        blake2b(
-            f"assignment\x1f{stream}\x1f{shard}\x1f{epoch}\x1f{','.join(nodes)}\x1f\x1f\x1f".encode(),
-            digest_size=8,
-        ).digest()
-        for stream, shard, epoch, nodes in columns
-    )
-    return np.frombuffer(b"".join(made), ">u8").astype(np.uint64)
+def of_told(record: Assignment) -> int:
+    """Hash of what an assignment tells beside its replicas; 0 for one at rest."""
+    _, _, _, _, adding, removing, move_id, _, roles = record
+    if not (adding or removing or move_id or roles):
+        return 0
+    return digest64(",".join(adding), ",".join(removing), move_id or "", *(roles or ()))
 
 
 def of_move(move: Move) -> int:

@@ -10,7 +10,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from placement.model import Move, MoveState
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.model import Move, MoveKind, MoveState
 from placement.reasons import Reason
 
 
@@ -23,6 +26,11 @@ class OpenMove:
     removed: int
     added: int
     source: int
+
+    def complete(self, nodes: list[int] | NDArray[np.int64]) -> None:
+        """Among a shard's planned nodes, let the source stand instead of the target."""
+        if self.move.kind is not MoveKind.LEADER:
+            nodes[self.move.slot] = self.removed
 
 
 class Ledger:

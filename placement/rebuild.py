@@ -1,8 +1,12 @@
 """Rebuild: an empty state is filled from what an earlier one published (guarantee G5)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import chain
+
+import numpy as np
 
 from placement import digest, violated
+from placement.assigned import hash_shards
 from placement.assignments import EMPTY
 from placement.model import Assignment, Decision, Move, MoveKind, Outcome, Ready
 from placement.moves import OpenMove
@@ -36,8 +40,7 @@ def rebuild(state: State, records: Published, now: int) -> None:
         _restore_stream(state, decision, longest.get(decision.stream, 0))
     columns.fill(state)
     known = {move.move_id: move for move in records.moves}
-    for assignment in assignments:
-        _restore_shard(state, assignment, known)
+    _restore_busy(state, assignments, known)
     for move in sorted(known.values(), key=lambda m: (m.ended_at or 0, m.move_id)):
         state.hash_move(move.move_id, digest.of_move(move))
         if not move.state.is_open:
@@ -86,7 +89,17 @@ def _restore_stream(state: State, decision: Decision, longest: int) -> None:
         state.allot(stream, [range(longest)])
 
 
-def _restore_shard(state: State, assignment: Assignment, moves: Mapping[str, Move]) -> None:
+def _restore_busy(state: State, busy: Sequence[Assignment], moves: Mapping[str, Move]) -> None:
+    """Shards with a move under way or with roles."""
+    shards = [_restore_shard(state, each, moves) for each in busy]
+    index, replicas = state.topology.index, [each.replicas for each in busy]
+    counts = np.fromiter(map(len, replicas), np.int64)
+    nodes = np.fromiter(map(index.__getitem__, chain.from_iterable(replicas)), np.int64)
+    told = np.fromiter(map(digest.of_told, busy), np.uint64)
+    hash_shards(state, np.array(shards, np.int64), counts, nodes, told)
+
+
+def _restore_shard(state: State, assignment: Assignment, moves: Mapping[str, Move]) -> int:
     shard = state.streams[assignment.stream].shards[assignment.shard]
     nodes = slots_of(state, assignment)
     if assignment.move_id:
@@ -104,9 +117,7 @@ def _restore_shard(state: State, assignment: Assignment, moves: Mapping[str, Mov
     for slot, node in enumerate(nodes):
         state.table.set(shard, slot, node)
     state.table.epoch[shard] = assignment.epoch
-    hashed = digest.of_assignment(assignment)
-    state.digest.change(0, hashed)
-    state.table.digest[shard] = hashed
+    return shard
 
 
 def slots_of(state: State, assignment: Assignment) -> list[int]:

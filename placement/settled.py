@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from placement import digest
+from placement.assigned import hash_shards
 from placement.published import Settled
 from placement.state import State
 
@@ -28,7 +28,6 @@ class SettledColumns:
         self._streams: dict[str, int] = {}
         self._names: list[str] = []
         self._chunks: list[tuple[NDArray[np.int64], ...]] = []
-        self._digests: list[NDArray[np.uint64]] = []
 
     def add(self, chunk: Settled) -> None:
         """Take a chunk. Raises KeyError for a node that is not known."""
@@ -45,7 +44,6 @@ class SettledColumns:
             map(known.__getitem__, chain.from_iterable(chunk.replicas)),
         )
         self._chunks.append(tuple(np.fromiter(column, np.int64) for column in columns))
-        self._digests.append(digest.of_settled(chunk))
 
     def longest(self) -> dict[str, int]:
         """By stream the length of its longest list."""
@@ -68,9 +66,6 @@ class SettledColumns:
         for index, mine in enumerate(np.split(order, ends[:-1])):
             own = np.asarray(state.streams[self._names[index]].shards, np.int64)
             shards[mine] = own[numbers[mine]]
-        hashes = np.concatenate(self._digests)
-        self._digests.clear()
         state.table.fill(shards, counts, nodes)
         state.table.epoch[shards] = epochs
-        state.table.digest[shards] = hashes
-        state.digest.change(0, int(hashes.sum(dtype=np.uint64)))
+        hash_shards(state, shards, counts, nodes, np.uint64(0))

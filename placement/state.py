@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placement import digest, unmarks, violated
-from placement.assigned import assignments
+from placement import assigned, digest, unmarks, violated
 from placement.assignments import AssignmentTable
 from placement.backoff import Backoff
 from placement.choice import hash64
@@ -96,14 +95,7 @@ class State:
 
     def finish(self) -> Ready:
         """Publish the shards that changed, and hand the batch over."""
-        keyed, table = self.keyed(self._dirty), self.table
-        shards = np.fromiter((shard for _, shard in keyed), np.int64, len(keyed))
-        table.epoch[shards] += 1
-        made = assignments(self, keyed, table.epoch[shards].tolist())
-        hashes = np.fromiter(map(digest.of_assignment, made), np.uint64, len(made))
-        self.digest.exchange(table.digest[shards], hashes)
-        table.digest[shards] = hashes
-        self.ready.assignments.update(zip((key for key, _ in keyed), made, strict=True))
+        assigned.publish(self, self._dirty)
         self._dirty.clear()
         return self.ready
 
@@ -196,8 +188,8 @@ class State:
     def complete(self, shard: int) -> list[int]:
         """Nodes that hold a whole replica: while a move runs, its source instead of its target."""
         nodes, opened = self.table.nodes(shard), self.ledger.by_shard.get(shard)
-        if opened and opened.move.kind is not MoveKind.LEADER:
-            nodes[opened.move.slot] = opened.removed
+        if opened:
+            opened.complete(nodes)
         return nodes
 
     def settle(self, ended: OpenMove) -> None:

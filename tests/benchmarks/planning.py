@@ -15,8 +15,10 @@ from typing import Any
 
 import numpy as np
 import psutil
+from numpy.typing import NDArray
 
 from placement import digest, glance
+from placement.choice import hash64
 from placement.diagnosis import Examined
 from placement.events import AckKind, MoveAcked, NodeChanged
 from placement.examine import examine
@@ -141,17 +143,31 @@ def _records_alone(core: Reconciler, node: int) -> float:
     at = core.now + 1
     ready = core.apply([_change(node, Liveness.DEAD, at)], at)
     moves = [[*move] for move, _ in ready.moves.values()]
+    columns = _columns(core, [*ready.assignments.values()])
 
     def made_again() -> None:
         for violations in ready.violations.values():
             digest.of_violations(tuple([Violation(*each) for each in violations]))
-        for each in ready.assignments.values():
-            digest.of_assignment(Assignment(*each))
+        told = [digest.of_told(Assignment(*each)) for each in ready.assignments.values()]
+        digest.of_assignments(*columns, np.array(told, np.uint64))
         for move in moves:
             digest.of_move(Move(*move))
 
     core.apply([_change(node, Liveness.UP, at + 1)], at + 1)
     return statistics.median(_timed(made_again)[0] for _ in range(5))
+
+
+def _columns(core: Reconciler, records: Sequence[Assignment]) -> tuple[NDArray[Any], ...]:
+    """What `digest.of_assignments` takes of records, as the state has it: no `told`."""
+    topology: Topology = core._state.topology
+    nodes = [topology.index[node_id] for each in records for node_id in each.replicas]
+    return (
+        np.array([hash64(each.stream) for each in records], np.uint64),
+        np.array([each.shard for each in records]),
+        np.array([each.epoch for each in records]),
+        np.array([len(each.replicas) for each in records]),
+        topology.digests[nodes],
+    )
 
 
 def _aftermath(core: Reconciler, node: int) -> tuple[float, float]:

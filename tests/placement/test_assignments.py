@@ -152,6 +152,11 @@ class TableAgainstDict(RuleBasedStateMachine):
                         leaders[node] += slot == 0
         assert len(indexes) == len(set(indexes))
         assert table.shards == max(indexes) + 1
+        width = max((factor for _, factor in self.extents.values()), default=0)
+        assert table.padded(np.array(indexes[::-1])).tolist() == [
+            [*table.nodes(shard), *[EMPTY] * (width - table.factor(shard))]
+            for shard in indexes[::-1]
+        ]
         rows = {stream: nodes.tolist() for stream, nodes in table.streams()}
         assert rows == {
             stream: [table.nodes(self.shard(stream, number)) for number in range(count)]

@@ -4,9 +4,12 @@ from itertools import product
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from placement.choice import hash64
-from placement.digest import keyed
+from placement.choice import digest64, hash64
+from placement.digest import keyed, of_assignments, of_told
+from placement.model import Assignment
 
 STREAMS = [hash64(name) for name in ("", "orders", "payments")]
 CONTENTS = [hash64(text) for text in ("one kind", "another kind")]
@@ -52,3 +55,68 @@ def test_what_is_said_of_two_shards_does_not_cancel_out() -> None:
     contents = np.array(CONTENTS, np.uint64)
     sums = {int(keyed(each, streams, numbers).sum()) for each in (contents, contents[::-1])}
     assert len(sums) == 2
+
+
+AT_REST = Assignment("orders", 3, 7, ("a", "b", "c"), (), (), None, 1)
+NAMES = st.lists(st.sampled_from("abc"), max_size=4).map(tuple)
+RECORDS = st.builds(
+    Assignment,
+    st.sampled_from(["orders", "payments"]),
+    st.integers(0, 2),
+    st.integers(0, 2),
+    NAMES,
+    NAMES,
+    NAMES,
+    st.none() | st.just("m1"),
+    st.integers(0, 2),
+    st.none() | NAMES.filter(bool),
+)
+
+
+def _hashes(records: list[Assignment]) -> list[int]:
+    replicas = [node_id for each in records for node_id in each.replicas]
+    return of_assignments(
+        np.array([hash64(each.stream) for each in records], np.uint64),
+        np.array([each.shard for each in records], np.int32),
+        np.array([each.epoch for each in records], np.int64),
+        np.array([len(each.replicas) for each in records], np.int64),
+        np.array([digest64("node", node_id) for node_id in replicas], np.uint64),
+        np.array([of_told(each) for each in records], np.uint64),
+    ).tolist()
+
+
+@settings(max_examples=50)
+@given(st.lists(RECORDS, max_size=12))
+def test_assignments_together_hash_as_alone_and_by_what_they_say(found: list[Assignment]) -> None:
+    """Lists of all lengths beside each other; when it was decided says nothing."""
+    hashes = _hashes(found)
+    assert hashes == [_hashes([each])[0] for each in found]
+    assert len(set(hashes)) == len({each._replace(decided_at=0) for each in found})
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"replicas": ("b", "a", "c")},
+        {"replicas": ("a", "b")},
+        {"replicas": ()},
+        {"replicas": ("a", "b", "c", "c")},
+        {"epoch": 3, "shard": 7},
+        {"adding": ("d",)},
+        {"removing": ("d",)},
+        {"move_id": "d"},
+        {"roles": ("d",)},
+    ],
+)
+def test_an_assignment_hashes_all_it_says(changed: dict[str, object]) -> None:
+    one, other, without = _hashes([AT_REST, AT_REST._replace(**changed), AT_REST])
+    assert one == without != other
+
+
+def test_assignments_of_a_shard_are_none_of_its_other_records() -> None:
+    """An assignment hashes differently from a record whose content are the same numbers."""
+    empty = AT_REST._replace(replicas=())
+    streams, numbers = np.array([hash64("orders")], np.uint64), np.array([3])
+    contents = (np.uint64(0), np.uint64(empty.epoch), np.uint64(hash64("assignment")))
+    others = [int(keyed(each, streams, numbers)[0]) for each in contents]
+    assert _hashes([empty])[0] not in others

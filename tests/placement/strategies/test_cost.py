@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from placement.assigned import assignments
 from placement.configuration import Configuration
 from placement.examine import Examined, examine
 from placement.model import Liveness, StreamSpec
@@ -346,7 +345,8 @@ def test_a_cold_copy_keeps_its_slot_where_a_primary_is_missing():
     [shard] = state.streams["s"].shards
     nodes = state.table.nodes(shard)
     state.table.set(shard, 1, -1)
-    (record,) = assignments(state, state.keyed([shard]), [1])
+    state.touch(shard)
+    record = state.finish().assignments["s", 0]
     assert record.roles == ("replica", "replica", "cold")
     assert slots_of(state, record) == [nodes[0], nodes[2], -1, nodes[3]]
 
