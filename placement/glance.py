@@ -4,7 +4,8 @@ After the death of a node nearly all shards that it touched are of these two kin
 from the columns of the table, by the rules' own `doubtful`; only the others are asked one by one.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import repeat
 
@@ -42,8 +43,8 @@ class Glance:
     others: list[int] = field(default_factory=list)
 
 
-def glance(state: State, wants: Wants, shards: Collection[int], planned: bool = False) -> Glance:
-    """Look at shards, each named once. Those with an open move are among the others, unless they
+def glance(state: State, wants: Wants, shards: AbstractSet[int], planned: bool = False) -> Glance:
+    """Look at shards. Those with an open move are among the others, unless they
     are looked at as `planned` and the move gives back what was lost."""
     found = Glance()
     if len(shards) < GLANCED_FROM:
@@ -53,9 +54,9 @@ def glance(state: State, wants: Wants, shards: Collection[int], planned: bool = 
     given_back = Cause.UNDER_REPLICATED if planned else None
     apart = {each.shard for each in opened if each.move.cause != given_back}
     apart.update(shard for shard, _ in wants.marked)
-    found.others = [shard for shard in shards if shard in apart]
-    left = np.fromiter((shard for shard in shards if shard not in apart), np.int64)
-    for stream, members in _alike(state, left):
+    found.others = [*shards & apart]
+    left = shards - apart
+    for stream, members in _alike(state, np.fromiter(left, np.int64, len(left))):
         if all(_tells_at_once(rule) for rule in wants.rules(stream)):
             _look(found, state, wants, stream, members)
         else:

@@ -31,11 +31,14 @@ def publish(state: "State", found: Iterable[tuple[int, Key, Violations]]) -> Non
 
 def publish_alike(state: "State", keys: Keys, example: Violation) -> None:
     """`publish` of shards, given with their keys, each of which breaks one rule as in `example`."""
-    said = dict(zip(keys, _alike(keys.values(), example), strict=True))
-    known = said.keys() & state.violations.keys()
-    publish(state, [(shard, keys[shard], said.pop(shard)) for shard in sorted(known)])
-    state.ready.violations.update((keys[shard], each) for shard, each in said.items())
-    _keep(state, said, np.uint64(digest.of_violations((example,))))
+    known = keys.keys() & state.violations.keys()
+    if known:
+        publish(state, [(s, key, _as(example, key)) for s, key in keys.items() if s in known])
+        keys = {shard: key for shard, key in keys.items() if shard not in known}
+    said = [_as(example, key) for key in keys.values()]
+    state.ready.violations.update(zip(keys.values(), said, strict=True))
+    content = np.uint64(digest.of_violations((example,)))
+    _keep(state, dict(zip(keys, said, strict=True)), content)
 
 
 def _news(before: Violations, now: Violations) -> Violations | None:
@@ -56,9 +59,8 @@ def _essence(violation: Violation) -> tuple[object, ...]:
     return v.rule, v.domain, v.count, v.limit, v.violation_class, *reason
 
 
-def _alike(keys: Iterable[Key], example: Violation) -> list[Violations]:
-    rest = example[2:]
-    return [*zip(map(Violation._make, ((*key, *rest) for key in keys)), strict=True)]
+def _as(example: Violation, key: Key) -> Violations:
+    return (Violation._make(key + example[2:]),)
 
 
 def _keep(
@@ -68,9 +70,9 @@ def _keep(
     shards, table = np.fromiter(said, np.int64, len(said)), state.table
     hashes = digest.keyed(contents, state.stream_hashes(shards), table.numbers_of(shards))
     state.violations.update(said)
-    for place, (shard, now) in enumerate(said.items()):
-        if not now:
-            hashes[place] = 0
+    if not all(said.values()):
+        hashes[[not each for each in said.values()]] = 0
+        for shard in [shard for shard, each in said.items() if not each]:
             del state.violations[shard]
     state.digest.exchange(table.violations_digest[shards], hashes)
     table.violations_digest[shards] = hashes
