@@ -20,28 +20,27 @@ def publish(state: "State", changed: Collection[int]) -> None:
     the list of replicas."""
     if not changed:
         return
-    keyed, table = state.keyed(changed), state.table
-    shards = np.fromiter((shard for _, shard in keyed), np.int64, len(keyed))
+    keys, shards = state.ordered(changed)
+    table, opened = state.table, state.ledger.by_shard
     table.epoch[shards] += 1
-    nodes, busy = table.padded(shards), _busy(state, keyed)
-    for row in busy:
-        if opened := state.ledger.by_shard.get(keyed[row][1]):
-            opened.complete(nodes[row])
-    ids, now = state.topology.ids, state.now
+    nodes, busy = table.padded(shards), _busy(state, keys, shards.tolist())
+    for row, shard in busy:
+        if shard in opened:
+            opened[shard].complete(nodes[row])
     epochs, lists = table.epoch[shards].tolist(), nodes.tolist()
+    ids, now = state.topology.ids, state.now
+    replicas = [tuple([ids[node] for node in each if node != EMPTY]) for each in lists]
     made = [
-        Assignment(
-            name, number, epoch, tuple([ids[n] for n in each if n != EMPTY]), (), (), None, now
-        )
-        for ((name, number), _), epoch, each in zip(keyed, epochs, lists, strict=True)
+        Assignment(name, number, epoch, held, (), (), None, now)
+        for (name, number), epoch, held in zip(keys, epochs, replicas, strict=True)
     ]
     told = np.zeros(len(made), np.uint64)
-    for row in busy:
-        made[row] = _told(state, keyed[row][1], lists[row], made[row])
+    for row, shard in busy:
+        made[row] = _told(state, shard, lists[row], made[row])
         told[row] = digest.of_told(made[row])
     there = nodes != EMPTY
     hash_shards(state, shards, there.sum(axis=1), nodes[there], told)
-    state.ready.assignments.update(zip([key for key, _ in keyed], made, strict=True))
+    state.ready.assignments.update(zip(keys, made, strict=True))
 
 
 def hash_shards(
@@ -66,17 +65,19 @@ def hash_shards(
     table.digest[shards] = hashes
 
 
-def _busy(state: "State", keyed: Sequence[tuple[tuple[str, int], int]]) -> list[int]:
-    """Which of the shards have a move under way or roles."""
+def _busy(
+    state: "State", keys: Sequence[tuple[str, int]], shards: Sequence[int]
+) -> list[tuple[int, int]]:
+    """Which of the shards have a move under way or roles, and where they stand."""
     opened, kept = state.ledger.by_shard, set()
-    for name in {name for (name, _), _ in keyed}:
+    for name in {name for name, _ in keys}:
         policy = state.streams[name].policy
         if policy is not None and state.aside(policy):
             kept.add(name)
     return [
-        row
-        for row, ((name, _), shard) in enumerate(keyed)
-        if shard in opened or (kept and name in kept)
+        (row, shard)
+        for row, shard in enumerate(shards)
+        if shard in opened or (kept and keys[row][0] in kept)
     ]
 
 

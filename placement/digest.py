@@ -1,7 +1,8 @@
 """Digest of the state of record: an order-independent sum of one hash per record.
 
 It is kept up to date record by record, written into every commit marker and recomputed after every
-rebuild; equality proves that the topics held exactly the state that the marker speaks of.
+rebuild; equality proves that the topics held exactly the state that the marker speaks of. What is
+recorded of shards, of which there are millions, is hashed as columns, the rest record by record.
 """
 
 import json

@@ -118,23 +118,28 @@ class State:
         """`hash64` of the name of each shard's stream, for `digest.keyed`."""
         return np.frombuffer(self._stream_hashes, np.uint64)[self.table.streams_of(shards)]
 
-    def keyed(self, shards: Collection[int]) -> list[tuple[tuple[str, int], int]]:
-        """Shards with their keys, in the order of these."""
-        if len(shards) < 2:
-            return [*zip(self.keys(shards), shards, strict=True)]
+    def ordered(self, shards: Collection[int]) -> tuple[list[tuple[str, int]], NDArray[np.int64]]:
+        """Keys of shards in their order, and the shards in that order."""
         index = np.fromiter(shards, np.int64, len(shards))
+        if len(shards) < 2:
+            return self.keys(shards), index
         streams, stream = np.unique(self.table.streams_of(index), return_inverse=True)
         names = [self.stream_names[each] for each in streams.tolist()]
         places = np.argsort(sorted(range(len(names)), key=names.__getitem__))
         numbers = self.table.numbers_of(index)
         order = np.lexsort((numbers, places[stream]))
         named = map(names.__getitem__, stream[order].tolist())
-        keys = zip(named, numbers[order].tolist(), strict=True)
-        return [*zip(keys, index[order].tolist(), strict=True)]
+        return [*zip(named, numbers[order].tolist(), strict=True)], index[order]
+
+    def keyed(self, shards: Collection[int]) -> list[tuple[tuple[str, int], int]]:
+        """Shards with their keys, in the order of these."""
+        keys, index = self.ordered(shards)
+        return [*zip(keys, index.tolist(), strict=True)]
 
     def in_order(self, shards: Collection[int]) -> list[int]:
         """Shards by the names of their streams, then by number."""
-        return [shard for _, shard in self.keyed(shards)]
+        shards_in_order: list[int] = self.ordered(shards)[1].tolist()
+        return shards_in_order
 
     def stream_of(self, shard: int) -> Stream:
         """The stream that a shard belongs to."""
