@@ -70,7 +70,7 @@ class Agenda:
     def queue(self, keys: dict[int, tuple[str, int]], live: int, behind: bool) -> None:
         """Let shards wait, in the order of their keys, that lack replicas, have `live` ones, and
         break no rule; `behind` also for the source."""
-        self.waiting.put_all({shard: (MISSING, live, *key) for shard, key in keys.items()})
+        self.waiting.put_all([(MISSING, live, *key, shard) for shard, key in keys.items()])
         if behind:
             self._behind.update(keys)
 
@@ -85,7 +85,7 @@ class Agenda:
         elif said:
             codes = {v.reason.code for v in said}
             if not codes.isdisjoint(THROTTLED):
-                self.waiting.put(shard, self.urgency(shard, seen, key))
+                self.waiting.put(self.urgency(shard, seen, key))
                 if Code.NOT_CAUGHT_UP in codes:
                     self._behind.add(shard)
             elif ViolationClass.FIXABLE in [v.violation_class for v in said]:
@@ -99,9 +99,9 @@ class Agenda:
         """The shard's place among those that want something."""
         if shard in seen.lacking:
             live, _ = seen.lacking[shard]
-            return (MISSING, live, *key)
+            return (MISSING, live, *key, shard)
         live = len(live_slots(self._state.table.nodes(shard), self._state.topology))
-        return (urgency(self._wants.cause(shard)), live, *key)
+        return (urgency(self._wants.cause(shard)), live, *key, shard)
 
     def _is_unled(self, shard: int, seen: Glance) -> bool:
         told = shard in seen.lacking or shard in seen.well

@@ -214,9 +214,10 @@ class Repair:
         for node in [*state.ledger.incoming]:
             if node != EMPTY and is_busy(state, node):
                 view.occupy(node, True)
-        fresh = sorted((self._agenda.urgency(s, seen, key), s) for key, s in state.keyed(wanting))
+        fresh = sorted(self._agenda.urgency(s, seen, key) for key, s in state.keyed(wanting))
         failed.update(dict.fromkeys(wanting, _NONE_MORE))
-        for urgent, shard in self._in_turn(fresh, view):
+        for urgent in self._in_turn(fresh, view):
+            shard = urgent[-1]
             known = failed[shard] = {}
             if not self._has_room() and not self._has_begun(shard):
                 known[None] = _FULL
@@ -239,22 +240,19 @@ class Repair:
             self._queued[counts].update(keys)
         return queued
 
-    def _in_turn(
-        self, fresh: list[tuple[Urgency, int]], view: View
-    ) -> Iterator[tuple[Urgency, int]]:
+    def _in_turn(self, fresh: list[Urgency], view: View) -> Iterator[Urgency]:
         """Shards by urgency: those that are looked at anew and those that wait, while limits have
         room; without it those that have begun."""
         begun, room = self._state.ledger.by_shard, self._has_room()
         for each in [*fresh, None]:
             while room and not self._all_busy(view):
                 first = self._agenda.waiting.first()
-                if first is None or (each is not None and each[0] < first):
+                if first is None or (each is not None and each < first):
                     break
-                taken = self._agenda.take()
-                self._looked.add(taken)
-                yield first, taken
+                self._looked.add(self._agenda.take())
+                yield first
                 room = self._has_room()
-            if each is not None and (room or each[1] in begun):
+            if each is not None and (room or each[-1] in begun):
                 yield each
                 room = self._has_room()
 

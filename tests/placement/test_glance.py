@@ -46,18 +46,18 @@ def test_many_at_once_are_treated_as_one_by_one(seed: int, monkeypatch: pytest.M
 def test_shards_wait_in_the_order_of_their_urgency() -> None:
     waiting = Waiting()
     for shard in range(1_000):
-        waiting.put(shard, (shard * 7 % 5, 1, "s", shard))
+        waiting.put((shard * 7 % 5, 1, "s", shard, shard))
     for shard in range(0, 1_000, 2):
         waiting.leave(shard)
     for shard in range(1, 1_000, 4):
-        waiting.put(shard, (9, 0, "s", shard))
-    waiting.put(2, (0, 0, "a", 2))
+        waiting.put((9, 0, "s", shard, shard))
+    waiting.put_all([(0, 0, "a", 2, 2), (9, 0, "s", 1, 1)])
     assert len(waiting) == 501
     expected = sorted(
-        ((9, 0, "s", shard) if shard % 4 == 1 else (shard * 7 % 5, 1, "s", shard))
+        ((9, 0, "s", shard, shard) if shard % 4 == 1 else (shard * 7 % 5, 1, "s", shard, shard))
         for shard in range(1, 1_000, 2)
     )
-    assert waiting.first() == (0, 0, "a", 2)
+    assert waiting.first() == (0, 0, "a", 2, 2)
     taken = [waiting.take() for _ in range(len(waiting))]
     assert taken == [2, *(number for *_, number in expected)]
     assert waiting.first() is None
