@@ -15,10 +15,8 @@ from typing import Any
 
 import numpy as np
 import psutil
-from numpy.typing import NDArray
 
-from placement import digest, glance
-from placement.choice import hash64
+from placement import glance
 from placement.diagnosis import Examined
 from placement.events import AckKind, MoveAcked, NodeChanged
 from placement.examine import examine
@@ -67,9 +65,9 @@ FULL, QUICK = Amount(1, 5, (100, 1_000)), Amount(10, 3, (100,))
 @dataclass
 class Death:
     """What the batch of a death costs on one fleet, in seconds: under the limits as shipped and
-    without any, asked at once and one by one; what the records of both alone cost to make and to
-    hash; a batch after it, and one that completes moves. The memory is the resident set of the
-    whole process with the fleet in it."""
+    without any, asked at once and one by one; what the records of both alone cost to make; a batch
+    after it, and one that completes moves. The memory is the resident set of the whole process
+    with the fleet in it."""
 
     nodes: int
     replicas: int
@@ -138,36 +136,19 @@ def _die(core: Reconciler, node: int) -> tuple[float, int]:
 
 
 def _records_alone(core: Reconciler, node: int) -> float:
-    """CPU time of making what the node's death publishes again, and of hashing it: what no way of
-    planning can save. The median of five."""
+    """CPU time of making what the node's death publishes again: what no way of planning can save.
+    The median of five."""
     at = core.now + 1
     ready = core.apply([_change(node, Liveness.DEAD, at)], at)
-    moves = [[*move] for move, _ in ready.moves.values()]
-    columns = _columns(core, [*ready.assignments.values()])
+    moves = [move for move, _ in ready.moves.values()]
 
-    def made_again() -> None:
-        for violations in ready.violations.values():
-            digest.of_violations(tuple([Violation(*each) for each in violations]))
-        told = [digest.of_told(Assignment(*each)) for each in ready.assignments.values()]
-        digest.of_assignments(*columns, np.array(told, np.uint64))
-        for move in moves:
-            digest.of_move(Move(*move))
+    def made_again() -> list[object]:
+        said = [tuple([Violation(*each) for each in said]) for said in ready.violations.values()]
+        assigned = [Assignment(*each) for each in ready.assignments.values()]
+        return [*said, *assigned, *[Move(*each) for each in moves]]
 
     core.apply([_change(node, Liveness.UP, at + 1)], at + 1)
     return statistics.median(_timed(made_again)[0] for _ in range(5))
-
-
-def _columns(core: Reconciler, records: Sequence[Assignment]) -> tuple[NDArray[Any], ...]:
-    """What `digest.of_assignments` takes of records, as the state has it: no `told`."""
-    topology: Topology = core._state.topology
-    nodes = [topology.index[node_id] for each in records for node_id in each.replicas]
-    return (
-        np.array([hash64(each.stream) for each in records], np.uint64),
-        np.array([each.shard for each in records]),
-        np.array([each.epoch for each in records]),
-        np.array([len(each.replicas) for each in records]),
-        topology.digests[nodes],
-    )
 
 
 def _aftermath(core: Reconciler, node: int) -> tuple[float, float]:

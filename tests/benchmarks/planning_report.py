@@ -71,7 +71,7 @@ def _deaths(amount: Amount, deaths: list[Death]) -> Table:
 def _death_rows(deaths: list[Death]) -> Iterator[tuple[str, Iterator[str]]]:
     limited, unlimited = (f"{each:,}" for each in deaths[0].moves)
     yield f"limits as shipped, {limited} moves", (_ms(median(d.limited)) for d in deaths)
-    yield "  its records alone, made and hashed", (_ms(d.records[0]) for d in deaths)
+    yield "  its records alone, as tuples", (_ms(d.records[0]) for d in deaths)
     yield "  a batch after it, nothing new", (_ms(d.idle) for d in deaths)
     yield "  a batch that completes ten moves", (_ms(d.acks) for d in deaths)
     yield f"no limits, {unlimited} moves", (_ms(median(d.unlimited)) for d in deaths)
