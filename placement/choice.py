@@ -16,6 +16,10 @@ _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 _BITS_27, _BITS_30, _BITS_31 = np.uint64(27), np.uint64(30), np.uint64(31)
+_ONE_GAMMA, _ONE_MIX_1, _ONE_MIX_2 = int(_GAMMA), int(_MIX_1), int(_MIX_2)
+_MASK_64 = (1 << 64) - 1
+# From so many numbers on numpy takes less time for all than Python does one by one.
+_MANY = 16
 
 # A multiplier found by search for good mixing of 32 bits (Mueller, "hash32", 2012).
 _MIX_31 = 73244475
@@ -61,9 +65,25 @@ def scores(seed: int, node_digests: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return mix(node_digests ^ np.uint64(seed))
 
 
+def lowest(seed: int, node_digests: NDArray[np.uint64]) -> int:
+    """The place of the lowest of `scores`."""
+    if len(node_digests) >= _MANY:
+        return int(scores(seed, node_digests).argmin())
+    found = [_mix_one(digest ^ seed) for digest in node_digests.tolist()]
+    return found.index(min(found))
+
+
 def mix(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """One step of splitmix64 on each number: a change of any bit changes half of all bits."""
     mixed = numbers + _GAMMA
     mixed = (mixed ^ (mixed >> _BITS_30)) * _MIX_1
     mixed = (mixed ^ (mixed >> _BITS_27)) * _MIX_2
     return mixed ^ (mixed >> _BITS_31)
+
+
+def _mix_one(number: int) -> int:
+    """`mix` of one number."""
+    mixed = (number + _ONE_GAMMA) & _MASK_64
+    mixed = ((mixed ^ (mixed >> 30)) * _ONE_MIX_1) & _MASK_64
+    mixed = ((mixed ^ (mixed >> 27)) * _ONE_MIX_2) & _MASK_64
+    return mixed ^ (mixed >> 31)

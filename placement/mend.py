@@ -153,7 +153,7 @@ def _found(case: Case, slot: int, view: View, may_stay: bool) -> int | Reason:
     if case.room == 1 and not (may_stay or case.shunned):
         held = {node for node in case.nodes if node != EMPTY}
         need = _need(case, slot, kept, held)
-        if chooses(STRATEGIES[policy.strategy], case.rules, need):
+        if chooses(STRATEGIES[policy.strategy], need):
             chosen = choose_by_class(case.rules, policy, need, view)
             if chosen is not None:
                 return chosen

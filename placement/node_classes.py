@@ -15,13 +15,15 @@ from placement.topology import LEAF, Scope, Topology
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeClasses:
-    """`of` is the class of each node; `sample` one node of each class; those of class c are
-    `members[begin[c] : begin[c + 1]]`."""
+    """`of` is the class of each node, `of_node` the same as a list; `sample` one node of each
+    class, `sampled` the fleet of these; those of class c are `members[begin[c] : begin[c + 1]]`."""
 
     of: NDArray[np.int64]
     sample: NDArray[np.int64]
     members: NDArray[np.int64]
     begin: NDArray[np.int64]
+    of_node: list[int]
+    sampled: Topology
 
     @property
     def count(self) -> int:
@@ -32,12 +34,15 @@ class NodeClasses:
         """The nodes of a class."""
         return self.members[self.begin[its_class] : self.begin[its_class + 1]]
 
-    def topology(self, whole: Topology, usable: NDArray[np.bool_]) -> Topology:
+    def counts(self, wanted: NDArray[np.bool_]) -> list[int]:
+        """How many nodes of each class are wanted."""
+        found: list[int] = np.bincount(self.of[wanted], minlength=self.count).tolist()
+        return found
+
+    def topology(self, usable: NDArray[np.bool_]) -> Topology:
         """The fleet as if each class were a node, which is eligible if one of its nodes is
         `usable`."""
-        eligible = np.zeros(self.count, bool)
-        eligible[self.of[np.flatnonzero(usable)]] = True
-        return whole.sampled(self.sample, eligible)
+        return self.sampled.with_eligible(np.bincount(self.of[usable], minlength=self.count) > 0)
 
 
 def node_classes(topology: Topology, tags: frozenset[str]) -> NodeClasses:
@@ -50,6 +55,7 @@ def node_classes(topology: Topology, tags: frozenset[str]) -> NodeClasses:
         columns = [topology.domain_of(scope).astype(np.int64) for scope in scopes]
         sample, of = distinct(np.stack(columns, axis=1))
         begin = np.concatenate([[0], np.cumsum(np.bincount(of, minlength=len(sample)))])
-        known = NodeClasses(of, sample, np.argsort(of, kind="stable"), begin)
+        members, sampled = np.argsort(of, kind="stable"), topology.sampled(sample)
+        known = NodeClasses(of, sample, members, begin, of.tolist(), sampled)
         topology.derived[key] = known
     return known

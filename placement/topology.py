@@ -294,25 +294,25 @@ class Topology:
         return found
 
     def judging(self) -> "Topology":
-        """The same nodes as diagnosis sees them: eligible are those that are accounted for. It
-        shares everything else with this one and is not to be changed."""
-        judging = copy(self)
-        vars(judging).update(_eligible=self._accounted, _live={}, derived={})
-        return judging
+        """The same nodes as diagnosis sees them: eligible are those that are accounted for."""
+        return self.with_eligible(self._accounted)
 
-    def sampled(self, nodes: NDArray[np.int64], eligible: NDArray[np.bool_]) -> "Topology":
-        """Some of the nodes, numbered anew, of which those are eligible that are said to be. It is
-        there to be asked about domains and is not to be changed."""
-        sampled = copy(self)
+    def with_eligible(self, eligible: NDArray[np.bool_]) -> "Topology":
+        """The same nodes, of which others are eligible; it shares the rest and stays as it is."""
+        made = copy(self)
+        vars(made).update(_eligible=eligible, _live={}, derived={})
+        return made
+
+    def sampled(self, nodes: NDArray[np.int64]) -> "Topology":
+        """Some of the nodes, numbered anew. It is there to be asked about domains and is not to be
+        changed."""
+        sampled = self.with_eligible(self._eligible[nodes])
         tags = {k: (column[nodes], known) for k, (column, known) in self._tag_domains.items()}
         vars(sampled).update(
             ids=[self.ids[node] for node in nodes],
             locations=[self.locations[node] for node in nodes],
             _domain_of=self._domain_of[:, nodes],
             _tag_domains=tags,
-            _eligible=eligible,
-            _live={},
-            derived={},
         )
         return sampled
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.assignments import EMPTY, AssignmentTable
-from placement.choice import hash64, scores
+from placement.choice import hash64, lowest
 from placement.judge import judged
 from placement.location import DEPTH_MAX
 from placement.model import StreamSpec
@@ -23,11 +23,8 @@ from placement.policy import Compiles, OnInfeasible, Policy
 from placement.reasons import Code, Reason
 from placement.rules import Mask, Rule, Standing, Strength
 from placement.rules_roles import LeaderIn
-from placement.topology import LEAF, NO_DOMAIN, Scope, Topology
-
-# Load per weight is compared as if half a replica more were there: Webster's divisor, with which
-# counts stay closest to the shares (with none or a whole one, small or large nodes are favoured).
-HALF = 0.5
+from placement.strategies.domain_loads import HALF, DomainLoads, millionths, per_weight
+from placement.topology import LEAF, Scope, Topology
 
 # How far above its share a node counts as near the mean: the bound of `cost`, and of rebalancing
 # tools (Cruise Control's `replica.count.balance.threshold` is 1.1).
@@ -61,27 +58,25 @@ class View:
         self.memory: dict[Hashable, Any] = {}
         self.load = table.load(topology.size).copy()
         self.leaders = table.leaders(topology.size).copy()
-        self.domain_loads: dict[Scope, NDArray[np.float64]] = {}
-        self.domain_weights: dict[Scope, NDArray[np.float64]] = {}
+        self.levels: dict[Scope, DomainLoads] = {}
         # Nodes that limits keep from taking one more replica for the moment.
         self.busy, self.busy_nodes = np.zeros(topology.size, bool), 0
         # What is known of the nodes by class, to be told of every change; see `by_class`.
-        self.fields: dict[Hashable, Any] = {}
+        self.fields: Any = None
         self._total = int(self.load.sum())
 
     def fork(self) -> "View":
         """A view of the same moment, in which other things can be tried."""
         made = copy(self)
         made.load, made.leaders, made.memory = self.load.copy(), self.leaders.copy(), {}
-        made.fields, made.busy = {}, self.busy.copy()
-        made.domain_loads = {scope: loads.copy() for scope, loads in self.domain_loads.items()}
+        made.fields, made.busy = None, self.busy.copy()
+        made.levels = {scope: level.copy() for scope, level in self.levels.items()}
         return made
 
     def take(self, other: "View") -> None:
         """Count what a fork of this view has counted."""
-        self.load, self.leaders = other.load, other.leaders
-        self.domain_loads, self.domain_weights = other.domain_loads, other.domain_weights
-        self.fields = {}
+        self.load, self.leaders, self.levels = other.load, other.leaders, other.levels
+        self.fields = None
 
     def add(self, node: int, leader: bool = False) -> None:
         """Count one more replica on the node."""
@@ -92,10 +87,9 @@ class View:
         """Count one more replica for every mention of a node."""
         more = np.bincount(nodes, minlength=self.topology.size)
         self.load += more
-        self.fields = {}
-        for scope, loads in self.domain_loads.items():
-            domains = self.topology.domain_of(scope)[nodes]
-            np.add.at(loads, domains[domains != NO_DOMAIN], 1)
+        self.fields = None
+        for level in self.levels.values():
+            level.count_all(nodes)
 
     def remove(self, node: int) -> None:
         """Count one replica less on the node."""
@@ -103,9 +97,9 @@ class View:
 
     def _count(self, node: int, more: int) -> None:
         self.load[node] += more
-        if self.domain_loads and self.topology.eligible[node]:
-            for scope, loads in self.domain_loads.items():
-                loads[self.topology.domain_of(scope)[node]] += more
+        if self.levels and self.topology.eligible[node]:
+            for level in self.levels.values():
+                level.count(node, more)
         self._tell(node)
 
     def occupy(self, node: int, busy: bool) -> None:
@@ -115,8 +109,8 @@ class View:
         self._tell(node)
 
     def _tell(self, node: int) -> None:
-        for known in self.fields.values():
-            known.changed(node)
+        if self.fields is not None:
+            self.fields.changed(node)
 
     def room(self) -> NDArray[np.int64]:
         """How many more replicas the capacity of each node allows."""
@@ -132,9 +126,8 @@ class View:
     def near_mean(self) -> NDArray[np.float64]:
         """The most a node may hold and count as near its share of the replicas of the beginning."""
         topology = self.topology
-        # In whole millionths, so that the sum does not depend on the order of nodes.
-        weight = np.rint(topology.weight[topology.eligible] * 1e6).sum() / 1e6
-        share = topology.weight * (self._total / max(float(weight), np.finfo(float).tiny))
+        weight = float(millionths(topology).sum()) / 1e6
+        share = topology.weight * (self._total / max(weight, np.finfo(float).tiny))
         return share + np.maximum(_NEAR * share, 1)
 
     def crowded(self, nodes: Any) -> Any:
@@ -143,26 +136,21 @@ class View:
 
     def pressure(self, nodes: Any) -> Any:
         """Load per weight of a node, or of several, as they are compared."""
-        return (self.load[nodes] + HALF) / self.topology.weight[nodes]
+        return per_weight(self.load[nodes], self.topology.weight[nodes])
 
     def domain_pressure(
         self, scope: Scope, more: float = 0.0, nodes: NDArray[np.int64] | None = None
     ) -> NDArray[np.float64]:
         """For each node, or for `nodes`, load per weight of its domain's eligible nodes, had it
         `more` load."""
-        domains = self.topology.domain_of(scope)
-        if scope not in self.domain_loads:
-            size = int(domains.max(initial=0)) + 2  # one spare, so that NO_DOMAIN has an entry
-            live = self.topology.eligible & (domains != NO_DOMAIN)
-            held = self.load[live].astype(np.float64)
-            self.domain_loads[scope] = np.bincount(domains[live], held, size).astype(np.float64)
-            # In whole millionths, so that the sum does not depend on the order of nodes.
-            parts = np.rint(self.topology.weight[live] * 1e6)
-            weight = np.bincount(domains[live], parts, size) / 1e6
-            self.domain_weights[scope] = np.maximum(weight, np.finfo(float).tiny)
-        asked = domains if nodes is None else domains[nodes]
-        pressure: NDArray[np.float64] = self.domain_loads[scope][asked] + more
-        return pressure / self.domain_weights[scope][asked]
+        level = self.level(scope)
+        return level.pressure(level.domains if nodes is None else level.domains[nodes], more)
+
+    def level(self, scope: Scope) -> DomainLoads:
+        """What the domains of a level carry; kept up to date."""
+        if scope not in self.levels:
+            self.levels[scope] = DomainLoads(self.topology, scope, self.load)
+        return self.levels[scope]
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +315,7 @@ def _settled(found: NDArray[np.int64], need: Need, view: View, steps: Trace) -> 
 
 def by_lot(found: Any, need: Need, topology: Topology) -> int:
     """The place of one of equal nodes, by a hash of shard and node."""
-    return int(scores(need.seed, topology.digests[found]).argmin())
+    return lowest(need.seed, topology.digests[found])
 
 
 def _near(found: NDArray[np.int64], climbs: NDArray[np.int64], view: View) -> NDArray[np.int64]:

@@ -6,17 +6,17 @@ that counts is the view's.
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placement.assignments import EMPTY
-from placement.node_classes import NodeClasses, node_classes
+from placement.node_classes import node_classes
 from placement.policy import Policy
 from placement.rules import CountsDomains, Mask, Rule, Standing, Strength
 from placement.strategies.base import (
-    HALF,
     ByRules,
     Need,
     Strategy,
@@ -25,6 +25,7 @@ from placement.strategies.base import (
     distance,
     least,
 )
+from placement.strategies.domain_loads import HALF, DomainLoads
 from placement.topology import NO_DOMAIN, Scope
 
 # Nodes from which asking about classes costs less than asking about all.
@@ -32,78 +33,80 @@ CLASSED_FROM = 64
 
 Nodes = NDArray[np.int64]
 
+# What a node may be: with room for a replica, not kept from it by limits either, and near the mean.
+_OPEN, _IDLE, _NEAR = 1, 2, 4
+_KINDS = (_OPEN, _OPEN | _NEAR, _IDLE, _IDLE | _NEAR)
 
-def chooses(strategy: Strategy, rules: Sequence[Rule], need: Need) -> bool:
-    """Whether `extend` of this strategy is `choose` by these rules, and these count domains."""
+
+def chooses(strategy: Strategy, need: Need) -> bool:
+    """Whether `extend` of this strategy is `choose` by its rules."""
     by_rules = type(strategy).extend is ByRules.extend
-    alone = getattr(strategy, "places_by_choice", False)
     last = len(need.kept) + 1 >= need.replication_factor
-    return (by_rules or (alone and last)) and all(isinstance(r, CountsDomains) for r in rules)
+    return by_rules or (last and getattr(strategy, "places_by_choice", False))
 
 
 def choose_by_class(rules: Sequence[Rule], policy: Policy, need: Need, view: View) -> int | None:
-    """The node that `choose` takes out of `candidates`; None where there is none, or where the
-    fleet is small: `choose` has the reasons."""
+    """The node that `choose` takes out of `candidates`; None where there is none, `choose` has the
+    reasons, and where nodes are not asked about by class: the fleet is small, or a rule asks for
+    more than domains."""
     if view.topology.size < CLASSED_FROM:
         return None
-    tags = frozenset(r.per.tag for r in rules if isinstance(r, CountsDomains) and r.per.tag)
-    key = (policy.nodes, tags)
-    if key not in view.fields:
-        view.fields[key] = Field(view, policy, tags)
-    field: Field = view.fields[key]
-    return field.choose(rules, need)
-
-
-class Usable:
-    """Nodes that may take a replica, by class: how many there are, and how many of them are near
-    the mean."""
-
-    def __init__(self, nodes: Mask, near: Mask, classes: NodeClasses) -> None:
-        self.nodes = nodes
-        self.in_class = np.bincount(classes.of[nodes], minlength=classes.count)
-        self.near_in_class = np.bincount(classes.of[nodes & near], minlength=classes.count)
-
-    def put(self, node: int, its_class: int, usable: bool, near: bool, was_near: bool) -> bool:
-        """The node may take a replica from now on, or may not; it is near the mean, or not. Says
-        whether its class has become one with such nodes, or one without."""
-        before, had = bool(self.nodes[node]), self.in_class[its_class] > 0
-        self.in_class[its_class] += usable - before
-        self.near_in_class[its_class] += (usable and near) - (before and was_near)
-        self.nodes[node] = usable
-        return bool((self.in_class[its_class] > 0) != had)
+    if view.fields is None:
+        view.fields = Fields(view)
+    field, asked = view.fields.asked(rules, policy)
+    return None if field is None else field.choose(asked, need)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lawful:
-    """Classes that keep the rules equally well, the best there are, as indexes and as a mask. By
-    class of a node that is replaced how far the farthest of them is; by place of a rule the domains
-    that they stand in."""
+    """Classes that keep the rules equally well, the best there are, as indexes and as a mask.
+
+    What follows from them is kept with them: by rule the domains that they stand in, by rule and
+    the domains of the other replicas those that it leaves of them, and by class of a node that is
+    replaced and the levels to climb from there those that are so far away.
+    """
 
     classes: Nodes
     mask: Mask
-    farthest: dict[int, int] = field(default_factory=dict)
-    domains: dict[int, frozenset[int]] = field(default_factory=dict)
+    domains: dict["Asked", frozenset[int]] = field(default_factory=dict)
+    left: dict[Hashable, "Lawful"] = field(default_factory=dict)
+    away: dict[tuple[int, int], list[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Asked:
-    """A rule, its place among the rules, and its domain of every class."""
+    """A rule, its domain of every class, and whether it holds domains alike that have equally many
+    replicas."""
 
     rule: Any
-    place: int
     domains: list[int]
+    alike: bool
 
-    def matters(self, found: Lawful, kept: Sequence[int]) -> bool:
+    def matters(self, found: Lawful, held: Sequence[int]) -> bool:
         """Whether the rule may tell some of the classes from the others, replicas standing in the
-        classes `kept`. It does not where it holds domains alike and all of them are empty."""
-        rule = self.rule
-        if rule.strength is Strength.REQUIRED or not rule.alike:
+        domains `held`. It does not where it holds domains alike and all of theirs are empty."""
+        if not self.alike:
             return True
-        if self.place not in found.domains:
-            held = map(self.domains.__getitem__, found.classes.tolist())
-            found.domains[self.place] = frozenset(held)
-        theirs = found.domains[self.place]
-        return NO_DOMAIN in theirs or any(self.domains[each] in theirs for each in kept)
+        theirs = found.domains.get(self)
+        if theirs is None:
+            theirs = frozenset(map(self.domains.__getitem__, found.classes.tolist()))
+            found.domains[self] = theirs
+        return NO_DOMAIN in theirs or not theirs.isdisjoint(held)
+
+
+class Tier:
+    """A level of domains: the one of each class, and what they carry."""
+
+    def __init__(self, view: View, scope: Scope, domains: NDArray[np.int32]) -> None:
+        self._view, self._scope, self._domains = view, scope, domains
+
+    @cached_property
+    def _level(self) -> DomainLoads:
+        return self._view.level(self._scope)
+
+    def pressure(self, classes: Nodes) -> NDArray[np.float64]:
+        """Load per weight of the domain of each of these classes."""
+        return self._level.pressure(self._domains[classes], HALF)
 
 
 @dataclass(slots=True)
@@ -122,6 +125,43 @@ class Front:
         return bool(self.nodes)
 
 
+class Fields:
+    """All that one view knows of nodes by class; policies that admit the same nodes share it, if
+    their rules count by the same tags."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._fields: dict[Hashable, Field] = {}
+        # With rules and policy themselves, so that no other ones get their identity.
+        self._asked: dict[tuple[int, int], tuple[object, Field | None, Sequence[Asked]]] = {}
+
+    def changed(self, node: int) -> None:
+        """The node's load has changed, or what limits say of it."""
+        for each in self._fields.values():
+            each.changed(node)
+
+    def asked(
+        self, rules: Sequence[Rule], policy: Policy
+    ) -> tuple["Field | None", Sequence[Asked]]:
+        """The nodes that a policy admits, and its rules in the order in which they are asked:
+        required ones first. No nodes where a rule asks for more than domains."""
+        key = (id(rules), id(policy))
+        if key not in self._asked:
+            found = self._field(rules, policy)
+            asked = () if found is None else found.asked(rules)
+            self._asked[key] = ((rules, policy), found, asked)
+        return self._asked[key][1:]
+
+    def _field(self, rules: Sequence[Rule], policy: Policy) -> "Field | None":
+        if not all(isinstance(rule, CountsDomains) for rule in rules):
+            return None
+        tags = frozenset(r.per.tag for r in rules if isinstance(r, CountsDomains) and r.per.tag)
+        key = (policy.nodes, tags)
+        if key not in self._fields:
+            self._fields[key] = Field(self._view, policy, tags)
+        return self._fields[key]
+
+
 class Field:
     """The nodes that a policy admits, by class, as they stand in one view."""
 
@@ -130,63 +170,81 @@ class Field:
         self._view = view
         admits = True if policy.nodes.everything else policy.nodes.mask(topology)
         self._admitted = topology.eligible & admits
-        self._classes = node_classes(topology, tags)
-        self._class_of: list[int] = self._classes.of.tolist()
-        self._shared = self._classes.topology(topology, self._admitted)
-        self._near = ~view.crowded(np.arange(topology.size))
-        room = self._admitted & view.has_room()
-        self._open = Usable(room, self._near, self._classes)
-        self._idle = Usable(room & ~view.busy, self._near, self._classes)
-        self._tiers = topology.tiers()
-        self._rules: dict[int, tuple[Sequence[Rule], list[Asked]]] = {}
-        self._narrowed: dict[Hashable, Lawful] = {}
-        self._lawful: dict[Hashable, Lawful] = {}
-        self._idlest: dict[Lawful, tuple[Lawful, Usable]] = {}
-        self._climbs: dict[int, tuple[Nodes, list[Nodes]]] = {}
-        # By class, by whether they are idle, and by whether they are near the mean.
-        self._fronts: dict[int, dict[tuple[bool, bool], Front]] = {}
+        self._capacity = topology.capacity
+        self._classes = classes = node_classes(topology, tags)
+        self._class_of = classes.of_node
+        self._shared = classes.topology(self._admitted)
+        is_open = self._admitted & view.has_room()
+        near = ~view.crowded(np.arange(topology.size))
+        self._kinds = _OPEN * is_open | _IDLE * (is_open & ~view.busy) | _NEAR * near
+        # The same once more, for one node at a time.
+        self._kind_of = memoryview(self._kinds)
+        self._counts = {kind: classes.counts(self._are(kind, self._kinds)) for kind in _KINDS}
+        scopes = topology.tiers()
+        self._tiers = [Tier(view, scope, self._shared.domain_of(scope)) for scope in scopes]
+        # All classes with open nodes, from where rule after rule leads on.
+        self._all: Lawful | None = None
+        self._idlest: dict[Lawful, tuple[Lawful, int]] = {}
+        self._levels: dict[int, list[Nodes]] = {}
+        # By class and by what its nodes have to be.
+        self._fronts: dict[int, dict[int, Front]] = {}
+
+    def asked(self, rules: Sequence[Rule]) -> Sequence[Asked]:
+        """Rules that count domains in the order in which they are asked."""
+        required, domain_of = Strength.REQUIRED, self._shared.domain_of
+        ordered = sorted(rules, key=lambda rule: rule.strength is not required)
+        return [
+            Asked(rule, domain_of(rule.per).tolist(), rule.alike and rule.strength is not required)
+            for rule in ordered
+            if isinstance(rule, CountsDomains)
+        ]
 
     def changed(self, node: int) -> None:
         """The node's load has changed, or what limits say of it."""
-        view = self._view
         if self._admitted[node]:
-            capacity = int(view.topology.capacity[node])
-            self._put(node, capacity < 0 or int(view.load[node]) < capacity)
+            capacity = self._capacity[node]
+            self._put(node, bool(capacity < 0 or self._view.load[node] < capacity))
 
     def _put(self, node: int, is_open: bool) -> None:
-        view, its_class = self._view, self._class_of[node]
-        was_near, near = bool(self._near[node]), not view.crowded(node)
-        is_idle, open_nodes, idle_nodes = is_open and not view.busy[node], self._open, self._idle
-        was = (open_nodes.nodes[node], idle_nodes.nodes[node], was_near)
-        if was == (is_open, is_idle, near):
-            self._load_changed(node, its_class)
-            return
-        self._fronts.pop(its_class, None)
-        if open_nodes.put(node, its_class, is_open, near, was_near):
-            self._narrowed.clear()
-            self._lawful.clear()
-            self._idlest.clear()
-        if idle_nodes.put(node, its_class, is_idle, near, was_near):
-            self._idlest.clear()
-        self._near[node] = near
-
-    def _load_changed(self, node: int, its_class: int) -> None:
+        view, its_class, before = self._view, self._class_of[node], self._kind_of[node]
+        kind = 0 if view.crowded(node) else _NEAR
+        if is_open:
+            kind |= _OPEN if view.busy[node] else _OPEN | _IDLE
         fronts = self._fronts.get(its_class)
-        if fronts:
-            pressure = float(self._view.pressure(node))
-            for kind in [kind for kind, front in fronts.items() if not front.stays(node, pressure)]:
-                del fronts[kind]
+        if kind != before:
+            self._kind_of[node] = kind
+            self._recount(its_class, before, kind)
+            if fronts:
+                fronts.clear()
+        elif fronts:
+            pressure = float(view.pressure(node))
+            for each in [each for each, front in fronts.items() if not front.stays(node, pressure)]:
+                del fronts[each]
 
-    def choose(self, rules: Sequence[Rule], need: Need) -> int | None:
+    def _recount(self, its_class: int, before: int, now: int) -> None:
+        """A node of the class has become another kind."""
+        for kind, counts in self._counts.items():
+            had = counts[its_class]
+            counts[its_class] += self._are(kind, now) - self._are(kind, before)
+            if kind in (_OPEN, _IDLE) and bool(had) != bool(counts[its_class]):
+                self._all = None if kind == _OPEN else self._all
+                self._idlest.clear()
+
+    @staticmethod
+    def _are(kind: int, kinds: Any) -> Any:
+        """Whether a node, or which of several, are all that is asked for."""
+        return (kinds & kind) == kind
+
+    def choose(self, asked: Sequence[Asked], need: Need) -> int | None:
         """The best node by the rules, nearness and load."""
-        found = self._best(rules, need)
-        mask, of, is_open = found.mask, self._class_of, self._open.nodes
-        if not any(mask[of[node]] and is_open[node] for node in (*need.kept, *need.excluded)):
+        found = self._best(asked, need)
+        of, kind_of = self._class_of, self._kind_of
+        taken = [node for node in {*need.kept, *need.excluded} if kind_of[node] & _OPEN]
+        if not any(found.mask[of[node]] for node in taken):
             return self._choose_from(found, need)
-        taken = [node for node in {*need.kept, *need.excluded} if is_open[node]]
         for node in taken:
             self._put(node, False)
-        chosen = self._choose_from(self._best(rules, need), need)
+        chosen = self._choose_from(self._best(asked, need), need)
         for node in taken:
             self._put(node, True)
         return chosen
@@ -194,110 +252,90 @@ class Field:
     def _choose_from(self, found: Lawful, need: Need) -> int | None:
         if not len(found.classes):
             return None
-        usable, near = self._open, None
+        kind, near = _OPEN, None
         if need.replaces != EMPTY:
-            found, usable = self._idle_of(found)
-            near = self._nearest(found, self._class_of[need.replaces], usable)
+            found, kind = self._idle_of(found)
+            near = self._nearest(found, self._class_of[need.replaces], kind | _NEAR)
         classes, tiers = (found.classes, self._tiers) if near is None else near
-        for scope in tiers:
+        kind = kind if near is None else kind | _NEAR
+        for tier in tiers:
             if len(classes) == 1:
                 break
-            sample = self._classes.sample[classes]
-            classes = least(classes, self._view.domain_pressure(scope, HALF, sample))
-        fronts = [self._front(each, usable, near is not None) for each in classes.tolist()]
-        pressure = min(front.pressure for front in fronts)
+            classes = least(classes, tier.pressure(classes))
+        fronts = [self._front(each, kind) for each in classes.tolist()]
+        pressure = min([front.pressure for front in fronts])
         nodes = [node for front in fronts if front.pressure == pressure for node in front.nodes]
         return nodes[0 if len(nodes) == 1 else by_lot(nodes, need, self._view.topology)]
 
-    def _idle_of(self, found: Lawful) -> tuple[Lawful, Usable]:
+    def _idle_of(self, found: Lawful) -> tuple[Lawful, int]:
         """The classes that have an idle node; all of them with whatever is open, where none has."""
         if found not in self._idlest:
-            idle = found.classes[self._idle.in_class[found.classes] > 0]
-            known = found, self._idle if len(idle) else self._open
+            idle = found.classes[np.asarray(self._counts[_IDLE])[found.classes] > 0]
+            known = found, _IDLE if len(idle) else _OPEN
             if 0 < len(idle) < len(found.classes):
-                known = self._lawful_of(idle), self._idle
+                known = self._lawful_of(idle), _IDLE
             self._idlest[found] = known
         return self._idlest[found]
 
-    def _front(self, its_class: int, usable: Usable, near: bool) -> Front:
-        """The least loaded nodes of a class that has usable ones, near the mean if asked for."""
-        kind, fronts = (usable is self._idle, near), self._fronts.setdefault(its_class, {})
+    def _front(self, its_class: int, kind: int) -> Front:
+        """The least loaded nodes of a class that has some of this kind."""
+        fronts = self._fronts.setdefault(its_class, {})
         if kind not in fronts:
             nodes = self._classes.nodes(its_class)
-            wanted = usable.nodes[nodes]
-            nodes = nodes[wanted & self._near[nodes] if near else wanted]
+            nodes = nodes[self._are(kind, self._kinds[nodes])]
             pressure = self._view.pressure(nodes)
             fronts[kind] = Front(float(pressure.min()), least(nodes, pressure).tolist())
         return fronts[kind]
 
-    def _best(self, rules: Sequence[Rule], need: Need) -> Lawful:
+    def _best(self, asked: Sequence[Asked], need: Need) -> Lawful:
         """The classes with open nodes that obey the required rules and keep the others best, none
-        of which outweighs one before it."""
-        kept = sorted([self._class_of[node] for node in need.kept])
-        key = (id(rules), need.replication_factor, *kept)
-        if key not in self._lawful:
-            self._lawful[key] = self._narrow(rules, kept, need)
-        return self._lawful[key]
-
-    def _narrow(self, rules: Sequence[Rule], kept: list[int], need: Need) -> Lawful:
-        """The classes that are left by rule after rule. A rule asks for nothing but where the
-        others stand, so that equals are asked about once."""
-        known: Hashable = (id(rules), need.replication_factor)
-        found = self._narrowed.get(known)
-        if found is None:
-            found = self._lawful_of(np.flatnonzero(self._open.in_class))
-            self._narrowed[known] = found
-        for asked in self._asked(rules):
-            if not asked.matters(found, kept):
-                continue
-            known = (known, asked.place, *sorted([asked.domains[each] for each in kept]))
-            left = self._narrowed.get(known)
-            if left is None:
-                penalties = asked.rule.penalty(
-                    Standing(self._shared, need.replication_factor, kept, shards=need.shards)
-                )[found.classes]
-                required = asked.rule.strength is Strength.REQUIRED or not len(penalties)
-                best = 0 if required else penalties.min()
-                left = self._lawful_of(found.classes[penalties == best])
-                self._narrowed[known] = left
-            found = left
+        of which outweighs one before it. A rule asks for nothing but where the others stand, so
+        that equals are asked about once."""
+        if self._all is None:
+            self._all = self._lawful_of(np.flatnonzero(self._counts[_OPEN]))
+        found, of = self._all, self._class_of
+        kept = [of[node] for node in need.kept]
+        for each in asked:
+            held = sorted([each.domains[its_class] for its_class in kept])
+            if each.matters(found, held):
+                key = (each, need.replication_factor, *held)
+                left = found.left.get(key)
+                if left is None:
+                    left = found.left[key] = self._obeying(each.rule, found, kept, need)
+                found = left
         return found
+
+    def _obeying(self, rule: Any, found: Lawful, kept: list[int], need: Need) -> Lawful:
+        """Of some classes those that obey a required rule, or keep a preferred one best."""
+        standing = Standing(self._shared, need.replication_factor, kept, shards=need.shards)
+        penalties = rule.penalty(standing)[found.classes]
+        required = rule.strength is Strength.REQUIRED or not len(penalties)
+        best = 0 if required else penalties.min()
+        return self._lawful_of(found.classes[penalties == best])
 
     def _lawful_of(self, classes: Nodes) -> Lawful:
         mask = np.zeros(self._classes.count, bool)
         mask[classes] = True
         return Lawful(classes, mask)
 
-    def _asked(self, rules: Sequence[Rule]) -> list[Asked]:
-        """The rules in the order in which they are asked: required ones first."""
-        if id(rules) not in self._rules:
-            required = Strength.REQUIRED
-            ordered = sorted(enumerate(rules), key=lambda each: each[1].strength is not required)
-            asked = [
-                Asked(rule, place, self._shared.domain_of(rule.per).tolist())
-                for place, rule in ordered
-                if isinstance(rule, CountsDomains)
-            ]
-            # With the rules, so that no other ones get their identity.
-            self._rules[id(rules)] = (rules, asked)
-        return self._rules[id(rules)][1]
-
-    def _nearest(
-        self, found: Lawful, old: int, usable: Usable
-    ) -> tuple[Nodes, Sequence[Scope]] | None:
-        """The nearest of some classes that have a node near the mean, and the levels whose domains
+    def _nearest(self, found: Lawful, old: int, kind: int) -> tuple[Nodes, Sequence[Tier]] | None:
+        """The nearest of some classes that have a node of this kind, and the levels whose domains
         tell them apart; None where only the farthest are left."""
-        if old not in self._climbs:
+        if old not in self._levels:
             climbs = distance(self._shared, old)
-            levels = [np.flatnonzero(climbs == level) for level in range(int(climbs.max()))]
-            self._climbs[old] = climbs, levels
-        climbs, levels = self._climbs[old]
-        if old not in found.farthest:
-            found.farthest[old] = int(climbs[found.classes].max())
-        for level, members in enumerate(levels[: found.farthest[old]]):
-            classes: Nodes = members[found.mask[members] & (usable.near_in_class[members] > 0)]
-            if len(classes):
+            levels = range(int(climbs.max()))
+            self._levels[old] = [np.flatnonzero(climbs == level) for level in levels]
+        farther, counts = len(found.classes), self._counts[kind]
+        for level, members in enumerate(self._levels[old]):
+            away = found.away.get((old, level))
+            if away is None:
+                away = found.away[old, level] = members[found.mask[members]].tolist()
+            farther -= len(away)
+            if not farther:
+                break
+            classes = [each for each in away if counts[each]]
+            if classes:
                 # Their domains at all the levels that lie as far up are the same.
                 above = max(self._shared.locations[old].depth - level, 0)
-                return classes, self._tiers[above:] if level else ()
+                return np.asarray(classes), self._tiers[above:] if level else ()
         return None

@@ -7,7 +7,7 @@ changes, a rebuilt or upgraded reconciler decides differently from the one that 
 import numpy as np
 import pytest
 
-from placement.choice import digest64, scores, stable_id
+from placement.choice import digest64, digests64, lowest, scores, stable_id
 
 NODES = np.array([digest64("node", f"n{number}") for number in range(1, 5)], np.uint64)
 
@@ -54,6 +54,13 @@ def test_stable_id(parts: tuple[str | int, ...], expected: str) -> None:
 )
 def test_scores(seed: int, expected: list[int]) -> None:
     assert scores(seed, NODES).tolist() == expected
+
+
+@pytest.mark.parametrize("count", [1, 4, 15, 16, 40])
+@pytest.mark.parametrize("seed", [0, digest64("orders", 0, 2, 1), 2**64 - 1])
+def test_the_lowest_is_that_of_the_scores(seed: int, count: int) -> None:
+    nodes = digests64(("node",), range(count))
+    assert lowest(seed, nodes) == int(scores(seed, nodes).argmin())
 
 
 def test_the_mixer_is_splitmix64() -> None:

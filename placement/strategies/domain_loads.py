@@ -1,0 +1,58 @@
+"""Load per weight, of nodes and of domains, as plans compare it; what a plan places counts at once.
+
+Loads are whole numbers and weights whole millionths, so that no sum depends on the order of nodes.
+"""
+
+from copy import copy
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.topology import NO_DOMAIN, Scope, Topology
+
+# Load per weight is compared as if half a replica more were there: Webster's divisor, with which
+# counts stay closest to the shares (with none or a whole one, small or large nodes are favoured).
+# Numpy adds its own kind of number to one of its own in a fifth of the time.
+HALF = np.float64(0.5)
+
+
+def per_weight(load: Any, weight: Any, more: float = HALF) -> Any:
+    """Load per weight, of one or of several, had they `more` load."""
+    return (load + more) / weight
+
+
+def millionths(topology: Topology) -> NDArray[np.float64]:
+    """Weights of the eligible nodes in whole millionths, 0 for others."""
+    return np.rint(topology.weight * 1e6) * topology.eligible
+
+
+class DomainLoads:
+    """Load and weight of the eligible nodes of each domain of a level."""
+
+    def __init__(self, topology: Topology, scope: Scope, load: NDArray[np.int64]) -> None:
+        self.domains = topology.domain_of(scope)
+        size = int(self.domains.max(initial=0)) + 2  # one spare, for NO_DOMAIN, which is the last
+        known, placed = self.domains % size, self.domains != NO_DOMAIN
+        self.loads = np.bincount(known, (load * (topology.eligible & placed)).astype(float), size)
+        weights = np.bincount(known, millionths(topology) * placed, size) / 1e6
+        self._weights = np.maximum(weights, np.finfo(float).tiny)
+
+    def copy(self) -> "DomainLoads":
+        """The same loads, to be changed apart."""
+        made = copy(self)
+        made.loads = self.loads.copy()
+        return made
+
+    def count(self, node: int, more: int) -> None:
+        """An eligible node holds so many more."""
+        self.loads[self.domains[node]] += more
+
+    def count_all(self, nodes: NDArray[np.int64]) -> None:
+        """Every mention of a node is one more on it."""
+        domains = self.domains[nodes]
+        np.add.at(self.loads, domains[domains != NO_DOMAIN], 1)
+
+    def pressure(self, domains: NDArray[np.int32], more: float) -> NDArray[np.float64]:
+        """Load per weight of domains, had they `more` load."""
+        return per_weight(self.loads[domains], self._weights[domains], more)  # type: ignore[no-any-return]
