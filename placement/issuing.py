@@ -106,9 +106,9 @@ class Issuing:
         self, shard: int, want: Want, view: View, outranked: OpenMove | None
     ) -> Reason | None:
         """Issue a move for the want, or say why there is none."""
-        state = self._state
+        state, stream = self._state, self._state.stream_of(shard)
         nodes = state.table.nodes(shard)
-        target = self._target(shard, want, nodes, view)
+        target = self._target(stream, shard, want, nodes, view)
         if isinstance(target, Reason):
             return target
         source = copy_source(state, nodes, target)
@@ -128,7 +128,7 @@ class Issuing:
             before = before._replace(state=MoveState.SUPERSEDED)
             state.ledger.known[before.move_id] = before
             state.publish_move(before)
-        self._wants.follow(state.stream_of(shard), target)
+        self._wants.follow(stream, target)
         move = ordered(state, shard, nodes, want, target, source, before)
         self._place(shard, want.slot, target, view)
         state.touch(shard)
@@ -141,7 +141,7 @@ class Issuing:
             if target != EMPTY:
                 view.occupy(target, False)
             self.freed |= opened.removed != EMPTY and not state.topology.is_dead(opened.removed)
-            self.freed |= state.stream_of(shard).index in self.shifted
+            self.freed |= stream.index in self.shifted
         state.publish_move(opened.move)
         return None
 
@@ -152,13 +152,14 @@ class Issuing:
             self._links = links(self._state)
         return self._links
 
-    def _target(self, shard: int, want: Want, nodes: list[int], view: View) -> int | Reason:
+    def _target(
+        self, stream: Stream, shard: int, want: Want, nodes: list[int], view: View
+    ) -> int | Reason:
         """Where the replica goes; EMPTY where it only goes away."""
         if want.kind is MoveKind.REMOVE:
             case = self._wants.case(shard)
             node = nodes[want.slot]
             return backing_off(case, node, self._state.topology) if node in case.shunned else EMPTY
-        stream = self._state.stream_of(shard)
         if self._wants.is_colocated(stream):
             return self._common_target(stream, shard, want, nodes, view)
         if want.target is not None:

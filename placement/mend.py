@@ -150,8 +150,8 @@ def _found(case: Case, slot: int, view: View, may_stay: bool) -> int | Reason:
     """Where the replica of a slot goes, none of the shunned nodes being a candidate."""
     topology, policy, old = view.topology, case.policy, case.nodes[slot]
     kept = [s for s in case.live(topology) if s != slot]
+    held = frozenset([node for node in case.nodes if node != EMPTY])
     if case.room == 1 and not (may_stay or case.shunned):
-        held = {node for node in case.nodes if node != EMPTY}
         need = _need(case, slot, kept, held)
         if chooses(STRATEGIES[policy.strategy], need):
             chosen = choose_by_class(case.rules, policy, need, view)
@@ -163,11 +163,10 @@ def _found(case: Case, slot: int, view: View, may_stay: bool) -> int | Reason:
         mask[[*case.shunned]] = False
     if case.room > 1:
         mask = mask & view.has_room(case.room)
-    held = {node for node in case.nodes if node != EMPTY}
     if may_stay and topology.eligible[old] and policy.nodes.passes(topology, old):
         mask = mask.copy()
         mask[old] = True
-        held.discard(old)
+        held -= {old}
     found = _extend(case, slot, kept, held, mask, view)
     leaving = [s for s in kept if not topology.accounted[case.nodes[s]]]
     if isinstance(found, Reason) and leaving:
@@ -179,7 +178,7 @@ def _found(case: Case, slot: int, view: View, may_stay: bool) -> int | Reason:
 
 
 def _extend(
-    case: Case, slot: int, kept: list[int], held: set[int], mask: Mask, view: View
+    case: Case, slot: int, kept: list[int], held: frozenset[int], mask: Mask, view: View
 ) -> int | Reason:
     """The strategy's answer; where its rules may be broken, that of the rules alone."""
     need = _need(case, slot, kept, held)
@@ -191,7 +190,7 @@ def _extend(
     return found
 
 
-def _need(case: Case, slot: int, kept: list[int], held: set[int]) -> Need:
+def _need(case: Case, slot: int, kept: list[int], held: frozenset[int]) -> Need:
     """What is asked for the slot, with the replicas in the slots `kept` staying."""
     return Need(
         case.spec.stream,
@@ -202,7 +201,7 @@ def _need(case: Case, slot: int, kept: list[int], held: set[int]) -> Need:
         case.others,
         case.policy.nodes,
         case.nodes[slot],
-        frozenset(held),
+        held,
         case.spec.token(case.shard),
         slots=kept,
         shards=case.spec.shards,
@@ -314,7 +313,7 @@ def _softened(case: Case, slot: int, view: View) -> int | None:
     rules gets nearer step by step."""
     rules = [_wish(rule) for rule in case.rules if not isinstance(rule, LEFT_ALONE)]
     kept = [s for s in case.live(view.topology) if s != slot]
-    held = {node for node in case.nodes if node != EMPTY}
+    held = frozenset([node for node in case.nodes if node != EMPTY])
     need = _need(case, slot, kept, held)
     mask = candidates(case.policy, view) & view.has_room(case.room)
     mask[[*case.shunned]] = False

@@ -5,7 +5,7 @@ acknowledgement, by its deadline, or because the world changed, and a late word 
 nothing. Ended moves stay for `retention` so that a repeated acknowledgement is recognised.
 """
 
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -43,7 +43,7 @@ class Ledger:
         self.outgoing: Counter[int] = Counter()
         self.leaving: Counter[int] = Counter()
         self._ended: deque[str] = deque()
-        self._by_node: dict[int, set[int]] = {}
+        self._by_node: defaultdict[int, set[int]] = defaultdict(set)
         # Deadline, move and shard; a move that has ended is passed over when its time comes.
         self._deadlines: list[tuple[int, str, int]] = []
 
@@ -56,7 +56,7 @@ class Ledger:
         self.outgoing[opened.source] += 1
         self.leaving[opened.removed] += 1
         for node in (opened.added, opened.removed):
-            self._by_node.setdefault(node, set()).add(opened.shard)
+            self._by_node[node].add(opened.shard)
         heappush(self._deadlines, (opened.move.deadline, opened.move.move_id, opened.shard))
 
     def accept(self, shard: int) -> Move:

@@ -34,10 +34,11 @@ class NodeClasses:
         """The nodes of a class."""
         return self.members[self.begin[its_class] : self.begin[its_class + 1]]
 
-    def counts(self, wanted: NDArray[np.bool_]) -> list[int]:
-        """How many nodes of each class are wanted."""
-        found: list[int] = np.bincount(self.of[wanted], minlength=self.count).tolist()
-        return found
+    def counts(self, kinds: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+        """How many nodes of each class are of each kind up to `most`, one row per class."""
+        size = most + 1
+        found = np.bincount(self.of * size + kinds, minlength=self.count * size)
+        return found.reshape(self.count, size)
 
     def topology(self, usable: NDArray[np.bool_]) -> Topology:
         """The fleet as if each class were a node, which is eligible if one of its nodes is

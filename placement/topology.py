@@ -223,7 +223,6 @@ class Topology:
             self.set_condition(node, liveness, administrative, guard)
             return node
         self.attributes[node] = attributes
-        self.locations[node] = location
         self._at_depth[location.depth] += 1
         for key, (domains, values) in self._tag_domains.items():
             value = dict(attributes.tags).get(key)
@@ -233,6 +232,7 @@ class Topology:
         self._leader[node] = attributes.leader
         for depth in range(DEPTH_MAX + 1):
             self._domain_of[depth, node] = self._intern(location.prefix(depth) if depth else None)
+        self.locations[node] = self.domains[self._domain_of[DEPTH_MAX, node]]
         self.set_condition(node, liveness, administrative, guard)
         return node
 

@@ -23,7 +23,7 @@ from placement.policy import Compiles, OnInfeasible, Policy
 from placement.reasons import Code, Reason
 from placement.rules import Mask, Rule, Standing, Strength
 from placement.rules_roles import LeaderIn
-from placement.strategies.domain_loads import HALF, DomainLoads, millionths, per_weight
+from placement.strategies.domain_loads import HALF, DomainLoads, per_weight
 from placement.topology import LEAF, Scope, Topology
 
 # How far above its share a node counts as near the mean: the bound of `cost`, and of rebalancing
@@ -64,6 +64,7 @@ class View:
         # What is known of the nodes by class, to be told of every change; see `by_class`.
         self.fields: Any = None
         self._total = int(self.load.sum())
+        self._weight = topology.weight
 
     def fork(self) -> "View":
         """A view of the same moment, in which other things can be tried."""
@@ -123,10 +124,15 @@ class View:
         return (capacity < 0) | (self.load + replicas <= capacity)
 
     @cached_property
+    def _millionths(self) -> NDArray[np.float64]:
+        """Weights of the eligible nodes in whole millionths, 0 for others."""
+        return np.rint(self._weight * 1e6) * self.topology.eligible
+
+    @cached_property
     def near_mean(self) -> NDArray[np.float64]:
         """The most a node may hold and count as near its share of the replicas of the beginning."""
         topology = self.topology
-        weight = float(millionths(topology).sum()) / 1e6
+        weight = float(self._millionths.sum()) / 1e6
         share = topology.weight * (self._total / max(weight, np.finfo(float).tiny))
         return share + np.maximum(_NEAR * share, 1)
 
@@ -136,7 +142,7 @@ class View:
 
     def pressure(self, nodes: Any) -> Any:
         """Load per weight of a node, or of several, as they are compared."""
-        return per_weight(self.load[nodes], self.topology.weight[nodes])
+        return per_weight(self.load[nodes], self._weight[nodes])
 
     def domain_pressure(
         self, scope: Scope, more: float = 0.0, nodes: NDArray[np.int64] | None = None
@@ -149,7 +155,7 @@ class View:
     def level(self, scope: Scope) -> DomainLoads:
         """What the domains of a level carry; kept up to date."""
         if scope not in self.levels:
-            self.levels[scope] = DomainLoads(self.topology, scope, self.load)
+            self.levels[scope] = DomainLoads(self.topology, scope, self.load, self._millionths)
         return self.levels[scope]
 
 

@@ -35,6 +35,7 @@ Nodes = NDArray[np.int64]
 
 # What a node may be: with room for a replica, not kept from it by limits either, and near the mean.
 _OPEN, _IDLE, _NEAR = 1, 2, 4
+_ALL = _OPEN | _IDLE | _NEAR
 _KINDS = (_OPEN, _OPEN | _NEAR, _IDLE, _IDLE | _NEAR)
 
 
@@ -179,7 +180,10 @@ class Field:
         self._kinds = _OPEN * is_open | _IDLE * (is_open & ~view.busy) | _NEAR * near
         # The same once more, for one node at a time.
         self._kind_of = memoryview(self._kinds)
-        self._counts = {kind: classes.counts(self._are(kind, self._kinds)) for kind in _KINDS}
+        counts, kinds = classes.counts(self._kinds, _ALL), np.arange(_ALL + 1)
+        self._counts: dict[int, list[int]] = {
+            kind: counts[:, self._are(kind, kinds)].sum(axis=1).tolist() for kind in _KINDS
+        }
         scopes = topology.tiers()
         self._tiers = [Tier(view, scope, self._shared.domain_of(scope)) for scope in scopes]
         # All classes with open nodes, from where rule after rule leads on.

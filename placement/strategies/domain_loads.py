@@ -22,21 +22,23 @@ def per_weight(load: Any, weight: Any, more: float = HALF) -> Any:
     return (load + more) / weight
 
 
-def millionths(topology: Topology) -> NDArray[np.float64]:
-    """Weights of the eligible nodes in whole millionths, 0 for others."""
-    return np.rint(topology.weight * 1e6) * topology.eligible
-
-
 class DomainLoads:
-    """Load and weight of the eligible nodes of each domain of a level."""
+    """Load and weight of the eligible nodes of each domain of a level, by those of the nodes:
+    `weights` in whole millionths, 0 where a node is not eligible."""
 
-    def __init__(self, topology: Topology, scope: Scope, load: NDArray[np.int64]) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        scope: Scope,
+        load: NDArray[np.int64],
+        weights: NDArray[np.float64],
+    ) -> None:
         self.domains = topology.domain_of(scope)
         size = int(self.domains.max(initial=0)) + 2  # one spare, for NO_DOMAIN, which is the last
         known, placed = self.domains % size, self.domains != NO_DOMAIN
         self.loads = np.bincount(known, (load * (topology.eligible & placed)).astype(float), size)
-        weights = np.bincount(known, millionths(topology) * placed, size) / 1e6
-        self._weights = np.maximum(weights, np.finfo(float).tiny)
+        whole = np.bincount(known, weights * placed, size) / 1e6
+        self._weights = np.maximum(whole, np.finfo(float).tiny)
 
     def copy(self) -> "DomainLoads":
         """The same loads, to be changed apart."""

@@ -56,7 +56,7 @@ def test_scores(seed: int, expected: list[int]) -> None:
     assert scores(seed, NODES).tolist() == expected
 
 
-@pytest.mark.parametrize("count", [1, 4, 15, 16, 40])
+@pytest.mark.parametrize("count", [1, 4, 11, 12, 40])
 @pytest.mark.parametrize("seed", [0, digest64("orders", 0, 2, 1), 2**64 - 1])
 def test_the_lowest_is_that_of_the_scores(seed: int, count: int) -> None:
     nodes = digests64(("node",), range(count))
