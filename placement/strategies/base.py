@@ -132,8 +132,8 @@ class View:
     def near_mean(self) -> NDArray[np.float64]:
         """The most a node may hold and count as near its share of the replicas of the beginning."""
         topology = self.topology
-        weight = float(self._millionths.sum()) / 1e6
-        share = topology.weight * (self._total / max(weight, np.finfo(float).tiny))
+        weight = max(float(self._millionths.sum()), 1) / 1e6  # of no node at all, too
+        share = topology.weight * (self._total / weight)
         return share + np.maximum(_NEAR * share, 1)
 
     def crowded(self, nodes: Any) -> Any:

@@ -84,3 +84,15 @@ def test_by_class_as_node_by_node(seed: int, monkeypatch: pytest.MonkeyPatch) ->
         if found is not None:
             view.add(found)
             view.remove(old)
+
+
+def test_a_large_fleet_without_a_node_that_may_receive_has_none() -> None:
+    """Such a fleet has no weight to share its load by."""
+    topology = Topology(("dc",))
+    for number in range(by_class.CLASSED_FROM):
+        topology.put(f"n{number}", NodeAttributes("/d"), Liveness.SUSPECT, AdministrativeState.NONE)
+    table, policy = AssignmentTable(), Policy("spread", {})
+    for shard in table.add_shards(0, 100, 1):
+        table.set(shard, 0, 0)
+    need = Need("s", 0, 0, 1, [], replaces=0, excluded=frozenset({0}))
+    assert by_class.choose_by_class((), policy, need, View(topology, table)) is None
