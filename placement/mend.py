@@ -279,8 +279,15 @@ def _beside_proposals(
         node = case.nodes[slot]
         if topology.is_dead(node) or _drains(topology, node):
             continue
-        standing = case.standing(judging, [each for each in live if each != slot], slot)
-        for target in alternatives(rules, most, standing, node, mask, view):
+        others = [each for each in live if each != slot]
+        standing = case.standing(judging, others, slot)
+        open_to = mask
+        if strength is Strength.PREFERRED:
+            # What required rules keep free, by the domains that may receive replicas now, stays so.
+            now = case.standing(topology, others, slot)
+            kept = [rule.penalty(now) == 0 for rule in rules if _is_required(rule)]
+            open_to = np.logical_and.reduce([mask, *kept])
+        for target in alternatives(rules, most, standing, node, open_to, view):
             after = score(case.moved(slot, target), judging)
             if after.better_than(before, strength):
                 yield _ranked(case, slot, target, after, view)
