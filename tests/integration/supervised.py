@@ -38,7 +38,7 @@ class Supervised:
             raise
         outputs.check()
         answers = [r.value["outcome"] for r in outputs.of("decisions.v1") if r.key == stream]
-        assert answers == ["placed"]
+        assert answers == ["placed"], answers
         views = outputs.of("topology.v1")
         assert "dead" not in {view.value["liveness"] for view in views if view.value}
 
