@@ -2,6 +2,7 @@
 
 import json
 import re
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -103,3 +104,14 @@ def test_compose_publishes_on_loopback_alone_and_names_versions() -> None:
     assert [port for port in published if not port.startswith("127.0.0.1:")] == []
     images = [each["image"] for each in services.values()]
     assert [image for image in images if not re.search(r":(v?\d|\$\{)", image)] == []
+
+
+def test_the_license_goes_where_the_code_goes() -> None:
+    """Into the wheel, and into the image, whose build installs from what is copied."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert (project["license"], project["license-files"]) == ("Apache-2.0", ["LICENSE"])
+    text = (ROOT / "LICENSE").read_text("utf-8")
+    assert "Apache License" in text
+    assert "END OF TERMS AND CONDITIONS" in text
+    assert "COPY LICENSE" in (ROOT / "deploy" / "Dockerfile").read_text("utf-8")
+    assert "!LICENSE" in (ROOT / ".dockerignore").read_text("utf-8").splitlines()
