@@ -52,5 +52,5 @@ class Configuration:
     enforce_levels: bool = False
     authority: str = "claim"
     link_slow_ms: float | None = 200.0
-    rebalance: Rebalance = Rebalance.ON_JOIN
+    rebalance: Rebalance = Rebalance.OFF
     dwell_ms: int = 600_000

@@ -31,6 +31,7 @@ from streaming.settings_values import (
     TopicPrefix,
     mapping_of_text,
     names_of_list,
+    off_of_false,
 )
 
 
@@ -182,10 +183,10 @@ class MoveSettings(Section):
 
 
 class RebalanceSettings(Section):
-    mode: Literal["off", "on_join", "continuous"] = Field(
-        default="on_join",
-        description="When loads are evened out: only on request, when a node has joined, or "
-        "whenever nodes or streams have changed. Repair always goes first.",
+    mode: Annotated[Literal["off", "on_join", "continuous"], BeforeValidator(off_of_false)] = Field(
+        default="off",
+        description="When loads are evened out without a request (placer rebalance): never, when "
+        "a node has joined, or whenever nodes or streams have changed. Repair always goes first.",
     )
     dwell_seconds: DurationSeconds = Field(
         default=600.0,

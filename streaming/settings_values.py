@@ -57,6 +57,11 @@ def mapping_of_text(value: object) -> object:
     return parsed
 
 
+def off_of_false(value: object) -> object:
+    """YAML 1.1 reads a bare `off` as false."""
+    return "off" if value is False else value
+
+
 def _texts_of_scalars(value: object) -> object:
     """Option values as text: YAML reads `true` and `5000` as other types, clients take text."""
     parsed = mapping_of_text(value)

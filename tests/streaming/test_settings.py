@@ -44,6 +44,16 @@ def leaves(model: type[BaseModel], above: str = "") -> set[str]:
     return names
 
 
+@pytest.mark.parametrize("written", ["off", '"off"', "OFF", "false"])
+def test_a_bare_off_is_the_mode_of_that_name(tmp_path: Path, written: str) -> None:
+    settings = load_settings(write(tmp_path, f"rebalance:\n  mode: {written}\n"))
+    assert settings.rebalance.mode == "off"
+
+
+def test_nothing_is_copied_for_balance_unless_asked(tmp_path: Path) -> None:
+    assert load_settings(write(tmp_path, "")).rebalance.mode == "off"
+
+
 @pytest.mark.parametrize(
     ("file", "variable", "flag", "expected"),
     [
