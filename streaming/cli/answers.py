@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from streaming.cli.console import text_console
 from streaming.cli.options import Output
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def answer_documents(
     """
     from streaming.offline import DocumentFault, clusters
 
+    # Made only where text is wanted: importing rich takes a tenth of the time to answer.
     console: Any = None
     status = 0
     for document in clusters(read(file)):
@@ -59,19 +61,12 @@ def answer_documents(
         if output is Output.JSON:
             _print_line(body(answer))
             continue
-        console = console or _console()
+        console = console or text_console()
         if document.cluster.name:
-            console.rule(document.cluster.name, style="dim")
+            console.print(f"── {document.cluster.name} ──", style="dim")
         show(console, answer)
         console.print()
     raise typer.Exit(status)
-
-
-def _console() -> Any:
-    """Made only where text is wanted: importing rich takes a tenth of the time to answer."""
-    from rich.console import Console
-
-    return Console(highlight=False, soft_wrap=True)
 
 
 def read(file: str) -> str:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from streaming.cli.console import Table, text_console
 from streaming.cli.options import Bootstrap, Config, Output, OutputOption, Prefix, connection
 
 if TYPE_CHECKING:
@@ -66,18 +67,17 @@ def doctor(
 
 
 def _table(findings: "Iterable[Finding]") -> "list[Finding]":
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table("check", "", "found", "what to do", box=box.SIMPLE_HEAD)
-    shown = []
-    for each in findings:
-        shown.append(each)
-        health = Text(each.health, _STYLES[each.health])
-        table.add_row(each.check, health, Text(each.said), Text(each.action))
-    console = Console()
-    # Into a pipe or a file goes the whole text: nobody sees a width there.
-    console.print(table, width=None if console.is_terminal else 1000, soft_wrap=True)
+    shown = list(findings)
+    rows = [
+        (
+            each.check,
+            Text(each.health, _STYLES[each.health]),
+            f"{each.said} → {each.action}" if each.action else each.said,
+        )
+        for each in shown
+    ]
+    # What was found says nothing without its end, which is what to do.
+    text_console().print(Table(("check", "health", "found"), rows, first_left_out=()))
     return shown

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streaming.cli.answers import EXIT_DOCUMENT, answer_documents
+from streaming.cli.console import text_console
 from streaming.cli.options import (
     Bootstrap,
     Config,
@@ -172,9 +173,7 @@ def _explain_live(wanted: "Wanted", output: Output, settings: "Settings") -> Non
 
         typer.echo(orjson.dumps(found.body()))
         return
-    from rich.console import Console
-
-    _show_live(Console(highlight=False, soft_wrap=True), found)
+    _show_live(text_console(), found)
 
 
 def _show_live(console: Any, found: "LiveExplanation") -> None:

@@ -1,15 +1,36 @@
-"""Times as the command line shows and reads them: ISO 8601 in UTC."""
+"""Times as the command line shows and reads them: moments as ISO 8601 in UTC, times past as people
+say them."""
 
 from datetime import UTC, datetime
 
 # Numbers of so many digits are milliseconds since 1970 (from 2001 on), smaller ones are not.
 TIME_MS_MIN = 10**12
+_MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 
 
 def time_text(time_ms: int) -> str:
     """A time in ms since the epoch: `2026-11-21T17:00:00.123Z`."""
     text = datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
     return text.replace("+00:00", "Z")
+
+
+def duration_text(seconds: float) -> str:
+    """How long, in the two largest units: `0.4s`, `42s`, `3m12s`, `2h05m`, `3d04h`."""
+    if seconds < 10:
+        return f"{seconds:.1f}".removesuffix(".0") + "s"
+    whole = int(seconds)
+    if whole < _MINUTE:
+        return f"{whole}s"
+    if whole < _HOUR:
+        return f"{whole // _MINUTE}m{whole % _MINUTE:02d}s"
+    if whole < _DAY:
+        return f"{whole // _HOUR}h{whole % _HOUR // _MINUTE:02d}m"
+    return f"{whole // _DAY}d{whole % _DAY // _HOUR:02d}h"
+
+
+def ago_text(time_ms: int, now_ms: int) -> str:
+    """How long before `now_ms` something was: `3m12s ago`. Clocks differ: never in the future."""
+    return f"{duration_text(max(now_ms - time_ms, 0) / 1000)} ago"
 
 
 def parse_time(text: str) -> int:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streaming.cli.answers import File, answer_documents
+from streaming.cli.console import Table
 from streaming.cli.options import FailOn, FailOnOption, Output, OutputOption, PluginOption
 
 if TYPE_CHECKING:
@@ -82,17 +83,16 @@ def nearest(
 
 
 def _show(console: Any, answer: "Served") -> None:
-    from rich.table import Table
-
     if not answer.placed.cluster.clients:
         console.print("the file lists no clients", style="yellow")
         return
-    table = Table(box=None, pad_edge=False, padding=(0, 2))
-    for column in ("client", "shard", "replica", "why"):
-        table.add_column(column)
-    for row in answer.choices:
-        shard = row["stream"] if row["shard"] is None else f"{row['stream']}/{row['shard']}"
-        chosen = row["replica"] or "-"
-        table.add_row(row["client"], shard, chosen, row["reason"])
-    # Whole sentences, whatever the width: a person wants to read them, a pipe wants lines.
-    console.print(table, width=None if console.is_terminal else 1000)
+    rows = [
+        (
+            row["client"],
+            row["stream"] if row["shard"] is None else f"{row['stream']}/{row['shard']}",
+            row["replica"] or "-",
+            row["reason"],
+        )
+        for row in answer.choices
+    ]
+    console.print(Table(("client", "shard", "replica", "why"), rows))

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from streaming.cli.answers import File, answer_documents
+from streaming.cli.console import Table
 from streaming.cli.options import FailOn, FailOnOption, Output, OutputOption, PluginOption
 
 if TYPE_CHECKING:
@@ -80,7 +81,6 @@ def heading(decision: dict[str, Any], line: int | None) -> Any:
 
 def show_decision(console: Any, decision: dict[str, Any], line: int | None) -> None:
     """A decision with its reasons and replicas."""
-    from rich.table import Table
     from rich.text import Text
 
     console.print(heading(decision, line))
@@ -90,14 +90,13 @@ def show_decision(console: Any, decision: dict[str, Any], line: int | None) -> N
             console.print(Text.assemble("  ", code, " ", reason["message"]))
     if not decision["replicas"]:
         return
-    table = Table(box=None, pad_edge=False, padding=(0, 2))
-    table.add_column("  shards", justify="right")
-    table.add_column("leader")
-    table.add_column("followers")
     rows = _rows(decision["replicas"])
-    for shards, nodes in rows[:_SHARDS_SHOWN_MAX]:
-        table.add_row(shards, nodes[0] if nodes else "-", " ".join(nodes[1:]))
-    console.print(table)
+    shown = [
+        (shards, nodes[0] if nodes else "-", " ".join(nodes[1:]))
+        for shards, nodes in rows[:_SHARDS_SHOWN_MAX]
+    ]
+    columns = ("shards", "leader", "followers")
+    console.print(Table(columns, shown, right=("shards",), first_left_out=()))
     if len(rows) > _SHARDS_SHOWN_MAX:
         console.print(f"  … and {len(rows) - _SHARDS_SHOWN_MAX} more rows", style="dim")
 

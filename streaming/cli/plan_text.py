@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+from streaming.cli.console import Table, counted
+
 if TYPE_CHECKING:
     from streaming.offline_plan import Planned
     from streaming.saved_plan import Verified
@@ -53,7 +55,8 @@ def show_verified(console: Any, answer: "Verified") -> None:
     body = answer.body()
     if answer.stands:
         count = len(body["moves"])
-        console.print(f"the plan stands: nothing its {count} moves rest on has changed")
+        moves = counted(count, "move")
+        console.print(f"the plan stands: nothing its {moves} rest on has changed")
         console.print(f"impact {body['hash']}", style="dim")
         return
     console.print("the plan is refused: the cluster has changed", style="red")
@@ -64,26 +67,17 @@ def show_verified(console: Any, answer: "Verified") -> None:
 def _summary(body: dict[str, Any]) -> str:
     """One line on what the moves come to."""
     traffic, moves = body["traffic"], len(body["moves"])
-    copies = _counted(traffic["copies"], "copy", "copies")
+    copies = counted(traffic["copies"], "copy", "copies")
     crossing = f"{traffic['crossing']} of them from another {traffic['level']}"
     bound = f"at least {body['lower_bound']} needed"
-    return f"{_counted(moves, 'move', 'moves')}: {copies}, {crossing}; {bound}"
-
-
-def _counted(count: int, one: str, more: str) -> str:
-    return f"{count} {one if count == 1 else more}"
+    return f"{counted(moves, 'move')}: {copies}, {crossing}; {bound}"
 
 
 def _show_waves(console: Any, waves: list[dict[str, Any]]) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2))
-    for column in ("wave", "moves", "copies", "crossing", "left waiting"):
-        table.add_column(column, justify="right")
-    for wave in waves[:_MOVES_SHOWN_MAX]:
-        names = ("wave", "moves", "copies", "crossing", "waiting")
-        table.add_row(*(str(wave[name]) for name in names))
-    console.print(table)
+    columns = ("wave", "moves", "copies", "crossing", "left waiting")
+    names = ("wave", "moves", "copies", "crossing", "waiting")
+    rows = [[wave[name] for name in names] for wave in waves[:_MOVES_SHOWN_MAX]]
+    console.print(Table(columns, rows, right=columns))
     if len(waves) > _MOVES_SHOWN_MAX:
         console.print(f"  … and {len(waves) - _MOVES_SHOWN_MAX} more waves", style="dim")
     console.print()
@@ -96,18 +90,13 @@ def _show_fixpoint(console: Any, fixpoint: dict[str, Any]) -> None:
 
 
 def _show_moves(console: Any, moves: list[dict[str, Any]]) -> None:
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2))
-    waves = bool(moves) and "wave" in moves[0]
-    if waves:
-        table.add_column("wave", justify="right")
-    for column in ("shard", "kind", "from", "to", "leads", "cause", "why"):
-        table.add_column(column)
-    for move in moves[:_MOVES_SHOWN_MAX]:
-        table.add_row(
-            *([str(move["wave"])] if waves else []),
+    waves = ("wave",) if moves and "wave" in moves[0] else ()
+    columns = (*waves, "shard", "kind", "from", "to", "leads", "cause", "why")
+    rows = [
+        (
+            *(move[name] for name in waves),
             f"{move['stream']}/{move['shard']}",
             Text(move["kind"], _STYLES[move["kind"]]),
             move["remove"] or "-",
@@ -116,10 +105,8 @@ def _show_moves(console: Any, moves: list[dict[str, Any]]) -> None:
             move["cause"],
             move["reason"]["message"],
         )
-    width = console.width
-    # A person wants whole sentences, a pipe wants lines.
-    console.width = width if console.is_terminal else 1000
-    console.print(table)
-    console.width = width
+        for move in moves[:_MOVES_SHOWN_MAX]
+    ]
+    console.print(Table(columns, rows, right=waves, first_left_out=("leads", "cause", "kind")))
     if len(moves) > _MOVES_SHOWN_MAX:
         console.print(f"  … and {len(moves) - _MOVES_SHOWN_MAX} more moves", style="dim")

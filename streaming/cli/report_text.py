@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from streaming.cli.console import Table, counted
+
 # A person looks at the first rows; programs take --output json.
 _ROWS_SHOWN_MAX = 40
 
@@ -83,10 +85,10 @@ def _show_plan(console: Any, plan: dict[str, Any]) -> None:
     if not plan["waves"]:
         console.print("nothing to move", style="green")
     for name in ("repair", "rebalance"):
-        counted = plan[name]
-        if counted["moves"]:
-            moves = "1 move" if counted["moves"] == 1 else f"{counted['moves']} moves"
-            console.print(f"{name}: {moves}, {counted['copies']} of them copies")
+        figures = plan[name]
+        if figures["moves"]:
+            moves = counted(figures["moves"], "move")
+            console.print(f"{name}: {moves}, {figures['copies']} of them copies")
     if plan["waves"]:
         console.print(f"at least {plan['lower_bound']} copies are needed", style="dim")
     if plan["unfixable"]:
@@ -95,17 +97,6 @@ def _show_plan(console: Any, plan: dict[str, Any]) -> None:
 
 def print_table(console: Any, columns: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
     """Print rows, as many as a person looks at."""
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2))
-    for column in columns:
-        table.add_column(column)
-    for row in rows[:_ROWS_SHOWN_MAX]:
-        table.add_row(*row)
-    width = console.width
-    # A person wants whole sentences, a pipe wants lines.
-    console.width = width if console.is_terminal else 1000
-    console.print(table)
-    console.width = width
+    console.print(Table(columns, rows[:_ROWS_SHOWN_MAX]))
     if len(rows) > _ROWS_SHOWN_MAX:
         console.print(f"  … and {len(rows) - _ROWS_SHOWN_MAX} more rows", style="dim")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streaming.cli.console import text_console
 from streaming.cli.options import (
     Bootstrap,
     Config,
@@ -97,11 +98,9 @@ def suggest(
 
         typer.echo(orjson.dumps(answer))
     else:
-        from rich.console import Console
-
         from streaming.cli.place import show_decision
 
-        show_decision(Console(highlight=False, soft_wrap=True), answer, None)
+        show_decision(text_console(), answer, None)
     raise typer.Exit(EXIT_UNANSWERED if whole.unanswered else 0)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from streaming.cli.acls import acls
+from streaming.cli.console import Table, text_console
 from streaming.cli.options import Bootstrap, Config, Output, OutputOption, Prefix
 
 if TYPE_CHECKING:
@@ -114,14 +115,10 @@ def _show(changes: "Sequence[Change]", output: Output) -> None:
 
         typer.echo(json.dumps({"changes": [asdict(change) for change in changes]}))
         return
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
+    from rich.text import Text
 
-    table = Table("topic", "action", "detail", box=box.SIMPLE_HEAD)
-    for change in changes:
-        style = STYLES[change.action]
-        table.add_row(change.topic, f"[{style}]{change.action}[/{style}]", change.detail)
-    console = Console()
-    # Into a pipe or a file goes the whole text: nobody sees a width there.
-    console.print(table, width=None if console.is_terminal else 1000, soft_wrap=True)
+    rows = [
+        (change.topic, Text(change.action, STYLES[change.action]), change.detail)
+        for change in changes
+    ]
+    text_console().print(Table(("topic", "action", "detail"), rows))

@@ -1,6 +1,5 @@
 """`explain` and `nearest`, bad input in every form, exit codes, and that the README is true."""
 
-import re
 import shlex
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from streaming.cli.main import app
+from tests.console_blocks import hold, steps
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 EXAMPLES = ROOT / "deploy" / "examples"
@@ -269,23 +269,12 @@ def test_examples_are_understood_completely(file):
     assert all("decisions" in orjson.loads(line) for line in out.splitlines())
 
 
-def shown():
-    """The commands of the README of placement, each with the output that it shows."""
-    text = (ROOT / "placement" / "README.md").read_text("utf-8")
-    blocks = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
-    steps = [step for block in blocks for step in re.split(r"^\$ ", block, flags=re.MULTILINE)]
-    return [step.split("\n", 1) for step in steps if step.strip()]
-
-
 def test_the_readme_shows_commands():
-    assert len(shown()) >= 3
+    assert len(steps("placement/README.md")) >= 3
 
 
-@pytest.mark.parametrize(("command", "output"), shown())
-def test_the_readme_shows_what_is_answered(command, output, monkeypatch):
+@pytest.mark.parametrize("step", steps("placement/README.md"), ids=str)
+def test_the_readme_shows_what_is_answered(step, monkeypatch, request):
     monkeypatch.chdir(ROOT)
-    monkeypatch.setenv("COLUMNS", "100")
-    _, out, _ = run(command.removeprefix("placer "))
-    assert [line.rstrip() for line in out.strip().splitlines()] == [
-        line.rstrip() for line in output.strip().splitlines()
-    ]
+    _, out, _ = run(step.command.removeprefix("placer "))
+    hold(step, out, request.config.getoption("--rewrite"))

@@ -1,0 +1,65 @@
+"""What the documentation shows of the command line, held against what is answered.
+
+A block that begins with ```` ```console ```` holds one command or several, each behind `$ ` with
+its output below. ```` ```console 80 columns ```` is what a terminal of that width shows, else it is
+what a pipe gets. `pytest --rewrite` writes the answers into the page: read the diff.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+_BLOCK = re.compile(
+    r"^```console(?: (?P<columns>\d+) columns)?\n(?P<steps>.*?)^```$", re.MULTILINE | re.DOTALL
+)
+_STEP = re.compile(r"^\$ (?P<command>[^\n]*)\n(?P<shown>(?:(?!^\$ ).*\n)*)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command of a page and the output below it; `columns` None: into a pipe."""
+
+    page: Path
+    start: int
+    command: str
+    columns: int | None
+    shown: str
+
+    def __str__(self) -> str:
+        return f"{self.page.parent.name}-{self.command}-{self.columns or 'pipe'}"
+
+
+def steps(page: str) -> list[Step]:
+    """All commands of a page, given by its path from the root, in order."""
+    path = ROOT / page
+    return [
+        Step(
+            path,
+            block.start("steps") + step.start("shown"),
+            step["command"],
+            int(block["columns"]) if block["columns"] else None,
+            step["shown"],
+        )
+        for block in _BLOCK.finditer(path.read_text("utf-8"))
+        for step in _STEP.finditer(block["steps"])
+    ]
+
+
+def hold(step: Step, answered: str, rewrite: bool) -> None:
+    """Assert that the page shows the answer, blanks at ends of lines aside; or write it there."""
+    lines = [line.rstrip() for line in answered.strip("\n").splitlines()]
+    if not rewrite:
+        assert lines == step.shown.rstrip("\n").splitlines()
+        return
+    text = step.page.read_text("utf-8")
+    # Steps before this one may have been rewritten, so that its place is no more what it was.
+    before = f"$ {step.command}\n"
+    at = min(
+        (found.end() for found in re.finditer(re.escape(before + step.shown), text)),
+        key=lambda end: abs(end - len(step.shown) - step.start),
+    )
+    start = at - len(step.shown)
+    tail = "\n" if step.shown.endswith("\n\n") else ""
+    text = text[:start] + "\n".join(lines) + "\n" + tail + text[at:]
+    step.page.write_text(text, "utf-8")
