@@ -13,7 +13,14 @@ from placement.choice import stable_id
 from placement.events import Action, OperatorAsked
 from placement.hold_events import FLEET, HoldEvents
 from placement.impact import ShardState, Touched, impact
-from placement.model import AdministrativeState, MoveKind, RepairMode, StreamSpec
+from placement.model import (
+    AdministrativeState,
+    Guard,
+    Liveness,
+    MoveKind,
+    RepairMode,
+    StreamSpec,
+)
 from placement.reasons import Code, Reason
 from placement.rebalance_events import Rebalancing
 from placement.relocation import Relocations
@@ -29,6 +36,8 @@ _ENDS = {
     Action.UNDRAIN: (Action.DRAIN, Action.MAINTENANCE),
     Action.UNCORDON: (Action.CORDON,),
 }
+# What is asked for one node, not for a domain.
+_OF_ONE_NODE = (Action.FORGET, Action.RELEASE)
 _STANDS = (Action.DRAIN, Action.MAINTENANCE, Action.CORDON)
 
 
@@ -110,7 +119,10 @@ def preview(
         nodes = orders.nodes(asked.target)
         if nodes is None:
             return Preview(refusal=_unknown(asked.target))
-    refusal = _contradiction(orders, asked) or _unsafe(state, asked, nodes)
+    if asked.action in _OF_ONE_NODE:
+        refusal = _of_one_node(state, asked)
+    else:
+        refusal = _contradiction(orders, asked) or _unsafe(state, asked, nodes)
     return _seen(state, asked, nodes, refusal)
 
 
@@ -264,6 +276,47 @@ def _stuck(state: State, held: Iterable[HeldShard], away: Collection[int]) -> li
         if each.spec.repair == RepairMode.DEAD_ONLY or int(left.sum()) == taken:
             found.append(each)
     return found
+
+
+def _of_one_node(state: State, asked: OperatorAsked) -> Reason | None:
+    """What stands against forgetting a node, or against ending its hold-down."""
+    if asked.target.startswith("/"):
+        message = f"'{asked.target}' is a domain: name one node"
+        return Reason(Code.REQUEST_MALFORMED, message)
+    if asked.action is Action.RELEASE:
+        return _not_held_down(state, asked.target)
+    return _still_needed(state, asked.target)
+
+
+def _not_held_down(state: State, name: str) -> Reason | None:
+    view = state.nodes[name]
+    held = view.hold_down is not None and view.hold_down.active
+    if held or view.guard is Guard.HELD_DOWN:
+        return None
+    doubt = ""
+    if view.quarantine is not None:
+        doubt = f"; it is quarantined ({view.quarantine.message}): correct or approve its place"
+    return Reason(Code.NOTHING_TO_DO, f"{name} is not held down{doubt}")
+
+
+def _still_needed(state: State, name: str) -> Reason | None:
+    """Why a node cannot be forgotten: copies would be lost with it, or it would come back at its
+    next heartbeat as a stranger."""
+    topology = state.topology
+    node = topology.index[name]
+    held = int(state.table.load(topology.size)[node])
+    if held:
+        message = f"{name} still holds {_counted(held, 'replica')}: drain it, or wait for repair"
+        return Reason(Code.REQUEST_CONTRADICTED, message)
+    moves = len(state.ledger.touching(node))
+    if moves:
+        message = f"{name} takes part in {_counted(moves, 'open move')}: wait until none is open"
+        return Reason(Code.REQUEST_CONTRADICTED, message)
+    dead = topology.liveness[node] is Liveness.DEAD
+    if dead or topology.administrative[node] is AdministrativeState.DRAINING:
+        return None
+    message = f"{name} is {topology.status(node)}: drain it first, or stop it and wait until it is"
+    return Reason(Code.REQUEST_CONTRADICTED, f"{message} dead")
 
 
 def _uncancellable(state: State, move_id: str) -> Reason | None:

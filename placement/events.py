@@ -108,6 +108,8 @@ class Action(StrEnum):
     OVERRIDE_HOLD = "override_hold"
     CANCEL_MOVE = "cancel_move"
     REBALANCE = "rebalance"
+    FORGET = "forget"
+    RELEASE = "release"
 
 
 @dataclass(frozen=True, slots=True)

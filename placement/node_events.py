@@ -63,8 +63,8 @@ class NodeEvents:
         self._relocations.resume()
 
     def changed(self, event: NodeChanged) -> Reason | None:
-        """Record a node's new condition, or say why it is not taken in; one that is not known and
-        says nothing is counted."""
+        """Record a node's new condition, or say why it is not taken in; a sign of life of one that
+        is not known is counted."""
         return self._change(event, event.attributes is not None or event.location is not None)
 
     def _change(self, event: NodeChanged, placed: bool) -> Reason | None:
@@ -72,6 +72,9 @@ class NodeEvents:
         state = self._state
         before = state.nodes.get(event.node_id)
         if before is None and event.attributes is None:
+            if event.location is not None:
+                message = f"{event.node_id}: it has not registered since it was forgotten"
+                return Reason(Code.NODE_UNKNOWN, message)
             state.count("unknown_node")
             return None
         stand, source = self._stand(event, before, placed)
@@ -86,7 +89,7 @@ class NodeEvents:
         ordered = event.administrative
         if ordered is None:
             ordered = self._ordered(event.node_id, stand.attributes)
-        flaps = event.flaps or _flaps(before)
+        flaps = _flaps_after(event, before)
         changed = before is None or before.liveness is not event.liveness
         view = NodeView(
             node_id=event.node_id,
@@ -173,6 +176,26 @@ class NodeEvents:
         if view.liveness is Liveness.UNREGISTERED:
             self._leaving.add(view.node_id)
 
+    def forget(self, name: str) -> None:
+        """Drop a node that holds nothing, because an operator says that it is gone for good."""
+        self._forget(name)
+
+    def release(self, name: str) -> None:
+        """End the hold-down of a node that has flapped."""
+        view = self._state.nodes[name]
+        flaps = _flaps(view)
+        self.changed(
+            NodeChanged(
+                self._state.now,
+                view.node_id,
+                view.incarnation,
+                view.sequence,
+                view.liveness,
+                guard=Guard.NONE,
+                flaps=flaps.released() if flaps.held else None,
+            )
+        )
+
     def _forget(self, name: str) -> None:
         """Drop a node that holds nothing."""
         state = self._state
@@ -232,6 +255,18 @@ class NodeEvents:
 
 def _flaps(before: NodeView | None) -> Flaps:
     return Flaps() if before is None else Flaps(before.transitions, before.hold_down)
+
+
+def _flaps_after(event: NodeChanged, before: NodeView | None) -> Flaps:
+    """The node's flaps after the event. The liveness table does not hear of a hold-down that an
+    operator has ended: as long as it tells of the same one, that stays ended."""
+    known = _flaps(before)
+    told = event.flaps
+    if told is None:
+        return known
+    if told.hold is None or known.hold is None or known.held or told.hold.since != known.hold.since:
+        return told
+    return told.released()
 
 
 def _guard(event: NodeChanged, before: NodeView | None) -> Guard:

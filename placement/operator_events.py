@@ -23,6 +23,11 @@ from placement.state import State
 ALERT = "REQUEST"
 # People look at progress; a drain of a zone has a hundred thousand shards to count.
 PROGRESS_MS = 5_000
+# What is done at once and has no impact that would have to be told.
+_DONE = {
+    Action.FORGET: "{} is forgotten",
+    Action.RELEASE: "the hold-down of {} is ended",
+}
 # Of a long list the first are named.
 _NAMED_MAX = 10
 
@@ -58,9 +63,7 @@ class OperatorEvents:
         """Carry out a request, or say why not."""
         seen = self.preview(event)
         refused = seen.consent(event.expected_hash) or self._carry_out(event, seen)
-        what = f": {seen}" if seen.nodes else ""
-        message = f"{event.action} of {event.target} is carried out{what}"
-        answer = refused or Reason(Code.REQUEST_ACCEPTED, message)
+        answer = refused or Reason(Code.REQUEST_ACCEPTED, _accepted(event, seen))
         detail: dict[str, Any] = {
             "request_id": event.request_id,
             "action": event.action,
@@ -85,7 +88,17 @@ class OperatorEvents:
                 self._rebalancing.want(f"request {event.request_id}")
             case Action.APPROVE_RELOCATION:
                 return self._approve(event, seen)
+            case Action.FORGET:
+                self._forget(event.target)
+            case Action.RELEASE:
+                self._nodes.release(event.target)
         return None
+
+    def _forget(self, node_id: str) -> None:
+        """Drop a node, and the order that names it: one of its domain goes on."""
+        if node_id in self._orders.by_target:
+            self._orders.end(node_id)
+        self._nodes.forget(node_id)
 
     def _approve(self, event: OperatorAsked, seen: Preview) -> Reason | None:
         relocations, ids = self._nodes.relocations, self._state.topology.ids
@@ -201,3 +214,11 @@ class OperatorEvents:
     def _tell(self, order: Order, code: Code, message: str) -> None:
         detail = {"request_id": order.request_id, "action": order.action}
         self._state.alert(ALERT, order.target, Reason(code, message), detail)
+
+
+def _accepted(event: OperatorAsked, seen: Preview) -> str:
+    done = _DONE.get(event.action)
+    if done is not None:
+        return done.format(event.target)
+    impact = f": {seen}" if seen.nodes else ""
+    return f"{event.action} of {event.target} is carried out{impact}"

@@ -84,6 +84,17 @@ class Rebalance(OperatorRequest):
     Needs the hash of its impact where it copies more than a hundred replicas."""
 
 
+class ForgetNode(OperatorRequest):
+    """Drop a node that is gone: it leaves every list, and holds no longer count it. `target` is
+    its id. Refused while replicas stand on it or moves lead there, and while it may come back:
+    it has to be dead, or drained. A node that registers with this id later is a new one."""
+
+
+class ReleaseNode(OperatorRequest):
+    """End the hold-down of a node that has flapped, before its time is over: it may receive
+    replicas again. `target` is its id."""
+
+
 Request = (
     Drain
     | Undrain
@@ -94,4 +105,6 @@ Request = (
     | OverrideHold
     | CancelMove
     | Rebalance
+    | ForgetNode
+    | ReleaseNode
 )

@@ -147,6 +147,8 @@ CATALOGUE: tuple[Topic, ...] = (
             "OverrideHold",
             "CancelMove",
             "Rebalance",
+            "ForgetNode",
+            "ReleaseNode",
         ),
         30,
         1,

@@ -38,10 +38,12 @@ from schemas.requests import (
     CancelMove,
     Cordon,
     Drain,
+    ForgetNode,
     Maintenance,
     OperatorRequest,
     OverrideHold,
     Rebalance,
+    ReleaseNode,
     TimedRequest,
     Uncordon,
     Undrain,
@@ -75,6 +77,8 @@ ACTIONS: Mapping[type[OperatorRequest], Action] = {
     OverrideHold: Action.OVERRIDE_HOLD,
     CancelMove: Action.CANCEL_MOVE,
     Rebalance: Action.REBALANCE,
+    ForgetNode: Action.FORGET,
+    ReleaseNode: Action.RELEASE,
 }
 """What an operator's message asks for."""
 _CLUSTER_GUARD = {

@@ -74,6 +74,8 @@ class History:
         self.balancing = random.Random(f"balancing {seed}")
         mode = self.balancing.choice(("off", "on_join", "continuous"))
         self.balances = mode if self.balancing.random() < BALANCING else ""
+        # Operators who forget nodes and end hold-downs.
+        self.forgets = random.Random(f"forgets {seed}")
         # Likewise of executors that stop what was called off, or do not hear of it.
         self.stops = random.Random(f"stops {seed}")
         self.reminders = f" remind={self.stops.choice((10, 60))}"
@@ -110,6 +112,9 @@ class History:
             self._episode()
         if self.asks and rng.random() < 0.4:
             self._request()
+        if self.asks and self.forgets.random() < 0.3:
+            action = self.forgets.choice(("forget", "forget", "release"))
+            self._tell(f"ask action={action} target={self.forgets.choice([*self.homes])}")
         if self.balances and self.balancing.random() < 0.2:
             self._ask_balance()
         lines = [f"tick seconds={rng.choice((0.01, 1, 20))}"]

@@ -31,7 +31,7 @@ class Fleet:
         self.driver.batch(start)
         body = {"stream": "s", "sequence": 1, "shards": 10, "replication_factor": 2}
         self.driver.batch([raw("StreamCreated", "s", body, topic="streams.v1")])
-        self.acks = 0
+        self.acks = self.asked = 0
 
     def log(self, record: Raw) -> Raw:
         self.offset += 1
@@ -109,3 +109,54 @@ def test_a_restart_forgets_no_hold_down() -> None:
     assert (view["node_id"], view["status"]) == ("n1", "up")
     assert view["hold_down"] == before["hold_down"] | {"active": False}
     assert orjson.dumps(view["transitions"]) == orjson.dumps(before["transitions"])
+
+
+def ask(fleet: Fleet, action: str, target: str) -> dict[str, Any]:
+    """An operator's request, and the answer."""
+    fleet.asked += 1
+    body = {"target": target, "request_id": f"r{fleet.asked}"}
+    request = raw(action, target, body, fleet.asked, fleet.at, "operator.v1")
+    commits = fleet.driver.batch([request])
+    told = bodies(commits, "alerts.v1")
+    (answer,) = (each for each in told if each["kind"] == "REQUEST")
+    return dict(answer["reason"])
+
+
+def test_a_hold_down_that_an_operator_ended_stays_ended() -> None:
+    fleet = Fleet()
+    for second in range(60):
+        fleet.second(silent=("n1",) if second % 30 < 10 else ())
+    held = fleet.views("n1")[-1]
+    assert held["status"] == "held_down"
+    assert ask(fleet, "ReleaseNode", "n1")["code"] == "REQUEST_ACCEPTED"
+    released = fleet.views("n1")[-1]
+    assert (released["status"], released["guard"]) == ("up", "none")
+    assert ask(fleet, "ReleaseNode", "n1")["code"] == "NOTHING_TO_DO"
+    # The liveness table still counts the hold-down, and tells of it at the next changes.
+    for second in range(20):
+        fleet.second(silent=("n1",) if second < 3 else ())
+    assert [view["status"] for view in fleet.views("n1")[-2:]] == ["suspect", "up"]
+    assert fleet.views("n1")[-1]["hold_down"] == released["hold_down"]
+    # Who goes on flapping is held down anew, for longer.
+    for second in range(90):
+        fleet.second(silent=("n1",) if second % 30 < 10 else ())
+    again = fleet.views("n1")[-1]
+    assert again["status"] == "held_down"
+    assert again["hold_down"]["since"] > released["hold_down"]["until"] - 600_000
+
+
+def test_a_forgotten_node_is_a_stranger_until_it_registers() -> None:
+    fleet = Fleet()
+    for _ in range(8):
+        fleet.second(silent=("n1",))
+    assert fleet.views("n1")[-1]["liveness"] == "dead"
+    fleet.second(silent=("n1",))
+    assert ask(fleet, "ForgetNode", "n1")["code"] == "REQUEST_ACCEPTED"
+    last = fleet.driver.commits[-1]
+    assert [r.value for r in last if r.topic == "topology.v1" and r.key == b"n1"] == [None]
+    known = len(fleet.views("n1"))
+    fleet.second()
+    assert len(fleet.views("n1")) == known, "a heartbeat alone makes nobody known"
+    assert fleet.driver.applier.counts["unknown_node"] == 1
+    fleet.driver.batch([fleet.log(registered("n1", fleet.at + 1, location="/n9"))])
+    assert fleet.views("n1")[-1]["location"] == "/n9"
