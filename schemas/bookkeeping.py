@@ -60,13 +60,21 @@ class PartitionClock(WireModel):
     clock_ms: TimeMs
 
 
+class IgnoredRecords(WireModel):
+    """How many well-formed records changed nothing for one reason, and when the last one came."""
+
+    count: Ordinal
+    last_at: TimeMs
+
+
 class CommitMarker(Message):
     """Everything a restart needs that is not in other compacted topics. Key: `cell`.
 
     `positions` are the next source offsets by topic (short name) and partition, `clocks` the
     silence clocks by partition of `nodes.v1`, `output_partitions` the partition counts of the
     outputs, `digest` the hash of the state of record, in hexadecimal, `configuration` what decides
-    beside the events, `format` the version of all that a restart reads.
+    beside the events, `ignored` how many records changed nothing, by reason, since the cell's first
+    start, `format` the version of all that a restart reads.
     """
 
     cell: Id
@@ -79,6 +87,7 @@ class CommitMarker(Message):
     journal_sequence: Ordinal
     digest: Digest
     configuration: dict[str, JsonValue] | None = None
+    ignored: dict[str, IgnoredRecords] | None = None
     format: Annotated[int, Field(ge=1)] | None = None
 
     def record_key(self) -> str:

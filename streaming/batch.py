@@ -7,7 +7,8 @@ exactly behind it. Spark's batch id means nothing here.
 
 import pickle
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Protocol
@@ -73,6 +74,9 @@ class Watches(Protocol):
     def read(self, topic: str, records: int) -> None:
         """So many records of a topic (short name) are in the batch."""
 
+    def ignored(self, counts: Mapping[str, int]) -> None:
+        """So many records changed nothing, by reason."""
+
     def committed(self, commit: Committed) -> None:
         """A prefix has been committed."""
 
@@ -106,7 +110,7 @@ class BatchApplier:
         self._marked_at = 0
         self.writer_epoch = recovered.writer_epoch + 1
         self.tick_seen = -1
-        self.counts: dict[str, int] = {}
+        self.ignored = recovered.ignored
 
     def take_over(self) -> None:
         """Commit a marker of this writer's epoch: from here on no older writer has it too. The
@@ -125,6 +129,8 @@ class BatchApplier:
         steps = _steps(judged, self._locator)
         late = () if self._locator is None else self._locator.later(self._reconciler.now)
         latest = max((s.last_at for each in judged for s in each.stretches), default=0)
+        ignored = sum((each.ignored for each in judged), Counter[str]())
+        self._count_ignored(ignored, max(latest, self._reconciler.now))
         commits = 0
         while True:
             prefix, steps = _cut(steps)
@@ -154,8 +160,7 @@ class BatchApplier:
             if step is not None and step.raw is not None:
                 refused.append(Refused(step.raw, "apply", each.reason.code, each.reason.message))
         records, left_out = self._letters.of(refused)
-        for name, count in ready.counts.items():
-            self.counts[name] = self.counts.get(name, 0) + count
+        self._count_ignored(ready.counts, now)
         records += record_codec.ready_records(ready, self._cell, now, self._sequence + 1)
         if not records and not events and now < self._marked_at + IDLE_MARKER_MS:
             return 0
@@ -187,6 +192,11 @@ class BatchApplier:
             self._outbox.commit(written)
         self._marked_at = now
         return time.perf_counter() - began
+
+    def _count_ignored(self, counts: Mapping[str, int], now: int) -> None:
+        self.ignored.add(counts, now)
+        if self._watch is not None:
+            self._watch.ignored(counts)
 
     def _tell_read(self, judged: Sequence[Judged]) -> None:
         if self._watch is None:
@@ -233,6 +243,7 @@ class BatchApplier:
             "journal_sequence": self._sequence,
             "digest": self._reconciler.digest,
             "configuration": self._configuration,
+            "ignored": self.ignored.body(),
             "format": STATE_FORMAT,
         }
         return record_codec.log_record("CommitMarker", "commits.v1", self._cell, body, now)

@@ -85,7 +85,9 @@ class Metrics:
         self._left_out = counter(
             "dead_letters_left_out", "Refused records without a letter.", "reason"
         )
-        self._ignored = counter("events_ignored", "Events that changed nothing, by why.", "why")
+        self._ignored = counter(
+            "ignored_records", "Well-formed records that changed nothing, by reason.", "reason"
+        )
         self._decisions = counter("decisions_emitted", "Decisions, by outcome.", "outcome")
         self._moves = counter(
             "commands_emitted", "Moves issued, by kind and cause.", "kind", "cause"
@@ -116,6 +118,11 @@ class Metrics:
         """So many records of a topic (short name) have been read."""
         self._read.labels(topic).inc(records)
 
+    def ignored(self, counts: Mapping[str, int]) -> None:
+        """So many records changed nothing, by reason."""
+        for reason, count in counts.items():
+            self._ignored.labels(reason).inc(count)
+
     def batch_ended(self, seconds: float) -> None:
         """A micro-batch has been applied and committed."""
         self._batch.observe(seconds)
@@ -127,8 +134,6 @@ class Metrics:
         _count(self._rejected, commit.refused)
         for reason, count in commit.left_out.items():
             self._left_out.labels(reason).inc(count)
-        for why, count in ready.counts.items():
-            self._ignored.labels(why).inc(count)
         _count(self._decisions, (str(each.outcome) for each in ready.decisions.values()))
         _count(self._alerts, (alert.kind for alert in ready.alerts))
         moves = [move for move, forgotten in ready.moves.values() if not forgotten]

@@ -7,6 +7,7 @@ judged at tick records (design section 4).
 """
 
 import pickle
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -32,7 +33,8 @@ _TABLES: dict[int, tuple[bytes, LivenessTable]] = {}
 @dataclass(slots=True)
 class Judged:
     """What one topology shard says of a batch: verdicts on records of the nodes topic, and of the
-    detector's, by partition; the rest passed through."""
+    detector's, by partition; `ignored` counts records that changed nothing, by reason; the rest
+    passed through."""
 
     verdicts: list[tuple[int, Verdict]] = field(default_factory=list)
     reported: list[tuple[int, Verdict]] = field(default_factory=list)
@@ -41,6 +43,7 @@ class Judged:
     passed: list[Raw] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
     measured: list[tuple[Raw, LinksMeasured]] = field(default_factory=list)
+    ignored: Counter[str] = field(default_factory=Counter)
     tick: tuple[int, int] | None = None
 
 
@@ -115,5 +118,6 @@ def _pass_through(packed: Packed, judged: Judged) -> None:
     judged.passed += packed.passed
     judged.refused += packed.refused
     judged.measured += packed.measured
+    judged.ignored += packed.ignored
     if packed.tick:
         judged.tick = max(judged.tick or (0, 0), packed.tick)

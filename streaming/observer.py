@@ -3,6 +3,7 @@
 import logging
 import time
 from collections import Counter
+from collections.abc import Mapping
 
 from placement.reconcile import Reconciler
 from streaming.health import Health
@@ -33,6 +34,10 @@ class Observer:
     def read(self, topic: str, records: int) -> None:
         """So many records of a topic are in it."""
         self.metrics.read(topic, records)
+
+    def ignored(self, counts: Mapping[str, int]) -> None:
+        """So many of them changed nothing, by reason."""
+        self.metrics.ignored(counts)
 
     def committed(self, commit: Committed) -> None:
         """A part of it, or all, has been committed."""

@@ -7,7 +7,7 @@ the commit marker. The Spark checkpoint plays no part in it.
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -23,6 +23,7 @@ from schemas.topics import CATALOGUE, full_name
 from streaming import collector
 from streaming.clients import CONNECT_TIMEOUT_SECONDS, connected, make_reader
 from streaming.errors import StreamingError
+from streaming.ignored import Ignored
 from streaming.offsets import ends, watermarks
 from streaming.outbox import TRANSACTION_TIMEOUT_MS
 from streaming.rebuild import (
@@ -70,7 +71,8 @@ class Gap:
 
 @dataclass(slots=True)
 class Recovered:
-    """Where the last writer stopped. `positions`: next offset by short topic name and partition."""
+    """Where the last writer stopped. `positions`: next offset by short topic name and partition;
+    `ignored`: what it had counted of records that changed nothing."""
 
     configuration: Configuration
     reconciler: Reconciler
@@ -81,6 +83,7 @@ class Recovered:
     writer_epoch: int
     records: int
     gaps: tuple[Gap, ...] = ()
+    ignored: Ignored = field(default_factory=Ignored)
 
 
 @collector.held()
@@ -136,6 +139,7 @@ def recover(
         writer_epoch=marker["writer_epoch"] if marker else 0,
         records=held,
         gaps=gaps,
+        ignored=Ignored.read(marker.get("ignored", {}) if marker else {}),
     )
 
 

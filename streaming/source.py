@@ -7,6 +7,7 @@ Records of the other topics pass through in order, unread. Nothing here raises f
 """
 
 import pickle
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -91,7 +92,8 @@ class Stretch:
 @dataclass(slots=True)
 class Packed:
     """What one partition's stretch means for one topology shard; reports stand with the partition
-    they came from. What is not about single nodes travels with shard 0 only."""
+    they came from; `ignored` counts records that changed nothing, by reason. What is not about
+    single nodes travels with shard 0 only."""
 
     log: PartitionLog | None = None
     reports: list[tuple[int, Statement]] = field(default_factory=list)
@@ -99,6 +101,7 @@ class Packed:
     passed: list[Raw] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
     measured: list[tuple[Raw, LinksMeasured]] = field(default_factory=list)
+    ignored: Counter[str] = field(default_factory=Counter)
     tick: tuple[int, int] | None = None
 
 

@@ -54,6 +54,7 @@ class Status:
                 "digest": self.marker["digest"],
             },
             "lag": dict(self.lag),
+            "ignored": dict(self.marker.get("ignored", {})),
             "nodes": dict(sorted(nodes.items())),
             "streams": dict(sorted(self.outcomes.items())),
             "health": health_body(self.judged.diagnosis),

@@ -128,6 +128,8 @@ def _told(found: "Status") -> Any:
         lines.append(Text.assemble(("hold ", "bold red"), f"{domain}: {hold.get('reason', '')}"))
     for name, request in body["requests"].items():
         lines.append(Text.assemble(("request ", "bold"), f"{name}: {_fields(request)}"))
+    if body["ignored"]:
+        lines.append(Text.assemble(("ignored ", "bold"), _ignored(body["ignored"], found.at_ms)))
     return Group(
         _heading(found),
         Text(),
@@ -156,6 +158,14 @@ def _counted(what: str, counts: dict[str, int]) -> Any:
 
     words = [Text(f"{n} {name}", _STYLES.get(name, "red")) for name, n in counts.items()]
     return Text.assemble((f"{what} ", "bold"), Text(", ").join(words) if words else "none")
+
+
+def _ignored(ignored: dict[str, dict[str, int]], at_ms: int) -> str:
+    """Records that changed nothing: how many, why, and how long ago the last one came."""
+    return ", ".join(
+        f"{each['count']} {reason} (last {max(at_ms - each['last_at'], 0) / 1000:.0f} s ago)"
+        for reason, each in ignored.items()
+    )
 
 
 def _health(health: dict[str, Any]) -> Any:

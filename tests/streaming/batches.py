@@ -18,6 +18,7 @@ from schemas.envelope import type_name
 from schemas.outputs import OUTPUTS
 from schemas.topics import CATALOGUE, DEAD_LETTERS
 from streaming.batch import BatchApplier
+from streaming.ignored import Ignored
 from streaming.locator import Locator
 from streaming.node_lifecycle import NodeLifecycle
 from streaming.rebuild import STATE_TOPICS, rebuild
@@ -115,7 +116,9 @@ def recover(commits: Iterable[Commit], configuration: Configuration | None = Non
     assert reconciler.digest == found["digest"]
     clocks = {int(p): Clock(c["clock_ms"], c["append_ms"]) for p, c in found["clocks"].items()}
     sequence, writer_epoch = found["sequence"], found["writer_epoch"]
-    return Recovered(configuration, reconciler, nodes, positions, clocks, sequence, writer_epoch, 0)
+    ignored = Ignored.read(found.get("ignored", {}))
+    written = (clocks, sequence, writer_epoch, 0)
+    return Recovered(configuration, reconciler, nodes, positions, *written, ignored=ignored)
 
 
 def of_topic(commits: Iterable[Commit], topic: str) -> list[OutRecord]:

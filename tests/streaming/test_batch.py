@@ -338,7 +338,9 @@ def test_what_the_core_refuses_is_dead_lettered_once() -> None:
         ("3", "apply", "STREAM_EXISTS"),
     ]
     assert bodies(commits, "decisions.v1") == []
-    assert driver.applier.counts["repeated_stream"] == 1
+    assert driver.applier.ignored.counts == {"repeated_stream": 1}
+    (marker,) = bodies(commits, "commits.v1")
+    assert marker["ignored"] == {"repeated_stream": {"count": 1, "last_at": marker["now"]}}
 
 
 def test_a_second_incarnation_is_dead_lettered() -> None:

@@ -50,6 +50,7 @@ class Told:
         ready = self.core.apply(events, at)
         spent, open_moves = (0.01, 0.02), self.core.open_moves
         commit = Committed(tuple(events), ready, letters, *spent, at, open_moves, left_out or {})
+        self.observer.ignored(ready.counts)
         self.observer.committed(commit)
         self.observer.batch_ended()
 
@@ -96,6 +97,13 @@ def test_metrics_follow_what_is_published(told: Told) -> None:
     assert told.value("batch_duration_seconds_count") == 4
     assert told.value("last_batch_timestamp_seconds") == 0.004
     assert set(ready.decisions) == {"s", "no"}
+
+
+def test_what_changed_nothing_is_counted_by_reason(told: Told) -> None:
+    told.batch([node("n1", 1), MoveAcked(1, AckKind.COMPLETED, "ghost", "s", 0)], 1)
+    told.observer.ignored({"unknown_node": 2})
+    assert told.value("ignored_records_total", reason="unknown_node") == 3
+    assert told.value("ignored_records_total", reason="unknown_move") == 1
 
 
 def test_moves_that_were_called_off_are_counted_until_they_are_confirmed(told: Told) -> None:
