@@ -117,6 +117,9 @@ def _nested(
             yield from _nested(argument, value, place)
 
 
+# Of the fields that are wrong besides the first so many are named: a sentence, not a list.
+_WRONG_NAMED_MAX = 5
+
 # How pydantic's error types read in a sentence: "field 'x' must be ...".
 _EXPECTED = {
     "int_type": "an integer",
@@ -147,19 +150,28 @@ _FORMS = {
 
 
 def describe(error: ValidationError, data: Any) -> tuple[str, str]:
-    """The field and a sentence for the first thing wrong in `data`; other faults are counted.
+    """The field and a sentence for the first thing wrong in `data`; the other fields that are wrong
+    are named after it, the first `_WRONG_NAMED_MAX` of them.
 
     What was given is cut and escaped, so that no record can write into a log.
     """
     faults = [(_path(fault["loc"], data), fault) for fault in error.errors(include_url=False)]
     field, first = faults[0]
-    others = len({path for path, _ in faults} - {field})
-    more = f" (and {others} more fields are wrong)" if others else ""
+    more = _also_wrong([path for path in dict.fromkeys(p for p, _ in faults) if path != field])
     if first["type"] == "missing":
         return field, f"field '{field}' is missing{more}"
     # A field that may be one of several types has one fault for each.
     expected = " or ".join(dict.fromkeys(_expected(f) for path, f in faults if path == field))
     return field, f"field '{field}' must be {expected}, it is {echo(first['input'])}{more}"
+
+
+def _also_wrong(fields: Sequence[str]) -> str:
+    """The end of a sentence that names further wrong fields; empty where there are none."""
+    if not fields:
+        return ""
+    named = ", ".join(f"'{field}'" for field in fields[:_WRONG_NAMED_MAX])
+    left = len(fields) - _WRONG_NAMED_MAX
+    return f"; also wrong: {named}" + (f" and {left} more" if left > 0 else "")
 
 
 def echo(value: object) -> str:

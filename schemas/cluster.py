@@ -7,6 +7,7 @@ the others can be answered.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -30,6 +31,10 @@ from schemas.base import (
 )
 from schemas.inputs import StreamRequest
 from schemas.outputs import MoveKind
+
+# How alike (difflib's ratio) an unknown field at the top must be to one that is absent to be taken
+# for it: `stream`, `strems` and `Nodes` are, `notes` or `version` are not.
+_MISSPELT_RATIO_MIN = 0.8
 
 LevelName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")]
 
@@ -157,6 +162,9 @@ def parse_cluster(document: object) -> Cluster | DocumentError:
     """Read a document as YAML or JSON gives it. No input makes this raise."""
     if not isinstance(document, Mapping):
         return DocumentError(f"the document must be a mapping, it is {echo(document)}", None)
+    misspelt = _misspelt(document)
+    if misspelt:
+        return misspelt
     streams = document.get("streams", ())
     if not isinstance(streams, list | tuple):
         return DocumentError(f"field 'streams' must be an array, it is {echo(streams)}", "streams")
@@ -176,6 +184,20 @@ def parse_cluster(document: object) -> Cluster | DocumentError:
     read = _distinct([_stream(stream, index) for index, stream in enumerate(streams)])
     clients, state = file.clients, file.replica_state
     return Cluster(file.name, file.levels, file.nodes, read, clients, state, file.moves)
+
+
+def _misspelt(document: Mapping[Any, Any]) -> DocumentError | None:
+    """An unknown field whose name is nearly that of a field the document does not have: to ignore
+    it would answer for a cluster without streams, or without levels."""
+    absent = [name for name in ClusterFile.model_fields if name not in document]
+    for name in document:
+        if not isinstance(name, str) or name in ClusterFile.model_fields:
+            continue
+        near = get_close_matches(name.lower(), absent, 1, _MISSPELT_RATIO_MIN)
+        if near:
+            shown = echo(name)
+            return DocumentError(f"field {shown} is not known; did you mean '{near[0]}'?", name)
+    return None
 
 
 def _stream(stream: object, index: int) -> ClusterStream | RefusedStream:

@@ -154,7 +154,11 @@ REFUSED_FIELDS = [
     ("NodeHeartbeat", {**BEAT, "node_id": "a\n"}, "field 'node_id' must be of the form"),
     ("NodeHeartbeat", {**BEAT, "node_id": ""}, "field 'node_id' must be of the form"),
     ("NodeHeartbeat", {**BEAT, "node_id": "n" * 129}, "field 'node_id' must be of the form"),
-    ("NodeHeartbeat", {}, "field 'node_id' is missing (and 2 more fields are wrong)"),
+    (
+        "NodeHeartbeat",
+        {},
+        "field 'node_id' is missing; also wrong: 'incarnation', 'sequence'",
+    ),
     ("NodeRegistered", {**BEAT, "location": "site1"}, "field 'location' must be of the form"),
     ("NodeRegistered", {**BEAT, "location": "/a//b"}, "field 'location' must be of the form"),
     ("NodeRegistered", {**BEAT, "location": "/a/"}, "field 'location' must be of the form"),
