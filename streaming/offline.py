@@ -21,12 +21,11 @@ from placement.state import State
 from schemas.base import unknown_fields
 from schemas.cluster import Cluster, ClusterFile, DocumentError, RefusedStream, parse_cluster
 from streaming import codec, record_codec
+from streaming.cluster_file import EXPONENT
 
 # The C loader reads ten times faster; the wheels of PyYAML bring it.
 _Loader: Any = type("_Loader", (getattr(yaml, "CSafeLoader", yaml.SafeLoader),), {})
-# JSON's numbers with an exponent, which YAML 1.1 takes for text where they have no point.
-_EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$")
-_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, list("-+0123456789"))
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", EXPONENT, list("-+0123456789"))
 # JSON's escape of a character beyond 16 bits, which YAML does not have.
 _PAIR = re.compile(r"(?<!\\)((?:\\\\)*)(\\u[dD][89abAB]..\\u[dD][c-fC-F]..)")
 

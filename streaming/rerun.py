@@ -47,6 +47,12 @@ class RerunFailed(StreamingError):
     """The application did not come to rest, or did not start."""
 
 
+class NoInputs(StreamingError):
+    """The recording holds no input: there is nothing to run."""
+
+    exit_code = 2
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What a rerun sent and wrote, and what the audit found."""
@@ -75,13 +81,16 @@ def rerun(
     speed: float = 1.0,
 ) -> Outcome:
     """Run the recording's inputs. `settings`: those of the run, by section; `speed` shortens the
-    distances between inputs and the timers alike. Raises RerunFailed and what the broker raises."""
+    distances between inputs and the timers alike. Raises NoInputs, RerunFailed and what the broker
+    raises."""
     inputs = [
         record
         for record in recording.records
         if record.topic in BY_NAME and BY_NAME[record.topic].direction == "in"
         if record.raw_key != TICK_KEY.encode()
     ]
+    if not inputs:
+        raise NoInputs("the recording holds no record of an input topic but ticks: nothing to run")
     inputs.sort(key=lambda each: (each.timestamp_ms, each.topic, each.partition, each.offset))
     counts = {t: n for t, n in recording.head.partitions.items() if BY_NAME[t].direction == "in"}
     with EmbeddedBroker() as broker:

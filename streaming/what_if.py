@@ -7,7 +7,6 @@ changed, and the replicas of topics taken from Kafka's own tool.
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from schemas.cluster import (
     Cluster,
@@ -16,7 +15,6 @@ from schemas.cluster import (
     ClusterStream,
     RefusedStream,
 )
-from streaming.offline import DocumentFault, clusters
 from streaming.offline_check import NothingThere, lost_nodes
 from streaming.reassignment import Assignments, shard_lists
 
@@ -57,17 +55,6 @@ def changed(cluster: Cluster, what_if: WhatIf) -> Cluster:
 def asked(cluster: Cluster) -> list[ClusterStream]:
     """The streams that were understood."""
     return [stream for stream in cluster.streams if isinstance(stream, ClusterStream)]
-
-
-def nodes_of(file: str) -> tuple[ClusterNode, ...] | DocumentFault:
-    """The nodes of another cluster file, which are to join. Raises OSError."""
-    text = Path(file).read_bytes().decode("utf-8", "surrogateescape")
-    nodes: list[ClusterNode] = []
-    for document in clusters(text):
-        if isinstance(document, DocumentFault):
-            return document
-        nodes.extend(document.cluster.nodes)
-    return tuple(nodes)
 
 
 def _resized(cluster: Cluster, factors: Iterable[tuple[str | None, int]]) -> Cluster:

@@ -34,24 +34,27 @@ def answer_documents(
     show: Callable[[Any, _Answer], None],
     found: Callable[[_Answer], int],
     lines: Callable[[_Answer], Iterable[str]] | None = None,
+    *,
+    strict: bool = False,
 ) -> None:
     """Answer every document of a file, one JSON line each or as text, and end the command.
 
     `body` makes the line, `show` prints to a console, `found` says which exit status the answer
     calls for (true is 1). `lines`, where given, writes the answer in a form of its own. A document
-    that cannot be understood is answered with its error and status 2.
+    that cannot be understood, or with `strict` has unknown fields, is answered with its error and
+    status 2.
     """
     from streaming.offline import DocumentFault, clusters
 
     # Made only where text is wanted: importing rich takes a tenth of the time to answer.
     console: Any = None
     status = 0
-    for document in clusters(read(file)):
+    for each in clusters(read(file)):
+        document = understood(each, file, strict=strict)
         if isinstance(document, DocumentFault):
             status = EXIT_DOCUMENT
             _tell_fault(document, file, output)
             continue
-        _tell_ignored(document, file)
         answer = solve(document)
         status = max(status, int(found(answer)))
         if lines is not None:
@@ -92,15 +95,42 @@ def _tell_fault(fault: "DocumentFault", file: str, output: Output) -> None:
     typer.secho(f"{_place(file, fault.line)}: {fault.message}", fg=typer.colors.RED, err=True)
 
 
-def _tell_ignored(document: "Document", file: str) -> None:
-    """Fields that nobody reads: a typing error must not look like an answer."""
+def understood(
+    document: "Document | DocumentFault", file: str, *, strict: bool
+) -> "Document | DocumentFault":
+    """The document; with `strict` a fault instead where it has unknown fields, which are otherwise
+    named on standard error: a typing error must not look like an answer."""
+    from streaming.offline import DocumentFault
+
+    if isinstance(document, DocumentFault) or not document.ignored:
+        return document
+    if strict:
+        return _unknown_fault(document)
     for name, line in document.ignored[:_IGNORED_SHOWN_MAX]:
-        close = get_close_matches(name.rpartition(".")[2], _known_fields(name), 1)
-        hint = f"; did you mean '{close[0]}'?" if close else ""
-        typer.echo(f"{_place(file, line)}: field '{name}' is not known, ignored{hint}", err=True)
+        said = f"field '{name}' is not known, ignored{_hint(name)}"
+        typer.echo(f"{_place(file, line)}: {said}", err=True)
     left = len(document.ignored) - _IGNORED_SHOWN_MAX
     if left > 0:
         typer.echo(f"{file}: {left} more unknown fields are ignored", err=True)
+    return document
+
+
+def _unknown_fault(document: "Document") -> "DocumentFault":
+    from streaming.offline import DocumentFault
+
+    (first, line), *others = document.ignored
+    message = f"field '{first}' is not known{_hint(first)}"
+    if others:
+        named = ", ".join(f"'{name}'" for name, _ in others[: _IGNORED_SHOWN_MAX - 1])
+        left = len(others) - (_IGNORED_SHOWN_MAX - 1)
+        end = " " if message.endswith("?") else ". "
+        message += f"{end}Also not known: {named}" + (f" and {left} more" if left > 0 else "")
+    return DocumentFault(message, line, first)
+
+
+def _hint(name: str) -> str:
+    close = get_close_matches(name.rpartition(".")[2], _known_fields(name), 1)
+    return f"; did you mean '{close[0]}'?" if close else ""
 
 
 def _known_fields(name: str) -> list[str]:

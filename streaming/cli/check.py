@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from streaming.cli.answers import File, answer_documents
-from streaming.cli.options import FailOn, FailOnOption, Output, OutputOption, PluginOption
+from streaming.cli.options import (
+    FailOn,
+    FailOnOption,
+    Output,
+    OutputOption,
+    PluginOption,
+    StrictOption,
+)
 
 if TYPE_CHECKING:
     from streaming.offline_check import Checked
@@ -57,6 +64,7 @@ def check(
     ] = False,
     output: OutputOption = Output.TEXT,
     fail_on: FailOnOption = None,
+    strict: StrictOption = False,
     _plugin: PluginOption = None,
 ) -> None:
     """Say what breaks the rules, what can be mended, how healthy every stream is."""
@@ -79,7 +87,13 @@ def check(
     asked = Asked(tuple(lose or ()), fail, report)
     try:
         answer_documents(
-            file, output, lambda each: checked(each, asked), checked_body, show_check, found
+            file,
+            output,
+            lambda each: checked(each, asked),
+            checked_body,
+            show_check,
+            found,
+            strict=strict,
         )
     except NothingThere as error:
         raise typer.BadParameter(str(error), param_hint="--lose") from error

@@ -17,6 +17,7 @@ from streaming.cli.options import (
     OutputOption,
     PluginOption,
     Prefix,
+    StrictOption,
     connection,
 )
 
@@ -65,6 +66,7 @@ def explain(
     ] = False,
     output: OutputOption = Output.TEXT,
     fail_on: FailOnOption = None,
+    strict: StrictOption = False,
     bootstrap: Bootstrap = None,
     prefix: Prefix = None,
     config: Config = None,
@@ -72,8 +74,9 @@ def explain(
 ) -> None:
     """Explain the placement of a cluster file: the funnel from candidates to the chosen node."""
     if live:
-        if stream is not None:
-            raise typer.BadParameter("--live reads no file: placer explain --live STREAM/SHARD")
+        if stream is not None or strict or fail_on is not None:
+            message = "--live reads no file: placer explain --live STREAM/SHARD, without --strict "
+            raise typer.BadParameter(f"{message}and --fail-on")
         _explain_live(_wanted(file, node), output, connection(config, bootstrap, prefix))
         return
     if any(each is not None for each in (bootstrap, prefix, config)):
@@ -98,7 +101,7 @@ def explain(
         return answer.unanswered or degraded
 
     try:
-        answer_documents(file, output, solve, Explanation.body, _show, found)
+        answer_documents(file, output, solve, Explanation.body, _show, found, strict=strict)
     except typer.Exit:
         if lost:
             raise typer.Exit(EXIT_DOCUMENT) from None

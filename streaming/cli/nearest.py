@@ -8,7 +8,14 @@ import typer
 
 from streaming.cli.answers import File, answer_documents
 from streaming.cli.console import Table
-from streaming.cli.options import FailOn, FailOnOption, Output, OutputOption, PluginOption
+from streaming.cli.options import (
+    FailOn,
+    FailOnOption,
+    Output,
+    OutputOption,
+    PluginOption,
+    StrictOption,
+)
 
 if TYPE_CHECKING:
     from streaming.offline_nearest import Served
@@ -61,6 +68,7 @@ def nearest(
     ] = CloudForm.KUBERNETES,
     output: OutputOption = Output.TEXT,
     fail_on: FailOnOption = None,
+    strict: StrictOption = False,
     _plugin: PluginOption = None,
 ) -> None:
     """Choose the replica to read from: the client's node, else the longest common location.
@@ -79,6 +87,7 @@ def nearest(
         Served.body,
         _show,
         lambda answer: answer.unanswered and fail_on is not FailOn.NEVER,
+        strict=strict,
     )
 
 

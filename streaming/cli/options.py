@@ -64,6 +64,15 @@ FailOnOption = Annotated[
     ),
 ]
 
+StrictOption = Annotated[
+    bool,
+    typer.Option(
+        "--strict",
+        help="Refuse a document with fields that are not known (exit code 2); without it they are "
+        "named on standard error and ignored.",
+    ),
+]
+
 
 def enable_plugins(paths: list[str] | None) -> list[str] | None:
     """Make the user's strategies known; what is wrong with one is a usage error."""

@@ -6,7 +6,14 @@ import typer
 
 from streaming.cli.answers import File, answer_documents
 from streaming.cli.console import Table
-from streaming.cli.options import FailOn, FailOnOption, Output, OutputOption, PluginOption
+from streaming.cli.options import (
+    FailOn,
+    FailOnOption,
+    Output,
+    OutputOption,
+    PluginOption,
+    StrictOption,
+)
 
 if TYPE_CHECKING:
     from streaming.offline import Placed
@@ -40,6 +47,7 @@ def place(
     file: File,
     output: OutputOption = Output.TEXT,
     fail_on: FailOnOption = None,
+    strict: StrictOption = False,
     _plugin: PluginOption = None,
 ) -> None:
     """Place the streams of a cluster file as the running reconciler would."""
@@ -50,7 +58,7 @@ def place(
             return False
         return answer.unanswered or (fail_on is FailOn.DEGRADED and answer.degraded)
 
-    answer_documents(file, output, offline.placed, offline.Placed.body, _show, found)
+    answer_documents(file, output, offline.placed, offline.Placed.body, _show, found, strict=strict)
 
 
 def _show(console: Any, answer: "Placed") -> None:

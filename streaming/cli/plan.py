@@ -5,8 +5,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from streaming.cli.answers import EXIT_DOCUMENT, File, answer_documents
-from streaming.cli.options import FailOn, FailOnOption, Output, PluginOption
+from streaming.cli.answers import (
+    EXIT_DOCUMENT,
+    File,
+    answer_documents,
+    read,
+    understood,
+)
+from streaming.cli.options import FailOn, FailOnOption, Output, PluginOption, StrictOption
 from streaming.cli.plan_options import (
     Add,
     Assigned,
@@ -72,15 +78,20 @@ def plan(
     verify: Verify = None,
     expect: Expect = None,
     fail_on: FailOnOption = None,
+    strict: StrictOption = False,
     _plugin: PluginOption = None,
 ) -> None:
     """Say what would be moved to repair a cluster or to even it out."""
     if verify is not None:
         other = lose or drain or add or rf or assignments or until_balanced
-        if other or rollback or save or expect:
+        bounded = phase is not Phase.ALL or max_moves is not None or max_moves_per_node is not None
+        if other or bounded or rollback or save or expect or fail_on:
             message = "the saved plan says what was asked: no other option goes with it"
             raise typer.BadParameter(message, param_hint="--verify")
-        _verify(file, verify, output)
+        if output is PlanOutput.KAFKA:
+            message = "a saved plan is verified in text or json, --output kafka writes a new one"
+            raise typer.BadParameter(message, param_hint="--verify")
+        _verify(file, verify, output, strict)
     from placement import plan as core
     from streaming.cli.plan_text import show_plan
     from streaming.offline_plan import Planned, Wanted, planned
@@ -96,7 +107,7 @@ def plan(
     what_if = WhatIf(
         tuple(lose or ()),
         tuple(drain or ()),
-        () if add is None else _joining(add),
+        () if add is None else _joining(add, strict),
         tuple(map(_factor, rf or ())),
         {} if assignments is None else _assigned(assignments),
     )
@@ -112,17 +123,18 @@ def plan(
         show_plan,
         found,
         lines,
+        strict=strict,
     )
 
 
-def _answer(file: str, output: PlanOutput, *parts: Any) -> None:
+def _answer(file: str, output: PlanOutput, *parts: Any, strict: bool) -> None:
     """Answer the documents; what a person has named and is not there is a usage error."""
     from streaming.offline_check import NothingThere
     from streaming.reassignment import ReassignmentInvalid
 
     form = Output.JSON if output is PlanOutput.JSON else Output.TEXT
     try:
-        answer_documents(file, form, *parts)
+        answer_documents(file, form, *parts, strict=strict)
     except NothingThere as error:
         raise typer.BadParameter(str(error), param_hint="--lose, --drain, --rf") from error
     except ReassignmentInvalid as error:
@@ -166,7 +178,7 @@ class _Files:
         return answer
 
 
-def _verify(file: str, plan_file: str, output: PlanOutput) -> NoReturn:
+def _verify(file: str, plan_file: str, output: PlanOutput, strict: bool) -> NoReturn:
     """Hold a saved plan against the cluster, and end the command."""
     from streaming.cli.plan_text import show_verified
     from streaming.saved_plan import SavedPlanInvalid, Verified, load_plan, verified
@@ -183,6 +195,7 @@ def _verify(file: str, plan_file: str, output: PlanOutput) -> NoReturn:
         Verified.body,
         show_verified,
         lambda answer: 0 if answer.stands else EXIT_DOCUMENT,
+        strict=strict,
     )
     raise AssertionError("answer_documents ends the command")
 
@@ -206,14 +219,14 @@ def _assigned(file: str) -> "Assignments":
         raise typer.BadParameter(f"{file}: {said}", param_hint="--assignments") from error
 
 
-def _joining(file: str) -> tuple["ClusterNode", ...]:
-    from streaming.offline import DocumentFault
-    from streaming.what_if import nodes_of
+def _joining(file: str, strict: bool) -> tuple["ClusterNode", ...]:
+    """The nodes of another cluster file, which are to join."""
+    from streaming.offline import DocumentFault, clusters
 
-    try:
-        nodes = nodes_of(file)
-    except OSError as error:
-        raise typer.BadParameter(f"{file}: {error.strerror}", param_hint="--add") from error
-    if isinstance(nodes, DocumentFault):
-        raise typer.BadParameter(f"{file}: {nodes.message}", param_hint="--add")
-    return nodes
+    nodes: list[ClusterNode] = []
+    for each in clusters(read(file)):
+        document = understood(each, file, strict=strict)
+        if isinstance(document, DocumentFault):
+            raise typer.BadParameter(f"{file}: {document.message}", param_hint="--add")
+        nodes.extend(document.cluster.nodes)
+    return tuple(nodes)

@@ -39,7 +39,8 @@ def register(app: typer.Typer) -> None:
         "  placer replay --from-topic --verify --bootstrap kafka:9092\n\n"
         "  placer replay incident.ndjson --verify\n\n"
         "  placer replay incident.ndjson --until 2026-11-21T17:00:00Z --output ndjson\n\n"
-        "Exit code 1: a record differs; the first one is shown.",
+        "Exit code 1: a record differs (the first one is shown), or --verify had nothing to "
+        "compare; 2: wrong usage, or the file is no recording.",
     )(replay)
 
 
@@ -76,7 +77,12 @@ Inputs = Annotated[
     ),
 ]
 Speed = Annotated[
-    float, typer.Option(min=0.1, help="With --inputs: times as fast, timers and all.")
+    float | None,
+    typer.Option(
+        min=0.1,
+        help="With --inputs: times as fast, timers and all. [dim]default: 1[/dim]",
+        show_default=False,
+    ),
 ]
 ReplayOutputOption = Annotated[
     ReplayOutput,
@@ -91,7 +97,7 @@ def replay(
     verify: Verify = False,
     until: UntilOption = None,
     inputs: Inputs = False,
-    speed: Speed = 1.0,
+    speed: Speed = None,
     output: ReplayOutputOption = ReplayOutput.TEXT,
     bootstrap: Bootstrap = None,
     prefix: Prefix = None,
@@ -105,17 +111,14 @@ def replay(
     from streaming.recording import read_recording
     from streaming.verify import replay_history
 
-    if (file is None) != from_topic:
-        raise typer.BadParameter("name a recording, or --from-topic")
-    if snapshot_file is not None and not from_topic:
-        raise typer.BadParameter("--snapshot goes with --from-topic; a recording brings its own")
-    if inputs and (file is None or verify or until is not None):
-        raise typer.BadParameter("--inputs takes a recording; its judge is the audit")
+    _check_sources(file, from_topic, snapshot_file, bootstrap or prefix)
+    judged = verify or until is not None or output is ReplayOutput.NDJSON
+    _check_inputs(file, inputs, speed, judged)
     end = _until(until)
     settings = connection(config, bootstrap, prefix)
     recording = read_recording(file) if file else None
     if inputs and recording is not None:
-        _rerun(recording, configuration(settings), speed, output)
+        _rerun(recording, configuration(settings), speed or 1.0, output)
         return
     report = replay_history(
         _history(settings, recording, snapshot_file, verify),
@@ -126,8 +129,30 @@ def replay(
         on_record=_print_record if output is ReplayOutput.NDJSON else None,
     )
     _show(report, verify, output)
-    if report.differences:
+    if report.differences or (verify and not report.entries):
         raise typer.Exit(EXIT_DIFFERENT)
+
+
+def _check_sources(
+    file: Path | None, from_topic: bool, snapshot: Path | None, address: str | None
+) -> None:
+    """Refuse options that say nothing of where the journal comes from."""
+    if (file is None) != from_topic:
+        raise typer.BadParameter("name a recording, or --from-topic")
+    if snapshot is not None and not from_topic:
+        raise typer.BadParameter("--snapshot goes with --from-topic; a recording brings its own")
+    if file is not None and address is not None:
+        raise typer.BadParameter("--bootstrap and --prefix go with --from-topic, not with a file")
+
+
+def _check_inputs(file: Path | None, inputs: bool, speed: float | None, judged: bool) -> None:
+    if inputs and (file is None or judged):
+        raise typer.BadParameter(
+            "--inputs takes a recording; its judge is the audit, without --verify, --until and "
+            "--output ndjson"
+        )
+    if speed is not None and not inputs:
+        raise typer.BadParameter("--speed goes with --inputs; a journal is replayed at full speed")
 
 
 def _rerun(
@@ -220,6 +245,11 @@ def _show(report: "Report", verify: bool, output: ReplayOutput) -> None:
         f"{report.seconds:.2f} s ({rate:,.0f} events/s)"
     )
     typer.echo(f"through sequence {report.sequence}, {time_text(report.now)}, {report.digest}")
+    if not report.entries and not report.differences:
+        done = "compared" if verify else "replayed"
+        why = "there is no journal entry behind the start, or none before --until"
+        typer.secho(f"nothing was {done}: {why}", fg=typer.colors.YELLOW)
+        return
     if not verify:
         return
     if not report.differences:

@@ -4,8 +4,7 @@
 changing nothing. `export` writes that state as a cluster file, for every offline command.
 """
 
-import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -19,9 +18,6 @@ from streaming.cli.options import (
     connection,
     enable_plugins,
 )
-
-if TYPE_CHECKING:
-    from schemas.cluster import Cluster
 
 EXIT_UNANSWERED = 1
 
@@ -105,29 +101,26 @@ def suggest(
 
 
 def export(
+    output: Annotated[
+        Output,
+        typer.Option("--output", help="text: a cluster file in YAML; json: the same on one line."),
+    ] = Output.TEXT,
     bootstrap: Bootstrap = None,
     prefix: Prefix = None,
     config: Config = None,
 ) -> None:
     """Write the live state as a cluster file: nodes, streams with replicas, moves under way."""
-    import yaml
-
+    from streaming.cluster_file import cluster_body, cluster_text
     from streaming.live import Live
 
     with Live(connection(config, bootstrap, prefix)) as live:
-        body = _file(live.cluster())
-    yaml.safe_dump(body, sys.stdout, sort_keys=False, allow_unicode=True, default_flow_style=None)
+        body = cluster_body(live.cluster())
+    if output is Output.JSON:
+        import orjson
 
-
-def _file(cluster: "Cluster") -> dict[str, Any]:
-    """The cluster in the form of a cluster file; what is not set is left out."""
-
-    def bodies(models: Any) -> list[dict[str, Any]]:
-        return [each.model_dump(mode="json", exclude_defaults=True) for each in models]
-
-    body = {"levels": list(cluster.levels), "nodes": bodies(cluster.nodes)}
-    body |= {"streams": bodies(cluster.streams), "moves": bodies(cluster.moves)}
-    return {name: value for name, value in body.items() if value or name in ("nodes", "streams")}
+        typer.echo(orjson.dumps(body))
+    else:
+        typer.echo(cluster_text(body), nl=False)
 
 
 def _policy(text: str | None, simple: bool, default: dict[str, Any]) -> dict[str, Any]:

@@ -53,6 +53,9 @@ def everything(
     """Measure placement, planning, then latency, unless one of them is named."""
     signal.signal(signal.SIGTERM, _interrupt)
     if context.invoked_subcommand is not None:
+        if quick or output is not Output.TEXT:
+            name = context.invoked_subcommand
+            raise typer.BadParameter(f"--quick and --output stand behind the name: {name} --quick")
         return
     about, plan = machine.describe(), QUICK if quick else FULL
     extent = placing.QUICK if quick else placing.FULL

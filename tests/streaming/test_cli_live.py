@@ -156,6 +156,7 @@ def test_suggest_changes_nothing(placer: Placer, at: tuple[str, str]) -> None:
 def test_export_is_a_cluster_file(placer: Placer, at: tuple[str, str], tmp_path: Path) -> None:
     text = placer("export", at=at).stdout
     exported = yaml.safe_load(text)
+    assert body(placer("export", "--output", "json", at=at)) == exported
     assert [each["id"] for each in exported["nodes"]] == list(NODES)
     assert {each["stream"] for each in exported["streams"]} == {"orders", "clicks"}
     assert {each["remove"] for each in exported["moves"]} == {"n1"}

@@ -76,11 +76,28 @@ def test_snapshots_and_recordings_are_replayed(
 
     assert placer("snapshot", str(state), at=at).exit_code == 0
     words = ("replay", "--from-topic", "--snapshot", str(state), "--verify", "--output", "json")
-    behind = answer(placer(*words, at=at))
+    behind = answer(placer(*words, at=at), 1)
     assert (behind["records"], behind["digest"]) == (0, said["digest"])
 
     assert placer("record", str(now), "--for-seconds", "0", at=at).exit_code == 0
     assert answer(placer("replay", str(now), "--output", "json"))["digest"] == said["digest"]
+
+
+def test_an_empty_recording_is_not_called_equal(
+    placer: Placer, at: tuple[str, str], tmp_path: Path
+) -> None:
+    """Method: it begins with a snapshot and ends before anything happens."""
+    quiet = tmp_path / "quiet.ndjson"
+    assert placer("record", str(quiet), "--for-seconds", "0", at=at).exit_code == 0
+    verified = placer("replay", str(quiet), "--verify")
+    assert (verified.exit_code, "equal" in verified.stdout) == (1, False)
+    assert "nothing was compared: there is no journal entry" in verified.stdout
+    replayed = placer("replay", str(quiet))
+    assert (replayed.exit_code, "nothing was replayed" in replayed.stdout) == (0, True)
+    early = placer("replay", "--from-topic", "--verify", "--until", "0", at=at)
+    assert (early.exit_code, "nothing was compared" in early.stdout) == (1, True)
+    again = placer("replay", str(quiet), "--inputs")
+    assert (again.exit_code, "no record of an input topic" in again.stderr) == (2, True)
 
 
 def test_what_differs_is_shown(
@@ -111,6 +128,9 @@ def test_what_differs_is_shown(
         (("x.ndjson", "--snapshot", "y.ndjson"), "--snapshot goes with --from-topic"),
         (("--from-topic", "--until", "soon"), "expected a sequence or a time"),
         (("absent.ndjson",), "absent.ndjson cannot be read"),
+        (("x.ndjson", "--inputs", "--output", "ndjson"), "--inputs takes a recording"),
+        (("x.ndjson", "--speed", "2"), "--speed goes with --inputs"),
+        (("x.ndjson", "--prefix", "y."), "go with --from-topic, not with a file"),
     ],
 )
 def test_wrong_usage_is_told(placer: Placer, words: tuple[str, ...], says: str) -> None:

@@ -96,15 +96,62 @@ def test_the_second_stream_of_a_name_is_refused_and_the_first_answered():
     assert (status, reason["field"]) == (1, "streams[1].stream")
 
 
-def test_unknown_fields_are_told_but_do_no_harm():
-    text = "nodes:\n  - {id: a, locaton: /x}\nstrems: []\n"
+def test_unknown_fields_are_named_and_ignored():
+    text = "nodes:\n  - {id: a, locaton: /x}\nversion: 3\nstreams: []\n"
     status, out, told = run("place - --output json", text)
     assert (status, orjson.loads(out)) == (0, {"decisions": []})
-    unknown = "is not known, ignored; did you mean"
+    unknown = "field '{}' is not known, ignored"
     assert told.splitlines() == [
-        f"standard input:2: field 'nodes[0].locaton' {unknown} 'location'?",
-        f"standard input:3: field 'strems' {unknown} 'streams'?",
+        f"standard input:2: {unknown.format('nodes[0].locaton')}; did you mean 'location'?",
+        f"standard input:3: {unknown.format('version')}",
     ]
+
+
+@pytest.mark.parametrize("command", ["place", "check", "plan", "explain", "nearest"])
+def test_strict_refuses_unknown_fields(command):
+    text = "nodes:\n  - {id: a, locaton: /x}\nversion: 3\n---\nnodes: []\n"
+    status, found = answers(f"{command} - --strict", text)
+    [error, answered] = [each.get("error") for each in found]
+    assert (status, error["line"], error["field"], answered) == (2, 2, "nodes[0].locaton", None)
+    assert error["message"] == (
+        "field 'nodes[0].locaton' is not known; did you mean 'location'? Also not known: 'version'"
+    )
+    many = "nodes: []\n" + "".join(f"x{n}: 1\n" for n in range(30))
+    _, [answer] = answers(f"{command} - --strict", many)
+    assert answer["error"]["message"].endswith("'x17' and 20 more")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "field", "meant"),
+    [
+        ("nodes: []\nstream: []\n", 2, "stream", "streams"),
+        ("nodes: []\nstrems: []\n", 2, "strems", "streams"),
+        ("node: []\n", 1, "node", "nodes"),
+        ("nodes: []\nLevels: [az]\n", 2, "Levels", "levels"),
+    ],
+)
+@pytest.mark.parametrize("command", ["place", "check", "plan", "explain", "nearest"])
+def test_a_misspelt_field_at_the_top_is_refused(command, text, line, field, meant):
+    """Goal: a file whose streams nobody reads does not look placed, nor healthy."""
+    status, [answer] = answers(f"{command} -", text)
+    error = answer["error"]
+    assert (status, error["line"], error["field"]) == (2, line, field)
+    assert error["message"] == f"field '{field}' is not known; did you mean '{meant}'?"
+
+
+def test_a_field_of_ones_own_beside_a_known_one_is_no_misspelling():
+    status, out, _ = run("place - --output json", "node: &n {id: a}\nnodes: [*n]\n")
+    assert (status, orjson.loads(out)) == (0, {"decisions": []})
+
+
+def test_the_nodes_that_join_are_held_to_strict_too(tmp_path):
+    joins = tmp_path / "joins.yaml"
+    joins.write_text("nodes: [{id: b, wieght: 2}]\n")
+    arguments = ["plan", "-", "--add", str(joins)]
+    warned = CliRunner().invoke(app, arguments, input="nodes: [{id: a}]\n")
+    assert (warned.exit_code, "did you mean 'weight'?" in warned.stderr) == (0, True)
+    refused = CliRunner().invoke(app, [*arguments, "--strict"], input="nodes: [{id: a}]\n")
+    assert (refused.exit_code, "did you mean 'weight'?" in refused.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("status", ["suspect", "fenced", "draining", "maintenance", "cordoned"])
