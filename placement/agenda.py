@@ -10,9 +10,11 @@ from collections.abc import Collection
 
 import numpy as np
 
+from placement.assignments import EMPTY
 from placement.diagnose import WAITS_FOR_NODES, live_slots
 from placement.glance import Glance
-from placement.model import ViolationClass
+from placement.model import Violation, ViolationClass
+from placement.orders import gives_all
 from placement.precedence import hurries
 from placement.reasons import THROTTLED, Code
 from placement.state import State
@@ -28,7 +30,7 @@ class Agenda:
         self._state = state
         self._wants = wants
         self.recheck: set[int] = set()
-        self.waiting = Waiting()
+        self.waiting = Waiting(lambda node: gives_all(state, node))
         self.stuck: set[int] = set()
         self._wanted: set[int] = set()
         # Of those that wait the ones that wait for the source of events.
@@ -85,7 +87,7 @@ class Agenda:
         elif said:
             codes = {v.reason.code for v in said}
             if not codes.isdisjoint(THROTTLED):
-                self.waiting.put(self.urgency(shard, seen, key))
+                self.waiting.put(self.urgency(shard, seen, key), self._awaited(said))
                 if Code.NOT_CAUGHT_UP in codes:
                     self._behind.add(shard)
             elif ViolationClass.FIXABLE in [v.violation_class for v in said]:
@@ -94,6 +96,15 @@ class Agenda:
                 self.stuck.add(shard)
         if opened is None and self._is_unled(shard, seen):
             self._wanted.add(shard)
+
+    def _awaited(self, said: Collection[Violation]) -> int:
+        """The node whose moves away a shard waits for, where that is all that it waits for."""
+        waits = [v.reason for v in said if v.violation_class is not ViolationClass.FIXABLE]
+        nodes = {each.seen for each in waits if each.code is Code.LIMIT_REACHED and each.seen}
+        if len(nodes) != 1 or any(each.seen not in nodes for each in waits):
+            return EMPTY
+        ((node_id,),) = nodes
+        return self._state.topology.index.get(node_id, EMPTY)
 
     def urgency(self, shard: int, seen: Glance, key: tuple[str, int]) -> Urgency:
         """The shard's place among those that want something."""

@@ -13,6 +13,7 @@ from heapq import heappop, heappush
 import numpy as np
 from numpy.typing import NDArray
 
+from placement.assignments import EMPTY
 from placement.model import Move, MoveKind, MoveState
 from placement.reasons import Reason
 
@@ -39,8 +40,11 @@ class Ledger:
     def __init__(self) -> None:
         self.known: dict[str, Move] = {}
         self.by_shard: dict[int, OpenMove] = {}
+        # Open moves by node: towards it, away from it to another, that copy from it, and all that
+        # take its replica away, with another made elsewhere or not.
         self.incoming: Counter[int] = Counter()
         self.outgoing: Counter[int] = Counter()
+        self.copied: Counter[int] = Counter()
         self.leaving: Counter[int] = Counter()
         self._ended: deque[str] = deque()
         self._by_node: defaultdict[int, set[int]] = defaultdict(set)
@@ -52,9 +56,7 @@ class Ledger:
         assert opened.shard not in self.by_shard, "one open move per shard"
         self.known[opened.move.move_id] = opened.move
         self.by_shard[opened.shard] = opened
-        self.incoming[opened.added] += 1
-        self.outgoing[opened.source] += 1
-        self.leaving[opened.removed] += 1
+        self._count(opened, 1)
         for node in (opened.added, opened.removed):
             self._by_node[node].add(opened.shard)
         heappush(self._deadlines, (opened.move.deadline, opened.move.move_id, opened.shard))
@@ -71,15 +73,19 @@ class Ledger:
     ) -> OpenMove:
         """End the shard's open move in a final state."""
         opened = self.by_shard.pop(shard)
-        self.incoming[opened.added] -= 1
-        self.outgoing[opened.source] -= 1
-        self.leaving[opened.removed] -= 1
+        self._count(opened, -1)
         for node in (opened.added, opened.removed):
             self._by_node[node].discard(shard)
         reason = opened.move.reason if reason is None else reason
         opened.move = opened.move._replace(state=state, ended_at=at, reason=reason)
         self.keep(opened.move)
         return opened
+
+    def _count(self, opened: OpenMove, by: int) -> None:
+        self.incoming[opened.added] += by
+        self.outgoing[opened.removed] += by * (opened.added != EMPTY)
+        self.copied[opened.source] += by
+        self.leaving[opened.removed] += by
 
     def keep(self, move: Move) -> None:
         """Remember an ended move until it is dropped."""
@@ -89,7 +95,7 @@ class Ledger:
 
     def names(self, node: int) -> bool:
         """Whether an open move adds to, removes from or copies from the node."""
-        counts = (self.incoming, self.outgoing, self.leaving)
+        counts = (self.incoming, self.copied, self.leaving)
         return any(count[node] for count in counts) or bool(self._by_node.get(node))
 
     def touching(self, node: int) -> list[OpenMove]:

@@ -27,9 +27,9 @@ def copy_source(state: State, nodes: Sequence[int], target: int) -> int:
     live = [nodes[slot] for slot in live_slots(nodes, topology)]
     if len(live) < 2:
         return live[0] if live else EMPTY
-    most = state.configuration.limits.max_out_per_node
-    place, outgoing, rank = topology.locations, state.ledger.outgoing, topology.order()
-    to, sends = place[target], outgoing.get
+    most = state.configuration.limits.max_copies_from_node
+    place, copied, rank = topology.locations, state.ledger.copied, topology.order()
+    to, sends = place[target], copied.get
     ranked = [
         (sends(n, 0) >= most, -place[n].common_depth(to), sends(n, 0), int(rank[n]), n)
         for n in live
@@ -40,6 +40,20 @@ def copy_source(state: State, nodes: Sequence[int], target: int) -> int:
 def is_busy(state: State, node: int) -> bool:
     """Whether the node receives as many replicas as limits allow."""
     return state.ledger.incoming[node] >= state.configuration.limits.max_in_per_node
+
+
+def gives_all(state: State, node: int) -> bool:
+    """Whether as many replicas are on their way from the node, which lives, as limits allow."""
+    if node == EMPTY or state.topology.is_dead(node):
+        return False
+    return state.ledger.outgoing[node] >= state.configuration.limits.max_out_per_node
+
+
+def _gives_all(state: State, node: int) -> Reason:
+    """Why no other replica may leave a node. `seen` names the node: its shards wait for it."""
+    node_id, most = state.topology.ids[node], state.configuration.limits.max_out_per_node
+    message = f"{node_id} has {most} moves away from it already, as many as a node may have"
+    return Reason(Code.LIMIT_REACHED, message, 1, 0, "node", (node_id,))
 
 
 def link(topology: Topology, source: int, target: int) -> Link:
@@ -62,14 +76,16 @@ def over_limit(
 ) -> Reason | None:
     """Which limit of a node, or between two domains (`busy`: open moves, where these are limited),
     the move would exceed."""
-    limits, ids = state.configuration.limits, state.topology.ids
-    incoming, outgoing = state.ledger.incoming[target], state.ledger.outgoing[source]
+    limits, ids, ledger = state.configuration.limits, state.topology.ids, state.ledger
+    incoming, copied = ledger.incoming[target], ledger.copied[source]
     if target != EMPTY and incoming >= limits.max_in_per_node:
         message = f"{ids[target]} already receives {incoming} replicas"
         return Reason(Code.LIMIT_REACHED, message, 1, limits.max_in_per_node - incoming)
-    if source != EMPTY and outgoing >= limits.max_out_per_node:
-        message = f"{ids[source]} already sends {outgoing} replicas"
-        return Reason(Code.LIMIT_REACHED, message, 1, limits.max_out_per_node - outgoing)
+    if target != EMPTY and gives_all(state, removed):
+        return _gives_all(state, removed)
+    if source != EMPTY and copied >= limits.max_copies_from_node:
+        message = f"{ids[source]} already sends {copied} replicas"
+        return Reason(Code.LIMIT_REACHED, message, 1, limits.max_copies_from_node - copied)
     pair = limits.max_per_domain_pair
     crossing = None if busy is None or pair is None else link(state.topology, source, target)
     if crossing is not None and busy is not None and pair is not None and busy[crossing] >= pair:

@@ -5,7 +5,7 @@ its rates; a shard gets at most one move, and the rest in the next plan.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 import numpy as np
@@ -36,6 +36,7 @@ from placement.topology import Topology
 from placement.traffic import crosses
 
 UNLIMITED = 1 << 40
+WITHOUT_LIMITS = Limits(UNLIMITED, UNLIMITED, UNLIMITED, UNLIMITED, UNLIMITED)
 
 
 class Phase(StrEnum):
@@ -111,9 +112,9 @@ def plan(
 ) -> Plan:
     """Plan one phase. The topology is not changed; the streams' nodes are its indexes."""
     most = UNLIMITED if max_moves is None else max_moves
-    limits = Limits(UNLIMITED, UNLIMITED, UNLIMITED, most, max_moves_per_node)
+    limits = replace(WITHOUT_LIMITS, max_per_batch=most, max_touching_per_node=max_moves_per_node)
     if phase is Phase.REBALANCE:
-        limits = Limits(UNLIMITED, UNLIMITED, UNLIMITED, UNLIMITED)
+        limits = WITHOUT_LIMITS
     draft = _Draft(topology, streams, limits)
     draft.repair()
     if phase is Phase.REBALANCE and draft.moves:

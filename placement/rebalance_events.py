@@ -97,7 +97,11 @@ class Rebalancing:
             )
             copies = (move for move in found.moves if move.kind is not MoveKind.LEADER)
             steps = ([*step] for _, step in groupby(copies, key=lambda move: move.step))
-            large = [s for s in steps if not self._has_room([(m.shard, m.add) for m in s], True)]
+            large = [
+                s
+                for s in steps
+                if not self._has_room([(m.shard, m.remove, m.add) for m in s], True)
+            ]
             if not large:
                 streams = sorted({state.key(shard)[0] for shard in stays}, key=natural_key)
                 return Proposal(found, tuple(streams))
@@ -228,25 +232,33 @@ class Rebalancing:
                     return True
         return False
 
-    def _copies(self, moves: Sequence[Left]) -> list[tuple[int, int]]:
-        """Shard and target of those that copy."""
+    def _copies(self, moves: Sequence[Left]) -> list[tuple[int, int, int]]:
+        """Shard, node and target of those that copy."""
         streams, index = self._state.streams, self._state.topology.index
         copies = (body for body in moves if body["kind"] != MoveKind.LEADER)
-        return [(streams[b["stream"]].shards[b["shard"]], index[b["add"]]) for b in copies]
+        return [
+            (streams[b["stream"]].shards[b["shard"]], index[b["remove"]], index[b["add"]])
+            for b in copies
+        ]
 
-    def _has_room(self, copies: Sequence[tuple[int, int]], idle: bool = False) -> bool:
-        """Whether limits allow all copies of a step, which belong together, as (shard, target);
-        `idle`: whether they ever would, with nothing else under way."""
+    def _has_room(self, copies: Sequence[tuple[int, int, int]], idle: bool = False) -> bool:
+        """Whether limits allow all copies of a step, which belong together, as (shard, node that
+        gives its replica up, target); `idle`: whether they ever would, with nothing else under
+        way."""
         state, limits = self._state, self._state.configuration.limits
         ledger, most = Ledger() if idle else state.ledger, limits.max_per_domain_pair
         busy: Counter[Link] = Counter() if idle or most is None else links(state)
         into, out = Counter(ledger.incoming), Counter(ledger.outgoing)
-        for shard, target in copies:
+        copied = Counter(ledger.copied)
+        for shard, removed, target in copies:
             source = copy_source(state, state.table.nodes(shard), target)
             crossing = link(state.topology, source, target)
             into[target] += 1
-            out[source] += source != EMPTY
-            if into[target] > limits.max_in_per_node or out[source] > limits.max_out_per_node:
+            out[removed] += 1
+            copied[source] += source != EMPTY
+            if into[target] > limits.max_in_per_node or out[removed] > limits.max_out_per_node:
+                return False
+            if copied[source] > limits.max_copies_from_node:
                 return False
             if most is not None and crossing is not None:
                 busy[crossing] += 1

@@ -16,6 +16,7 @@ def configuration(settings: Settings) -> Configuration:
         limits=Limits(
             max_in_per_node=moves.max_in_per_node,
             max_out_per_node=moves.max_out_per_node,
+            max_copies_from_node=moves.max_copies_from_node,
             max_open=moves.max_open,
             max_per_batch=moves.max_per_batch,
             max_per_domain_pair=moves.max_per_domain_pair,

@@ -155,7 +155,13 @@ class MoveSettings(Section):
         default=600.0, description="A move that has not ended by then expires and is derived again."
     )
     max_in_per_node: Count = Field(default=5, description="Open moves towards one node.")
-    max_out_per_node: Count = Field(default=5, description="Open moves away from one node.")
+    max_out_per_node: Count = Field(
+        default=5,
+        description="Open moves away from one node that lives, whichever node they copy from.",
+    )
+    max_copies_from_node: Count = Field(
+        default=5, description="Open moves that copy from one node."
+    )
     max_open: Count = Field(default=200, description="Open moves in all.")
     max_per_domain_pair: Count | None = Field(
         default=100,

@@ -72,7 +72,8 @@ def judge_limits(world: World, limits: Any, issued: list[Value]) -> Iterator[str
     if len(moves) > limits.max_open and new:
         yield f"{len(moves)} moves are open, {limits.max_open} are allowed"
     into = Counter(move["add"] for move in moves if move["add"])
-    out = Counter(move["source"] for move in moves if move["source"])
+    away = Counter(move["remove"] for move in moves if move["remove"] and move["add"])
+    copied = Counter(move["source"] for move in moves if move["source"])
     links = Counter(filter(None, (_link(world, move) for move in moves)))
     for move in new:
         if move["state"] != "issued":
@@ -82,8 +83,10 @@ def judge_limits(world: World, limits: Any, issued: list[Value]) -> Iterator[str
             yield f"{links[link]} moves between {' and '.join(sorted(link))} are open"
         if move["add"] and into[move["add"]] > limits.max_in_per_node:
             yield f"{into[move['add']]} moves towards {move['add']} are open"
-        if move["source"] and out[move["source"]] > limits.max_out_per_node:
-            yield f"{out[move['source']]} moves copying from {move['source']} are open"
+        if world.alive(move["remove"]) and away[move["remove"]] > limits.max_out_per_node:
+            yield f"{away[move['remove']]} moves away from {move['remove']} are open"
+        if move["source"] and copied[move["source"]] > limits.max_copies_from_node:
+            yield f"{copied[move['source']]} moves copying from {move['source']} are open"
 
 
 def _link(world: World, move: Value) -> frozenset[str]:

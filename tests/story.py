@@ -4,10 +4,10 @@ A behaviour told as a story can be read, and a change of it reviewed, without re
 stories in `tests/placement/testdata` and `tests/simulation` and the histories of the simulator are
 all told in it; the shared oracle judges every batch besides. The commands:
 
-    settings       levels=a,b  max_in= max_out= max_open= max_per_batch= max_per_domain_pair=
-                   completion=immediate default='{strategy: …}' rate= (bytes per second)
-                   deadline= retention= hold_window= backoff= remind= (seconds): a new, empty
-                   reconciler
+    settings       levels=a,b  max_in= max_out= max_copies_from= max_open= max_per_batch=
+                   max_per_domain_pair= completion=immediate default='{strategy: …}'
+                   rate= (bytes per second) deadline= retention= hold_window= backoff= remind=
+                   (seconds): a new, empty reconciler
     topology       lines `/site1 n1 n2 weight=2 capacity=4 leader=false disk=ssd`: these nodes are
                    up; what is no attribute is a tag; `-` is the location of nodes without one
     register       nodes= location= [weight= capacity= leader= disk=ssd]: the same in one line
@@ -158,6 +158,7 @@ class Story:
             for name, suffix in (
                 ("max_in", "_per_node"),
                 ("max_out", "_per_node"),
+                ("max_copies_from", "_node"),
                 ("max_open", ""),
                 ("max_per_batch", ""),
                 ("max_per_domain_pair", ""),

@@ -29,7 +29,7 @@ from placement.model import (
     Move,
     Violation,
 )
-from placement.plan import UNLIMITED, Phase, Standing, plan
+from placement.plan import WITHOUT_LIMITS, Phase, Standing, plan
 from placement.reconcile import Reconciler
 from placement.strategies import by_class
 from placement.topology import Topology
@@ -170,8 +170,7 @@ def _aftermath(core: Reconciler, node: int) -> tuple[float, float]:
 
 def _unlimited(core: Reconciler) -> None:
     """The reconciler goes on without limits."""
-    limits = Limits(*[UNLIMITED] * 4)
-    object.__setattr__(core._state.configuration, "limits", limits)
+    object.__setattr__(core._state.configuration, "limits", WITHOUT_LIMITS)
 
 
 @contextmanager

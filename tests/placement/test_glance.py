@@ -8,7 +8,6 @@ from placement import glance
 from placement.model import Ready
 from placement.reconcile import Reconciler
 from placement.strategies import by_class
-from placement.waiting import Waiting
 from tests.oracle import records_of
 from tests.simulation.history import History
 
@@ -41,23 +40,3 @@ def test_many_at_once_are_treated_as_one_by_one(seed: int, monkeypatch: pytest.M
     monkeypatch.setattr(glance, "GLANCED_FROM", NEVER)
     monkeypatch.setattr(by_class, "CLASSED_FROM", NEVER)
     assert published(seed, monkeypatch) == at_once
-
-
-def test_shards_wait_in_the_order_of_their_urgency() -> None:
-    waiting = Waiting()
-    for shard in range(1_000):
-        waiting.put((shard * 7 % 5, 1, "s", shard, shard))
-    for shard in range(0, 1_000, 2):
-        waiting.leave(shard)
-    for shard in range(1, 1_000, 4):
-        waiting.put((9, 0, "s", shard, shard))
-    waiting.put_all([(0, 0, "a", 2, 2), (9, 0, "s", 1, 1)])
-    assert len(waiting) == 501
-    expected = sorted(
-        ((9, 0, "s", shard, shard) if shard % 4 == 1 else (shard * 7 % 5, 1, "s", shard, shard))
-        for shard in range(1, 1_000, 2)
-    )
-    assert waiting.first() == (0, 0, "a", 2, 2)
-    taken = [waiting.take() for _ in range(len(waiting))]
-    assert taken == [2, *(number for *_, number in expected)]
-    assert waiting.first() is None

@@ -139,6 +139,8 @@ def test_random_fleets_come_to_rest(seed):
     for each in found.plans:
         per_shard = Counter((move.stream, move.shard) for move in each.moves)
         assert set(per_shard.values()) == {1}
+        most = bound.get("max_moves_per_node", len(lists))
+        assert not [name for name, n in touched(each).items() if n > most and marks[name] != "!"]
 
 
 @pytest.mark.parametrize("seed", range(8))

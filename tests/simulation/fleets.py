@@ -12,9 +12,9 @@ ELSEWHERE = ("/s1/r1", "/s2/r9", "/s5", "-")
 EVEN = ("/s1/r1", "/s2/r1", "/s3/r1")
 SETTINGS = (
     "",
-    "max_in=1 max_out=1 max_open=3 max_per_batch=2",
-    "max_in=2 max_out=2 max_open=200 max_per_batch=500",
-    "max_in=5 max_out=5 max_open=200 max_per_batch=500",
+    "max_in=1 max_out=1 max_copies_from=1 max_open=3 max_per_batch=2",
+    "max_in=2 max_out=1 max_copies_from=2 max_open=200 max_per_batch=500",
+    "max_in=5 max_out=5 max_copies_from=5 max_open=200 max_per_batch=500",
 )
 
 
