@@ -5,7 +5,7 @@ are plain values in the form of design section 10; the command line prints them.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,11 +56,12 @@ class DocumentFault:
 @dataclass(frozen=True, slots=True)
 class Document:
     """A document that was understood. `lines`: where each stream begins; `ignored`: its fields
-    that nobody reads, each with its line."""
+    that nobody reads, each with its line; `value`: all of it as it was given."""
 
     cluster: Cluster
     lines: tuple[int | None, ...] = ()
     ignored: tuple[tuple[str, int | None], ...] = ()
+    value: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,22 @@ class Placed:
         """The answer of `place`."""
         name = {} if self.cluster.name is None else {"name": self.cluster.name}
         return name | {"decisions": [self.answer(decision) for decision in self.decisions]}
+
+    def filled(self) -> dict[str, Any]:
+        """The document as it was given, with the replicas of every stream that has some filled in:
+        what `check`, `plan` and `explain` take."""
+        value = self.document.value
+        streams = [
+            {**given, "replicas": replicas} if replicas else given
+            for given, replicas in zip(value.get("streams", ()), self._lists(), strict=True)
+        ]
+        return {**value, "streams": streams} if "streams" in value else dict(value)
+
+    def _lists(self) -> Iterator[list[list[str]]]:
+        """The replicas of each stream in the document's order; none for one that is not understood,
+        which keeps what it says."""
+        for decision in self.decisions:
+            yield [] if isinstance(decision, RefusedStream) else self.replicas(decision)
 
     def _given(self, stream: str) -> list[list[str]]:
         asked = next((s for s in self.cluster.streams if s.stream == stream), None)
@@ -258,7 +275,8 @@ def _read(node: yaml.Node | None, offset: int) -> Document | DocumentFault:
     streams = range(len(cluster.streams))
     lines = tuple(_line(node, f"streams[{index}]", offset) for index in streams)
     unread = unknown_fields(ClusterFile, value)
-    return Document(cluster, lines, tuple((name, _line(node, name, offset)) for name in unread))
+    ignored = tuple((name, _line(node, name, offset)) for name in unread)
+    return Document(cluster, lines, ignored, value)
 
 
 def _construct(node: yaml.Node) -> Any:

@@ -1,6 +1,7 @@
 """`placer place FILE`: place the streams of a cluster file, without Kafka, Spark or Java."""
 
-from typing import TYPE_CHECKING, Any
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,13 +11,23 @@ from streaming.cli.options import (
     FailOn,
     FailOnOption,
     Output,
-    OutputOption,
     PluginOption,
     StrictOption,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from streaming.offline import Placed
+
+
+class PlaceOutput(StrEnum):
+    """Who reads the placement: people, programs, or `placer check` and `plan`."""
+
+    TEXT = "text"
+    JSON = "json"
+    CLUSTER = "cluster"
+
 
 STYLES = {
     "placed": "green",
@@ -36,6 +47,8 @@ def register(app: typer.Typer) -> None:
         epilog="[bold]Examples[/bold]\n\n"
         "  placer place cluster.yaml\n\n"
         "  placer place cluster.yaml --output json | jq '.decisions[].outcome'\n\n"
+        "  placer place cluster.yaml --output cluster | placer check -    "
+        "[dim]# the file with its replicas[/dim]\n\n"
         "  cat clusters.ndjson | placer place - --output json    "
         "[dim]# one line for each document[/dim]\n\n"
         "Exit code 1: a stream was rejected, waits or lacks replicas; 2: a document is malformed. "
@@ -45,7 +58,14 @@ def register(app: typer.Typer) -> None:
 
 def place(
     file: File,
-    output: OutputOption = Output.TEXT,
+    output: Annotated[
+        PlaceOutput,
+        typer.Option(
+            "--output",
+            help="text for people, json for programs, cluster for the file with its replicas "
+            "filled in, which check, plan and explain take.",
+        ),
+    ] = PlaceOutput.TEXT,
     fail_on: FailOnOption = None,
     strict: StrictOption = False,
     _plugin: PluginOption = None,
@@ -58,7 +78,26 @@ def place(
             return False
         return answer.unanswered or (fail_on is FailOn.DEGRADED and answer.degraded)
 
-    answer_documents(file, output, offline.placed, offline.Placed.body, _show, found, strict=strict)
+    form = Output.JSON if output is PlaceOutput.JSON else Output.TEXT
+    lines = _cluster_files() if output is PlaceOutput.CLUSTER else None
+    body = offline.Placed.body
+    answer_documents(file, form, offline.placed, body, _show, found, lines, strict=strict)
+
+
+def _cluster_files() -> "Callable[[Placed], Iterator[str]]":
+    """Writes each answer as a document of a cluster file."""
+    from streaming.cluster_file import cluster_text
+
+    written = 0
+
+    def text(answer: "Placed") -> "Iterator[str]":
+        nonlocal written
+        if written:
+            yield "---"
+        written += 1
+        yield cluster_text(answer.filled()).rstrip("\n")
+
+    return text
 
 
 def _show(console: Any, answer: "Placed") -> None:
