@@ -7,6 +7,7 @@ node that is dead and holds nothing makes room for a new one.
 
 from collections.abc import Callable
 
+from placement.alerts import AlertKind
 from placement.location import Location, natural_key
 from placement.model import Liveness
 from placement.place_names import new_domain
@@ -103,7 +104,7 @@ class Admission:
         told = state.memory.get((KIND, _TOLD))
         if told is None or state.now >= int(told.body["at"]) + _MINUTE_MS:
             state.remember(KIND, _TOLD, {"at": state.now})
-            state.alert("QUOTA", "nodes", reason)
+            state.alert(AlertKind.QUOTA, "nodes", reason)
 
 
 def _over(what: str, most: int) -> Reason:

@@ -7,6 +7,7 @@ authority does not place is registered, and receives nothing.
 
 from dataclasses import dataclass, replace
 
+from placement.alerts import AlertKind
 from placement.events import LocationResolved, NodeChanged
 from placement.location import parse_location
 from placement.model import NodeAttributes, NodeView
@@ -95,5 +96,7 @@ class Authority:
             return
         message = f"{after.node_id} claims {claim}, by {self._name} it stands in {place}"
         self._state.alert(
-            "CLAIM_DIFFERS", after.node_id, Reason(Code.CLAIM_DIFFERS, message, seen=(place,))
+            AlertKind.CLAIM_DIFFERS,
+            after.node_id,
+            Reason(Code.CLAIM_DIFFERS, message, seen=(place,)),
         )

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from placement.alerts import AlertKind
 from placement.hold import Hold, lost_domains, lost_share
 from placement.location import UNLOCATED, parse_location
 from placement.model import AdministrativeState, Liveness
@@ -22,7 +23,6 @@ from placement.repair import Repair
 from placement.state import State
 
 KIND = "hold"
-ALERT = "HOLD"
 # What the hold is called that is about nodes here and there.
 FLEET = "fleet"
 
@@ -90,7 +90,7 @@ class HoldEvents:
         self._keep(name, replace(held, overridden=True))
         message = f"the hold of {name} is overridden: what stood on {held.away} nodes is replaced"
         detail = {"state": "overridden", "domain": held.domain, "nodes": held.away}
-        self._state.alert(ALERT, name, Reason(Code.HOLD_ENDED, message), detail)
+        self._state.alert(AlertKind.HOLD, name, Reason(Code.HOLD_ENDED, message), detail)
 
     def note(self, node: int) -> None:
         """A node's condition or place has changed. Who is in maintenance is away on purpose."""
@@ -154,7 +154,7 @@ class HoldEvents:
         self._keep(held.name, held)
         detail = {"state": "begun", "domain": hold.domain, "nodes": hold.nodes}
         message = f"{hold.reason}: their replicas are not replaced until they return"
-        self._state.alert(ALERT, held.name, Reason(Code.REPAIR_HELD, message), detail)
+        self._state.alert(AlertKind.HOLD, held.name, Reason(Code.REPAIR_HELD, message), detail)
 
     def _go_on(self, held: Held, window: int) -> None:
         """Count who is away; end the hold when all are back, or when most are and no other has
@@ -170,7 +170,7 @@ class HoldEvents:
             rest = "; what stood on the others is replaced" if away else ""
             message = f"{after.most - away} of {after.most} nodes are back{rest}"
             detail = {"state": "ended", "domain": held.domain, "nodes": away}
-            self._state.alert(ALERT, held.name, Reason(Code.HOLD_ENDED, message), detail)
+            self._state.alert(AlertKind.HOLD, held.name, Reason(Code.HOLD_ENDED, message), detail)
 
     def _keep(self, name: str, held: Held | None) -> None:
         body: Mapping[str, Any] | None = None

@@ -7,6 +7,7 @@ once, with the shards whose quorum needs it, and may be told again once a measur
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from placement.alerts import AlertKind
 from placement.assignments import EMPTY
 from placement.events import LinksMeasured
 from placement.health import quorum_size
@@ -85,7 +86,7 @@ class Links:
             "shards": len(shards),
             "named": [f"{stream}/{number}" for stream, number in shards[:_LISTED_MAX]],
         }
-        self._state.alert("LINK_SLOW", str(link), Reason(Code.LINK_SLOW, message), detail)
+        self._state.alert(AlertKind.LINK_SLOW, str(link), Reason(Code.LINK_SLOW, message), detail)
 
 
 def crossing(state: State, link: Link) -> Iterator[tuple[str, int]]:

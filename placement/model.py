@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from placement.alerts import Alert, Answer
 from placement.reasons import Reason
 
 
@@ -343,20 +344,6 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
-class Alert:
-    """Something that a person should know of, told once; `subject` names what it is about.
-
-    `detail` is plain JSON for programs; the reason's sentence is for people.
-    """
-
-    kind: str
-    subject: str
-    at: int
-    reason: Reason
-    detail: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class Refused:
     """An event that was not applied; `index` is its position in the batch."""
 
@@ -381,6 +368,7 @@ class Ready:
     violations: dict[tuple[str, int], tuple[Violation, ...]] = field(default_factory=dict)
     memory: dict[tuple[str, str], Memory | None] = field(default_factory=dict)
     alerts: list[Alert] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
 
@@ -389,4 +377,5 @@ class Ready:
         """Whether nothing has to be published."""
         records = (self.decisions, self.assignments, self.moves, self.topology, self.violations)
         gone = self.dropped or self.forgotten
-        return not (any(records) or self.memory or self.alerts or gone)
+        told = self.alerts or self.answers
+        return not (any(records) or self.memory or told or gone)

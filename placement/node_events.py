@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from placement.admission import Admission
+from placement.alerts import AlertKind
 from placement.authority import Authority
 from placement.events import LocationResolved, NodeChanged
 from placement.flaps import Flaps
@@ -228,7 +229,7 @@ class NodeEvents:
         turns = len(flaps.transitions)
         message = f"{node_id} came and went {turns} times, it receives nothing for {seconds} s"
         detail = {"since": hold.since, "until": hold.until}
-        self._state.alert("HELD_DOWN", node_id, Reason(Code.NODE_FLAPPING, message), detail)
+        self._state.alert(AlertKind.HELD_DOWN, node_id, Reason(Code.NODE_FLAPPING, message), detail)
 
     def scopes(self, changed: Sequence[NodeChanged]) -> tuple[Scope, ...]:
         """What domains may come or go with these events: of every level, and of the nodes' tags."""

@@ -1,13 +1,13 @@
 """What becomes of operators' requests: each is answered, carried out if it may be, and ends by
 itself where it has a time.
 
-Answers are alerts of the kind REQUEST, by the request's id; the command waits for them. Progress of
-drains stands with the order (`standing_orders`).
+Answers carry the request's id; the command waits for them. Progress of drains stands with the order
+(`standing_orders`).
 """
 
 from dataclasses import replace
-from typing import Any
 
+from placement.alerts import Answer, AnswerOutcome
 from placement.consent import Preview, preview
 from placement.events import Action, NodeChanged, OperatorAsked
 from placement.hold_events import HoldEvents
@@ -20,7 +20,6 @@ from placement.report import DRAIN_RULE
 from placement.standing_orders import Order, StandingOrders
 from placement.state import State
 
-ALERT = "REQUEST"
 # People look at progress; a drain of a zone has a hundred thousand shards to count.
 PROGRESS_MS = 5_000
 # What is done at once and has no impact that would have to be told.
@@ -63,16 +62,18 @@ class OperatorEvents:
         """Carry out a request, or say why not."""
         seen = self.preview(event)
         refused = seen.consent(event.expected_hash) or self._carry_out(event, seen)
-        answer = refused or Reason(Code.REQUEST_ACCEPTED, _accepted(event, seen))
-        detail: dict[str, Any] = {
-            "request_id": event.request_id,
-            "action": event.action,
-            "accepted": refused is None,
-            "nodes": len(seen.nodes),
-            "shards": len(seen.shards),
-            "impact_hash": seen.hash,
-        }
-        self._state.alert(ALERT, event.target, answer, detail)
+        answer = Answer(
+            event.request_id,
+            event.action,
+            event.target,
+            AnswerOutcome.ACCEPTED if refused is None else AnswerOutcome.REFUSED,
+            self._state.now,
+            refused or Reason(Code.REQUEST_ACCEPTED, _accepted(event, seen)),
+            len(seen.nodes),
+            len(seen.shards),
+            seen.hash or None,
+        )
+        self._state.ready.answers.append(answer)
 
     def _carry_out(self, event: OperatorAsked, seen: Preview) -> Reason | None:
         match event.action:
@@ -161,7 +162,8 @@ class OperatorEvents:
         ]
         for order in sorted(over, key=lambda each: each.target):
             self._end(order.target)
-            self._tell(order, Code.REQUEST_ENDED, f"{order.action} of {order.target} is over")
+            reason = Reason(Code.REQUEST_ENDED, f"{order.action} of {order.target} is over")
+            self._answer(order, AnswerOutcome.ENDED, reason)
         return bool(over)
 
     def progress(self) -> None:
@@ -179,7 +181,8 @@ class OperatorEvents:
                 continue
             self._orders.keep(after)
             if done and not order.done:
-                self._tell(order, Code.REQUEST_DONE, f"nothing is left on {order.target}")
+                reason = Reason(Code.REQUEST_DONE, f"nothing is left on {order.target}")
+                self._answer(order, AnswerOutcome.DONE, reason)
 
     def _left(self, order: Order) -> tuple[int, int]:
         """Replicas that stand on the order's nodes, and those on their way from there."""
@@ -211,9 +214,11 @@ class OperatorEvents:
             done=done,
         )
 
-    def _tell(self, order: Order, code: Code, message: str) -> None:
-        detail = {"request_id": order.request_id, "action": order.action}
-        self._state.alert(ALERT, order.target, Reason(code, message), detail)
+    def _answer(self, order: Order, outcome: AnswerOutcome, reason: Reason) -> None:
+        """What follows an accepted request."""
+        now = self._state.now
+        answer = Answer(order.request_id, order.action, order.target, outcome, now, reason)
+        self._state.ready.answers.append(answer)
 
 
 def _accepted(event: OperatorAsked, seen: Preview) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from placement.admission import Admission
+from placement.alerts import AlertKind
 from placement.authority import CLAIM
 from placement.forecast import Forecast, Forecasts
 from placement.location import Location, natural_key, parse_location
@@ -31,7 +32,7 @@ class Stand:
     pending: Pending | None = None
     quarantine: Reason | None = None
     fresh: bool = False
-    news: tuple[str, str, Reason] | None = None
+    news: tuple[AlertKind, str, Reason] | None = None
 
 
 class Relocations:
@@ -201,7 +202,9 @@ class Relocations:
             place = parse_location(pending.location)
             assert isinstance(place, Location)
             reason = _typo(name, place, pending.meant)
-            self._state.alert("TYPO_SUSPECTED", name, reason, detail | {"meant": pending.meant})
+            self._state.alert(
+                AlertKind.TYPO_SUSPECTED, name, reason, detail | {"meant": pending.meant}
+            )
             return
         old = view.attributes
         what = f"{pending.location or '(none)'} instead of {old.location or '(none)'}"
@@ -211,7 +214,7 @@ class Relocations:
             f"{len(found.violations_made)} violations and heal {len(found.violations_healed)}"
         )
         reason = Reason(Code.RELOCATION_PENDING, message)
-        self._state.alert("RELOCATION_PENDING", name, reason, detail)
+        self._state.alert(AlertKind.RELOCATION_PENDING, name, reason, detail)
 
     def _pending(self, name: str) -> Pending:
         pending = self._state.nodes[name].pending
@@ -234,13 +237,13 @@ class Relocations:
         domain = new_domain(place, self._state.places)
         return None if domain is None else likely_meant(domain, self._state.places)
 
-    def _new(self, node_id: str, place: Location) -> tuple[str, str, Reason] | None:
+    def _new(self, node_id: str, place: Location) -> tuple[AlertKind, str, Reason] | None:
         """The news that a node is the first one in a place."""
         domain = new_domain(place, self._state.places)
         if domain is None or self._admission.bootstrapping:
             return None
         reason = Reason(Code.DOMAIN_NEW, f"{node_id} is the first node in {domain}")
-        return "NEW_DOMAIN", str(domain), reason
+        return AlertKind.NEW_DOMAIN, str(domain), reason
 
     def _named(self, old: tuple[tuple[str, str], ...], new: tuple[tuple[str, str], ...]) -> bool:
         """Whether tags differ that a stream's policy names."""
@@ -269,8 +272,8 @@ def _words(policy: Any) -> Iterator[str]:
         yield policy.removeprefix("tag:")
 
 
-def _refused(node_id: str, flaw: Reason) -> tuple[str, str, Reason]:
-    return "LOCATION_REFUSED", node_id, flaw
+def _refused(node_id: str, flaw: Reason) -> tuple[AlertKind, str, Reason]:
+    return AlertKind.LOCATION_REFUSED, node_id, flaw
 
 
 def _typo(node_id: str, place: Location, meant: str) -> Reason:

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement import assigned, digest, unmarks, violated
+from placement.alerts import Alert, AlertKind
 from placement.assignments import AssignmentTable
 from placement.backoff import Backoff
 from placement.choice import hash64
 from placement.configuration import Configuration
 from placement.model import (
-    Alert,
     Decision,
     Memory,
     Move,
@@ -299,9 +299,9 @@ class State:
         return dict(sorted(found.items()))
 
     def alert(
-        self, kind: str, subject: str, reason: Reason, detail: Mapping[str, Any] | None = None
+        self, kind: AlertKind, subject: str, reason: Reason, detail: Mapping[str, Any] | None = None
     ) -> None:
-        """Tell people, once."""
+        """Report something to people, once."""
         self.ready.alerts.append(Alert(kind, subject, self.now, reason, detail or {}))
 
     def hash_move(self, move_id: str, hashed: int) -> None:

@@ -21,7 +21,7 @@ from schemas.kubernetes import kafka_topics
 from schemas.outputs import OUTPUTS
 from schemas.refusals import REFUSALS
 from schemas.topics import CATALOGUE, full_name
-from schemas.words import CAUSES, HEALTH, RULES
+from schemas.words import ALERTS, CAUSES, HEALTH, RULES
 
 PACKAGE = Path(__file__).parent
 KUBERNETES = PACKAGE.parent / "deploy" / "kubernetes"
@@ -88,6 +88,13 @@ def _tables() -> dict[str, str]:
             (
                 f"`{code}` | {advice.band} | {advice.meaning} | {advice.action}"
                 for code, advice in REASONS.items()
+            ),
+        ),
+        "alerts": _table(
+            "kind | severity | what it reports | what to do",
+            (
+                f"`{kind}` | {advice.severity} | {advice.meaning} | {advice.action}"
+                for kind, advice in ALERTS.items()
             ),
         ),
         "health": _table(

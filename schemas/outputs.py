@@ -9,6 +9,7 @@ from typing import Annotated
 
 from pydantic import Field, JsonValue
 
+from schemas.alerts import Alert, RequestAnswered
 from schemas.base import (
     Count,
     Id,
@@ -209,24 +210,6 @@ class Violations(Message):
         return f"{self.stream}/{self.shard}"
 
 
-class Alert(Message):
-    """Something a person should know of, told once. Key: `kind`.
-
-    `subject` names what it is about (a node, a domain, a stream); `reason` says it in a sentence,
-    `detail` in fields for programs.
-    """
-
-    kind: Id
-    subject: Text
-    at: TimeMs
-    reason: Reason
-    detail: dict[str, JsonValue]
-
-    def record_key(self) -> str:
-        """The kind."""
-        return self.kind
-
-
 OUTPUTS: dict[str, type[Message]] = {
     model.__name__: model
     for model in (
@@ -237,6 +220,7 @@ OUTPUTS: dict[str, type[Message]] = {
         Violations,
         Memory,
         Alert,
+        RequestAnswered,
         JournalEntry,
         CommitMarker,
     )

@@ -1,7 +1,7 @@
 """What operators ask for, on `operator.v1`, which has an ACL of its own (design section 5).
 
-Each request is answered on `alerts.v1` by an alert of kind REQUEST whose detail names its
-`request_id`. What is destructive needs `expected_impact_hash`: the hash that its dry run showed.
+Each request is answered on `answers.v1` by a message that names its `request_id`. What is
+destructive needs `expected_impact_hash`: the hash that its dry run showed.
 """
 
 from typing import Annotated

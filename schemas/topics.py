@@ -184,7 +184,8 @@ CATALOGUE: tuple[Topic, ...] = (
         "Memory",
         "What else the reconciler remembers: holds, operators' orders and the like",
     ),
-    _log("alerts.v1", "kind", ("Alert",), 30, "What a person should know of"),
+    _log("alerts.v1", "kind", ("Alert",), 30, "What a person should know of, with a severity"),
+    _log("answers.v1", "target", ("RequestAnswered",), 30, "What became of operators' requests"),
     _log(
         "journal.v1",
         "cell",

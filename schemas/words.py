@@ -1,8 +1,12 @@
-"""Words that answers use beside the codes: health, rules and causes of moves, with what they mean.
+"""Words that records and answers use beside the codes: health, rules, causes of moves and kinds of
+alerts, with what they mean.
 
 The tables of this package's README are written from here; tests hold them against what is said.
 """
 
+from dataclasses import dataclass
+
+from schemas.alerts import AlertKind, Severity
 from schemas.codes import Advice
 
 HEALTH: dict[str, Advice] = {
@@ -79,3 +83,62 @@ CAUSES: dict[str, Advice] = {
     "balance": Advice("Nodes hold more or less than their share.", "Nothing."),
 }
 """Why a shard gets a move, the most urgent first."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlertAdvice(Advice):
+    """Advice on a kind of alert, with the severity its records carry."""
+
+    severity: Severity
+
+
+ALERTS: dict[AlertKind, AlertAdvice] = {
+    AlertKind.HOLD: AlertAdvice(
+        "So many nodes of a domain, or of the fleet, were lost at once that their replicas are not "
+        "replaced. That the hold has ended, or was overridden, is reported with severity `info`.",
+        "Bring the nodes back; if they are gone for good, `placer hold override`.",
+        Severity.CRITICAL,
+    ),
+    AlertKind.HELD_DOWN: AlertAdvice(
+        "A node came and went several times and receives no replicas for a while.",
+        "Find out why it restarts or loses its connection.",
+        Severity.WARNING,
+    ),
+    AlertKind.LINK_SLOW: AlertAdvice(
+        "Round trips between two locations took longer than `location.link_slow_ms`, or got no "
+        "answer, three times in a row.",
+        "Look at the network; `detail` names the shards whose quorum needs the link.",
+        Severity.WARNING,
+    ),
+    AlertKind.QUOTA: AlertAdvice(
+        "Nodes are refused because `quotas` admits no more.",
+        "Raise the quota, or find out who registers so many nodes.",
+        Severity.WARNING,
+    ),
+    AlertKind.NEW_DOMAIN: AlertAdvice(
+        "A node is the first one in a domain.", "Nothing, if it was meant.", Severity.INFO
+    ),
+    AlertKind.TYPO_SUSPECTED: AlertAdvice(
+        "A node claims a location that is spelt nearly like a known one; it receives no replicas.",
+        "Correct its label, or `placer approve` the location.",
+        Severity.WARNING,
+    ),
+    AlertKind.RELOCATION_PENDING: AlertAdvice(
+        "A node that holds replicas claims another location, and too many shards depend on it to "
+        "follow at once.",
+        "Look at the impact in `detail`, then `placer approve` it or correct the label.",
+        Severity.WARNING,
+    ),
+    AlertKind.LOCATION_REFUSED: AlertAdvice(
+        "A node claims a location that does not have the configured levels.",
+        "Correct its label, or the setting `levels`.",
+        Severity.WARNING,
+    ),
+    AlertKind.CLAIM_DIFFERS: AlertAdvice(
+        "A node claims another location than the configured authority gives for it; the authority "
+        "is right.",
+        "Correct the node's label, or the entry of the authority.",
+        Severity.WARNING,
+    ),
+}
+"""Kinds of alerts; the severities are those of the core."""

@@ -26,10 +26,10 @@ from streaming.settings import Settings
 from streaming.snapshot import restored, take_snapshot
 
 TOPIC = "operator.v1"
-ALERTS = "alerts.v1"
+ANSWERS = "answers.v1"
 MEMORY = "state.v1"
-# The alerts that answer requests.
-ANSWERS = "REQUEST"
+# The outcomes that answer a request; others report later what became of it.
+FIRST_OUTCOMES = ("accepted", "refused")
 # A record takes milliseconds; after this the broker has gone.
 DELIVERY_TIMEOUT_SECONDS = 10.0
 POLL_SECONDS = 0.2
@@ -89,30 +89,29 @@ def dry_run(settings: Settings, request: OperatorRequest) -> DryRun:
 
 
 def ask(settings: Settings, request: OperatorRequest, timeout_seconds: float) -> Mapping[str, Any]:
-    """Send a request and wait for its answer, an alert. Raises NoAnswer, BrokerUnreachable,
-    TopicMissing, StreamingError."""
+    """Send a request and wait for its answer, a `RequestAnswered`. Raises NoAnswer,
+    BrokerUnreachable, TopicMissing, StreamingError."""
     options = settings.resolved_kafka_options()
     bootstrap, prefix = settings.kafka.bootstrap_servers, settings.topics.prefix
     with CommittedReader(
-        bootstrap, prefix, [ALERTS], from_beginning=False, options=options
+        bootstrap, prefix, [ANSWERS], from_beginning=False, options=options
     ) as reader:
         _send(settings, request)
         deadline = time.monotonic() + timeout_seconds
         while time.monotonic() < deadline:
             for record in reader.poll(POLL_SECONDS):
-                alert = record.value
-                if alert is not None and _answers(alert, request):
-                    return alert
+                answer = record.value
+                if answer is not None and _answers(answer, request):
+                    return answer
     raise NoAnswer(
         f"no answer to request {request.request_id} within {timeout_seconds:g} s: is placer run "
-        f"at work? It may still be carried out; the answer comes to {prefix}{ALERTS}"
+        f"at work? It may still be carried out; the answer comes to {prefix}{ANSWERS}"
     )
 
 
-def _answers(alert: Mapping[str, Any], request: OperatorRequest) -> bool:
-    if alert["kind"] != ANSWERS or "accepted" not in alert["detail"]:
-        return False
-    return bool(alert["detail"].get("request_id") == request.request_id)
+def _answers(answer: Mapping[str, Any], request: OperatorRequest) -> bool:
+    first = answer["outcome"] in FIRST_OUTCOMES
+    return first and bool(answer["request_id"] == request.request_id)
 
 
 def _send(settings: Settings, request: OperatorRequest) -> None:

@@ -17,8 +17,8 @@ from streaming.recovery import COMMITS
 from streaming.snapshot import Snapshot
 
 # What the core publishes that is no state: kept for a time, then deleted.
-ALERTS = "alerts.v1"
-OUTPUTS = (*STATE_TOPICS, ALERTS, COMMITS)
+LOGS = ("alerts.v1", "answers.v1")
+OUTPUTS = (*STATE_TOPICS, *LOGS, COMMITS)
 
 
 class JournalShortened(StreamingError):
@@ -28,14 +28,14 @@ class JournalShortened(StreamingError):
 @dataclass(frozen=True, slots=True)
 class History:
     """`start`: the snapshot it begins with, None for the beginning of everything. `sequence`: the
-    last commit all of whose records are in `written`. `alerts_shortened`: retention has taken
-    alerts from behind `start`."""
+    last commit all of whose records are in `written`. `shortened`: the topics of LOGS from which
+    retention has taken records behind `start`."""
 
     start: Snapshot | None
     journal: list[Record]
     written: list[Record]
     sequence: int
-    alerts_shortened: bool = False
+    shortened: frozenset[str] = frozenset()
 
 
 def history_of(recording: Recording) -> History:
@@ -61,15 +61,19 @@ def read_history(
     """
     records: list[Record] = []
     sequence = start.sequence if start else 0
-    shortened = False
+    shortened: frozenset[str] = frozenset()
     if written:
         positions = start.positions if start else {}
         with CommittedReader(
             bootstrap, prefix, OUTPUTS, positions=positions, options=options
         ) as outputs:
             records = outputs.read_to_end()
-            kept, behind = outputs.bounds(ALERTS), positions.get(ALERTS, {})
-            shortened = any(first > behind.get(p, 0) for p, (first, _) in kept.items())
+            shortened = frozenset(
+                topic
+                for topic in LOGS
+                for partition, (first, _) in outputs.bounds(topic).items()
+                if first > positions.get(topic, {}).get(partition, 0)
+            )
             sequence = max([sequence, *(marker_sequence(record, cell) for record in records)])
             records += outputs.read_to_end()
     with CommittedReader(bootstrap, prefix, [JOURNAL], options=options) as reader:

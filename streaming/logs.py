@@ -7,12 +7,16 @@ they are fields, never formats, and secrets are in none of them.
 
 import json
 import logging
+import re
 import sys
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
 LOGGER = "placer"
+
+# What is read without quotes: ids, codes, names of topics, locations.
+_WORD = re.compile(r"[A-Za-z0-9_.:/@+-]+", re.ASCII)
 
 
 class LogEvent(StrEnum):
@@ -24,6 +28,7 @@ class LogEvent(StrEnum):
     SERVING = "SERVING"
     DEAD_LETTERS = "DEAD_LETTERS"
     ALERT = "ALERT"
+    REQUEST_ANSWERED = "REQUEST_ANSWERED"
     SLOW_BATCH = "SLOW_BATCH"
     STOPPED = "STOPPED"
 
@@ -34,7 +39,8 @@ MEANINGS = {
     LogEvent.READY: "the first batch has been taken",
     LogEvent.SERVING: "metrics and probes are served",
     LogEvent.DEAD_LETTERS: "records of a batch were refused; how many, by reason",
-    LogEvent.ALERT: "something a person should know of went to the alerts topic",
+    LogEvent.ALERT: "an alert was published; its severity is the line's level",
+    LogEvent.REQUEST_ANSWERED: "an operator's request was answered",
     LogEvent.SLOW_BATCH: "a batch took longer than ticks come",
     LogEvent.STOPPED: "the query was stopped between two batches",
 }
@@ -76,6 +82,13 @@ class _Json(logging.Formatter):
 
 class _Text(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        fields = " ".join(f"{k}={v!r}" for k, v in getattr(record, "fields", {}).items())
+        fields = " ".join(f"{k}={_value(v)}" for k, v in getattr(record, "fields", {}).items())
         head = f"{_time(record)} {record.levelname} {getattr(record, 'event', '')}"
         return f"{head} {record.getMessage()} {fields}".rstrip()
+
+
+def _value(value: Any) -> str:
+    """A word as it is; everything else as JSON, so that a line stays one line."""
+    if isinstance(value, str) and _WORD.fullmatch(value):
+        return str(value)
+    return json.dumps(value, default=str)

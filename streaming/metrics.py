@@ -93,7 +93,12 @@ class Metrics:
             "commands_emitted", "Moves issued, by kind and cause.", "kind", "cause"
         )
         self._ended = counter("commands_ended", "Moves ended, by final state.", "state")
-        self._alerts = counter("alerts_emitted", "Alerts, by kind.", "kind")
+        self._alerts = counter(
+            "alerts_emitted", "Alerts, by kind and severity.", "kind", "severity"
+        )
+        self._answers = counter(
+            "requests_answered", "Answers to operators' requests, by outcome.", "outcome"
+        )
         self._in_flight = gauge("moves_in_flight", "Moves under way.")
         unconfirmed = gauge("moves_unconfirmed", "Moves called off, not confirmed.", "told")
         self._unconfirmed = _Tally(unconfirmed, ("once", "again"))
@@ -135,7 +140,9 @@ class Metrics:
         for reason, count in commit.left_out.items():
             self._left_out.labels(reason).inc(count)
         _count(self._decisions, (str(each.outcome) for each in ready.decisions.values()))
-        _count(self._alerts, (alert.kind for alert in ready.alerts))
+        for alert in ready.alerts:
+            self._alerts.labels(str(alert.kind), str(alert.severity)).inc()
+        _count(self._answers, (str(answer.outcome) for answer in ready.answers))
         moves = [move for move, forgotten in ready.moves.values() if not forgotten]
         for move in moves:
             if move.issued_at == commit.at_ms and move.state.value in ("issued", "completed"):

@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 
+from placement.alerts import Severity
 from placement.reconcile import Reconciler
 from streaming.health import Health
 from streaming.logs import LogEvent, tell
@@ -12,6 +13,12 @@ from streaming.metrics import Committed, Metrics
 
 # Ticks come every second: a batch that takes longer makes the next one wait.
 SLOW_BATCH_SECONDS = 3.0
+
+_LEVELS = {
+    Severity.INFO: logging.INFO,
+    Severity.WARNING: logging.WARNING,
+    Severity.CRITICAL: logging.CRITICAL,
+}
 
 
 class Observer:
@@ -43,10 +50,11 @@ class Observer:
         """A part of it, or all, has been committed."""
         self.metrics.committed(commit)
         for alert in commit.ready.alerts:
-            message = alert.reason.message
-            tell(
-                LogEvent.ALERT, logging.WARNING, kind=alert.kind, subject=alert.subject, why=message
-            )
+            why, level = alert.reason.message, _LEVELS[alert.severity]
+            tell(LogEvent.ALERT, level, kind=alert.kind, subject=alert.subject, why=why)
+        for answer in commit.ready.answers:
+            request, why = answer.request_id, answer.reason.message
+            tell(LogEvent.REQUEST_ANSWERED, request_id=request, outcome=answer.outcome, why=why)
         if commit.refused:
             reasons, left_out = dict(Counter(commit.refused)), sum(commit.left_out.values())
             tell(LogEvent.DEAD_LETTERS, logging.WARNING, reasons=reasons, left_out=left_out)

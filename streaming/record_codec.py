@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from placement.alerts import Alert, Answer, Severity
 from placement.choice import stable_id
 from placement.flaps import Flaps
 from placement.model import (
     AdministrativeState,
-    Alert,
     Assignment,
     Decision,
     Guard,
@@ -77,6 +77,9 @@ def ready_records(ready: Ready, cell: str, at: int, commit: int) -> list[OutReco
     ]
     records += [
         alert_record(alert, number, cell, commit) for number, alert in enumerate(ready.alerts)
+    ]
+    records += [
+        answer_record(answer, number, cell, commit) for number, answer in enumerate(ready.answers)
     ]
     return records
 
@@ -173,9 +176,16 @@ def memory_record(
 
 def alert_record(alert: Alert, number: int, cell: str, commit: int) -> OutRecord:
     """Key: kind; `number` tells apart the alerts of one commit."""
-    body = fields_of(alert) | {"reason": reason_body(alert.reason)}
+    body = fields_of(alert) | {"reason": reason_body(alert.reason), "severity": alert.severity}
     version = (commit, number)
     return _record("alerts.v1", "Alert", alert.kind, body, cell, version, alert.at)
+
+
+def answer_record(answer: Answer, number: int, cell: str, commit: int) -> OutRecord:
+    """Key: target; `number` tells apart the answers of one commit."""
+    body = fields_of(answer) | {"reason": reason_body(answer.reason), "severity": Severity.INFO}
+    version = (commit, number)
+    return _record("answers.v1", "RequestAnswered", answer.target, body, cell, version, answer.at)
 
 
 def log_record(message: str, topic: str, cell: str, body: dict[str, Any], at: int) -> OutRecord:

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from placement.configuration import Configuration
-from streaming.history import ALERTS, History
+from streaming.history import LOGS, History
 from streaming.journal import Entry, read_entries
 from streaming.record_codec import OutRecord
 from streaming.records import Record
@@ -59,11 +59,11 @@ class Verification:
         written: Iterable[Record],
         start: Snapshot | None,
         sequence_through: int,
-        alerts_shortened: bool,
+        shortened: frozenset[str],
     ) -> None:
         """`written`: the state topics and markers, each partition in its order. `start`: what
         lies before its ends is its own. `sequence_through`: the last commit all of whose records
-        were read for sure. `alerts_shortened`: retention has taken the oldest alerts."""
+        were read for sure. `shortened`: the logs whose oldest records retention has taken."""
         behind = start.positions if start else {}
         self._started_at = start.now if start else -1
         self._through = sequence_through
@@ -74,7 +74,7 @@ class Verification:
         self._digests: list[tuple[int, str]] = []
         self._there: set[tuple[str, str]] = set()
         # Until the first one that is there: retention has taken those before it.
-        self._alerts_shortened = alerts_shortened
+        self._shortened = {*shortened}
         # What was written again, and what should have been.
         self._repaired: dict[tuple[str, str], bytes | None] = {}
         self._wanted: dict[tuple[str, str], bytes | None] = {}
@@ -100,15 +100,15 @@ class Verification:
             if place in self._repaired:
                 self._wanted[place] = record.value
             # Of a log every record has to be there, of a compacted topic the last of each key.
-            slot = identity if record.topic == ALERTS else (record.key or b"").decode()
+            slot = identity if record.topic in LOGS else (record.key or b"").decode()
             there = self._written.pop((record.topic, identity), None)
             if there is None:
-                if record.topic != ALERTS or not self._alerts_shortened:
+                if record.topic not in self._shortened:
                     self._missing[record.topic, slot] = (self._last, record)
                 continue
             self._missing.pop((record.topic, slot), None)
             self._there.add((record.topic, slot))
-            self._alerts_shortened &= record.topic != ALERTS
+            self._shortened.discard(record.topic)
             self.compared += 1
             if (there.raw_key, there.raw, list(there.raw_headers)) != (
                 record.key,
@@ -160,9 +160,9 @@ class Verification:
         return written is not found and written == self._wanted.get(place, written)
 
     def _is_earlier(self, record: Record) -> bool:
-        """Whether it is an alert from before the snapshot, which keeps none."""
+        """Whether it is of a log and from before the snapshot, which keeps none."""
         at = (record.value or {}).get("at")
-        return record.topic == ALERTS and isinstance(at, int) and at <= self._started_at
+        return record.topic in LOGS and isinstance(at, int) and at <= self._started_at
 
     def _take(self, record: Record) -> None:
         place = (record.topic, record.headers.get("ce_id", ""))
@@ -302,7 +302,7 @@ def replay_history(
     start = history.start
     check = None
     if verify:
-        check = Verification(history.written, start, history.sequence, history.alerts_shortened)
+        check = Verification(history.written, start, history.sequence, history.shortened)
     replay = Replay(cell, start.configuration(fallback) if start else fallback, start)
     counted = {"entries": 0, "events": 0, "records": 0}
     began = time.perf_counter()

@@ -66,6 +66,7 @@ from tests.placement.records import Records
 from tests.story_actors import Actors
 from tests.story_answers import (
     alert_line,
+    answer_line,
     decision_lines,
     in_order,
     layout,
@@ -384,6 +385,7 @@ class Story:
             if not violations:
                 yield f"healed {stream}/{shard}"
         yield from map(alert_line, ready.alerts)
+        yield from map(answer_line, ready.answers)
         for refused in ready.refused:
             yield f"refused event {refused.index}: {reason_text(refused.reason)}"
         for name, count in sorted(ready.counts.items()):

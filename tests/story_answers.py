@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from placement.alerts import Alert, Answer
 from placement.location import natural_key
-from placement.model import Alert, Assignment, Decision, Guard, Move, NodeView, Violation
+from placement.model import Assignment, Decision, Guard, Move, NodeView, Violation
 from placement.reasons import Reason
 
 
@@ -64,7 +65,14 @@ def violation_line(violation: Violation) -> str:
 
 def alert_line(alert: Alert) -> str:
     """Something that people are told."""
-    return f"alert {alert.kind} {alert.subject}: {reason_text(alert.reason)}"
+    about = f"{alert.severity} {alert.kind} {alert.subject}"
+    return f"alert {about}: {reason_text(alert.reason)}"
+
+
+def answer_line(answer: Answer) -> str:
+    """What became of an operator's request."""
+    about = f"{answer.outcome} {answer.action} {answer.target}"
+    return f"answer {about}: {reason_text(answer.reason)}"
 
 
 def order_text(body: Mapping[str, Any]) -> str:

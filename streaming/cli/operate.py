@@ -279,7 +279,7 @@ def _ask(
                 raise typer.BadParameter("look at the impact, then add --yes or --hash")
             request = request.model_copy(update={"expected_impact_hash": shown.seen.hash})
     answer = ask(settings, request, timeout_seconds)
-    accepted = answer["detail"]["accepted"]
+    accepted = answer["outcome"] == "accepted"
     _print_answer(answer, output)
     if not accepted:
         raise typer.Exit(EXIT_REFUSED)
@@ -315,7 +315,7 @@ def _print_answer(answer: Any, output: Output) -> None:
 
         typer.echo(orjson.dumps(answer))
         return
-    accepted, reason = answer["detail"]["accepted"], answer["reason"]
+    accepted, reason = answer["outcome"] == "accepted", answer["reason"]
     colour = typer.colors.GREEN if accepted else typer.colors.RED
     typer.secho(f"{'accepted' if accepted else 'refused'}: ", fg=colour, nl=False)
     typer.echo(f"{reason['code']} {reason['message']}")

@@ -23,20 +23,26 @@ STYLES = {
     "completed": "green",
     "up": "green",
     "healed": "green",
+    "done": "green",
     "issued": "cyan",
     "accepted": "cyan",
     "degraded": "yellow",
     "partial": "yellow",
     "waiting": "yellow",
     "suspect": "yellow",
+    "warning": "yellow",
     "superseded": "yellow",
     "cancelled": "yellow",
     "expired": "red",
     "failed": "red",
     "rejected": "red",
+    "refused": "red",
+    "critical": "red",
     "dead": "red",
     "unregistered": "dim",
     "removed": "dim",
+    "ended": "dim",
+    "info": "dim",
 }
 KIND_STYLE = "bold"
 ERROR_HEADERS = "__placement.errors."
@@ -165,13 +171,23 @@ def _reasons(value: Mapping[str, Any]) -> list[str]:
 
 
 def _alert(value: Mapping[str, Any]) -> tuple[str, str]:
+    about = [str(value.get("subject", "")), _why(value)]
+    return str(value.get("severity", "")), _joined(about)
+
+
+def _answer(value: Mapping[str, Any]) -> tuple[str, str]:
+    about = [str(value.get("request_id", "")), str(value.get("action", ""))]
+    return str(value.get("outcome", "")), _joined([*about, _why(value)])
+
+
+def _why(value: Mapping[str, Any]) -> str:
     reason = value.get("reason") or {}
-    what = [str(reason.get("code", "")), str(reason.get("message", ""))]
-    return str(value.get("subject", "")), _joined(what)
+    return _joined([str(reason.get("code", "")), str(reason.get("message", ""))])
 
 
 KINDS = {
     "alerts.v1": "alert",
+    "answers.v1": "answer",
     "state.v1": "memory",
     "decisions.v1": "decision",
     "moves.v1": "move",
@@ -182,6 +198,7 @@ KINDS = {
 }
 TELLERS: dict[str, Callable[[Mapping[str, Any]], tuple[str, str]]] = {
     "alerts.v1": _alert,
+    "answers.v1": _answer,
     "decisions.v1": _decision,
     "moves.v1": _move,
     "assignments.v1": _assignment,

@@ -170,7 +170,7 @@ class Demo:
         answer = ask(settings, agreed, SCENE_TIMEOUT_SECONDS)
         what = f"placer hold override {hold} --hash {shown.seen.hash}"
         self._tell(f"{what} → {answer['reason']['message']}")
-        if not answer["detail"]["accepted"]:
+        if answer["outcome"] != "accepted":
             raise SceneFailed(f"{what}: refused")
 
     def _rack_dies_and_application_is_killed(self, dies: Step) -> None:

@@ -86,16 +86,21 @@ def alerts(system: System, kind: str, subject: str) -> list[dict[str, Any]]:
     return [each for each in values if each and (each["kind"], each["subject"]) == (kind, subject)]
 
 
+def answered(system: System, target: str) -> list[dict[str, Any]]:
+    """Answers to requests about a target, in their order."""
+    values = [record.value for record in system.outputs.of("answers.v1")]
+    return [each for each in values if each and each["target"] == target]
+
+
 def ask(system: System, message: str, target: str, **fields: Any) -> dict[str, Any]:
     """Send an operator's request and wait for its answer."""
-    number = len(alerts(system, "REQUEST", target))
+    number = len(answered(system, target))
     request = f"{message}-{target}-{number}".replace("/", "_")
     body = {"target": target, "request_id": request} | fields
     system.inputs.send("operator.v1", message, target, body)
 
     def answers() -> list[dict[str, Any]]:
-        told = alerts(system, "REQUEST", target)
-        return [each for each in told if each["detail"]["request_id"] == request]
+        return [each for each in answered(system, target) if each["request_id"] == request]
 
     return system.outputs.wait(answers, f"an answer to {request}")[0]
 
@@ -103,10 +108,10 @@ def ask(system: System, message: str, target: str, **fields: Any) -> dict[str, A
 def agreed(system: System, message: str, target: str) -> dict[str, Any]:
     """A destructive request: refused unseen, carried out with the hash of its impact."""
     unseen = ask(system, message, target)
-    assert (unseen["detail"]["accepted"], unseen["reason"]["code"]) == (False, "IMPACT_UNSEEN")
-    seen = unseen["detail"]["impact_hash"]
+    assert (unseen["outcome"], unseen["reason"]["code"]) == ("refused", "IMPACT_UNSEEN")
+    seen = unseen["impact_hash"]
     answer = ask(system, message, target, expected_impact_hash=seen)
-    assert answer["detail"]["accepted"], answer
+    assert answer["outcome"] == "accepted", answer
     return answer
 
 
@@ -217,16 +222,16 @@ def test_n7_a_zone_can_be_drained(system: System) -> None:
     system.inputs.stream("elsewhere", replication_factor=2)
     outputs.decision("elsewhere")
     assert not holders(system, zone)
-    assert ask(system, "Undrain", "/z3")["detail"]["accepted"]
+    assert ask(system, "Undrain", "/z3")["outcome"] == "accepted"
 
 
 def test_n28_a_request_by_another_hash_is_refused(system: System) -> None:
     outputs, node = system.outputs, busiest(system)
     before = issued(system)
     answer = ask(system, "Drain", node, expected_impact_hash="0" * 16)
-    assert (answer["detail"]["accepted"], answer["reason"]["code"]) == (False, "IMPACT_CHANGED")
+    assert (answer["outcome"], answer["reason"]["code"]) == ("refused", "IMPACT_CHANGED")
     unknown = ask(system, "Drain", "/nowhere")
-    assert not unknown["detail"]["accepted"]
+    assert unknown["outcome"] == "refused"
     assert outputs.latest("topology.v1")[node]["administrative"] == "none"
     assert issued(system) == before
 
@@ -239,7 +244,7 @@ def test_n17_n19_a_move_is_cancelled_and_told_until_stopped(system: System, flee
         "a move off the node",
     )
     answer = ask(system, "CancelMove", move["move_id"])
-    assert answer["detail"]["accepted"], answer
+    assert answer["outcome"] == "accepted", answer
     ended = outputs.wait(
         lambda: outputs.latest("moves.v1")[move["move_id"]]["state"] == "cancelled", "cancelled"
     )
@@ -250,7 +255,7 @@ def test_n17_n19_a_move_is_cancelled_and_told_until_stopped(system: System, flee
     assert kept in outputs.latest("state.v1")
     system.inputs.ack("MoveStopped", move)
     outputs.wait(lambda: kept not in outputs.latest("state.v1"), "confirmed")
-    assert ask(system, "Undrain", node)["detail"]["accepted"]
+    assert ask(system, "Undrain", node)["outcome"] == "accepted"
 
 
 def test_n18_a_move_whose_target_dies_is_superseded(system: System, fleet: Fleet) -> None:
@@ -276,7 +281,7 @@ def test_n18_a_move_whose_target_dies_is_superseded(system: System, fleet: Fleet
 def test_n25_maintenance_moves_nothing_and_expires(system: System, fleet: Fleet) -> None:
     outputs, node = system.outputs, busiest(system)
     before = issued(system)
-    assert ask(system, "Maintenance", node, ttl_seconds=12)["detail"]["accepted"]
+    assert ask(system, "Maintenance", node, ttl_seconds=12)["outcome"] == "accepted"
     fleet.kill(node)
     outputs.wait(lambda: outputs.liveness(node) == "dead", "away as announced")
     system.inputs.stream("during-maintenance")
@@ -284,7 +289,7 @@ def test_n25_maintenance_moves_nothing_and_expires(system: System, fleet: Fleet)
     assert issued(system) == before
     other = busiest(system, lambda each: each[1] != node[1])
     risky = ask(system, "Maintenance", f"/z{other[1]}", ttl_seconds=5)
-    if not risky["detail"]["accepted"]:
+    if risky["outcome"] == "refused":
         assert risky["reason"]["message"]
     outputs.wait(
         lambda: outputs.latest("topology.v1")[node]["administrative"] == "none", "time is up"
@@ -324,11 +329,11 @@ def test_n11_one_of_consequence_waits_for_approval(system: System, fleet: Fleet)
     assert (view["location"], view["pending"]["location"]) == (home, away)
     assert issued(system) == before, "the old place is in force"
     wrong = ask(system, "ApproveRelocation", node, expected_impact_hash="0" * 16)
-    assert not wrong["detail"]["accepted"]
+    assert wrong["outcome"] == "refused"
     agreed = ask(
         system, "ApproveRelocation", node, expected_impact_hash=view["pending"]["impact_hash"]
     )
-    assert agreed["detail"]["accepted"], agreed
+    assert agreed["outcome"] == "accepted", agreed
     outputs.wait(
         lambda: outputs.latest("topology.v1")[node]["location"] == away, "the new place counts"
     )
@@ -343,7 +348,7 @@ def test_n11_one_of_consequence_waits_for_approval(system: System, fleet: Fleet)
     )
     if isinstance(back, dict):
         answer = ask(system, "ApproveRelocation", node, expected_impact_hash=back["impact_hash"])
-        assert answer["detail"]["accepted"], answer
+        assert answer["outcome"] == "accepted", answer
 
 
 def test_n12_a_typing_error_is_quarantined(system: System, fleet: Fleet) -> None:

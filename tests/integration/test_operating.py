@@ -1,7 +1,7 @@
 """Operators' commands against the running application: dry run, request, answer, progress.
 
 Every command goes the way of a person: the command line, the operator topic, the answer on the
-alerts topic; what it did is seen in the output topics.
+answers topic; what it did is seen in the output topics.
 """
 
 import signal
@@ -73,9 +73,8 @@ def agree(system: System, *words: str) -> str:
 
 def answered(system: System, target: str) -> list[str]:
     """Codes of the answers to requests about a target, as the topic has them."""
-    told = [record.value for record in system.outputs.of("alerts.v1")]
-    asked = [each for each in told if each and each["kind"] == "REQUEST"]
-    return [each["reason"]["code"] for each in asked if each["subject"] == target]
+    told = [record.value for record in system.outputs.of("answers.v1")]
+    return [each["reason"]["code"] for each in told if each and each["target"] == target]
 
 
 def test_a_zone_is_drained_by_the_hash_that_was_seen(system: System) -> None:

@@ -2,11 +2,12 @@
 
 import pytest
 
-from placement import health, model, reasons
-from schemas import node_view, outputs, reason
+from placement import alerts as core_alerts
+from placement import events, health, model, reasons
+from schemas import alerts, node_view, outputs, reason
 from schemas.codes import REASONS
 from schemas.refusals import REFUSALS, RefusalCode
-from schemas.words import CAUSES, HEALTH, RULES
+from schemas.words import ALERTS, CAUSES, HEALTH, RULES
 
 
 def test_every_refusal_has_advice():
@@ -31,9 +32,20 @@ def test_the_causes_of_moves_are_those_of_the_core():
     assert list(CAUSES) == [cause.value for cause in model.Cause]
 
 
+def test_the_severities_of_alerts_are_those_of_the_core():
+    assert {kind.value: advice.severity.value for kind, advice in ALERTS.items()} == {
+        kind.value: severity.value for kind, severity in core_alerts.SEVERITIES.items()
+    }
+    assert set(core_alerts.SEVERITIES) == set(core_alerts.AlertKind)
+
+
 @pytest.mark.parametrize(
     "advice",
-    [each for table in (REFUSALS, REASONS, HEALTH, RULES, CAUSES) for each in table.values()],
+    [
+        each
+        for table in (REFUSALS, REASONS, HEALTH, RULES, CAUSES, ALERTS)
+        for each in table.values()
+    ],
 )
 def test_advice_is_whole_sentences(advice):
     for text in (advice.meaning, advice.action):
@@ -52,6 +64,16 @@ def test_advice_is_whole_sentences(advice):
 def test_enumerations_hold_every_word_of_the_core(written, name):
     spoken = {member.value for member in getattr(model, name)}
     assert spoken <= {member.value for member in getattr(written, name)}
+
+
+@pytest.mark.parametrize("name", ["AlertKind", "AnswerOutcome", "Severity"])
+def test_words_of_alerts_and_answers_are_those_of_the_core(name):
+    core, written = getattr(core_alerts, name), getattr(alerts, name)
+    assert [each.value for each in core] == [each.value for each in written]
+
+
+def test_actions_of_requests_are_those_of_the_core():
+    assert [each.value for each in events.Action] == [each.value for each in alerts.Action]
 
 
 def test_bands_are_the_same_words():

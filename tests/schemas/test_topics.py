@@ -32,6 +32,7 @@ def test_the_topics_of_this_release():
         "violations.v1",
         "state.v1",
         "alerts.v1",
+        "answers.v1",
         "journal.v1",
         "commits.v1",
         "dlq.v1",

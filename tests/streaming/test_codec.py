@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from placement.alerts import Alert, AlertKind, Answer, AnswerOutcome
 from placement.configuration import Configuration
 from placement.events import AckKind, MoveAcked, NodeChanged, StreamCreated
 from placement.model import (
-    Alert,
     Assignment,
     Decision,
     Guard,
@@ -176,7 +176,11 @@ def test_memory_and_alerts() -> None:
     assert (kept.key, record_codec.parse_memory(body_of(kept))) == (b"hold//a", MEMORY)
     outputs.Memory.model_validate(body_of(kept))
     told = record_codec.alert_record(ALERT, 0, CELL, 9)
-    assert outputs.Alert.model_validate(body_of(told)).subject == "/a"
+    read = outputs.Alert.model_validate(body_of(told))
+    assert (read.subject, read.severity) == ("/a", "critical")
+    answer = record_codec.answer_record(ANSWER, 0, CELL, 9)
+    assert (answer.topic, answer.key) == ("answers.v1", b"n1")
+    assert outputs.RequestAnswered.model_validate(body_of(answer)).request_id == "r1"
     assert told.key == b"HOLD"
 
 
@@ -218,7 +222,8 @@ DOUBTFUL = replace(
     quarantine=Reason(Code.TYPO_SUSPECTED, "z2 is spelt nearly as z1", seen=("/z1",)),
 )
 MEMORY = Memory("hold", "/a", {"since": 1_000, "nodes": ["n1"]}, 1_000)
-ALERT = Alert("HOLD", "/a", 1_000, MOVE.reason, {"nodes": 3})
+ALERT = Alert(AlertKind.HOLD, "/a", 1_000, MOVE.reason, {"nodes": 3})
+ANSWER = Answer("r1", "drain", "n1", AnswerOutcome.REFUSED, 1_000, MOVE.reason, 1, 2, "ab")
 MISSING = Violation("s", 0, "replicas", "required", 1, 2, ViolationClass.FIXABLE, MOVE.reason, 1)
 
 
@@ -255,6 +260,8 @@ def records(cell: str = CELL) -> dict[str, OutRecord]:
         "forgotten": record_codec.memory_record("hold", "/a", None, cell, 5, 9),
         "alert": record_codec.alert_record(ALERT, 0, cell, 9),
         "next alert": record_codec.alert_record(ALERT, 1, cell, 9),
+        "answer": record_codec.answer_record(ANSWER, 0, cell, 9),
+        "next answer": record_codec.answer_record(ANSWER, 1, cell, 9),
         "marker": record_codec.log_record("CommitMarker", "commits.v1", cell, body, 5),
         "journal": record_codec.log_record("JournalEntry", "journal.v1", cell, body, 5),
         "next chunk": record_codec.log_record(

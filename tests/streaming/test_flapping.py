@@ -117,8 +117,7 @@ def ask(fleet: Fleet, action: str, target: str) -> dict[str, Any]:
     body = {"target": target, "request_id": f"r{fleet.asked}"}
     request = raw(action, target, body, fleet.asked, fleet.at, "operator.v1")
     commits = fleet.driver.batch([request])
-    told = bodies(commits, "alerts.v1")
-    (answer,) = (each for each in told if each["kind"] == "REQUEST")
+    (answer,) = bodies(commits, "answers.v1")
     return dict(answer["reason"])
 
 

@@ -11,14 +11,24 @@ from pathlib import Path
 
 import pytest
 
+from placement.alerts import Alert, AlertKind
 from placement.configuration import Configuration
-from placement.events import AckKind, Event, MoveAcked, NodeChanged, StreamCreated
-from placement.model import Liveness, NodeAttributes
+from placement.events import (
+    AckKind,
+    Action,
+    Event,
+    MoveAcked,
+    NodeChanged,
+    OperatorAsked,
+    StreamCreated,
+)
+from placement.model import Liveness, NodeAttributes, Ready
+from placement.reasons import Code, Reason
 from placement.reconcile import Reconciler
 from streaming import metrics as metrics_module
 from streaming.endpoint import Endpoint, EndpointRefused
 from streaming.health import BATCH_SECONDS_MAX, QUIET_SECONDS_MAX, Health
-from streaming.logs import MEANINGS, LogEvent, configure, tell
+from streaming.logs import LOGGER, MEANINGS, LogEvent, configure, tell
 from streaming.metrics import Committed, Metrics
 from streaming.observer import Observer
 
@@ -211,6 +221,65 @@ def test_the_readme_lists_every_metric_and_every_event() -> None:
         assert f"| `{event}` | {MEANINGS[event]} |" in text, event
 
 
+@pytest.fixture
+def lines() -> Iterator[list[logging.LogRecord]]:
+    """What is logged meanwhile."""
+    kept: list[logging.LogRecord] = []
+    logger, handler = logging.getLogger(LOGGER), logging.Handler()
+    handler.emit = kept.append  # type: ignore[method-assign]
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    yield kept
+    logger.removeHandler(handler)
+
+
+def test_answers_to_requests_are_counted_and_are_no_warnings(
+    told: Told, lines: list[logging.LogRecord]
+) -> None:
+    told.batch([node(node_id, 0) for node_id in NODES], 1)
+    told.batch([OperatorAsked(2, "r1", Action.CORDON, "n1")], 2)
+    told.batch([OperatorAsked(3, "r2", Action.CORDON, "n9")], 3)
+    assert told.value("requests_answered_total", outcome="accepted") == 1
+    assert told.value("requests_answered_total", outcome="refused") == 1
+    assert [(line.levelname, line.event, line.fields["outcome"]) for line in lines] == [
+        ("INFO", LogEvent.REQUEST_ANSWERED, "accepted"),
+        ("INFO", LogEvent.REQUEST_ANSWERED, "refused"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "code", "severity"),
+    [
+        (AlertKind.HOLD, Code.REPAIR_HELD, "critical"),
+        (AlertKind.HOLD, Code.HOLD_ENDED, "info"),
+        (AlertKind.HELD_DOWN, Code.NODE_FLAPPING, "warning"),
+        (AlertKind.NEW_DOMAIN, Code.DOMAIN_NEW, "info"),
+    ],
+)
+def test_an_alert_is_counted_and_logged_by_its_severity(
+    kind: AlertKind, code: Code, severity: str, lines: list[logging.LogRecord]
+) -> None:
+    observer = Observer("main")
+    ready = Ready(alerts=[Alert(kind, "/a", 1, Reason(code, "It is so."))])
+    observer.committed(Committed((), ready, (), 0.01, 0.02, 1, 0))
+    counted = samples(observer.metrics, "alerts_emitted")
+    assert (("kind", kind), ("severity", severity)) in counted
+    assert [(line.levelname, line.event) for line in lines] == [(severity.upper(), "ALERT")]
+
+
+def test_text_lines_print_words_as_they_are_and_nothing_of_python(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    out = io.StringIO()
+    monkeypatch.setattr("sys.stderr", out)
+    configure("info", "text")
+    reasons = {Code.STREAM_EXISTS: 1}
+    tell(LogEvent.DEAD_LETTERS, reasons=reasons, kind=AlertKind.HOLD, why="two words", seconds=1.5)
+    told = out.getvalue().partition("by reason ")[2]
+    assert told == 'reasons={"STREAM_EXISTS": 1} kind=HOLD why="two words" seconds=1.5\n'
+    logging.getLogger(LOGGER).handlers.clear()
+
+
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_log_lines(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     out = io.StringIO()
@@ -225,4 +294,4 @@ def test_log_lines(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
         assert (read["event"], read["context"]) == ("ALERT", {"subject": "a\nb"})
     else:
         assert "WARNING ALERT" in line
-    logging.getLogger("placer").handlers.clear()
+    logging.getLogger(LOGGER).handlers.clear()

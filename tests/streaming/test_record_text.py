@@ -36,6 +36,8 @@ def example(name: str) -> dict[str, Any]:
         ("decisions.v1", "Decision", "outcome", ["2x3", "spread", "NO_SPARE_NODE"]),
         ("moves.v1", "Move", "state", ["orders/0", "node-0x1 -> node-0x2", "under_replicated"]),
         ("topology.v1", "NodeView", "status", ["/site1"]),
+        ("alerts.v1", "Alert", "severity", ["/eu/az1", "REPAIR_HELD", "12 nodes"]),
+        ("answers.v1", "RequestAnswered", "outcome", ["drain", "REQUEST_ACCEPTED", "a887c0d2"]),
     ],
 )
 def test_the_state_comes_first_and_the_facts_follow(

@@ -32,13 +32,13 @@ def test_an_operators_request_is_answered_in_the_batch_that_brings_it() -> None:
     known = {"target": "n1", "request_id": "r1"}
     drain = raw("Drain", "n1", known, 0, 2_000, "operator.v1")
     (commit,) = driver.batch([drain])
-    (answer,) = bodies([commit], "alerts.v1")
-    assert (answer["kind"], answer["subject"]) == ("REQUEST", "n1")
-    assert answer["reason"]["code"] == "IMPACT_UNSEEN"
-    assert answer["detail"]["request_id"] == "r1"
-    seen = known | {"expected_impact_hash": answer["detail"]["impact_hash"]}
+    (answer,) = bodies([commit], "answers.v1")
+    assert (answer["action"], answer["target"], answer["request_id"]) == ("drain", "n1", "r1")
+    assert (answer["outcome"], answer["reason"]["code"]) == ("refused", "IMPACT_UNSEEN")
+    seen = known | {"expected_impact_hash": answer["impact_hash"]}
     (commit,) = driver.batch([raw("Drain", "n1", seen, 1, 3_000, "operator.v1")])
-    assert bodies([commit], "alerts.v1")[0]["detail"]["accepted"]
+    assert bodies([commit], "answers.v1")[0]["outcome"] == "accepted"
+    assert bodies(driver.commits, "alerts.v1") == [], "an answer pages nobody"
     (node,) = bodies([commit], "topology.v1")
     assert (node["node_id"], node["status"]) == ("n1", "draining")
     assert bodies([commit], "state.v1")[0]["body"]["action"] == "drain"

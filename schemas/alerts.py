@@ -1,0 +1,110 @@
+"""What the reconciler tells people: alerts, and the answers to operators' requests.
+
+They are two messages on two topics, because they have two readers: a pager follows `alerts.v1`, the
+command that asked waits on `answers.v1`. What to do about each kind of alert is in `words`.
+"""
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import JsonValue
+
+from schemas.base import Id, Index, Message, Text, TimeMs
+from schemas.bookkeeping import Digest
+from schemas.reason import LAX, Reason
+from schemas.requests import Target
+
+
+class Severity(StrEnum):
+    """How soon somebody has to look: not at all, within the day, at once."""
+
+    INFO = "info"
+    WARNING = "warning"
+    CRITICAL = "critical"
+
+
+class AlertKind(StrEnum):
+    """What an alert is about: see the table of alerts in this package's README."""
+
+    HOLD = "HOLD"
+    HELD_DOWN = "HELD_DOWN"
+    LINK_SLOW = "LINK_SLOW"
+    QUOTA = "QUOTA"
+    NEW_DOMAIN = "NEW_DOMAIN"
+    TYPO_SUSPECTED = "TYPO_SUSPECTED"
+    RELOCATION_PENDING = "RELOCATION_PENDING"
+    LOCATION_REFUSED = "LOCATION_REFUSED"
+    CLAIM_DIFFERS = "CLAIM_DIFFERS"
+
+
+class Action(StrEnum):
+    """What a request asked for, by the message that asked."""
+
+    DRAIN = "drain"
+    UNDRAIN = "undrain"
+    MAINTENANCE = "maintenance"
+    CORDON = "cordon"
+    UNCORDON = "uncordon"
+    APPROVE_RELOCATION = "approve_relocation"
+    OVERRIDE_HOLD = "override_hold"
+    CANCEL_MOVE = "cancel_move"
+    REBALANCE = "rebalance"
+    FORGET = "forget"
+    RELEASE = "release"
+
+
+class AnswerOutcome(StrEnum):
+    """What became of a request.
+
+    Every request has one answer, `accepted` or `refused`. A drain that was accepted is `done` when
+    nothing is left on its target; what was asked for a time has `ended` when the time is over.
+    """
+
+    ACCEPTED = "accepted"
+    REFUSED = "refused"
+    DONE = "done"
+    ENDED = "ended"
+
+
+class Alert(Message):
+    """Something a person should know of, reported once. Key: `kind`.
+
+    `subject` names what it is about (a node, a domain, a link); `reason` says it in a sentence,
+    `detail` in fields for programs. The end of what an alert reported is another alert of its kind,
+    with severity `info`.
+    """
+
+    kind: Annotated[AlertKind, LAX]
+    severity: Annotated[Severity, LAX]
+    subject: Text
+    at: TimeMs
+    reason: Reason
+    detail: dict[str, JsonValue]
+
+    def record_key(self) -> str:
+        """The kind."""
+        return self.kind
+
+
+class RequestAnswered(Message):
+    """What became of an operator's request. Key: `target`, as on `operator.v1`.
+
+    `reason` says it in a sentence. The first answer to a request counts the `nodes` and `shards`
+    that the request touches, and carries the `impact_hash` that agrees to it. The severity is
+    always `info`: who asked reads the answer, nobody else has to act on it.
+    """
+
+    request_id: Id
+    action: Annotated[Action, LAX]
+    target: Target
+    outcome: Annotated[AnswerOutcome, LAX]
+    severity: Literal["info"]
+    at: TimeMs
+    reason: Reason
+    nodes: Index | None = None
+    shards: Index | None = None
+    impact_hash: Digest | None = None
+
+    def record_key(self) -> str:
+        """What the request was about."""
+        return self.target
