@@ -86,8 +86,8 @@ class AnswerOutcome(StrEnum):
 class Answer:
     """What became of an operator's request; `action` and `target` are those of the request.
 
-    `nodes` and `shards` count what the request touches and `impact_hash` is the hash that agrees to
-    it; all three are None in what follows the first answer.
+    `nodes` and `shards` count what the request touches; `impact_hash` is the hash that agrees to
+    it, if it needs one. All three are None in what follows the first answer.
     """
 
     request_id: str

@@ -90,8 +90,8 @@ class RequestAnswered(Message):
     """What became of an operator's request. Key: `target`, as on `operator.v1`.
 
     `reason` says it in a sentence. The first answer to a request counts the `nodes` and `shards`
-    that the request touches, and carries the `impact_hash` that agrees to it. The severity is
-    always `info`: who asked reads the answer, nobody else has to act on it.
+    that the request touches, and carries the `impact_hash` that agrees to it, if it needs one. The
+    severity is always `info`: who asked reads the answer, nobody else has to act on it.
     """
 
     request_id: Id

@@ -41,7 +41,7 @@ MEANINGS = {
     LogEvent.DEAD_LETTERS: "records of a batch were refused; how many, by reason",
     LogEvent.ALERT: "an alert was published; its severity is the line's level",
     LogEvent.REQUEST_ANSWERED: "an operator's request was answered",
-    LogEvent.SLOW_BATCH: "a batch took longer than ticks come",
+    LogEvent.SLOW_BATCH: "three batches in a row took longer than the limit; the last one so long",
     LogEvent.STOPPED: "the query was stopped between two batches",
 }
 

@@ -11,8 +11,11 @@ from streaming.health import Health
 from streaming.logs import LogEvent, tell
 from streaming.metrics import Committed, Metrics
 
-# Ticks come every second: a batch that takes longer makes the next one wait.
+# Ticks come every second: after a batch that takes longer more than a few are waiting.
 SLOW_BATCH_SECONDS = 3.0
+# One slow batch costs nothing but its own time (a pause of the JVM, a storm of events); so many in
+# a row are a rate that does not keep up.
+SLOW_BATCHES = 3
 
 _LEVELS = {
     Severity.INFO: logging.INFO,
@@ -27,6 +30,8 @@ class Observer:
     def __init__(self, cell: str) -> None:
         self.metrics, self.health = Metrics(cell), Health()
         self._began = time.monotonic()
+        # The first batch starts Spark's workers and reads what has waited: it is not judged.
+        self._slow_in_a_row: int | None = None
 
     def recovered(self, reconciler: Reconciler, records: int, writer_epoch: int) -> None:
         """The state has been rebuilt."""
@@ -64,8 +69,13 @@ class Observer:
         seconds = time.monotonic() - self._began
         self.metrics.batch_ended(seconds)
         self.health.batch_ended()
-        if seconds > SLOW_BATCH_SECONDS:
-            tell(LogEvent.SLOW_BATCH, logging.WARNING, seconds=round(seconds, 1))
+        if self._slow_in_a_row is None or seconds <= SLOW_BATCH_SECONDS:
+            self._slow_in_a_row = 0
+            return
+        self._slow_in_a_row += 1
+        if self._slow_in_a_row == SLOW_BATCHES:
+            last, limit = round(seconds, 1), SLOW_BATCH_SECONDS
+            tell(LogEvent.SLOW_BATCH, logging.WARNING, seconds=last, limit_seconds=limit)
 
     def ready(self, seconds: float) -> None:
         """The first batch has been taken."""

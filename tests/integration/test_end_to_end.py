@@ -56,6 +56,12 @@ def test_nodes_are_believed_as_they_registered(system: System) -> None:
     }
 
 
+def test_a_healthy_start_logs_no_warning(application: Application) -> None:
+    lines = application.printed.splitlines()
+    assert [line for line in lines if " READY " in line], "what it prints is its log"
+    assert [line for line in lines if " WARNING " in line or " CRITICAL " in line] == []
+
+
 def test_the_documented_examples(system: System) -> None:
     """The first on the empty cluster is as on Timeplus' page; the others as the core answers."""
     outputs, inputs = system.outputs, system.inputs

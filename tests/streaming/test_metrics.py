@@ -8,6 +8,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -265,6 +266,32 @@ def test_an_alert_is_counted_and_logged_by_its_severity(
     counted = samples(observer.metrics, "alerts_emitted")
     assert (("kind", kind), ("severity", severity)) in counted
     assert [(line.levelname, line.event) for line in lines] == [(severity.upper(), "ALERT")]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "warnings"),
+    [
+        ([40.0, 1.0, 1.0], 0),  # the first batch bears the start
+        ([40.0, 9.0, 9.0, 1.0, 9.0, 9.0], 0),
+        ([1.0, 9.0, 9.0, 9.0], 1),
+        ([40.0, 9.0, 9.0, 9.0, 9.0, 9.0, 9.0], 1),  # once for one spell
+        ([40.0, 9.0, 9.0, 9.0, 1.0, 9.0, 9.0, 9.0], 2),
+    ],
+)
+def test_batches_are_slow_when_three_in_a_row_are(
+    seconds: list[float],
+    warnings: int,
+    lines: list[logging.LogRecord],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("streaming.observer.time", SimpleNamespace(monotonic=lambda: now[0]))
+    observer = Observer("main")
+    for spent in seconds:
+        observer.batch_began()
+        now[0] += spent
+        observer.batch_ended()
+    assert [line.event for line in lines] == [LogEvent.SLOW_BATCH] * warnings
 
 
 def test_text_lines_print_words_as_they_are_and_nothing_of_python(

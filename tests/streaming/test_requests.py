@@ -42,3 +42,13 @@ def test_an_operators_request_is_answered_in_the_batch_that_brings_it() -> None:
     (node,) = bodies([commit], "topology.v1")
     assert (node["node_id"], node["status"]) == ("n1", "draining")
     assert bodies([commit], "state.v1")[0]["body"]["action"] == "drain"
+
+
+def test_a_request_about_nothing_is_refused_without_a_hash() -> None:
+    driver = Driver()
+    driver.batch(fleet(1))
+    body = {"target": "n9", "request_id": "r1"}
+    (commit,) = driver.batch([raw("ApproveRelocation", "n9", body, 0, 2_000, "operator.v1")])
+    (answer,) = bodies([commit], "answers.v1")
+    assert (answer["outcome"], answer["reason"]["code"]) == ("refused", "NODE_UNKNOWN")
+    assert (answer["nodes"], answer["shards"], "impact_hash" in answer) == (0, 0, False)
