@@ -156,6 +156,6 @@ def test_a_forgotten_node_is_a_stranger_until_it_registers() -> None:
     known = len(fleet.views("n1"))
     fleet.second()
     assert len(fleet.views("n1")) == known, "a heartbeat alone makes nobody known"
-    assert fleet.driver.applier.counts["unknown_node"] == 1
+    assert fleet.driver.applier.ignored.counts["unknown_node"] == 1
     fleet.driver.batch([fleet.log(registered("n1", fleet.at + 1, location="/n9"))])
     assert fleet.views("n1")[-1]["location"] == "/n9"
