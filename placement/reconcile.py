@@ -23,7 +23,7 @@ from placement.events import (
 )
 from placement.hold_events import HoldEvents
 from placement.links import Links
-from placement.model import Ready, Refused, Violation
+from placement.model import Liveness, Ready, Refused, Violation
 from placement.move_events import MoveEvents
 from placement.node_events import NodeEvents
 from placement.operator_events import OperatorEvents
@@ -91,6 +91,12 @@ class Reconciler:
     def open_moves(self) -> int:
         """Number of moves under way."""
         return len(self._state.ledger.by_shard)
+
+    @property
+    def awaits_time(self) -> bool:
+        """Whether time alone may decide something: a node may fall silent, a move expire."""
+        alive = (Liveness.UP, Liveness.SUSPECT)
+        return self.open_moves > 0 or any(n.liveness in alive for n in self._state.nodes.values())
 
     def remembered(self, kind: str) -> Mapping[str, Mapping[str, Any]]:
         """What is remembered of a kind, by name."""

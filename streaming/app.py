@@ -28,6 +28,7 @@ from placement.flaps import FlapRule
 from placement.silence import Timers
 from schemas.topics import CATALOGUE, full_name
 from streaming import admin, rights
+from streaming.arrivals import RECORDS_MAX, Arrivals
 from streaming.batch import BatchApplier
 from streaming.batch_trace import BatchTrace
 from streaming.configuration import configuration
@@ -119,16 +120,20 @@ def run(
             )
             applier.take_over()
             observer.recovered(recovered.reconciler, recovered.records, applier.writer_epoch)
-            with Ticker(
-                bootstrap,
-                prefix,
-                settings.cell,
-                applier.writer_epoch,
-                counts[NODES],
-                tick_interval_seconds(settings),
-                options,
-            ) as ticker:
-                flow = _Flow(settings, spark, recovered, applier, ticker, options, trace, observer)
+            with (
+                Ticker(
+                    bootstrap,
+                    prefix,
+                    settings.cell,
+                    applier.writer_epoch,
+                    counts[NODES],
+                    tick_interval_seconds(settings),
+                    options,
+                ) as ticker,
+                Arrivals(bootstrap, prefix, options) as arrivals,
+            ):
+                beside_it = (ticker, arrivals, trace, observer)
+                flow = _Flow(settings, spark, recovered, applier, options, *beside_it)
                 return flow.run(on_ready, stop)
         finally:
             if locator is not None:
@@ -145,14 +150,15 @@ class _Flow:
         spark: "SparkSession",
         recovered: Recovered,
         applier: BatchApplier,
-        ticker: Ticker,
         options: dict[str, str],
+        ticker: Ticker,
+        arrivals: Arrivals,
         trace: BatchTrace,
         observer: Observer,
     ) -> None:
-        self._settings, self._spark, self._trace = settings, spark, trace
-        self._observer = observer
-        self._applier, self._ticker, self._options = applier, ticker, options
+        self._settings, self._spark, self._options = settings, spark, options
+        self._trace, self._observer = trace, observer
+        self._applier, self._ticker, self._arrivals = applier, ticker, arrivals
         self._recovered = recovered
         self._between = threading.Lock()
         self._first_batch = threading.Event()
@@ -255,6 +261,10 @@ class _Flow:
                 self._applier.apply(payloads, caught_up)
         self._observer.batch_ended()
         self._first_batch.set()
+        if self._applier.records_read <= RECORDS_MAX:
+            # While this call has not returned, Spark does not ask for new records.
+            positions, judging = self._applier.positions, self._applier.judging
+            self._arrivals.wait(positions, judging, lambda: self._stopping)
 
     def _stop(self, query: "StreamingQuery") -> None:
         """Let the batch under way finish, apply no other, and end the query."""

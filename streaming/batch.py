@@ -110,7 +110,18 @@ class BatchApplier:
         self._marked_at = 0
         self.writer_epoch = recovered.writer_epoch + 1
         self.tick_seen = -1
+        self.records_read = 0
         self.ignored = recovered.ignored
+
+    @property
+    def positions(self) -> Positions:
+        """Next offset by topic (short name) and partition behind the last batch."""
+        return self._positions
+
+    @property
+    def judging(self) -> bool:
+        """Whether time alone may decide something: a node may fall silent, a move expire."""
+        return self._reconciler.awaits_time
 
     def take_over(self) -> None:
         """Commit a marker of this writer's epoch: from here on no older writer has it too. The
@@ -125,7 +136,7 @@ class BatchApplier:
         """
         judged: list[Judged] = [pickle.loads(payload) for payload in payloads]
         self._check_start(judged)
-        self._tell_read(judged)
+        self._count_read(judged)
         steps = _steps(judged, self._locator)
         late = () if self._locator is None else self._locator.later(self._reconciler.now)
         latest = max((s.last_at for each in judged for s in each.stretches), default=0)
@@ -198,13 +209,15 @@ class BatchApplier:
         if self._watch is not None:
             self._watch.ignored(counts)
 
-    def _tell_read(self, judged: Sequence[Judged]) -> None:
-        if self._watch is None:
-            return
+    def _count_read(self, judged: Sequence[Judged]) -> None:
         # Every topology shard tells of the same stretches.
         stretches = {(s.topic, s.partition): s for each in judged for s in each.stretches}
+        self.records_read = 0
         for (topic, _), stretch in sorted(stretches.items()):
-            self._watch.read(topic, stretch.next_offset - stretch.first_offset)
+            records = stretch.next_offset - stretch.first_offset
+            self.records_read += records
+            if self._watch is not None:
+                self._watch.read(topic, records)
 
     def _check_start(self, judged: Sequence[Judged]) -> None:
         for stretch in (stretch for each in judged for stretch in each.stretches):

@@ -82,8 +82,12 @@ def make_producer(
     )
 
 
-def make_reader(bootstrap: str, options: Mapping[str, str] | None = None) -> Consumer:
+def make_reader(
+    bootstrap: str, options: Mapping[str, str] | None = None, fetch_wait_ms: int = 100
+) -> Consumer:
     """A connected consumer of committed records, without a group: it is to be assigned.
+
+    The broker answers a fetch as soon as there is one byte, and an idle one after `fetch_wait_ms`.
 
     Raises BrokerUnreachable, ConnectionUntrusted, AccessRefused; SettingsInvalid when the client
     refuses `options`.
@@ -98,8 +102,7 @@ def make_reader(bootstrap: str, options: Mapping[str, str] | None = None) -> Con
             "auto.offset.reset": "earliest",
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
-            # The broker answers a fetch as soon as there is one byte, and an idle one this late.
-            "fetch.wait.max.ms": 100,
+            "fetch.wait.max.ms": fetch_wait_ms,
             # How long fetching rests while the client's queue is full. A full queue is read in
             # 0.2 s; with a rest of 1 s, the client's own, most of a rebuild would be waiting.
             "fetch.queue.backoff.ms": 10,

@@ -178,6 +178,18 @@ def test_only_ticks_of_this_writer_say_how_far_it_is() -> None:
     assert driver.applier.tick_seen == 3
 
 
+def test_ticks_are_awaited_while_silence_or_a_deadline_may_decide() -> None:
+    driver = Driver()
+    assert not driver.applier.judging, "no node"
+    driver.batch(fleet(1))
+    assert driver.applier.judging
+    assert driver.applier.records_read == 1
+    driver.batch([tick(second, at=1_000 * second) for second in range(1, 8)])
+    assert not driver.applier.judging, "the node is dead"
+    assert driver.applier.records_read == 7
+    assert driver.applier.positions["nodes.v1"] == {0: 8}
+
+
 def test_no_repair_before_the_source_has_caught_up() -> None:
     driver = Driver()
     driver.batch(fleet(3), [stream("a", 0)])
