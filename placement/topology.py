@@ -36,12 +36,13 @@ class Scope:
     name: str = ""
 
     def __str__(self) -> str:
-        return self.name or (f"tag:{self.tag}" if self.tag else str(self.depth))
+        numbered = self.tag is None and self.level.isdecimal()
+        return f"level {self.level}" if numbered else self.name or f"tag:{self.tag}"
 
     @property
     def level(self) -> str:
-        """What reasons and violations call it: a tag by its bare key."""
-        return str(self) if self.tag is None else self.tag
+        """What reasons and violations call it: a tag by its bare key, a depth by its number."""
+        return (self.name or str(self.depth)) if self.tag is None else self.tag
 
 
 # The node's whole path, whatever its depth: what Timeplus and Kudu call a location.
@@ -190,9 +191,8 @@ class Topology:
         if name.isdecimal() and 1 <= int(name) <= DEPTH_MAX:
             return Scope(depth=int(name), name=name)
         known = ", ".join((*self.levels, LEAF.name, "tag:KEY"))
-        return Reason(
-            Code.LEVEL_UNKNOWN, f"level '{name}' is not known; known are {known} or a depth"
-        )
+        told = f"level '{name}' is not known; known are {known} or a depth. Name the tiers with"
+        return Reason(Code.LEVEL_UNKNOWN, f"{told} `levels` in the cluster file or the settings")
 
     def tiers(self) -> tuple[Scope, ...]:
         """Scopes of all levels that distinguish nodes, top first, the whole path last."""

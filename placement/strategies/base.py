@@ -310,7 +310,7 @@ def _settled(found: NDArray[np.int64], need: Need, view: View, steps: Trace) -> 
         if len(found) == 1:
             break
         found = least(found, view.domain_pressure(scope, HALF, found))
-        steps.append((f"the least loaded domain of level {scope}", found))
+        steps.append((f"the least loaded domain of level {scope.level}", found))
     found = least(found, view.pressure(found))
     steps.append(("the least loaded node", found))
     if len(found) > 1:

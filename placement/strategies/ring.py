@@ -168,7 +168,7 @@ def _fallback(
     names = topology.domain_names(scope, live.tolist())
     seen = topology.seen(scope, live.tolist())
     message = (
-        f"{len(broken[0])} of {spec.shards} shards use a {scope} more than once: "
+        f"{len(broken[0])} of {spec.shards} shards use a domain of {scope} more than once: "
         f"{factor} replicas, {len(seen)} domains seen: {', '.join(names)}"
     )
     return (Reason(Code.DOMAINS_TOO_FEW, message, factor, len(seen), scope.level, seen),)
@@ -269,7 +269,7 @@ class _Walk:
         held = {int(self.domains[-1][node]) for node in need.kept} - {NO_DOMAIN}
         seen = topology.seen(scope, held | reach.offered[-1])
         message = (
-            f"replica {need.slot} of {need.stream}/{need.shard} finds no fresh {scope}: "
+            f"replica {need.slot} of {need.stream}/{need.shard} finds no fresh domain of {scope}: "
             f"{need.replication_factor} replicas, {len(seen)} domains seen"
         )
         factor = need.replication_factor

@@ -17,7 +17,7 @@ from placement.rules import Mask, Rule
 from placement.rules_even import EvenAsFits
 from placement.strategies.base import ByRules, Need, Placement, View, choose
 from placement.strategies.walk import Draft, Key, Nodes, place_by, shortage, start_of
-from placement.topology import LEAF, Topology
+from placement.topology import LEAF, Scope, Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,8 @@ class StripedStrategy(ByRules):
 
     Constraints:
         Distinct nodes; a leader that is neither fenced nor barred from leading. A rack is a whole
-        location, compared as one name; nodes without a location are one unnamed rack. A follower
+        location, compared as one name, as `broker.rack` is, unless `level` names the tier that is
+        the rack; nodes without a location are one unnamed rack. A follower
         stands on a fenced node where its rack has no other and the first goal needs that rack, or
         where no other node is left at all. Otherwise the stream is rejected.
 
@@ -53,18 +54,28 @@ class StripedStrategy(ByRules):
 
     name: str = "striped"
     aliases: tuple[str, ...] = ("kafka",)
-    parameters: tuple[str, ...] = ("start",)
+    parameters: tuple[str, ...] = ("start", "level")
     on_infeasible: OnInfeasible = OnInfeasible.REJECT
     followers_on_suspect: ClassVar[bool] = True
 
-    def compile(self, policy: Mapping[str, Any], _topology: Topology) -> Mapping[str, Any] | Reason:
-        """`start`: where Kafka starts at random, a number from 0 on."""
+    def compile(self, policy: Mapping[str, Any], topology: Topology) -> Mapping[str, Any] | Reason:
+        """`start`: where Kafka starts at random, a number from 0 on. `level`: the tier whose
+        domains are the racks, the whole location unless given."""
         start = start_of(policy.get("start"))
-        return start if isinstance(start, Reason) else {"start": start}
+        if isinstance(start, Reason):
+            return start
+        scope = topology.scope(str(policy.get("level", LEAF.name)))
+        if isinstance(scope, Reason):
+            return scope
+        if scope.tag is not None:
+            message = f"policy: 'level' is '{scope}', and racks are a tier of the locations"
+            return Reason(Code.POLICY_UNKNOWN_VALUE, message)
+        return {"start": start, "level": scope}
 
     def rules(self, policy: Policy, _topology: Topology) -> tuple[Rule, ...]:
         """The user's, then even racks."""
-        return (*policy.rules, EvenAsFits(LEAF, None, policy.strength, fenced=True))
+        rack: Scope = policy.parameters["level"]
+        return (*policy.rules, EvenAsFits(rack, None, policy.strength, fenced=True))
 
     def place(self, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
         """Place in stripes, or say what is missing."""
@@ -101,13 +112,14 @@ class _Stripes:
     def __init__(self, draft: Draft) -> None:
         topology, rank = draft.view.topology, draft.view.topology.order()
         self.draft = draft
-        self._racks = topology.domain_of(LEAF)
+        scope: Scope = draft.policy.parameters["level"]
+        self._racks = topology.domain_of(scope)
         nodes = np.flatnonzero(draft.usable | draft.fenced).tolist()
         nodes.sort(key=lambda node: int(rank[node]))
         members: dict[int, list[int]] = {}
         for node in nodes:
             members.setdefault(int(self._racks[node]), []).append(node)
-        order = sorted(members, key=lambda rack: natural_key(topology.domain_name(LEAF, rack)))
+        order = sorted(members, key=lambda rack: natural_key(topology.domain_name(scope, rack)))
         self._count = max(len(order), 1)
         self._rack_at = np.zeros(int(self._racks.max(initial=0)) + 1, np.int64)
         self._rack_at[order] = np.arange(len(order))

@@ -42,6 +42,7 @@ POLICIES: tuple[dict[str, Any], ...] = (
     {"strategy": "network_topology", "replication": {"r0": 2, "r1": 1}},
     {"strategy": "ring"},
     {"strategy": "striped"},
+    {"strategy": "striped", "level": "1"},
 )
 STATES = (
     *[(Liveness.UP, AdministrativeState.NONE)] * 5,

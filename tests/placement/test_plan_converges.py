@@ -46,6 +46,7 @@ POLICIES: tuple[dict[str, Any], ...] = (
     {"strategy": "client_tags", "rack_aware_tags": ["disk"]},
     {"strategy": "multi_level"},
     {"strategy": "striped"},
+    {"strategy": "striped", "level": "1"},
     {"strategy": "simple"},
     {"strategy": "hdfs"},
     {"strategy": "copysets"},

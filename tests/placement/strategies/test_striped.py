@@ -263,3 +263,45 @@ def test_on_any_fleet(seed):
     if len({each.attributes.weight for each in nodes}) == 1:
         leads = Counter(row[0] for row in answer.replicas)
         assert even([leads[n] for n in able])
+
+
+ZONES = [
+    node(f"{zone}{rack}{number}", f"/{zone}/{rack}")
+    for zone in ("z1", "z2", "z3")
+    for rack in ("a", "b", "c")
+    for number in range(2)
+]
+
+
+@pytest.mark.parametrize("level", ["az", "1"])
+def test_a_tier_may_be_the_rack(level):
+    """By whole locations three replicas may share a zone; by zones they never do."""
+    striped = KAFKA | {"level": level}
+    answer = ask_one(ZONES, striped, levels=("az", "rack"), shards=18)
+    zones = [Counter(name[:2] for name in row) for row in answer.replicas]
+    assert all(counts == {"z1": 1, "z2": 1, "z3": 1} for counts in zones)
+    assert even(Counter(row[0] for row in answer.replicas).values())
+    assert even(Counter(name for row in answer.replicas for name in row).values())
+    leaf = ask_one(ZONES, KAFKA, levels=("az", "rack"), shards=18).replicas
+    assert {len({name[:2] for name in row}) for row in leaf} != {3}
+
+
+def test_shards_that_are_added_keep_to_the_tier():
+    striped = KAFKA | {"level": "az"}
+    whole = ask_one(ZONES, striped, levels=("az",), shards=9).replicas
+    again = ask_one(ZONES, striped, levels=("az",), shards=9, replicas=whole[:4]).replicas
+    assert again[:4] == whole[:4]
+    assert {len({name[:2] for name in row}) for row in again} == {3}
+
+
+@pytest.mark.parametrize(
+    ("level", "says"),
+    [
+        ("az", "level 'az' is not known; known are location, tag:KEY or a depth. Name the tiers"),
+        ("tag:zone", "'level' is 'tag:zone', and racks are a tier of the locations"),
+    ],
+)
+def test_a_level_that_is_no_tier_is_refused(level, says):
+    answer = ask_one(ABC, KAFKA | {"level": level})
+    assert answer.outcome == "rejected"
+    assert says in answer.decision.reasons[0].message
