@@ -12,6 +12,7 @@ from uuid import uuid4
 import orjson
 
 from placement.consent import Preview
+from placement.events import Action
 from placement.model import Ready
 from schemas.envelope import encode_headers
 from schemas.requests import OperatorRequest
@@ -22,6 +23,7 @@ from streaming.configuration import configuration
 from streaming.errors import StreamingError
 from streaming.record_codec import reason_body
 from streaming.records import CommittedReader
+from streaming.rehearsal import Rehearsal, rehearse
 from streaming.settings import Settings
 from streaming.snapshot import restored, take_snapshot
 
@@ -42,10 +44,11 @@ class NoAnswer(StreamingError):
 @dataclass(frozen=True, slots=True)
 class DryRun:
     """What a request would touch (`seen`), and what the first batch after it would do (`first`;
-    None where it would be refused)."""
+    None where it would be refused); of a drain all that it does, to its end (`rehearsal`)."""
 
     seen: Preview
     first: Ready | None
+    rehearsal: Rehearsal | None = None
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -66,6 +69,7 @@ class DryRun:
             "waiting": sum(v.violation_class == "deferred" for v in broken),
             "relabelled": [asdict(each) for each in self.seen.relabelled],
             "blocked": sum(v.violation_class == "unfixable" for v in broken),
+            **({} if self.rehearsal is None else self.rehearsal.body()),
         }
 
 
@@ -85,7 +89,11 @@ def dry_run(settings: Settings, request: OperatorRequest) -> DryRun:
     seen = copy.preview(replace(asked, expected_hash=None))
     if seen.refusal is not None:
         return DryRun(seen, None)
-    return DryRun(seen, copy.apply([replace(asked, expected_hash=seen.hash or None)], copy.now))
+    first = copy.apply([replace(asked, expected_hash=seen.hash or None)], copy.now)
+    if asked.action is not Action.DRAIN:
+        return DryRun(seen, first)
+    level = core.levels[0] if core.levels else "location"
+    return DryRun(seen, first, rehearse(copy, first, snapshot.open_moves, asked.target, level))
 
 
 def ask(settings: Settings, request: OperatorRequest, timeout_seconds: float) -> Mapping[str, Any]:

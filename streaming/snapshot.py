@@ -9,12 +9,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from placement.configuration import Configuration
+from placement.model import Move
 from placement.reconcile import Reconciler
+from streaming import record_codec
 from streaming.errors import StreamingError
 from streaming.journal_codec import parse_configuration
 from streaming.rebuild import STATE_TOPICS, RecordUnreadable, StateContradictory, rebuild
 from streaming.records import CommittedReader, Record
 from streaming.recovery import COMMITS
+
+MOVES = "moves.v1"
 
 # A transaction's records become visible topic by topic, within milliseconds. What does not add up
 # when nothing has come for so long never will.
@@ -57,6 +61,14 @@ class Snapshot:
         """The digest that the marker names."""
         digest: str = self.marker["digest"]
         return digest
+
+    @property
+    def open_moves(self) -> list[Move]:
+        """Moves under way at the marker. Raises KeyError, ValueError for records of others."""
+        found = [
+            record_codec.parse_move(r.value) for r in self.records if r.topic == MOVES and r.value
+        ]
+        return [move for move in found if move.state.is_open]
 
     def configuration(self, fallback: Configuration) -> Configuration:
         """The configuration the marker names; `fallback` for markers of older versions."""

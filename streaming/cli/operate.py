@@ -75,11 +75,13 @@ def drain(
     only watched."""
     from schemas.requests import Drain
 
+    if watch and dry_run:
+        raise typer.BadParameter("--dry-run changes nothing that --watch could follow")
     settings = connection(config, bootstrap, prefix)
     if not (watch and _is_drained(settings, target)):
         fields = {"target": target, "reason": reason}
         _ask(settings, Drain, fields, dry_run, hash, yes, timeout_seconds, output)
-    if watch and not dry_run:
+    if watch:
         _watch(settings, target, output)
 
 
@@ -303,8 +305,14 @@ def _show(shown: "DryRun", target: str, output: Output, err: bool) -> None:
     typer.echo(f"{target}: {shown.seen}", err=err)
     for each in shown.seen.relabelled:
         typer.echo(f"  {each}", err=err)
-    first = "{moves_at_once} moves at once, {waiting} wait for limits, {blocked} blocked"
-    typer.echo(first.format(**summary), err=err)
+    if shown.rehearsal is not None:
+        from streaming.cli.console import text_console
+        from streaming.cli.plan_text import show_rehearsal
+
+        show_rehearsal(text_console(stderr=err), shown.rehearsal)
+    else:
+        first = "{moves_at_once} moves at once, {waiting} wait for limits, {blocked} blocked"
+        typer.echo(first.format(**summary), err=err)
     if shown.seen.destructive:
         typer.echo(f"hash {shown.seen.hash}", err=err)
 

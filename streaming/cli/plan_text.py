@@ -1,11 +1,13 @@
 """What `placer plan` shows to people: the fleet before and after, the moves, what stays broken."""
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from streaming.cli.console import Table, counted
 
 if TYPE_CHECKING:
     from streaming.offline_plan import Planned
+    from streaming.rehearsal import Rehearsal
     from streaming.saved_plan import Verified
 
 # A person looks at the first moves; programs take --output json.
@@ -62,6 +64,28 @@ def show_verified(console: Any, answer: "Verified") -> None:
     console.print("the plan is refused: the cluster has changed", style="red")
     for change in answer.changes:
         console.print(f"  {change}")
+
+
+def show_rehearsal(console: Any, drain: "Rehearsal") -> None:
+    """Print what a drain moves, in how many waves, and what stays."""
+    body = drain.body()
+    moves = body["moves"]
+    if moves:
+        _show_moves(console, moves)
+        largest = max(Counter(move["wave"] for move in moves).values())
+        waves = counted(body["waves"], "wave")
+        copies = counted(body["copies"], "copy", "copies")
+        crossing = f"{body['crossing']} of them from another {body['level']}"
+        limits = f"in {waves} of at most {largest}, as the limits of moves allow"
+        console.print(f"{counted(len(moves), 'move')} {limits}: {copies}, {crossing}")
+    else:
+        console.print("nothing to move")
+    blocked = body["blocked_replicas"]
+    for each in blocked[:_MOVES_SHOWN_MAX]:
+        shard, why = f"{each['stream']}/{each['shard']}", each["reason"]["message"]
+        console.print(f"blocked {shard} stays on {each['node']}: {why}", markup=False)
+    if len(blocked) > _MOVES_SHOWN_MAX:
+        console.print(f"  … and {len(blocked) - _MOVES_SHOWN_MAX} more that stay", style="dim")
 
 
 def _summary(body: dict[str, Any]) -> str:

@@ -140,6 +140,25 @@ def test_explain_live(placer: Placer, at: tuple[str, str]) -> None:
     assert "n1" in absent
 
 
+def test_a_dry_run_of_a_drain_lists_its_moves(placer: Placer, at: tuple[str, str]) -> None:
+    """Goal: as `plan` does: which shard, from where, to where, why; nothing is sent."""
+    before = placer("export", at=at).stdout
+    told = body(placer("drain", "n3", "--dry-run", "--output", "json", at=at))
+    held = {
+        row["node"]: row["replicas"] for row in body(placer("nodes", "--output", "json", at=at))
+    }
+    assert len(told["moves"]) + len(told["blocked_replicas"]) == held["n3"] > 0
+    assert {(move["remove"], move["cause"]) for move in told["moves"]} == {("n3", "drain")}
+    text = placer("drain", "n3", "--dry-run", at=at).stdout
+    for move in told["moves"]:
+        assert f"{move['stream']}/{move['shard']}" in text
+        assert move["add"] in text
+    assert "as the limits of moves allow" in text
+    assert placer("export", at=at).stdout == before
+    watched = placer("drain", "n3", "--dry-run", "--watch", at=at)
+    assert (watched.exit_code, "--dry-run changes nothing" in watched.stderr) == (2, True)
+
+
 def test_suggest_changes_nothing(placer: Placer, at: tuple[str, str]) -> None:
     before = placer("export", at=at).stdout
     told = body(placer("suggest", "--shards", "4", "--rf", "3", "--output", "json", at=at))
