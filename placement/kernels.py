@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 
 # Elements looked at from which compiled code pays for its loading: a third of a second from
-# numba's cache, during which plain Python looks at half a million. Once numba is there a further
-# kernel takes 5 ms, or a second where it has to be compiled for the cache.
+# numba's cache, during which plain Python looks at half a million. Calls that look at
+# COMPILED_NEXT_FROM or more add up, so that forty streams of middling size are compiled for as one
+# large stream is. Once numba is there a further kernel takes 5 ms, or a second where it has to be
+# compiled for the cache.
 COMPILED_FROM = 1_000_000
 COMPILED_NEXT_FROM = 20_000
 
@@ -20,12 +22,14 @@ COMPILED_NEXT_FROM = 20_000
 NEVER = 1 << 62
 
 _compiled: dict[Callable[..., Any], Callable[..., Any]] = {}
+# Elements looked at by plain Python in such calls: it changes how fast answers come, never them.
+_so_far = {"looked at": 0}
 
 
 def run(kernel: Callable[..., Any], looked_at: int, *arguments: Any) -> tuple[Any, ...]:
     """Call `kernel` in the form that suits the work; returns its arguments, arrays among them as
     the kernel has left them."""
-    if looked_at < (min(COMPILED_FROM, COMPILED_NEXT_FROM) if _compiled else COMPILED_FROM):
+    if not _pays(looked_at):
         plain = [a.tolist() if isinstance(a, np.ndarray) else a for a in arguments]
         kernel(*plain)
         return tuple(
@@ -37,6 +41,15 @@ def run(kernel: Callable[..., Any], looked_at: int, *arguments: Any) -> tuple[An
     return copies
 
 
+def _pays(looked_at: int) -> bool:
+    """Whether compiled code is the faster way to look at so many elements."""
+    if looked_at >= COMPILED_NEXT_FROM:
+        _so_far["looked at"] += looked_at
+    if _compiled:
+        return looked_at >= min(COMPILED_FROM, COMPILED_NEXT_FROM)
+    return max(looked_at, _so_far["looked at"]) >= COMPILED_FROM
+
+
 def _compile(kernel: Callable[..., Any]) -> Callable[..., Any]:
     if kernel not in _compiled:
         from numba import njit
@@ -46,7 +59,7 @@ def _compile(kernel: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def spread_shards(  # noqa: C901 - numba caches no function that calls another kernel
-    tree: Any, sums: Any, room: Any, key: Any, seeds: Any, factor: int, out: Any
+    tree: Any, sums: Any, room: Any, key: Any, cap: Any, seeds: Any, factor: int, out: Any
 ) -> None:
     """Place shard after shard, each replica where the shard has fewest copies, then where load
     per weight is least, then for its leader, the first, where leaders per weight are fewest: level
@@ -55,8 +68,9 @@ def spread_shards(  # noqa: C901 - numba caches no function that calls another k
     By element of the tree, numbered from the root, 0: `tree` holds the first child and the one
     behind the last (equal for a node), the parent, the worth of one copy (a copy at a higher level
     outweighs any below), and a 31-bit hash; `sums` weight, load and leaders; `room` the replicas a
-    node may still take; `key` 0 where some node below is open, else NEVER. `seeds` are 31-bit
-    hashes of the shards. Fills `out` with `factor` elements per shard, -1 where no node is left.
+    node may still take; `key` 0 where some node below is open, else NEVER; `cap` the copies of one
+    shard that a domain may hold. `seeds` are 31-bit hashes of the shards. Fills `out` with `factor`
+    elements per shard, -1 where no node is left.
     """
     first, end, parent, worth, tie = tree[0], tree[1], tree[2], tree[3], tree[4]
     weight, load, led = sums[0], sums[1], sums[2]
@@ -96,7 +110,8 @@ def spread_shards(  # noqa: C901 - numba caches no function that calls another k
             least = NEVER
             for child in range(first[element], end[element]):
                 least = min(least, key[child])
-            key[element] = least if least >= NEVER else least + copies[element] * worth[element]
+            is_open = least < NEVER and copies[element] < cap[element]
+            key[element] = least + copies[element] * worth[element] if is_open else NEVER
         if slot < factor - 1:
             continue
         for placed in range(position + 1 - factor, position + 1):

@@ -93,7 +93,7 @@ def _unknown(model: type[BaseModel], data: Mapping[str, Any], prefix: str) -> It
     for name, value in data.items():
         if name not in fields:
             yield f"{prefix}{name}"
-        else:
+        elif isinstance(value, dict | list | tuple) and _has_model(fields[name]):
             for nested, part, place in _nested(fields[name], value, f"{prefix}{name}"):
                 yield from _unknown(nested, part, f"{place}.")
 
@@ -108,13 +108,21 @@ def _nested(
             yield annotation, value, place
     elif get_origin(annotation) is tuple and isinstance(value, list | tuple):
         for index, part in enumerate(value):
-            yield from _nested(arguments[0], part, f"{place}[{index}]")
+            if isinstance(part, dict | list | tuple):
+                yield from _nested(arguments[0], part, f"{place}[{index}]")
     elif get_origin(annotation) is dict and isinstance(value, Mapping):
         for name, part in value.items():
             yield from _nested(arguments[1], part, f"{place}.{name}")
     else:
-        for argument in arguments:
+        for argument in filter(_has_model, arguments):
             yield from _nested(argument, value, place)
+
+
+def _has_model(annotation: Any) -> bool:
+    """Whether a model stands anywhere inside a field's type: nothing else has unknown fields."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return True
+    return any(map(_has_model, get_args(annotation)))
 
 
 # Of the fields that are wrong besides the first so many are named: a sentence, not a list.

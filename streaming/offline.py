@@ -4,9 +4,11 @@ It needs neither Kafka nor Spark nor Java: what decides for the stream is asked 
 are plain values in the form of design section 10; the command line prints them.
 """
 
+import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import Any
 
 import orjson
@@ -53,15 +55,44 @@ class DocumentFault:
         return {"message": self.message, "line": self.line, "field": self.field}
 
 
+class Written:
+    """The text of a document: where in the file its fields stand. A tree of YAML nodes takes a
+    hundred times as long as the values alone, so that one is made when somebody asks for it."""
+
+    def __init__(self, root: Callable[[], yaml.Node | None], offset: int) -> None:
+        self._make, self._offset = root, offset
+
+    @cached_property
+    def _root(self) -> yaml.Node | None:
+        return self._make()
+
+    def line(self, field: str | None) -> int | None:
+        """Line of the field called `nodes[3].location`, or of the last part of its path there is;
+        None for an empty document."""
+        node = self._root
+        if node is None:
+            return None
+        for part in (field or "").replace("[", ".[").split("."):
+            below = _below(node, part)
+            if below is None:
+                break
+            node = below
+        return int(node.start_mark.line) + self._offset + 1
+
+
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document that was understood. `lines`: where each stream begins; `ignored`: its fields
-    that nobody reads, each with its line; `value`: all of it as it was given."""
+    """A document that was understood. `written` knows where its fields stand, if it was read from
+    a text; `ignored` are its fields that nobody reads; `value`: all of it as it was given."""
 
     cluster: Cluster
-    lines: tuple[int | None, ...] = ()
-    ignored: tuple[tuple[str, int | None], ...] = ()
+    written: Written | None = field(default=None, compare=False)
+    ignored: tuple[str, ...] = ()
     value: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def line(self, field: str) -> int | None:
+        """The line of a field, such as `streams[2]`."""
+        return self.written.line(field) if self.written else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +178,8 @@ class Placed:
         }
 
 
-def documents(text: str) -> Iterator[tuple[yaml.Node | None, int] | DocumentFault]:
-    """Every document of a YAML or JSON text, or of newline-delimited JSON, with its first line.
+def clusters(text: str) -> Iterator[Document | DocumentFault]:
+    """Every document of a YAML or JSON text, or of newline-delimited JSON, understood or not.
 
     A document that is not well-formed is only its own fault. Bytes that are no text come as
     "surrogateescape" reads them.
@@ -159,15 +190,54 @@ def documents(text: str) -> Iterator[tuple[yaml.Node | None, int] | DocumentFaul
             line = first + piece.count("\n", 0, wrong.start())
             yield DocumentFault("not UTF-8, nor any other text", line, None)
             continue
-        try:
-            for node in yaml.compose_all(_PAIR.sub(_whole, piece), Loader=_Loader):
-                yield node, first - 1
-        except yaml.MarkedYAMLError as error:
-            # The mark of a text that ends too soon stands behind its last line.
-            below = min(error.problem_mark.line if error.problem_mark else 0, piece.count("\n"))
-            yield DocumentFault(f"not YAML: {error.problem}", first + below, None)
-        except (yaml.YAMLError, RecursionError) as error:
-            yield DocumentFault(f"not YAML: {error}", first, None)
+        value = _json(piece)
+        if value is not None:
+            root = partial(_composed, piece)
+            yield _understood(value, Written(root, first - 1))
+        else:
+            yield from _yaml(piece, first)
+
+
+def _yaml(piece: str, first: int) -> Iterator[Document | DocumentFault]:
+    """The documents of a text in YAML that begins on the line `first`."""
+    try:
+        for node in yaml.compose_all(_PAIR.sub(_whole, piece), Loader=_Loader):
+            yield _read(node, first - 1)
+    except yaml.MarkedYAMLError as error:
+        # The mark of a text that ends too soon stands behind its last line.
+        below = min(error.problem_mark.line if error.problem_mark else 0, piece.count("\n"))
+        yield DocumentFault(f"not YAML: {error.problem}", first + below, None)
+    except (yaml.YAMLError, RecursionError) as error:
+        yield DocumentFault(f"not YAML: {error}", first, None)
+
+
+def _json(piece: str) -> dict[str, Any] | None:
+    """The JSON object that the text is, read at once; None where it is none, or one that has to be
+    told where it is wrong, as YAML's reader does: a key is repeated, a number is none."""
+    if not piece.lstrip().startswith("{"):
+        return None
+    try:
+        value = json.loads(piece, object_pairs_hook=_unrepeated, parse_constant=_unrepeated)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _unrepeated(pairs: list[tuple[str, Any]] | str) -> dict[str, Any]:
+    """A JSON object of which no key is given twice. Raises ValueError, also for a constant that
+    only JavaScript has."""
+    values = {} if isinstance(pairs, str) else dict(pairs)
+    if len(values) < len(pairs):
+        raise ValueError
+    return values
+
+
+def _composed(piece: str) -> yaml.Node | None:
+    """The tree of a text's first document; None for JSON that is no YAML, such as with tabs."""
+    try:
+        return next(yaml.compose_all(_PAIR.sub(_whole, piece), Loader=_Loader), None)
+    except (yaml.YAMLError, RecursionError):
+        return None
 
 
 def _pieces(text: str) -> Sequence[tuple[int, str]]:
@@ -210,12 +280,6 @@ def place(text: str) -> Iterator[Placed | DocumentFault]:
     """Place the streams of every document in `text`."""
     for document in clusters(text):
         yield document if isinstance(document, DocumentFault) else placed(document)
-
-
-def clusters(text: str) -> Iterator[Document | DocumentFault]:
-    """Every document of a text, understood or not."""
-    for document in documents(text):
-        yield document if isinstance(document, DocumentFault) else _read(*document)
 
 
 def placed(document: Document) -> Placed:
@@ -269,14 +333,14 @@ def _read(node: yaml.Node | None, offset: int) -> Document | DocumentFault:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + offset + 1 if error.problem_mark else None
         return DocumentFault(f"not YAML: {error.problem}", line, None)
+    return _understood(value, Written(lambda: node, offset))
+
+
+def _understood(value: Any, written: Written) -> Document | DocumentFault:
     cluster = parse_cluster(value)
     if isinstance(cluster, DocumentError):
-        return DocumentFault(cluster.message, _line(node, cluster.field, offset), cluster.field)
-    streams = range(len(cluster.streams))
-    lines = tuple(_line(node, f"streams[{index}]", offset) for index in streams)
-    unread = unknown_fields(ClusterFile, value)
-    ignored = tuple((name, _line(node, name, offset)) for name in unread)
-    return Document(cluster, lines, ignored, value)
+        return DocumentFault(cluster.message, written.line(cluster.field), cluster.field)
+    return Document(cluster, written, tuple(unknown_fields(ClusterFile, value)), value)
 
 
 def _construct(node: yaml.Node) -> Any:
@@ -305,18 +369,6 @@ def _repeated(node: yaml.Node | None, path: str, seen: set[int]) -> tuple[str, i
             keys.add(key.value)
         found = found or _repeated(below, name, seen)
     return found
-
-
-def _line(node: yaml.Node | None, field: str | None, offset: int) -> int | None:
-    """Line of the field called `nodes[3].location`, or of the last part of its path there is."""
-    if node is None:
-        return None
-    for part in (field or "").replace("[", ".[").split("."):
-        below = _below(node, part)
-        if below is None:
-            break
-        node = below
-    return node.start_mark.line + offset + 1
 
 
 def _below(node: yaml.Node, part: str) -> yaml.Node | None:

@@ -25,7 +25,7 @@ from placement.rules import (
 from placement.rules_places import AtLeastIn, Exactly
 from placement.rules_roles import Elsewhere, LeaderIn
 from placement.strategies.base import Need, Placement, View, candidates, choose, unmet
-from placement.strategies.bulk import BULK_FROM, spread_in_bulk
+from placement.strategies.bulk import BULK_FROM, spread_in_bulk, walkable
 from placement.strategies.leaders import elect
 from placement.strategies.search import choose_ahead, whole_stream
 from placement.topology import NO_DOMAIN, Scope, Topology
@@ -60,8 +60,8 @@ class SpreadStrategy:
         loaded node, then a hash of the shard and the node. Where that ends without a candidate,
         the shard is placed again looking ahead, the stream again with the scarcest nodes in mind,
         and a small stream by search, so that a lawful arrangement is found where there is one. Many
-        shards without rules of their own go in one walk over arrays. Of each shard's members one
-        is elected to lead, in the earliest domain of `leader_in`.
+        shards go in one walk over arrays if their own rules are required ones on levels or tags.
+        Of each shard's members one is elected to lead, in the earliest domain of `leader_in`.
 
     Example:
         Three replicas over /eu/az1, /eu/az2 and /us/az1 with two nodes each: one replica in /eu
@@ -96,7 +96,7 @@ class SpreadStrategy:
         rules = self.rules(policy, view.topology)
         if not view.topology.can_lead[candidates(policy, view)].all():
             rules = (*rules, _MAY_LEAD)
-        elif not policy.rules and spec.shards >= BULK_FROM:
+        elif spec.shards >= BULK_FROM and walkable(policy.rules, view.topology):
             after = view.fork()
             whole = spread_in_bulk(spec, policy, after)
             if whole and not any(judged(rules, _REQUIRED, whole, spec, policy, view.topology)):

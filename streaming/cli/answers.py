@@ -1,7 +1,9 @@
 """What the offline commands share: a file in, an answer per document out, and the exit status."""
 
+import gc
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 
 EXIT_FINDINGS = 1
 EXIT_DOCUMENT = 2
+# A file of 100,000 shards makes some two million; cycles of so many objects are no burden.
+_OBJECTS_BEFORE_COLLECTING = 500_000
 # Of a long list of unknown fields the first say what is wrong.
 _IGNORED_SHOWN_MAX = 10
 
@@ -49,27 +53,40 @@ def answer_documents(
     # Made only where text is wanted: importing rich takes a tenth of the time to answer.
     console: Any = None
     status = 0
-    for each in clusters(read(file)):
-        document = understood(each, file, strict=strict)
-        if isinstance(document, DocumentFault):
-            status = EXIT_DOCUMENT
-            _tell_fault(document, file, output)
-            continue
-        answer = solve(document)
-        status = max(status, int(found(answer)))
-        if lines is not None:
-            for line in lines(answer):
-                typer.echo(line)
-            continue
-        if output is Output.JSON:
-            _print_line(body(answer))
-            continue
-        console = console or text_console()
-        if document.cluster.name:
-            console.print(f"── {document.cluster.name} ──", style="dim")
-        show(console, answer)
-        console.print()
+    with _collecting_seldom():
+        for each in clusters(read(file)):
+            document = understood(each, file, strict=strict)
+            if isinstance(document, DocumentFault):
+                status = EXIT_DOCUMENT
+                _tell_fault(document, file, output)
+                continue
+            answer = solve(document)
+            status = max(status, int(found(answer)))
+            if lines is not None:
+                for line in lines(answer):
+                    typer.echo(line)
+                continue
+            if output is Output.JSON:
+                _print_line(body(answer))
+                continue
+            console = console or text_console()
+            if document.cluster.name:
+                console.print(f"── {document.cluster.name} ──", style="dim")
+            show(console, answer)
+            console.print()
     raise typer.Exit(status)
+
+
+@contextmanager
+def _collecting_seldom() -> Iterator[None]:
+    """Python looks for cycles after every 700 new objects as it comes, which is most of the time
+    that reading a large file takes; there is next to nothing to find."""
+    before = gc.get_threshold()
+    gc.set_threshold(_OBJECTS_BEFORE_COLLECTING, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def read(file: str) -> str:
@@ -106,9 +123,9 @@ def understood(
         return document
     if strict:
         return _unknown_fault(document)
-    for name, line in document.ignored[:_IGNORED_SHOWN_MAX]:
+    for name in document.ignored[:_IGNORED_SHOWN_MAX]:
         said = f"field '{name}' is not known, ignored{_hint(name)}"
-        typer.echo(f"{_place(file, line)}: {said}", err=True)
+        typer.echo(f"{_place(file, document.line(name))}: {said}", err=True)
     left = len(document.ignored) - _IGNORED_SHOWN_MAX
     if left > 0:
         typer.echo(f"{file}: {left} more unknown fields are ignored", err=True)
@@ -118,14 +135,14 @@ def understood(
 def _unknown_fault(document: "Document") -> "DocumentFault":
     from streaming.offline import DocumentFault
 
-    (first, line), *others = document.ignored
+    first, *others = document.ignored
     message = f"field '{first}' is not known{_hint(first)}"
     if others:
-        named = ", ".join(f"'{name}'" for name, _ in others[: _IGNORED_SHOWN_MAX - 1])
+        named = ", ".join(f"'{name}'" for name in others[: _IGNORED_SHOWN_MAX - 1])
         left = len(others) - (_IGNORED_SHOWN_MAX - 1)
         end = " " if message.endswith("?") else ". "
         message += f"{end}Also not known: {named}" + (f" and {left} more" if left > 0 else "")
-    return DocumentFault(message, line, first)
+    return DocumentFault(message, document.line(first), first)
 
 
 def _hint(name: str) -> str:

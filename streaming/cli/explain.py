@@ -121,12 +121,16 @@ def _show(console: Any, answer: "Explanation") -> None:
     if answer.missing is not None:
         console.print(answer.missing, style="red")
         return
+    from streaming.cli.place import line_of
+
     placed = answer.placed
-    lines = dict(zip(map(id, placed.decisions), placed.document.lines, strict=True))
+    places = {id(decision): index for index, decision in enumerate(placed.decisions)}
     for position, each in enumerate(answer.streams):
         if position:
             console.print()
-        _show_stream(console, each, placed.answer(each.decision), lines[id(each.decision)])
+        decision = placed.answer(each.decision)
+        line = line_of(placed.document, places[id(each.decision)], decision)
+        _show_stream(console, each, decision, line)
 
 
 def _show_stream(

@@ -18,7 +18,7 @@ from streaming.cli.options import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from streaming.offline import Placed
+    from streaming.offline import Document, Placed
 
 
 class PlaceOutput(StrEnum):
@@ -105,9 +105,14 @@ def _show(console: Any, answer: "Placed") -> None:
 
     cluster = answer.cluster
     console.print(topology_tree(cluster.nodes, loads(answer), cluster.levels))
-    for decision, line in zip(answer.body()["decisions"], answer.document.lines, strict=True):
+    for index, decision in enumerate(answer.body()["decisions"]):
         console.print()
-        show_decision(console, decision, line)
+        show_decision(console, decision, line_of(answer.document, index, decision))
+
+
+def line_of(document: "Document", index: int, decision: dict[str, Any]) -> int | None:
+    """Where a stream stands in the file, if it was refused."""
+    return document.line(f"streams[{index}]") if decision["outcome"] == "rejected" else None
 
 
 def loads(answer: "Placed") -> dict[str, int]:
@@ -121,7 +126,7 @@ def heading(decision: dict[str, Any], line: int | None) -> Any:
     from rich.text import Text
 
     outcome = decision["outcome"]
-    where = f" (line {line})" if line and outcome == "rejected" else ""
+    where = f" (line {line})" if line else ""
     name = decision["stream"] or "(a stream without a name)"
     return Text.assemble((f"{name} ", "bold"), (outcome, STYLES[outcome]), (where, "dim"))
 

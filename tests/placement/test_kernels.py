@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement import kernels
-from placement.assignments import AssignmentTable
+from placement.assignments import EMPTY, AssignmentTable
 from placement.domain_tree import domain_tree
+from placement.judge import judged
 from placement.model import Liveness, NodeAttributes, StreamSpec
 from placement.policy import Policy, compile_policy
-from placement.rules import Even, Standing
+from placement.rules import Even, Standing, Strength
 from placement.strategies import STRATEGIES, bulk, spread
 from placement.strategies.base import View
 from placement.topology import Topology
@@ -95,6 +96,84 @@ def test_compiled_and_plain_form_agree(nodes: list[Node], shards: int, factor: i
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernels, "COMPILED_FROM", 0)
         assert walk(topology, shards, factor) == plain
+
+
+RULES = st.lists(
+    st.sampled_from(
+        [
+            {"at_most": 1, "per": "1"},
+            {"at_most": 1, "per": "2"},
+            {"at_most": 2, "per": "1"},
+            {"at_most": "minority", "per": "location"},
+            {"at_most": "share", "per": "1"},
+            {"even": "1"},
+            {"with_tags": {"odd": "1"}},
+        ]
+    ),
+    min_size=1,
+    max_size=2,
+)
+
+
+@given(FLEETS, RULES, st.integers(1, 20), st.integers(1, 4))
+@settings(max_examples=300)
+def test_the_walk_keeps_rules_as_choice_by_choice_does(
+    nodes: list[Node], rules: list[dict[str, object]], shards: int, factor: int
+) -> None:
+    """Goal: what is placed with the walk under the policy's rules breaks none, and stands in as
+    many domains as what was chosen replica by replica."""
+    topology = fleet(nodes)
+    for number, (location, weight, liveness) in enumerate(nodes):
+        attributes = NodeAttributes(location, (("odd", str(number % 2)),), weight)
+        topology.put(f"n{number}", attributes, liveness)
+    policy = compile_policy(None, {"strategy": "spread", "rules": rules}, {}, topology, STRATEGIES)
+    assert isinstance(policy, Policy)
+    if not bulk.walkable(policy.rules, topology):
+        return
+    spec = StreamSpec("s", shards, factor, {})
+    found = {}
+    for bulk_from in (1, 1 << 20):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(spread, "BULK_FROM", bulk_from)
+            view = View(topology, AssignmentTable())
+            placed = spread.SpreadStrategy().place(spec, policy, view)
+        assert isinstance(placed, spread.Placement)
+        found[bulk_from] = [list(shard) for shard in placed.shards]
+    walked, chosen = found[1], found[1 << 20]
+    whole = [shard for shard in walked if EMPTY not in shard]
+    assert not any(judged(policy.rules, Strength.REQUIRED, whole, spec, policy, topology))
+    assert all(len(set(shard)) == factor for shard in whole)
+    if any(EMPTY in shard for shard in chosen):
+        return
+    for scope in topology.tiers():
+        domain = topology.domain_of(scope)
+        shapes = [
+            [sorted(Counter(int(domain[node]) for node in shard).values()) for shard in shards_of]
+            for shards_of in (walked, chosen)
+        ]
+        assert shapes[0] == shapes[1], scope
+
+
+def test_a_cap_closes_a_domain_for_the_rest_of_the_shard() -> None:
+    """All six nodes stand in one zone, which may hold two copies of a shard."""
+    topology = fleet([(f"/z/{n % 3}", 1.0, Liveness.UP) for n in range(6)])
+    rules = [{"at_most": 2, "per": "1"}]
+    policy = compile_policy(None, {"strategy": "spread", "rules": rules}, {}, topology, STRATEGIES)
+    assert isinstance(policy, Policy)
+    assert bulk.walkable(policy.rules, topology)
+    for factor, found in ((2, True), (3, False)):
+        view = View(topology, AssignmentTable())
+        spec = StreamSpec("s", 10, factor, {})
+        assert (bulk.spread_in_bulk(spec, policy, view) is not None) == found
+    wishes = compile_policy(
+        None,
+        {"rules": [{"at_most": 1, "per": "1", "strength": "preferred"}]},
+        {},
+        topology,
+        STRATEGIES,
+    )
+    assert isinstance(wishes, Policy)
+    assert not bulk.walkable(wishes.rules, topology), "a wish is ranked, which the walk does not"
 
 
 def test_capacity_is_never_exceeded() -> None:
