@@ -1,5 +1,5 @@
 """Writes what is derived from the models: `json/*.schema.json`, `asyncapi.json`, the tables of the
-README and the topics of `deploy/kubernetes`.
+README, and of `deploy/kubernetes` the topics, users and monitoring.
 
 python -m schemas.generate           rewrite what is stale
 python -m schemas.generate --check   change nothing; exit status 1 if something is stale
@@ -17,7 +17,7 @@ from schemas.cluster import ClusterFile
 from schemas.codes import REASONS
 from schemas.envelope import VERSION, type_name
 from schemas.inputs import INPUTS
-from schemas.kubernetes import kafka_topics
+from schemas.kubernetes import kafka_topics, kafka_users, monitoring
 from schemas.outputs import OUTPUTS
 from schemas.refusals import REFUSALS
 from schemas.topics import CATALOGUE, full_name
@@ -25,6 +25,7 @@ from schemas.words import ALERTS, CAUSES, HEALTH, RULES
 
 PACKAGE = Path(__file__).parent
 KUBERNETES = PACKAGE.parent / "deploy" / "kubernetes"
+ALERTING_RULES = PACKAGE.parent / "deploy" / "prometheus" / "rules.yaml"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 MODELS: Mapping[str, type[WireModel]] = {**INPUTS, **OUTPUTS, "ClusterFile": ClusterFile}
@@ -143,6 +144,8 @@ def main(arguments: list[str]) -> int:
         readme_path: readme(readme_path.read_text("utf-8")),
         PACKAGE / "asyncapi.json": _dump(document(MODELS)),
         KUBERNETES / "topics.yaml": kafka_topics(),
+        KUBERNETES / "users.yaml": kafka_users(),
+        KUBERNETES / "monitoring.yaml": monitoring(ALERTING_RULES.read_text("utf-8")),
     }
     found = {path for path in (PACKAGE / "json").iterdir() if path.suffix == ".json"}
     superfluous = sorted(found - wanted.keys())

@@ -13,9 +13,11 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 
+from placement.alerts import SEVERITIES, AnswerOutcome
 from placement.diagnose import REPLICAS_RULE
 from placement.events import Event
-from placement.model import Memory, Ready
+from placement.hold_events import KIND as HOLD
+from placement.model import Memory, MoveState, Ready
 from placement.unmarks import KIND as UNMARK
 
 # From a batch of nothing but a tick to one that fills with a storm after a pause.
@@ -112,7 +114,20 @@ class Metrics:
         severity = gauge("placement_violations", "Open violations, by strength.", "severity")
         self._broken = _Tally(severity, ("required", "preferred"))
         self._memory = _Tally(gauge("memory", "What is remembered: holds, requests …", "kind"))
+        holds = gauge("holds", "Holds of repair: in force, or overridden.", "state")
+        self._holds = _Tally(holds, ("held", "overridden"))
         self._without: set[Hashable] = set()
+        self._begin_at_zero()
+
+    def _begin_at_zero(self) -> None:
+        """What alerting rules ask for: a counter that begins with its first event has no rate."""
+        for state in MoveState:
+            if not state.is_open:
+                self._ended.labels(str(state))
+        for kind, severity in SEVERITIES.items():
+            self._alerts.labels(str(kind), str(severity))
+        for outcome in AnswerOutcome:
+            self._answers.labels(str(outcome))
 
     def resumed(self, in_force: Ready, open_moves: int) -> None:
         """Start from a restored state."""
@@ -169,6 +184,7 @@ class Metrics:
         for key, memory in ready.memory.items():
             self._memory.put(key, () if memory is None else (memory.kind,))
             self._unconfirmed.put(key, _told(memory))
+            self._holds.put(key, _held(memory))
 
 
 def _told(memory: Memory | None) -> tuple[str, ...]:
@@ -176,6 +192,13 @@ def _told(memory: Memory | None) -> tuple[str, ...]:
     if memory is None or memory.kind != UNMARK:
         return ()
     return ("again",) if memory.body["reminded"] else ("once",)
+
+
+def _held(memory: Memory | None) -> tuple[str, ...]:
+    """Whether a hold is in force, where the memory is of one."""
+    if memory is None or memory.kind != HOLD:
+        return ()
+    return ("overridden",) if memory.body["overridden"] else ("held",)
 
 
 def _count(counter: Counter, labels: Iterable[str]) -> None:

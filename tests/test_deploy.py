@@ -2,6 +2,8 @@
 
 import json
 import re
+import shutil
+import subprocess
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +15,7 @@ import yaml
 from prometheus_client import generate_latest
 from prometheus_client.metrics import MetricWrapperBase
 
+from schemas.access import ROLES, grants
 from schemas.kubernetes import REPLICAS
 from schemas.topics import CATALOGUE, configs_for, full_name
 from streaming.metrics import Metrics
@@ -61,8 +64,7 @@ def dashboard_expressions() -> list[str]:
 
 
 def rule_expressions() -> list[str]:
-    (group,) = yaml.safe_load((PROMETHEUS / "rules.yaml").read_text("utf-8"))["groups"]
-    return [rule["expr"] for rule in group["rules"]]
+    return [rule["expr"] for rule in shipped_rules()]
 
 
 @pytest.mark.parametrize("expressions", [dashboard_expressions, rule_expressions])
@@ -84,6 +86,61 @@ def test_dashboard_and_alerts_ask_for_what_is_served(
     for listed in re.findall(r"\b(?:by|on) \(([^)]*)\)", text):
         named |= {name.strip() for name in listed.split(",")}
     assert named <= labels
+
+
+def shipped_rules() -> list[dict[str, Any]]:
+    (group,) = yaml.safe_load((PROMETHEUS / "rules.yaml").read_text("utf-8"))["groups"]
+    rules: list[dict[str, Any]] = group["rules"]
+    return rules
+
+
+def alert_cases(name: str) -> list[bool]:
+    """Whether an alert is expected, for each case of rules_test.yaml that asks for it."""
+    tests = yaml.safe_load((PROMETHEUS / "rules_test.yaml").read_text("utf-8"))["tests"]
+    cases = [case for test in tests for case in test["alert_rule_test"]]
+    return [bool(case.get("exp_alerts")) for case in cases if case["alertname"] == name]
+
+
+@pytest.mark.parametrize("rule", shipped_rules(), ids=lambda rule: str(rule["alert"]))
+def test_each_alert_is_shown_to_fire_and_to_rest(rule: dict[str, Any]) -> None:
+    assert set(alert_cases(rule["alert"])) == {True, False}
+    assert set(rule["annotations"]) == {"summary", "action"}
+    assert rule["labels"]["severity"] in ("page", "ticket")
+
+
+def test_promtool_sees_each_alert_fire_and_rest() -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is not on PATH (Debian: in the package prometheus)")
+    command = [promtool, "test", "rules", "rules_test.yaml"]
+    found = subprocess.run(
+        command, cwd=PROMETHEUS, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert found.returncode == 0, found.stdout + found.stderr
+
+
+def test_alerts_ask_for_the_job_that_compose_and_kubernetes_name() -> None:
+    asked = set(re.findall(r'job="(\w+)"', "\n".join(rule_expressions())))
+    scraped = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text("utf-8"))["scrape_configs"]
+    assert {job["job_name"] for job in scraped} == asked
+    monitor, rules = documents("monitoring.yaml")
+    assert [group["rules"] for group in rules["spec"]["groups"]] == [shipped_rules()]
+    (service,) = (each for each in documents("reconciler.yaml") if each["kind"] == "Service")
+    labels = service["metadata"]["labels"]
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    assert {labels[monitor["spec"]["jobLabel"]]} == asked
+    (endpoint,) = monitor["spec"]["endpoints"]
+    assert endpoint["port"] in [port["name"] for port in service["spec"]["ports"]]
+
+
+def test_the_users_have_the_rights_of_their_roles() -> None:
+    found = {
+        (user["metadata"]["name"], acl["resource"]["name"]): tuple(acl["operations"])
+        for user in documents("users.yaml")
+        for acl in user["spec"]["authorization"]["acls"]
+    }
+    assert found == {(grant.role, grant.name): grant.operations for grant in grants()}
+    assert [user["metadata"]["name"] for user in documents("users.yaml")] == list(ROLES)
 
 
 def test_prometheus_reads_the_rules_and_the_port_of_the_image() -> None:

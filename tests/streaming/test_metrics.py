@@ -11,8 +11,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from prometheus_client.samples import Sample
 
-from placement.alerts import Alert, AlertKind
+from placement.alerts import Alert, AlertKind, AnswerOutcome
 from placement.configuration import Configuration
 from placement.events import (
     AckKind,
@@ -23,7 +24,7 @@ from placement.events import (
     OperatorAsked,
     StreamCreated,
 )
-from placement.model import Liveness, NodeAttributes, Ready
+from placement.model import Liveness, MoveState, NodeAttributes, Ready
 from placement.reasons import Code, Reason
 from placement.reconcile import Reconciler
 from streaming import metrics as metrics_module
@@ -136,6 +137,49 @@ def test_moves_that_were_called_off_are_counted_until_they_are_confirmed(told: T
     told.batch(stopped, expired + Configuration().remind_ms + 1)
     assert told.value("moves_unconfirmed", told="again") == 0
     assert told.value("commands_ended_total", state="expired") == called_off, "each ended once"
+
+
+def test_a_hold_is_counted_as_held_until_it_is_overridden_or_ends(told: Told) -> None:
+    # Four zones of three nodes each: the loss of all of one is held.
+    for rack in range(4):
+        told.batch([racked(f"n{rack}{number}", 1 + rack, rack) for number in range(3)], 1 + rack)
+    assert told.value("holds", state="held") == 0
+    gone = [node_at(f"n0{number}", 10, Liveness.DEAD) for number in range(3)]
+    told.batch([*gone], 10)
+    assert told.value("holds", state="held") == 1
+    seen = told.core.preview(OperatorAsked(11, "r", Action.OVERRIDE_HOLD, "/z0"))
+    told.batch([OperatorAsked(11, "r", Action.OVERRIDE_HOLD, "/z0", seen.hash)], 11)
+    assert told.value("memory", kind="hold") == 1, "it is remembered, and holds nothing"
+    assert (told.value("holds", state="held"), told.value("holds", state="overridden")) == (0, 1)
+    again = Metrics("main")
+    again.resumed(told.core.in_force(), told.core.open_moves)
+    assert samples(again, "holds") == {(("state", "overridden"),): 1.0}
+    told.batch([], 12 + Configuration().hold_window_ms)
+    assert (told.value("holds", state="held"), told.value("holds", state="overridden")) == (0, 0)
+
+
+def racked(node_id: str, at: int, rack: int) -> NodeChanged:
+    return NodeChanged(at, node_id, "a", 0, Liveness.UP, NodeAttributes(f"/z{rack}/r"))
+
+
+def node_at(node_id: str, at: int, liveness: Liveness) -> NodeChanged:
+    return NodeChanged(at, node_id, "a", at, liveness)
+
+
+def test_what_alerting_rules_count_begins_at_zero() -> None:
+    begun = {
+        family: {tuple(sample.labels.values()) for sample in samples_of(family)}
+        for family in ("commands_ended", "alerts_emitted", "requests_answered")
+    }
+    ended = {str(state) for state in MoveState if not state.is_open}
+    assert {state for (state,) in begun["commands_ended"]} == ended
+    assert {kind for kind, _ in begun["alerts_emitted"]} == set(AlertKind)
+    assert {outcome for (outcome,) in begun["requests_answered"]} == set(AnswerOutcome)
+
+
+def samples_of(family: str) -> list[Sample]:
+    families = Metrics("main").registry.collect()
+    return [s for f in families if f.name == f"reconciler_{family}" for s in f.samples]
 
 
 def test_a_restart_counts_from_the_state(told: Told) -> None:
