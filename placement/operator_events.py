@@ -198,7 +198,12 @@ class OperatorEvents:
         for node in self._orders.nodes(order.target) or []:
             for shard in state.in_order({*state.table.shards_on(node)}):
                 blocked += [
-                    {"shard": f"{v.stream}/{v.shard}", "code": v.reason.code, "node": v.domain}
+                    {
+                        "shard": f"{v.stream}/{v.shard}",
+                        "code": v.reason.code,
+                        "node": v.domain,
+                        "message": v.reason.message,
+                    }
                     for v in state.violations.get(shard, ())
                     if v.rule == DRAIN_RULE
                     and v.domain == state.topology.ids[node]

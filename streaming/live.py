@@ -4,7 +4,8 @@
 what the offline tool reads from a file, so that the same code judges both.
 """
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -23,6 +24,9 @@ from streaming.recovery import COMMITS
 from streaming.settings import Settings
 from streaming.source import SUBSCRIBED
 
+ALERTS = "alerts.v1"
+# Of the alerts the latest are read; who wants more reads the topic.
+ALERTS_KEPT = 200
 # Outcomes of streams that are in force: the others ask for nothing any more, or never did.
 _IN_FORCE = (Outcome.PLACED, Outcome.DEGRADED, Outcome.PARTIAL, Outcome.WAITING)
 _SPEC_FIELDS = (
@@ -37,46 +41,29 @@ _SPEC_FIELDS = (
 )
 
 
-class Live:
-    """Last values by topic and key, as of the last `refresh`. Raises BrokerUnreachable and
-    TopicMissing when it is made."""
+class LiveState:
+    """The last values by topic and key, wherever they were read."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._options = settings.resolved_kafka_options()
-        self._bootstrap, self._prefix = settings.kafka.bootstrap_servers, settings.topics.prefix
+    def __init__(self, cell: str, prefix: str, levels: Sequence[str] = ()) -> None:
+        """`levels`: the tiers' names."""
+        self._cell, self._prefix, self._levels = cell, prefix, tuple(levels)
         topics = (*STATE_TOPICS, COMMITS)
-        self._reader = CommittedReader(self._bootstrap, self._prefix, topics, options=self._options)
         self.latest: dict[str, dict[str, dict[str, Any]]] = {topic: {} for topic in topics}
-        self.refresh()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._reader.close()
-
-    def refresh(self) -> None:
-        """Take in what has been committed since."""
-        for record in self._reader.read_to_end():
-            held = self.latest[record.topic]
-            if record.value is None:
-                held.pop(record.key or "", None)
-            else:
-                held[record.key or ""] = record.value
+    def take(self, topic: str, key: str, value: dict[str, Any] | None) -> None:
+        """Take in one record; without a value it is a tombstone."""
+        if value is None:
+            self.latest[topic].pop(key, None)
+        else:
+            self.latest[topic][key] = value
 
     @property
     def marker(self) -> Mapping[str, Any]:
         """The last commit. Raises StreamingError where no reconciler of this cell has run."""
-        marker = self.latest[COMMITS].get(self._settings.cell)
+        marker = self.latest[COMMITS].get(self._cell)
         if marker is None:
             raise StreamingError(
-                f"no reconciler of cell '{self._settings.cell}' has committed anything to "
+                f"no reconciler of cell '{self._cell}' has committed anything to "
                 f"{full_name(COMMITS, self._prefix)}; start one with: placer run"
             )
         return marker
@@ -114,22 +101,6 @@ class Live:
         found = self._sorted("state.v1", record_codec.parse_memory)
         return {each.name: each.body for each in found if each.kind == kind}
 
-    def lag(self) -> dict[str, int]:
-        """Records of each input topic that no commit has taken in yet. Its own ticks, one a
-        second, are among them."""
-        reader = make_reader(self._bootstrap, self._options)
-        waiting: dict[str, int] = {}
-        try:
-            for topic in SUBSCRIBED:
-                waiting[topic] = 0
-                for partition, position in self.marker["positions"].get(topic, {}).items():
-                    name = full_name(topic, self._prefix)
-                    _, end = watermarks(reader, name, int(partition))
-                    waiting[topic] += max(end - position, 0)
-        finally:
-            reader.close()
-        return waiting
-
     def cluster(self) -> Cluster:
         """Nodes, the streams in force with their replicas, and the moves under way, as a cluster
         file would say it; the tiers' names come from the settings."""
@@ -143,7 +114,7 @@ class Live:
         ]
         return Cluster(
             name=None,
-            levels=tuple(self._settings.levels),
+            levels=self._levels,
             nodes=tuple(map(_node, self.nodes)),
             streams=tuple(streams),
             moves=tuple(map(_move, self.open_moves)),
@@ -163,6 +134,70 @@ class Live:
                     "what is wrong with: placer doctor"
                 ) from error
         return found
+
+
+class Live(LiveState):
+    """The state as of the last `refresh`, read from a broker. Raises BrokerUnreachable and
+    TopicMissing when it is made."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings.cell, settings.topics.prefix, settings.levels)
+        self._options = settings.resolved_kafka_options()
+        self._bootstrap = settings.kafka.bootstrap_servers
+        self._reader = self._follow(tuple(self.latest))
+        self._alerts_reader: CommittedReader | None = None
+        self._alerts: deque[Mapping[str, Any]] = deque(maxlen=ALERTS_KEPT)
+        self.refresh()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._reader.close()
+        if self._alerts_reader is not None:
+            self._alerts_reader.close()
+
+    def refresh(self) -> None:
+        """Take in what has been committed since."""
+        for record in self._reader.read_to_end():
+            self.take(record.topic, record.key or "", record.value)
+
+    def lag(self) -> dict[str, int]:
+        """Records of each input topic that no commit has taken in yet. Its own ticks, one a
+        second, are among them."""
+        reader = make_reader(self._bootstrap, self._options)
+        waiting: dict[str, int] = {}
+        try:
+            for topic in SUBSCRIBED:
+                waiting[topic] = 0
+                for partition, position in self.marker["positions"].get(topic, {}).items():
+                    name = full_name(topic, self._prefix)
+                    _, end = watermarks(reader, name, int(partition))
+                    waiting[topic] += max(end - position, 0)
+        finally:
+            reader.close()
+        return waiting
+
+    def alerts(self) -> list[Mapping[str, Any]]:
+        """The latest alerts, the oldest first."""
+        if self._alerts_reader is None:
+            with self._follow((ALERTS,), from_beginning=False) as at_the_end:
+                ends = at_the_end.positions[ALERTS]
+            start = {partition: max(end - ALERTS_KEPT, 0) for partition, end in ends.items()}
+            self._alerts_reader = self._follow((ALERTS,), positions={ALERTS: start})
+        records = self._alerts_reader.read_to_end()
+        self._alerts.extend(record.value for record in records if record.value is not None)
+        return list(self._alerts)
+
+    def _follow(self, topics: Sequence[str], **where: Any) -> CommittedReader:
+        return CommittedReader(
+            self._bootstrap, self._prefix, topics, options=self._options, **where
+        )
 
 
 def _node(view: NodeView) -> ClusterNode:

@@ -25,14 +25,23 @@ PROSE = {"reason", "reasons", "why", "detail", "followers", "streams", "named", 
 
 
 def text_console(
-    width: int | None = None, file: TextIO | None = None, stderr: bool = False
+    width: int | None = None, file: TextIO | None = None, height: int | None = None
 ) -> "Console":
-    """A console for text. `width` stands for a terminal of so many columns, whatever there is."""
+    """A console for text. `width` and `height` stand for a terminal of so many columns and lines,
+    without colours, whatever there is."""
     from rich.console import Console
 
     if width is not None:
-        return Console(width=width, file=file, highlight=False, soft_wrap=True, no_color=True)
-    console = Console(file=file, stderr=stderr, highlight=False, soft_wrap=True)
+        return Console(
+            file=file,
+            width=width,
+            height=height,
+            force_terminal=True,
+            color_system=None,
+            highlight=False,
+            soft_wrap=True,
+        )
+    console = Console(file=file, highlight=False, soft_wrap=True)
     if not console.is_terminal:
         console.width = PIPE_WIDTH
     return console
@@ -78,13 +87,17 @@ class Table:
 
     def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
         """The lines for a console of `options.max_width` columns."""
+        yield from self.lines(options.max_width)
+
+    def lines(self, width: int) -> "list[Text]":
+        """The header, the rows, and what is left out."""
         from rich.text import Text
 
-        shown, left_out = self._fitting(options.max_width)
-        yield from self._lines(shown, options.max_width)
+        shown, left_out = self._fitting(width)
+        lines = list(self._lines(shown, width))
         if left_out:
-            names = ", ".join(left_out)
-            yield Text(f"too narrow for {names}: {self._hint}", "dim")
+            lines.append(Text(f"too narrow for {', '.join(left_out)}: {self._hint}", "dim"))
+        return lines
 
     def _fitting(self, width: int) -> tuple[list[int], list[str]]:
         """The columns that are shown, by number, and the names of the others."""

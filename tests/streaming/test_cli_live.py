@@ -62,9 +62,16 @@ def test_status(placer: Placer, at: tuple[str, str]) -> None:
     moves = told["moves"]
     assert moves["open"] == len(moves["oldest"]) > 0
     assert {move["remove"] for move in moves["oldest"]} == {"n1"}
+    assert told["health"]["counts"]["streams"] == {"at_risk": 1, "under_replicated": 1}
+    assert told["conditions"] == told["nodes"]
     text = placer("status", at=at).stdout
-    for words in ("cell main", "n1 dead", "1 rejected", "at_risk", "moves"):
-        assert words.split()[0] in text
+    for words in ("main, commit 3 of writer epoch 1", "1 dead, 5 up", "1 rejected", "at_risk: 1"):
+        assert words in text
+    assert text.index("at_risk") < text.index("n1 "), "the summary comes first"
+    branch = placer("status", "/z2", "--depth", "1", at=at)
+    assert branch.exit_code == 1
+    assert "n3 " in branch.stdout
+    assert "n5 " not in branch.stdout
 
 
 def test_no_reconciler_has_run(placer: Placer, bootstrap: str, prefix: str) -> None:
@@ -105,6 +112,7 @@ def test_listings(placer: Placer, at: tuple[str, str]) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (("status", "/z9"), "no node stands in '/z9'; the top level has /z1, /z2, /z3"),
         (("nodes", "--where", "colour=red"), "no column 'colour'"),
         (("nodes", "--where", "status"), "expected COLUMN=VALUE"),
         (("streams", "--columns", "name"), "no column 'name'"),

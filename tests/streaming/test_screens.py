@@ -1,0 +1,64 @@
+"""Goal: what `status`, `nodes`, `streams` and their kin show is right, whole, and fits.
+
+Method: stories (`testdata/screens/*.txt`) whose records are shown as a terminal of 80 or 120
+columns shows them, and as a pipe gets them. `--rewrite` writes the screens anew: read the diff.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from streaming.cli.status_text import StatusScreen
+from streaming.recovery import COMMITS
+from streaming.status import Status, status
+from tests.datadriven import Command, run_file
+from tests.streaming.screens import CELL, World, answered
+
+STORIES = sorted((Path(__file__).parent / "testdata" / "screens").glob("*.txt"))
+
+
+class Screens(World):
+    """A world with the commands `status`, `nodes`, …: `width=`, `height=`, and their options."""
+
+    def answer(self, command: Command) -> str:
+        if command.name != "status":
+            return super().answer(command) if self._tells(command) else self._quietly(command)
+        depth = command.given("depth")
+        found = self.status(command)
+        screen = StatusScreen(
+            found,
+            path=command.take("path", ""),
+            depth=None if depth is None else int(depth),
+            fits=command.take("fits", "no") == "yes",
+        )
+        return answered(lambda: screen, command)
+
+    def status(self, command: Command) -> Status:
+        """`lag=nodes:34`: records not yet read; `ignored=REASON:2`: records without effect."""
+        counts = {f"{name}.v1": int(n) for name, n in _pairs(command.take("lag", ""))}
+        self.live.latest[COMMITS][CELL]["ignored"] = {
+            reason: {"count": int(n), "last_at": self.now}
+            for reason, n in _pairs(command.take("ignored", ""))
+        }
+        return status(self.live, self.at_ms, counts, self.alerts)
+
+    def _tells(self, command: Command) -> bool:
+        return command.name in ("show", "orders", "explain")
+
+    def _quietly(self, command: Command) -> str:
+        """What is published is not what these stories are about."""
+        super().answer(command)
+        return ""
+
+
+def _pairs(text: str) -> list[list[str]]:
+    return [pair.split(":") for pair in text.split(",") if pair]
+
+
+def test_there_are_stories() -> None:
+    assert STORIES
+
+
+@pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
+def test_screens(path: Path, request: pytest.FixtureRequest) -> None:
+    run_file(path, Screens().answer, request.config.getoption("--rewrite"))
