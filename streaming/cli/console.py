@@ -25,7 +25,10 @@ PROSE = {"reason", "reasons", "why", "detail", "followers", "streams", "named", 
 
 
 def text_console(
-    width: int | None = None, file: TextIO | None = None, height: int | None = None
+    width: int | None = None,
+    file: TextIO | None = None,
+    height: int | None = None,
+    stderr: bool = False,
 ) -> "Console":
     """A console for text. `width` and `height` stand for a terminal of so many columns and lines,
     without colours, whatever there is."""
@@ -41,7 +44,7 @@ def text_console(
             highlight=False,
             soft_wrap=True,
         )
-    console = Console(file=file, highlight=False, soft_wrap=True)
+    console = Console(file=file, stderr=stderr, highlight=False, soft_wrap=True)
     if not console.is_terminal:
         console.width = PIPE_WIDTH
     return console
