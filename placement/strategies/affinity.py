@@ -27,7 +27,7 @@ from placement.rules import (
     Strength,
 )
 from placement.strategies.base import ByRules, Placement, View, candidates, unmet
-from placement.strategies.slots import leader_first
+from placement.strategies.slots import leader_first, spread_leaders
 from placement.strategies.spread import SpreadStrategy
 from placement.topology import LEAF, NO_DOMAIN, Scope, Topology
 
@@ -52,9 +52,11 @@ class AffinityStrategy(ByRules):
     Algorithm:
         Step one orders the candidates zig-zag over the locations: one node of each in turn. Step
         two assigns positions of that order: replica r of every shard on position r (colocated),
-        or replica r of shard s on position s * rf + r (exclusive; balanced wraps around). Where
-        that order does not keep the user's own rules, `spread` arranges the stream by these and
-        the affinities together.
+        or replica r of shard s on position s * rf + r (exclusive; balanced wraps around). With
+        `shard=colocated` one node so leads all shards, as the source has it; with `shard=balanced`,
+        where it says nothing of leaders, others lead if those by position are not even over nodes
+        and no `preferred_nodes` order them. Where that order does not keep the user's own rules,
+        `spread` arranges the stream by these and the affinities together.
 
     Example:
         Sites 1, 2, 3 with nodes {0x1, 0x2}, {0x3, 0x4}, {0x5, 0x6}: the order is 0x1, 0x3, 0x5,
@@ -120,6 +122,9 @@ class AffinityStrategy(ByRules):
             groups = [_roomiest(groups, spec, policy, topology)]
         order = zigzag(groups, _preferred(policy, groups, topology))
         shards = self._assign(spec, policy, scope, order, view)
+        leads_by_order = policy.parameters["preferred_nodes"] or not self._wraps(policy)
+        if not isinstance(shards, Reason) and not leads_by_order:
+            shards = spread_leaders(shards, policy, spec.replication_factor, view)
         if policy.rules and _unkept(shards, spec, policy, view):
             shards = self._by_rules(shards, spec, policy, view)
         if isinstance(shards, Reason):
@@ -130,6 +135,11 @@ class AffinityStrategy(ByRules):
         return Placement(
             shards, warnings=unmet(self.rules(policy, topology), shards, spec, policy, topology)
         )
+
+    @staticmethod
+    def _wraps(policy: Policy) -> bool:
+        """Whether replicas that find no node of their own share nodes, in any order."""
+        return policy.parameters["shard"] is Affinity.BALANCED
 
     def _by_rules(
         self, zigzag: list[list[int]] | Reason, spec: StreamSpec, policy: Policy, view: View
@@ -153,7 +163,7 @@ class AffinityStrategy(ByRules):
         if policy.parameters["shard"] is Affinity.COLOCATED:
             order = _distinct_domains(order, scope, view) if exclusive_nodes else order
             return _checked([order[:factor]] * spec.shards, spec, self, policy, view)
-        wraps = policy.parameters["shard"] is Affinity.BALANCED
+        wraps = self._wraps(policy)
         positions = [[s * factor + r for r in range(factor)] for s in range(spec.shards)]
         shards = [[order[p % len(order)] for p in shard] for shard in positions]
         checked = _checked(shards, spec, self, policy, view)

@@ -4,6 +4,7 @@ The strategy picks; this module walks over shards and slots, keeps the view and 
 to date, and holds the user's rules and the nodes that may not lead.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -17,6 +18,7 @@ from placement.reasons import Code, Reason
 from placement.rules import STREAM_RULES, ColocateSlots, Mask, Rule, Strength
 from placement.rules_roles import Elsewhere, LeaderIn
 from placement.strategies.base import Need, View, candidates, choose
+from placement.strategies.leaders import elect
 from placement.strategies.search import pick_ahead
 from placement.topology import Topology
 
@@ -142,16 +144,40 @@ def nodes_too_few(need: Need, mask: Mask) -> Reason:
 def leader_first(nodes: list[int], policy: Policy, factor: int, topology: Topology) -> list[int]:
     """The nodes in their order, in front the first that may lead, where the user's rules want the
     leader; the last slots, where a role is kept, stay as they are."""
+    leaders = _able(nodes, policy, factor, topology)
+    return _led_by(leaders[0], nodes) if leaders else list(nodes)
+
+
+def spread_leaders(
+    shards: list[list[int]], policy: Policy, factor: int, view: View
+) -> list[list[int]]:
+    """Whole shards, each with its leader in front, with others in front where these are not even
+    over the nodes: for strategies whose source says where replicas stand, and not who leads."""
+    able = [_able(nodes, policy, factor, view.topology) for nodes in shards]
+    leads = Counter(dict.fromkeys((node for nodes in able for node in nodes), 0))
+    leads.update(nodes[0] for nodes in shards)
+    if max(leads.values()) - min(leads.values()) <= 1:
+        return shards
+    elected = elect(able, view.fork(), levels=False)
+    return [_led_by(leader, nodes) for leader, nodes in zip(elected, shards, strict=True)]
+
+
+def _led_by(leader: int, nodes: list[int]) -> list[int]:
+    return [leader, *(node for node in nodes if node != leader)]
+
+
+def _able(nodes: list[int], policy: Policy, factor: int, topology: Topology) -> list[int]:
+    """The nodes that may lead, of these where the user's rules want the leader; if none may, where
+    they want it."""
     roles = sum(rule.count for rule in policy.rules if isinstance(rule, Elsewhere))
     wishes = [rule.rank(topology) for rule in policy.rules if isinstance(rule, LeaderIn)]
 
     def rank(node: int) -> tuple[int, ...]:
         return (not topology.can_lead[node], *(int(wish[node]) for wish in wishes))
 
-    leader = min(nodes[: factor - roles], key=rank, default=None)
-    if leader is None:
-        return list(nodes)
-    return [leader, *(node for node in nodes if node != leader)]
+    plain = nodes[: factor - roles]
+    best = min(map(rank, plain), default=())
+    return [node for node in plain if rank(node) == best]
 
 
 def _pick(pick: Pick, need: Need, mask: Mask, topology: Topology) -> int | Reason:

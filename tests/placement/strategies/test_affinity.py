@@ -94,3 +94,32 @@ def test_many_streams_do_not_start_on_one_node() -> None:
         assert len({SITES[node] for node in lists[0]}) == 3
     assert set(held.values()) == {100}
     assert max(leads.values()) - min(leads[node] for node in SITES) <= 2
+
+
+def leads(lists: list[list[str]]) -> Counter[str]:
+    return Counter(nodes[0] for nodes in lists)
+
+
+def test_leaders_are_even_where_the_source_leaves_it_open() -> None:
+    two = {"node-0x1": "/site1", "node-0x2": "/site2"}
+    _, lists = create(reconciler(two), "orders", "node=exclusive;shard=balanced", 4, 2)
+    assert leads(lists) == {"node-0x1": 2, "node-0x2": 2}
+    # Replica r of all shards on one node is what shard=colocated, the default, means.
+    _, lists = create(reconciler(two), "orders", "node=exclusive", 4, 2)
+    assert leads(lists) == {"node-0x1": 4}
+    _, lists = create(reconciler(two), "s", "shard=balanced;preferred_nodes=node-0x2", 4, 2)
+    assert leads(lists) == {"node-0x2": 4}
+
+
+@pytest.mark.parametrize("nodes", range(2, 8))
+@pytest.mark.parametrize("factor", [1, 2, 3])
+def test_balanced_leaders_keep_positions_where_these_are_even(nodes: int, factor: int) -> None:
+    factor = min(factor, nodes)
+    sites = {f"n{i}": f"/s{i % 3}" for i in range(nodes)}
+    for shards in (1, nodes, 2 * nodes):
+        _, lists = create(reconciler(sites), "s", "shard=balanced", shards, factor)
+        leaders = leads(lists)
+        held = {node for each in lists for node in each}
+        assert max(leaders.values()) - min(leaders[node] for node in held) <= 1
+        if shards == 1:
+            assert lists == [[f"n{i}" for i in range(factor)]]
