@@ -14,6 +14,7 @@ from placement.decide import out_of_range, unknown_repair
 from placement.diagnosis import UNKNOWN, Diagnosed, Diagnosis, Examined
 from placement.events import NodeChanged, StreamCreated
 from placement.examine import examine
+from placement.health import Health
 from placement.location import Location, natural_key, parse_location
 from placement.model import (
     AdministrativeState,
@@ -74,6 +75,23 @@ class Checked:
         lists = (nodes for each in self.examined for nodes in each.shards)
         return Counter(ids[node] for nodes in lists for node in set(nodes) if node != UNKNOWN)
 
+    def summary(self) -> dict[str, Any]:
+        """Totals: violations by class, streams by health, those that are refused, nodes by
+        status."""
+        found, topology = self.diagnosis, self.topology
+        classes = Counter(str(each.violation_class) for each in found.violations)
+        statuses = Counter(topology.status(node) for node in range(topology.size))
+        return {
+            "violations": {"total": len(found.violations), **dict(sorted(classes.items()))},
+            "streams": {
+                str(word): count
+                for word in reversed(Health)
+                if (count := [*found.streams.values()].count(word))
+            },
+            "refused": len(self.refused),
+            "nodes": dict(sorted(statuses.items())),
+        }
+
     def risk(self) -> Risk | None:
         """What happens when so many nodes fail at once; None where it was not asked."""
         if self.asked.fail is None:
@@ -94,6 +112,7 @@ class Checked:
         """The answer of `check`."""
         cluster, found = self.document.cluster, self.diagnosis
         body: dict[str, Any] = {} if cluster.name is None else {"name": cluster.name}
+        body["summary"] = self.summary()
         body["violations"] = [violation_body(each) for each in found.violations]
         body["health"] = health_body(found)
         if self.refused:

@@ -338,13 +338,102 @@ def test_every_word_is_enumerated():
             assert any(kind in violation["rule"] for kind in RULES), violation["rule"]
 
 
+def shown(document, *arguments):
+    """The lines that people see, up to the tree of locations."""
+    text = orjson.dumps(document).decode()
+    result = CliRunner().invoke(app, ["check", "-", *arguments], input=text)
+    assert result.exit_code in (0, 1), result.output
+    return result.stdout[: result.stdout.index("/region/zone")].splitlines()
+
+
+def test_the_totals_are_values_too():
+    document = cluster(
+        "a1 a2 b1:dead c1:draining",
+        stream("s", "a1 b1", factor=2, rules=()),
+        stream("t", "a1 a2", factor=2, rules=()),
+        stream("u", "a1", policy={"strategy": "nonsense"}),
+    )
+    _, answer = check(document)
+    assert answer["summary"] == {
+        "violations": {"total": 1, "fixable": 1},
+        "streams": {"unavailable": 1, "healthy": 1},
+        "refused": 1,
+        "nodes": {"dead": 1, "draining": 1, "up": 2},
+    }
+
+
+def test_text_begins_with_the_totals_and_what_is_broken():
+    """Method: shards that break one rule alike share a row; healthy streams are only counted."""
+    document = cluster(
+        "a1 a2 b1 b2:dead c1",
+        stream("fine", "a1 b1 c1"),
+        stream("narrow", "a1 a2 b1", "a1 a2 c1", "a1 b1 c1", "a1 a2 b1"),
+        stream("short", "a1 b2 c1"),
+        stream("wrong", "a1", policy={"strategy": "nonsense"}),
+    )
+    lines = shown(document)
+    assert lines[0] == (
+        "9 violations: 9 fixable; 2 of 3 streams not healthy; 1 rejected; 1 dead of 5 nodes"
+    )
+    assert lines[1].startswith("wrong rejected policy: unknown strategy 'nonsense'")
+    assert lines[2:8] == [
+        "stream  health            shards  violations",
+        "short   under_replicated  1 of 1  1 fixable",
+        "narrow  degraded          3 of 4  8 fixable",
+        "1 stream healthy",
+        "",
+        "shard         rule                domain  count (limit)  class    why",
+    ]
+    rows = [line.split()[0] for line in lines[8:12]]
+    assert rows == ["short/0", "narrow/0,1,3", "narrow/0,3", "narrow/0,1,3"]
+
+
+def test_a_healthy_cluster_is_one_line():
+    document = cluster("a1 b1 c1 d1", stream("s", "a1 c1", factor=2, rules=(), quorum="one"))
+    assert shown(document) == ["no violations; 1 stream: 1 healthy; 4 nodes up", ""]
+
+
+def test_a_stream_that_needs_all_its_copies_does_not_list_every_node():
+    """Goal: two copies with a majority for quorum make every node critical; one line says so, and
+    what else is critical is seen."""
+    pairs = [f"a{n} b{n}" for n in range(1, 41)]
+    nodes = " ".join(["a1 b1 c1", *(f"a{n} b{n}" for n in range(2, 41))])
+    document = cluster(
+        nodes,
+        stream("pairs", *pairs, factor=2, rules=()),
+        stream("thirds", "a1 b1 c1", rules=()),
+    )
+    lines = shown(document)
+    at = lines.index("Critical domains: the loss of one alone takes the quorum of shards")
+    assert lines[at + 1 : at + 4] == [
+        "every node with a replica of pairs, which needs all copies for the quorum",
+        "level   domain  shards  streams",
+        "region  /eu         41  pairs, thirds",
+    ]
+    assert not any(line.startswith(("node ", "location ")) for line in lines)
+
+
+def test_long_lists_are_cut_and_say_so():
+    shards = [f"a{n} b1" for n in range(1, 60)]
+    nodes = " ".join(f"a{n}:dead" for n in range(1, 60)) + " b1 c1"
+    many = [stream(f"s{n:02}", *shards, factor=2, rules=()) for n in range(30)]
+    lines = shown(cluster(nodes, *many))
+    assert lines[0].startswith(f"{30 * 59} violations: ")
+    assert len(lines) < 90
+    assert "… and 10 more streams: --output json" in lines
+    [left] = [line for line in lines if line.endswith("more violations: --output json")]
+    rows = [line for line in lines if " is dead" in line]
+    others = [int(line.split()[3]) for line in lines if line.endswith(" more violations")]
+    assert int(left.split()[2]) + sum(others) + len(rows) == 30 * 59
+
+
 def test_text_names_what_is_wrong():
     text = orjson.dumps(cluster("a1 a2 b1 c1", stream("s", "a1 a2 b1"))).decode()
     result = CliRunner().invoke(app, ["check", "-", "--fail", "2", "--report"], input=text)
     assert result.exit_code == 1
-    assert "s degraded" in result.stdout
+    assert "s       degraded" in result.stdout
     assert "at_most 1 per zone" in result.stdout
-    assert "Must not be lost" in result.stdout
+    assert "Critical domains" in result.stdout
     assert "probability" in result.stdout
 
 
