@@ -35,13 +35,15 @@ _ROWS_SHOWN_MAX = 40
 _SHARDS_NAMED_MAX = 6
 _STREAMS_NAMED_MAX = 4
 _CRITICAL_SHOWN_MAX = 10
+# A fleet of which more is to be seen than fits a screen is folded to its levels and what is wrong.
+_TREE_LINES_MAX = 40
 
 
 def show_check(console: Any, answer: "Checked") -> None:
     """Print what is wrong with a cluster."""
     from rich.text import Text
 
-    from streaming.cli.topology_text import topology_tree
+    from streaming.cli.topology_text import TopologyTree
     from streaming.offline_report import checked_body
 
     cluster, body = answer.document.cluster, checked_body(answer)
@@ -61,7 +63,12 @@ def show_check(console: Any, answer: "Checked") -> None:
     if "report" in body:
         show_report(console, body["report"])
     console.print()
-    console.print(topology_tree(cluster.nodes, answer.loads, cluster.levels))
+    hint = "folded; every node: --report --output json"
+    console.print(
+        TopologyTree(
+            cluster.nodes, (answer.loads,), cluster.levels, lines_max=_TREE_LINES_MAX, hint=hint
+        )
+    )
 
 
 def _show_totals(console: Any, body: Mapping[str, Any]) -> None:
