@@ -6,20 +6,43 @@ to choose from, and the same rows as JSON.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from placement.health import Health
 from placement.location import natural_key
-from placement.model import Outcome
-from streaming.live import Live
+from placement.model import (
+    AdministrativeState,
+    Guard,
+    Liveness,
+    Outcome,
+    ViolationClass,
+    status,
+)
+from placement.reasons import Code
+from streaming.live import LiveState
+from streaming.offline import Document
+from streaming.offline_check import Asked, checked
 
 Rows = list[dict[str, Any]]
 
 _UNLOCATED = "(unlocated)"
 
 
-def nodes(live: Live) -> Rows:
-    """Every node: where it stands, how it fares, what it holds."""
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Its rows, the columns that each of them has, and the words of columns that have no others."""
+
+    rows: Callable[[LiveState], Rows]
+    columns: tuple[str, ...]
+    words: Mapping[str, tuple[str, ...]]
+
+
+def nodes(live: LiveState) -> Rows:
+    """Every node: where it stands, whether it lives, what is ordered for it, what it holds."""
     held: Counter[str] = Counter()
     led: Counter[str] = Counter()
     for shard in live.assignments:
@@ -31,6 +54,9 @@ def nodes(live: Live) -> Rows:
             "node": view.node_id,
             "location": view.attributes.location or _UNLOCATED,
             "status": view.status,
+            "liveness": str(view.liveness),
+            "administrative": str(view.administrative),
+            "guard": str(view.guard),
             "replicas": held[view.node_id],
             "leaders": led[view.node_id],
             "coming": coming[view.node_id],
@@ -46,7 +72,7 @@ def nodes(live: Live) -> Rows:
     ]
 
 
-def locations(live: Live) -> Rows:
+def locations(live: LiveState) -> Rows:
     """Every domain of every level, parents before what is in them."""
     held = {row["node"]: row["replicas"] for row in nodes(live)}
     found: dict[str, dict[str, Any]] = {}
@@ -65,16 +91,25 @@ def locations(live: Live) -> Rows:
     return [row | {"per_weight": _share(row["replicas"], row["weight"])} for row in rows]
 
 
-def streams(live: Live) -> Rows:
-    """Every stream and the last answer to it."""
+def streams(live: LiveState) -> Rows:
+    """Every stream: how it is now, and the last answer to it. A stream that is not in force has no
+    health."""
+    found = checked(Document(live.cluster()), Asked())
+    health, missing = found.diagnosis.streams, {}
+    for judged, copies in zip(found.examined, found.diagnosis.copies, strict=True):
+        factor = judged.policy.copies(judged.spec.replication_factor)
+        missing[copies.stream] = int(np.maximum(factor - copies.live, 0).sum())
     return [
         {
             "stream": decision.stream,
+            "health": None if decision.stream not in health else str(health[decision.stream]),
             "outcome": str(decision.outcome),
             "shards": decision.spec.shards,
             "rf": decision.spec.replication_factor,
             "strategy": decision.strategy,
-            "missing": decision.replicas_missing,
+            "missing": missing.get(decision.stream),
+            "missing_when_decided": decision.replicas_missing,
+            "shard_health": _rungs(found.diagnosis.shards.get(decision.stream, ())),
             "sequence": decision.sequence,
             "reasons": [reason.message for reason in (*decision.reasons, *decision.warnings)],
         }
@@ -82,7 +117,7 @@ def streams(live: Live) -> Rows:
     ]
 
 
-def policies(live: Live) -> Rows:
+def policies(live: LiveState) -> Rows:
     """Every policy in use with the streams that live under it."""
     users: defaultdict[str, list[str]] = defaultdict(list)
     for decision in live.decisions:
@@ -104,7 +139,7 @@ def policies(live: Live) -> Rows:
     ]
 
 
-def violations(live: Live) -> Rows:
+def violations(live: LiveState) -> Rows:
     """Every open violation and what becomes of it."""
     return [
         {
@@ -123,16 +158,97 @@ def violations(live: Live) -> Rows:
     ]
 
 
-LISTINGS: Mapping[str, Callable[[Live], Rows]] = {
-    "nodes": nodes,
-    "locations": locations,
-    "streams": streams,
-    "policies": policies,
-    "violations": violations,
+def _words(kinds: Iterable[object]) -> tuple[str, ...]:
+    return tuple(map(str, kinds))
+
+
+_STATUSES = dict.fromkeys(
+    status(liveness, order, guard)
+    for liveness in Liveness
+    for order in AdministrativeState
+    for guard in Guard
+)
+
+LISTINGS: Mapping[str, Listing] = {
+    "nodes": Listing(
+        nodes,
+        (
+            "node",
+            "location",
+            "status",
+            "liveness",
+            "administrative",
+            "guard",
+            "replicas",
+            "leaders",
+            "coming",
+            "going",
+            "weight",
+            "capacity",
+            "host",
+            "tags",
+            "since",
+            "incarnation",
+        ),
+        {
+            "status": _words(_STATUSES),
+            "liveness": _words(Liveness),
+            "administrative": _words(AdministrativeState),
+            "guard": _words(Guard),
+        },
+    ),
+    "locations": Listing(
+        locations, ("location", "nodes", "up", "replicas", "weight", "per_weight"), {}
+    ),
+    "streams": Listing(
+        streams,
+        (
+            "stream",
+            "health",
+            "outcome",
+            "shards",
+            "rf",
+            "strategy",
+            "missing",
+            "missing_when_decided",
+            "shard_health",
+            "sequence",
+            "reasons",
+        ),
+        {"health": _words(Health), "outcome": _words(Outcome)},
+    ),
+    "policies": Listing(policies, ("policy", "streams", "violations", "named"), {}),
+    "violations": Listing(
+        violations,
+        (
+            "shard",
+            "rule",
+            "strength",
+            "domain",
+            "count",
+            "limit",
+            "class",
+            "code",
+            "reason",
+            "since",
+        ),
+        {
+            "strength": ("required", "preferred"),
+            "class": _words(ViolationClass),
+            "code": _words(Code),
+        },
+    ),
 }
+"""Every listing by the name of its command."""
 
 
-def _under_way(live: Live) -> tuple[Counter[str], Counter[str]]:
+def _rungs(shards: Iterable[Health]) -> dict[str, int]:
+    """How many shards are on each rung of health, the worst first."""
+    counts = Counter(shards)
+    return {str(rung): counts[rung] for rung in reversed(Health) if counts[rung]}
+
+
+def _under_way(live: LiveState) -> tuple[Counter[str], Counter[str]]:
     """Replicas on their way to each node, and from it."""
     moves = live.open_moves
     coming = Counter(move.add for move in moves if move.add is not None)
@@ -144,7 +260,8 @@ def _policy(policy: Mapping[str, Any]) -> str:
     """The strategy, and whatever is said besides."""
     rest = {name: value for name, value in policy.items() if name != "strategy"}
     said = ", ".join(f"{name}: {value}" for name, value in sorted(rest.items()))
-    return f"{policy.get('strategy', '')} {{{said}}}" if said else str(policy.get("strategy", ""))
+    strategy = str(policy.get("strategy", ""))
+    return f"{strategy} {{{said}}}".lstrip() if said else strategy
 
 
 def _share(replicas: int, weight: float) -> float | None:

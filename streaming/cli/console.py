@@ -99,7 +99,7 @@ class Table:
         shown, left_out = self._fitting(width)
         lines = list(self._lines(shown, width))
         if left_out:
-            lines.append(Text(f"too narrow for {', '.join(left_out)}: {self._hint}", "dim"))
+            lines.append(Text(f"not shown: {', '.join(left_out)} ({self._hint})", "dim"))
         return lines
 
     def _fitting(self, width: int) -> tuple[list[int], list[str]]:

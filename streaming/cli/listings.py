@@ -1,32 +1,67 @@
 """`placer nodes`, `locations`, `streams`, `policies`, `violations`: the live state as tables."""
 
+import time
+from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streaming.cli.moment import ago_text
 from streaming.cli.options import Bootstrap, Config, Output, OutputOption, Prefix, connection
 from streaming.cli.status import Watch, follow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streaming.listings import Rows
+    from streaming.listings import Listing, Rows
 
 _HELP = {
-    "nodes": "List the nodes: where they stand, how they fare, what they hold.",
+    "nodes": "List the nodes: where they stand, whether they live, what they hold.",
     "locations": "List the domains of every level with their nodes and load.",
-    "streams": "List the streams and the last answer to each.",
+    "streams": "List the streams: how they are now, and the last answer to each.",
     "policies": "List the policies in use and how many streams live under each.",
     "violations": "List what is broken, and what becomes of it.",
 }
 # What a person wants to see first; --columns and --output json have the rest.
 _COLUMNS = {
-    "nodes": ("node", "location", "status", "replicas", "leaders", "coming", "going", "weight"),
+    "nodes": (
+        "node",
+        "location",
+        "status",
+        "liveness",
+        "replicas",
+        "leaders",
+        "coming",
+        "going",
+        "weight",
+        "since",
+    ),
     "locations": ("location", "nodes", "up", "replicas", "per_weight"),
-    "streams": ("stream", "outcome", "shards", "rf", "strategy", "missing", "reasons"),
+    "streams": ("stream", "health", "missing", "outcome", "shards", "rf", "strategy", "reasons"),
     "policies": ("policy", "streams", "violations"),
-    "violations": ("shard", "strength", "rule", "domain", "count", "limit", "class", "reason"),
+    "violations": (
+        "shard",
+        "strength",
+        "rule",
+        "domain",
+        "count",
+        "limit",
+        "class",
+        "since",
+        "reason",
+    ),
 }
+# Of these what a narrow terminal does without, the first first.
+_FIRST_LEFT_OUT = {
+    "nodes": ("weight", "going", "coming", "since", "leaders", "liveness", "replicas", "status"),
+    "locations": ("per_weight", "up"),
+    "streams": ("strategy", "rf", "shards", "reasons", "outcome"),
+    "policies": ("violations",),
+    "violations": ("since", "strength", "limit", "count", "reason", "class"),
+}
+_TIMES = ("since",)
+_HINT = "--columns A,B or --output json"
 
 Where = Annotated[
     list[str] | None,
@@ -43,6 +78,13 @@ Columns = Annotated[
 ]
 
 
+_EXAMPLES = {
+    "nodes": "  placer nodes --where liveness=suspect --where location=/eu*",
+    "streams": "  placer streams --where health=unavailable",
+    "violations": "  placer violations --where class=unfixable",
+}
+
+
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     for name, sentence in _HELP.items():
@@ -51,7 +93,8 @@ def register(app: typer.Typer) -> None:
             help=sentence,
             epilog="[bold]Examples[/bold]\n\n"
             f"  placer {name} --bootstrap 127.0.0.1:9092\n\n"
-            f"  placer {name} --columns all --output json",
+            f"  placer {name} --columns all --output json\n\n"
+            f"{_EXAMPLES.get(name, '')}",
         )(_command(name))
 
 
@@ -68,15 +111,17 @@ def _command(name: str) -> "Callable[..., None]":
         from streaming.listings import LISTINGS
         from streaming.live import Live
 
-        wanted = _conditions(where or [])
+        listing = LISTINGS[name]
+        wanted = _conditions(where or [], listing)
+        shown, left_out = shown_columns(name, columns, listing)
         settings = connection(config, bootstrap, prefix)
         with Live(settings) as live:
 
             def rows(live: Live) -> "Rows":
-                return _selected(LISTINGS[name](live), wanted)
+                return selected(listing.rows(live), wanted)
 
             def told(found: "Rows") -> Any:
-                return _table(found, _shown(name, columns, found))
+                return listing_table(found, shown, left_out, time.time_ns() // 1_000_000)
 
             if watch:
                 follow(live, rows, lambda found: found, told, output)
@@ -86,21 +131,33 @@ def _command(name: str) -> "Callable[..., None]":
     return command
 
 
-def _conditions(where: list[str]) -> list[tuple[str, str]]:
+def _conditions(where: list[str], listing: "Listing") -> list[tuple[str, str]]:
+    """Columns and the values they are to have. Raises BadParameter for what can never be."""
     pairs = [each.partition("=") for each in where]
-    for column, equals, _ in pairs:
+    for column, equals, value in pairs:
         if not equals:
-            raise typer.BadParameter(f"expected COLUMN=VALUE, got {column!r}", param_hint="--where")
+            _refuse("--where", f"expected COLUMN=VALUE, got {column!r}")
+        _check_columns("--where", [column], listing)
+        legal = listing.words.get(column)
+        if legal is not None and not any(_fits(word, value) for word in legal):
+            close = get_close_matches(value, legal, 1)
+            hint = f"did you mean '{close[0]}'? " if close else ""
+            _refuse("--where", f"{column} is never {value!r}; {hint}it is {', '.join(legal)}")
     return [(column, value) for column, _, value in pairs]
 
 
-def _selected(rows: "Rows", wanted: list[tuple[str, str]]) -> "Rows":
-    for column, _ in wanted:
-        if rows and column not in rows[0]:
-            known = ", ".join(rows[0])
-            raise typer.BadParameter(
-                f"no column {column!r}; there are {known}", param_hint="--where"
-            )
+def _check_columns(option: str, names: list[str], listing: "Listing") -> None:
+    for name in names:
+        if name not in listing.columns:
+            _refuse(option, f"no column {name!r}; there are {', '.join(listing.columns)}")
+
+
+def _refuse(option: str, why: str) -> None:
+    raise typer.BadParameter(why, param_hint=option)
+
+
+def selected(rows: "Rows", wanted: list[tuple[str, str]]) -> "Rows":
+    """The rows that have these values in these columns."""
     return [row for row in rows if all(_fits(row[column], value) for column, value in wanted)]
 
 
@@ -109,19 +166,20 @@ def _fits(found: object, value: str) -> bool:
     return text.startswith(value[:-1]) if value.endswith("*") else text == value
 
 
-def _shown(name: str, columns: str | None, rows: "Rows") -> list[str]:
-    known = list(rows[0]) if rows else list(_COLUMNS[name])
+def shown_columns(
+    name: str, columns: str | None, listing: "Listing"
+) -> tuple[list[str], list[str]]:
+    """The columns to show, and those that a narrow terminal does without, the first first: none of
+    those that were asked for by name."""
+    usual, first = [*_COLUMNS[name]], [*_FIRST_LEFT_OUT[name]]
     if columns is None:
-        return list(_COLUMNS[name])
+        return usual, first
     if columns == "all":
-        return known
+        others = [each for each in listing.columns if each not in usual]
+        return [*listing.columns], [*reversed(others), *first]
     asked = [column.strip() for column in columns.split(",")]
-    for column in asked:
-        if rows and column not in known:
-            raise typer.BadParameter(
-                f"no column {column!r}; there are {', '.join(known)}", param_hint="--columns"
-            )
-    return asked
+    _check_columns("--columns", asked, listing)
+    return asked, []
 
 
 def _print(rows: "Rows", told: "Callable[[Rows], Any]", output: Output) -> None:
@@ -130,34 +188,35 @@ def _print(rows: "Rows", told: "Callable[[Rows], Any]", output: Output) -> None:
 
         typer.echo(orjson.dumps(rows))
         return
-    from rich.console import Console
+    from streaming.cli.console import text_console
 
-    console = Console(highlight=False)
-    # A person wants columns that fit, a pipe wants whole lines.
-    console.width = console.width if console.is_terminal else 1000
-    console.print(told(rows))
+    text_console().print(told(rows))
 
 
-def _table(rows: "Rows", columns: list[str]) -> Any:
-    from rich.table import Table
+def listing_table(rows: "Rows", columns: list[str], left_out: list[str], now_ms: int) -> Any:
+    """The rows for people; `left_out`: what a narrow terminal does without, the first first."""
     from rich.text import Text
+
+    from streaming.cli.console import Table
 
     if not rows:
         return Text("none", "dim")
-    table = Table(box=None, pad_edge=False, padding=(0, 2))
-    for column in columns:
-        number = isinstance(rows[0].get(column), int | float)
-        table.add_column(column, justify="right" if number else "left")
-    for row in rows:
-        table.add_row(*(Text(_text(row[column])) for column in columns))
-    return table
+    numbers = [name for name in columns if isinstance(rows[0].get(name), int | float)]
+    told = [
+        [
+            ago_text(row[name], now_ms) if name in _TIMES else Text(_text(row[name]))
+            for name in columns
+        ]
+        for row in rows
+    ]
+    return Table(columns, told, right=numbers, first_left_out=left_out, hint=_HINT)
 
 
 def _text(value: object) -> str:
-    if value is None:
+    if value is None or value == {}:
         return "-"
     if isinstance(value, list):
-        return "; ".join(map(str, value))
-    if isinstance(value, dict):
+        return "; ".join(map(str, value)) or "-"
+    if isinstance(value, Mapping):
         return ",".join(f"{key}={each}" for key, each in value.items())
     return f"{value:g}" if isinstance(value, float) else str(value)

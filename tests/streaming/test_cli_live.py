@@ -18,6 +18,7 @@ from placement.events import NodeChanged, StreamCreated
 from placement.model import Liveness, NodeAttributes
 from streaming.admin import apply_topics
 from streaming.broker import EmbeddedBroker
+from streaming.listings import LISTINGS
 from tests.streaming.published import Publisher
 
 Placer = Callable[..., Result]
@@ -96,6 +97,14 @@ def test_listings(placer: Placer, at: tuple[str, str]) -> None:
     ]
     streams = {row["stream"]: row for row in body(placer("streams", "--output", "json", at=at))}
     assert streams["wide"]["outcome"] == "rejected"
+    assert streams["wide"]["health"] is None
+    # They were placed whole, and have lost copies since.
+    assert streams["orders"]["missing_when_decided"] == streams["clicks"]["missing_when_decided"]
+    assert streams["orders"]["missing"] + streams["clicks"]["missing"] == nodes[0]["going"]
+    assert {streams[name]["health"] for name in ("orders", "clicks")} == {
+        "at_risk",
+        "under_replicated",
+    }
     assert streams["wide"]["reasons"]
     policies = body(placer("policies", "--output", "json", at=at))
     assert {row["policy"]: row["named"] for row in policies} == {
@@ -107,6 +116,10 @@ def test_listings(placer: Placer, at: tuple[str, str]) -> None:
     assert all(row["class"] in ("fixable", "deferred") for row in broken)
     table = placer("nodes", "--columns", "node,status", at=at).stdout.split()
     assert table[:4] == ["node", "status", "n1", "dead"]
+    for name, rows in (("nodes", nodes), ("streams", list(streams.values()))):
+        assert [list(row) for row in rows] == [list(LISTINGS[name].columns)] * len(rows)
+    assert [list(row) for row in broken] == [list(LISTINGS["violations"].columns)] * len(broken)
+    assert [list(row) for row in locations] == [list(LISTINGS["locations"].columns)] * 3
 
 
 @pytest.mark.parametrize(
@@ -115,6 +128,10 @@ def test_listings(placer: Placer, at: tuple[str, str]) -> None:
         (("status", "/z9"), "no node stands in '/z9'; the top level has /z1, /z2, /z3"),
         (("nodes", "--where", "colour=red"), "no column 'colour'"),
         (("nodes", "--where", "status"), "expected COLUMN=VALUE"),
+        (("nodes", "--where", "status=deadd"), "never 'deadd'; did you mean 'dead'? it is up"),
+        (("nodes", "--where", "liveness=x*"), "it is up, suspect, dead, unregistered"),
+        (("streams", "--where", "health=fine"), "it is healthy, rebalancing, degraded"),
+        (("violations", "--where", "class=fixible"), "did you mean 'fixable'?"),
         (("streams", "--columns", "name"), "no column 'name'"),
         (("explain", "--live", "nothing"), "there is no stream 'nothing'"),
         (("explain", "--live", "orders/7"), "has 2 shards"),

@@ -36,10 +36,10 @@ def test_rows_stay_what_they_are_about(width: int) -> None:
         assert any(node in line and location in line for line in lines)
     assert all(line == line.rstrip() for line in lines)
     whole = len("node-0000000111  /eu-west/az12/rack-11")
-    told = [line for line in lines if line.startswith("too narrow for ")]
+    told = [line for line in lines if line.startswith("not shown: ")]
     assert all(len(line) <= max(width, whole) for line in lines if line not in told)
     heads = lines[0].split()
-    left_out = told[0].removeprefix("too narrow for ").partition(":")[0].split(", ") if told else []
+    left_out = told[0].removeprefix("not shown: ").partition(" (")[0].split(", ") if told else []
     assert sorted([*heads, *left_out]) == sorted(COLUMNS), "a column is shown or named"
 
 
@@ -58,7 +58,7 @@ def test_what_matters_least_is_left_out_first() -> None:
     assert rendered(table, 95)[0].split() == ["node", "location", "status", "replicas", "why"]
     lines = rendered(table, 65)
     assert lines[0].split() == ["node", "location", "status", "replicas"]
-    assert lines[-1] == "too narrow for weight, why: --columns NAME,…"
+    assert lines[-1] == "not shown: weight, why (--columns NAME,…)"
 
 
 def test_a_pipe_gets_everything(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from streaming.cli.listings import listing_table, selected, shown_columns
 from streaming.cli.status_text import StatusScreen
+from streaming.listings import LISTINGS
 from streaming.recovery import COMMITS
 from streaming.status import Status, status
 from tests.datadriven import Command, run_file
@@ -21,6 +23,8 @@ class Screens(World):
     """A world with the commands `status`, `nodes`, …: `width=`, `height=`, and their options."""
 
     def answer(self, command: Command) -> str:
+        if command.name in LISTINGS:
+            return self.listing(command)
         if command.name != "status":
             return super().answer(command) if self._tells(command) else self._quietly(command)
         depth = command.given("depth")
@@ -32,6 +36,16 @@ class Screens(World):
             fits=command.take("fits", "no") == "yes",
         )
         return answered(lambda: screen, command)
+
+    def listing(self, command: Command) -> str:
+        """`columns=`, and `where=` with one condition."""
+        name, where = command.name, command.given("where")
+        listing = LISTINGS[name]
+        shown, left_out = shown_columns(name, command.given("columns"), listing)
+        rows = listing.rows(self.live)
+        wanted = [tuple(where.split("=", 1))] if where else []
+        table = listing_table(selected(rows, wanted), shown, left_out, self.at_ms)
+        return answered(lambda: table, command)
 
     def status(self, command: Command) -> Status:
         """`lag=nodes:34`: records not yet read; `ignored=REASON:2`: records without effect."""
