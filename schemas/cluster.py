@@ -186,6 +186,13 @@ def parse_cluster(document: object) -> Cluster | DocumentError:
     return Cluster(file.name, file.levels, file.nodes, read, clients, state, file.moves)
 
 
+def parse_streams(document: object) -> Cluster | DocumentError:
+    """The same of a document that may leave out the nodes, as nobody asks where replicas go."""
+    if isinstance(document, Mapping) and "nodes" not in document:
+        return parse_cluster({**document, "nodes": ()})
+    return parse_cluster(document)
+
+
 def _misspelt(document: Mapping[Any, Any]) -> DocumentError | None:
     """An unknown field whose name is nearly that of a field the document does not have: to ignore
     it would answer for a cluster without streams, or without levels."""

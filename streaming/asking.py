@@ -9,21 +9,17 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 from uuid import uuid4
 
-import orjson
-
 from placement.consent import Preview
 from placement.events import Action
 from placement.model import Ready
-from schemas.envelope import encode_headers
 from schemas.requests import OperatorRequest
-from schemas.topics import full_name
 from streaming import codec
-from streaming.clients import make_producer, present_partitions
 from streaming.configuration import configuration
 from streaming.errors import StreamingError
 from streaming.record_codec import reason_body
 from streaming.records import CommittedReader
 from streaming.rehearsal import Rehearsal, rehearse
+from streaming.sending import Sent, outgoing, send
 from streaming.settings import Settings
 from streaming.snapshot import restored, take_snapshot
 
@@ -32,8 +28,6 @@ ANSWERS = "answers.v1"
 MEMORY = "state.v1"
 # The outcomes that answer a request; others report later what became of it.
 FIRST_OUTCOMES = ("accepted", "refused")
-# A record takes milliseconds; after this the broker has gone.
-DELIVERY_TIMEOUT_SECONDS = 10.0
 POLL_SECONDS = 0.2
 
 
@@ -104,7 +98,7 @@ def ask(settings: Settings, request: OperatorRequest, timeout_seconds: float) ->
     with CommittedReader(
         bootstrap, prefix, [ANSWERS], from_beginning=False, options=options
     ) as reader:
-        _send(settings, request)
+        send_request(settings, request)
         deadline = time.monotonic() + timeout_seconds
         while time.monotonic() < deadline:
             for record in reader.poll(POLL_SECONDS):
@@ -122,28 +116,15 @@ def _answers(answer: Mapping[str, Any], request: OperatorRequest) -> bool:
     return first and bool(answer["request_id"] == request.request_id)
 
 
-def _send(settings: Settings, request: OperatorRequest) -> None:
-    name = full_name(TOPIC, settings.topics.prefix)
-    producer = make_producer(settings.kafka.bootstrap_servers, settings.resolved_kafka_options())
-    present_partitions(producer, name)
-    headers = encode_headers(
-        type(request).__name__,
-        cell=settings.cell,
-        id=request.request_id,
-        subject=request.target,
-        time_ms=time.time_ns() // 1_000_000,
+def send_request(settings: Settings, request: OperatorRequest) -> Sent:
+    """Send a request and do not wait for its answer. Raises RecordRefused, BrokerUnreachable,
+    TopicMissing, StreamingError."""
+    name, identity = type(request).__name__, request.request_id
+    record = outgoing(
+        TOPIC, name, request.target, request.model_dump(mode="json"), settings.cell, identity
     )
-    fault: list[Any] = []
-    producer.produce(
-        name,
-        orjson.dumps(request.model_dump(exclude_none=True)),
-        request.target.encode(),
-        headers=[*headers],
-        on_delivery=lambda error, _: fault.append(error),
-    )
-    producer.flush(DELIVERY_TIMEOUT_SECONDS)
-    if not fault or fault[0] is not None:
-        raise StreamingError(f"the request did not reach {name}: {fault or 'no answer'}")
+    (sent,) = send(settings, [record])
+    return sent
 
 
 def progress(settings: Settings, target: str) -> Iterator[Mapping[str, Any] | None]:

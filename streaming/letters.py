@@ -63,6 +63,13 @@ class Letter:
         offsets = self.said("offset") + (f"..{last}" if last else "")
         return f"{self.said('topic')}-{self.said('partition')}@{offsets}"
 
+    def is_about(self, topic: str, partition: int, offset: int) -> bool:
+        """Whether it is the letter of the record there, or sums it up among others."""
+        if (self.said("topic"), self.said("partition")) != (topic, str(partition)):
+            return False
+        first = int(self.said("offset"))
+        return first <= offset <= int(self.said("offset.last") or first)
+
     @property
     def own_headers(self) -> tuple[tuple[str, bytes | None], ...]:
         """The record's headers, as far as the letter holds them."""

@@ -58,6 +58,12 @@ class LiveState:
             self.latest[topic][key] = value
 
     @property
+    def configuration(self) -> Mapping[str, Any] | None:
+        """What the last commit was decided by; None where none says so."""
+        marker = self.latest[COMMITS].get(self._cell)
+        return None if marker is None else marker.get("configuration")
+
+    @property
     def marker(self) -> Mapping[str, Any]:
         """The last commit. Raises StreamingError where no reconciler of this cell has run."""
         marker = self.latest[COMMITS].get(self._cell)
@@ -140,11 +146,12 @@ class Live(LiveState):
     """The state as of the last `refresh`, read from a broker. Raises BrokerUnreachable and
     TopicMissing when it is made."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, topics: Sequence[str] = STATE_TOPICS) -> None:
+        """`topics`: those that are read besides the commits; what the others say is empty."""
         super().__init__(settings.cell, settings.topics.prefix, settings.levels)
         self._options = settings.resolved_kafka_options()
         self._bootstrap = settings.kafka.bootstrap_servers
-        self._reader = self._follow(tuple(self.latest))
+        self._reader = self._follow((*topics, COMMITS))
         self._alerts_reader: CommittedReader | None = None
         self._alerts: deque[Mapping[str, Any]] = deque(maxlen=ALERTS_KEPT)
         self.refresh()

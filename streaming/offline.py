@@ -38,6 +38,9 @@ _PREFACE = re.compile(r"\s*(#.*|%.*)?")
 # Bytes that are not UTF-8, as Python's "surrogateescape" reads them.
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")
 
+Parse = Callable[[object], Cluster | DocumentError]
+"""What understands the value of a document."""
+
 # A stream that does not have what it asked for.
 UNANSWERED = (Outcome.REJECTED, Outcome.WAITING, Outcome.PARTIAL)
 
@@ -178,11 +181,11 @@ class Placed:
         }
 
 
-def clusters(text: str) -> Iterator[Document | DocumentFault]:
+def clusters(text: str, parse: Parse = parse_cluster) -> Iterator[Document | DocumentFault]:
     """Every document of a YAML or JSON text, or of newline-delimited JSON, understood or not.
 
     A document that is not well-formed is only its own fault. Bytes that are no text come as
-    "surrogateescape" reads them.
+    "surrogateescape" reads them. `parse`: `parse_streams` where documents may leave out the nodes.
     """
     for first, piece in _pieces(text):
         wrong = _NOT_UTF8.search(piece)
@@ -193,16 +196,16 @@ def clusters(text: str) -> Iterator[Document | DocumentFault]:
         value = _json(piece)
         if value is not None:
             root = partial(_composed, piece)
-            yield _understood(value, Written(root, first - 1))
+            yield _understood(value, Written(root, first - 1), parse)
         else:
-            yield from _yaml(piece, first)
+            yield from _yaml(piece, first, parse)
 
 
-def _yaml(piece: str, first: int) -> Iterator[Document | DocumentFault]:
+def _yaml(piece: str, first: int, parse: Parse) -> Iterator[Document | DocumentFault]:
     """The documents of a text in YAML that begins on the line `first`."""
     try:
         for node in yaml.compose_all(_PAIR.sub(_whole, piece), Loader=_Loader):
-            yield _read(node, first - 1)
+            yield _read(node, first - 1, parse)
     except yaml.MarkedYAMLError as error:
         # The mark of a text that ends too soon stands behind its last line.
         below = min(error.problem_mark.line if error.problem_mark else 0, piece.count("\n"))
@@ -322,7 +325,7 @@ def decided(state: State, event: StreamCreated) -> Decision:
     return decision
 
 
-def _read(node: yaml.Node | None, offset: int) -> Document | DocumentFault:
+def _read(node: yaml.Node | None, offset: int, parse: Parse) -> Document | DocumentFault:
     # Before merge keys are resolved, which writes keys twice.
     repeated = _repeated(node, "", set())
     if repeated:
@@ -333,11 +336,11 @@ def _read(node: yaml.Node | None, offset: int) -> Document | DocumentFault:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + offset + 1 if error.problem_mark else None
         return DocumentFault(f"not YAML: {error.problem}", line, None)
-    return _understood(value, Written(lambda: node, offset))
+    return _understood(value, Written(lambda: node, offset), parse)
 
 
-def _understood(value: Any, written: Written) -> Document | DocumentFault:
-    cluster = parse_cluster(value)
+def _understood(value: Any, written: Written, parse: Parse) -> Document | DocumentFault:
+    cluster = parse(value)
     if isinstance(cluster, DocumentError):
         return DocumentFault(cluster.message, written.line(cluster.field), cluster.field)
     return Document(cluster, written, tuple(unknown_fields(ClusterFile, value)), value)

@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from streaming.cli import (
+    apply,
     broker,
     check,
     demo,
@@ -20,6 +21,7 @@ from streaming.cli import (
     fleet,
     listings,
     nearest,
+    node,
     operate,
     place,
     plan,
@@ -29,6 +31,7 @@ from streaming.cli import (
     run,
     send,
     status,
+    stream,
     suggest,
     topics,
     watch,
@@ -90,6 +93,9 @@ def _options(
 run.register(app)
 broker.register(app)
 app.add_typer(topics.app)
+app.add_typer(stream.app)
+apply.register(app)
+app.add_typer(node.app)
 app.add_typer(send.app)
 watch.register(app)
 operate.register(app)

@@ -1,8 +1,15 @@
-"""What commands that talk to Kafka have in common: their options and the settings behind them."""
+"""What commands that talk to Kafka have in common: their options and the settings behind them.
 
+A set of options that several commands share is declared once, as a function or a dataclass, and
+given to a command by `with_options`.
+"""
+
+import inspect
+from collections.abc import Callable
 from enum import StrEnum
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -103,3 +110,43 @@ def connection(config: Path | None, bootstrap: str | None, prefix: str | None) -
     from streaming.settings_sources import load_settings
 
     return load_settings(config, {"kafka.bootstrap_servers": bootstrap, "topics.prefix": prefix})
+
+
+def connected(
+    bootstrap: Bootstrap = None, prefix: Prefix = None, config: Config = None
+) -> "Settings":
+    """The options of `connection`, for `with_options`."""
+    return connection(config, bootstrap, prefix)
+
+
+def with_options(
+    **shared: Callable[..., Any],
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command options that it shares with others.
+
+    Each name is a parameter of the command; its value is what the function (or dataclass) makes of
+    the options that are its own parameters. `with_options(settings=connected)` gives a command
+    that takes `settings` the options --bootstrap, --prefix and --config.
+    """
+
+    def given(command: Callable[..., None]) -> Callable[..., None]:
+        own = inspect.signature(command).parameters
+        offered = {name: inspect.signature(make).parameters for name, make in shared.items()}
+        parameters = [each for name, each in own.items() if name not in shared]
+        parameters += [each for options in offered.values() for each in options.values()]
+
+        @wraps(command)
+        def run(**values: Any) -> None:
+            for name, make in shared.items():
+                values[name] = make(**{option: values.pop(option) for option in offered[name]})
+            command(**values)
+
+        # The command line is made from these; the parameters that are replaced are not among them.
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [each.replace(kind=keyword) for each in parameters]
+        )
+        run.__annotations__ = {each.name: each.annotation for each in parameters}
+        return run
+
+    return given

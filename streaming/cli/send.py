@@ -1,23 +1,21 @@
-"""`placer send …`: input records by hand, checked as the reconciler will check them."""
+"""`placer send …`: single input records as they are, checked as the reconciler will check them.
+
+It waits for no answer; `placer stream`, `apply` and `node` do.
+"""
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from streaming.cli.options import Bootstrap, Config, Prefix, connection
-from streaming.errors import StreamingError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-# An answer takes milliseconds; after this the broker has gone.
-DELIVERY_TIMEOUT_SECONDS = 10.0
+from streaming.cli.stream import mapping
 
 app = typer.Typer(
     name="send",
-    help="Send one input record: a node, a stream, an acknowledgement.",
+    help="Send one input record as it is: a node, a stream, an acknowledgement. It waits for no "
+    "answer: placer stream, apply and node do.",
     epilog="[bold]Examples[/bold]\n\n"
     "  placer send node n1 --location /z1/r1 --tag disk=ssd\n\n"
     "  placer send heartbeat n1\n\n"
@@ -208,56 +206,29 @@ def stream(
     prefix: Prefix = None,
     config: Config = None,
 ) -> None:
-    """Ask for the placement of a new stream, change one, or drop it; the answer appears on the
-    decisions topic."""
+    """Ask for the placement of a new stream, change one, or drop it, without waiting: the answer
+    appears on the decisions topic. placer stream checks the request and shows the answer."""
     if policies is not None and policy is not None:
         raise typer.BadParameter("--policies and --policy exclude each other")
     given: dict[str, Any] = {"shards": shards, "replication_factor": rf}
-    given |= {"placement_policies": policies, "policy": _mapping(policy)}
-    fields = {"stream": name, "sequence": _sequence(sequence)}
+    given |= {"placement_policies": policies, "policy": mapping(policy)}
+    fields: dict[str, Any] = {"stream": name, "sequence": _sequence(sequence)}
     if drop:
         if alter or any(value is not None for value in given.values()):
             raise typer.BadParameter("--drop excludes everything that says what a stream is")
         _send("streams.v1", "StreamDropped", name, fields, config, bootstrap, prefix)
     elif alter:
-        known = _in_force(name, config, bootstrap, prefix)
+        from streaming.stream_requests import overlaid, spec_fields, streams_in_force
+
+        known = streams_in_force(connection(config, bootstrap, prefix)).named(name)
         if sequence is None:
-            fields["sequence"] = max(fields["sequence"], known["sequence"] + 1)
-        fields |= _overlaid(known["spec"], given)
+            fields["sequence"] = max(fields["sequence"], known.sequence + 1)
+        fields |= overlaid(spec_fields(known.spec), given)
         _send("streams.v1", "StreamAltered", name, fields, config, bootstrap, prefix)
     else:
         fields |= {**given, "shards": 1 if shards is None else shards}
         fields["replication_factor"] = 3 if rf is None else rf
         _send("streams.v1", "StreamCreated", name, fields, config, bootstrap, prefix)
-
-
-def _in_force(
-    name: str, config: Path | None, bootstrap: str | None, prefix: str | None
-) -> "Mapping[str, Any]":
-    """The last decision on a stream."""
-    from streaming.records import CommittedReader
-
-    settings = connection(config, bootstrap, prefix)
-    where = (settings.kafka.bootstrap_servers, settings.topics.prefix, ["decisions.v1"])
-    decision = None
-    with CommittedReader(*where, options=settings.resolved_kafka_options()) as reader:
-        for record in reader.read_to_end():
-            decision = record.value if record.key == name else decision
-    if decision is None or decision["outcome"] == "dropped":
-        raise typer.BadParameter(f"there is no stream {name!r} to change")
-    return decision
-
-
-def _overlaid(spec: "Mapping[str, Any]", given: "Mapping[str, Any]") -> dict[str, Any]:
-    """A spec in force with what is given instead; either form of policy takes the place of both."""
-    kept = dict(spec)
-    named = given["policy"] is not None or given["placement_policies"] is not None
-    if named or "placement_policies" in kept:
-        # The policy of a spec with `placement_policies` only says how these were read.
-        kept.pop("policy")
-    if named:
-        kept.pop("placement_policies", None)
-    return kept | {field: value for field, value in given.items() if value is not None}
 
 
 # What an executor can say of a move or of a replica, and the message that says it.
@@ -324,61 +295,22 @@ def _tags(given: list[str] | None) -> dict[str, str] | None:
     return {key: value for key, _, value in pairs} or None
 
 
-def _mapping(text: str | None) -> dict[str, Any] | None:
-    import yaml
-
-    try:
-        value = None if text is None else yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise typer.BadParameter(f"--policy: not YAML: {error}") from error
-    if text is not None and not isinstance(value, dict):
-        raise typer.BadParameter(f"--policy: expected a mapping, got {text!r}")
-    return value
-
-
 def _send(
     topic: str,
     message: str,
     key: str,
-    fields: "Mapping[str, Any]",
+    fields: dict[str, Any],
     config: Path | None,
     bootstrap: str | None,
     prefix: str | None,
 ) -> None:
     """Send one record if the reconciler would take it, and print where it went."""
-    import orjson
-
-    from schemas.envelope import Refusal, decode, encode_headers, validate
     from schemas.topics import full_name
-    from streaming.clients import make_producer, present_partitions
+    from streaming.sending import outgoing, send
 
     settings = connection(config, bootstrap, prefix)
-    given = {name: value for name, value in fields.items() if value is not None}
-    number = given.get("sequence", given.get("move_id", _now_ms()))
-    headers = encode_headers(
-        message,
-        cell=settings.cell,
-        id=f"{message}:{key}:{number}",
-        subject=key,
-        time_ms=_now_ms(),
-    )
-    try:
-        value = orjson.dumps(given)
-    except TypeError as error:
-        raise typer.BadParameter(f"cannot be written as JSON: {error}") from error
-    envelope = decode(value, headers)
-    checked = envelope if isinstance(envelope, Refusal) else validate(envelope, key.encode(), topic)
-    if isinstance(checked, Refusal):
-        raise typer.BadParameter(f"{checked.code}: {checked.detail}")
-    producer = make_producer(settings.kafka.bootstrap_servers, settings.resolved_kafka_options())
-    name = full_name(topic, settings.topics.prefix)
-    present_partitions(producer, name)
-    outcome: list[tuple[Any, Any]] = []
-    producer.produce(
-        name, value, key.encode(), headers=[*headers], on_delivery=lambda *end: outcome.append(end)
-    )
-    producer.flush(DELIVERY_TIMEOUT_SECONDS)
-    fault, sent = outcome[0] if outcome else ("no answer from the broker", None)
-    if fault is not None or sent is None:
-        raise StreamingError(f"the record did not reach {name}: {fault}")
-    typer.echo(f"{name}-{sent.partition()}@{sent.offset()}")
+    number = fields.get("sequence") or fields.get("move_id") or _now_ms()
+    identity = f"{message}:{key}:{number}"
+    record = outgoing(topic, message, key, fields, settings.cell, identity)
+    (sent,) = send(settings, [record])
+    typer.echo(f"{full_name(topic, settings.topics.prefix)}-{sent.partition}@{sent.offset}")

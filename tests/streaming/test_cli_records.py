@@ -151,10 +151,23 @@ class TestSend:
             "quorum": "one",
         }
         later = 10**15
-        decided = {"stream": "orders", "outcome": "placed", "sequence": later, "spec": spec}
+        decided = {
+            "stream": "orders",
+            "outcome": "placed",
+            "sequence": later,
+            "spec": spec,
+            "revision": 1,
+            "body_hash": "00",
+            "strategy": "affinity",
+            "decided_at": 1,
+            "shards_placed": 2,
+            "replicas_missing": 0,
+            "reasons": [],
+            "warnings": [],
+        }
         producer = make_producer(bootstrap)
         for name, outcome in (("orders", "placed"), ("gone", "dropped")):
-            body = orjson.dumps(decided | {"outcome": outcome})
+            body = orjson.dumps(decided | {"stream": name, "outcome": outcome})
             producer.produce(f"{prefix}decisions.v1", body, name)
         assert producer.flush(10) == 0
         words = [word.replace("\u00a0", " ") for word in command.split(" ")]
