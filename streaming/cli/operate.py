@@ -55,9 +55,10 @@ def drain(
     only watched."""
     from schemas.requests import Drain
 
-    if watch and (asking.dry_run or asking.no_wait):
-        option = "--dry-run" if asking.dry_run else "--no-wait"
-        raise typer.BadParameter(f"--watch follows a drain to its end: leave out {option}")
+    if watch and asking.dry_run:
+        raise typer.BadParameter("--dry-run changes nothing that --watch could follow")
+    if watch and asking.no_wait:
+        raise typer.BadParameter("--watch waits for the end of a drain, --no-wait for nothing")
     if not (watch and _is_drained(settings, target)):
         asking.ask(settings, Drain, agreement, target=target)
     if watch:
