@@ -7,7 +7,7 @@ command that asked waits on `answers.v1`. What to do about each kind of alert is
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import JsonValue
+from pydantic import Field, JsonValue
 
 from schemas.base import Id, Index, Message, Text, TimeMs
 from schemas.bookkeeping import Digest
@@ -16,7 +16,8 @@ from schemas.requests import Target
 
 
 class Severity(StrEnum):
-    """How soon somebody has to look: not at all, within the day, at once."""
+    """How soon somebody has to look: not at all (`info`), within the day (`warning`), at once
+    (`critical`)."""
 
     INFO = "info"
     WARNING = "warning"
@@ -38,7 +39,9 @@ class AlertKind(StrEnum):
 
 
 class Action(StrEnum):
-    """What a request asked for, by the message that asked."""
+    """What a request asked for, each by a message of its own: `drain`, `undrain`, `maintenance`,
+    `cordon`, `uncordon`, `approve_relocation`, `override_hold`, `cancel_move`, `rebalance`, and of
+    nodes `forget` and `release`."""
 
     DRAIN = "drain"
     UNDRAIN = "undrain"
@@ -74,12 +77,20 @@ class Alert(Message):
     with severity `info`.
     """
 
-    kind: Annotated[AlertKind, LAX]
-    severity: Annotated[Severity, LAX]
-    subject: Text
-    at: TimeMs
-    reason: Reason
-    detail: dict[str, JsonValue]
+    kind: Annotated[AlertKind, LAX] = Field(description="What the alert is about.")
+    severity: Annotated[Severity, LAX] = Field(
+        description="How soon somebody has to look: that of the kind, `info` for the end of a "
+        "condition."
+    )
+    subject: Text = Field(
+        description="The node, domain or link that it is about; `nodes` for all, `fleet` for a "
+        "hold of all."
+    )
+    at: TimeMs = Field(description="Time of the decision, in ms since the epoch, UTC.")
+    reason: Reason = Field(description="What has happened.")
+    detail: dict[str, JsonValue] = Field(
+        description="The same in fields for programs; which ones depends on the kind."
+    )
 
     def record_key(self) -> str:
         """The kind."""
@@ -94,16 +105,26 @@ class RequestAnswered(Message):
     severity is always `info`: who asked reads the answer, nobody else has to act on it.
     """
 
-    request_id: Id
-    action: Annotated[Action, LAX]
-    target: Target
-    outcome: Annotated[AnswerOutcome, LAX]
-    severity: Literal["info"]
-    at: TimeMs
-    reason: Reason
-    nodes: Index | None = None
-    shards: Index | None = None
-    impact_hash: Digest | None = None
+    request_id: Id = Field(description="The `request_id` of the request.")
+    action: Annotated[Action, LAX] = Field(description="What was asked for.")
+    target: Target = Field(description="What the request was about. It is the record's key.")
+    outcome: Annotated[AnswerOutcome, LAX] = Field(description="What became of the request.")
+    severity: Literal["info"] = Field(description="Always `info`.")
+    at: TimeMs = Field(description="Time of the decision, in ms since the epoch, UTC.")
+    reason: Reason = Field(description="Why it was refused, or what is done.")
+    nodes: Index | None = Field(
+        default=None,
+        description="How many nodes the request touches; absent in what follows the first answer.",
+    )
+    shards: Index | None = Field(
+        default=None,
+        description="How many shards the request touches; absent in what follows the first answer.",
+    )
+    impact_hash: Digest | None = Field(
+        default=None,
+        description="Hash to send as `expected_impact_hash` to agree to the impact, in "
+        "hexadecimal; absent where none is needed.",
+    )
 
     def record_key(self) -> str:
         """What the request was about."""

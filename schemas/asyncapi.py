@@ -5,10 +5,11 @@ documents, clients and mocks from it.
 """
 
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any
 
-from schemas.base import WireModel
-from schemas.envelope import VERSION, type_name
+from schemas.base import Message, WireModel
+from schemas.envelope import VERSION, encode_headers, type_name
 from schemas.topics import CATALOGUE, DEAD_LETTERS, Topic, full_name
 
 _DRAFT = "application/schema+json;version=draft-2020-12"
@@ -29,8 +30,10 @@ _HEADERS = {
 }
 
 
-def document(models: Mapping[str, type[WireModel]]) -> dict[str, Any]:
-    """The whole document; `models` by message name."""
+def document(
+    models: Mapping[str, type[WireModel]], examples: Mapping[str, dict[str, Any]]
+) -> dict[str, Any]:
+    """The whole document; `models` and `examples`, one payload each, by message name."""
     return {
         "asyncapi": "3.0.0",
         "info": {
@@ -44,7 +47,7 @@ def document(models: Mapping[str, type[WireModel]]) -> dict[str, Any]:
         "operations": {_operation_name(topic): _operation(topic) for topic in CATALOGUE},
         "components": {
             "messages": {
-                name: _message(name, topic, models[name])
+                name: _message(name, topic, models[name], examples[name])
                 for topic in CATALOGUE
                 for name in topic.messages
             }
@@ -94,7 +97,9 @@ def _operation(topic: Topic) -> dict[str, Any]:
     }
 
 
-def _message(name: str, topic: Topic, model: type[WireModel]) -> dict[str, Any]:
+def _message(
+    name: str, topic: Topic, model: type[WireModel], example: dict[str, Any]
+) -> dict[str, Any]:
     return {
         "name": type_name(name),
         "title": name,
@@ -108,7 +113,23 @@ def _message(name: str, topic: Topic, model: type[WireModel]) -> dict[str, Any]:
                 "bindingVersion": _BINDING_VERSION,
             }
         },
+        "examples": [{"headers": _example_headers(name, model, example), "payload": example}],
     }
+
+
+# The time of the examples: 2026-01-01, 00:00 UTC.
+_EXAMPLE_MS = 1_767_225_600_000
+
+
+def _example_headers(
+    name: str, model: type[WireModel], example: dict[str, Any]
+) -> dict[str, str | None]:
+    message = model.model_validate(example)
+    assert isinstance(message, Message)
+    key = message.record_key()
+    identity = sha256(f"{name} {key}".encode()).hexdigest()[:32]
+    headers = encode_headers(name, cell="main", id=identity, subject=key, time_ms=_EXAMPLE_MS)
+    return {header: text.decode() if text else None for header, text in headers}
 
 
 def _dead_letter() -> dict[str, Any]:
@@ -119,5 +140,51 @@ def _dead_letter() -> dict[str, Any]:
         "with __placement.errors. In a flood one without key and value stands for many: count, and "
         "offset to offset.last.",
         "contentType": "application/octet-stream",
+        "headers": {
+            "type": "object",
+            "description": "The record's own headers, if they are no longer than 1 KiB, and these.",
+            "properties": {
+                f"{_ERRORS}{name}": {"type": "string", "description": text}
+                for name, text in _LETTER_HEADERS.items()
+            },
+        },
         "payload": {"description": "The first KiB of the record, whatever it was."},
+        "examples": [
+            {
+                "headers": {
+                    f"{_ERRORS}{name}": text
+                    for name, text in (
+                        ("topic", "placement.streams.v1"),
+                        ("partition", "0"),
+                        ("offset", "12"),
+                        ("timestamp", str(_EXAMPLE_MS)),
+                        ("stage", "validate"),
+                        ("reason", "WRONG_TYPE"),
+                        ("message", "field 'shards' must be an integer, it is 'three'"),
+                        ("value.sha256", sha256(_REFUSED.encode()).hexdigest()),
+                        ("value.bytes", str(len(_REFUSED))),
+                        ("headers.bytes", "0"),
+                    )
+                },
+                "payload": _REFUSED,
+            }
+        ],
     }
+
+
+_ERRORS = "__placement.errors."
+_REFUSED = '{"type":"StreamCreated","stream":"orders","sequence":1,"shards":"three"}'
+_LETTER_HEADERS = {
+    "topic": "Topic of the refused record.",
+    "partition": "Its partition.",
+    "offset": "Its offset; in a summary that of the first.",
+    "offset.last": "In a summary: the offset of the last record that it stands for.",
+    "count": "In a summary: how many records it stands for.",
+    "timestamp": "When the broker appended it, in ms since the epoch, UTC.",
+    "stage": "Where it was refused: `decode`, `validate`, `order` or `apply`.",
+    "reason": "Code of the refusal: see the tables of refusals and reasons.",
+    "message": "The refusal in a sentence.",
+    "value.sha256": "SHA-256 of the whole value, in hexadecimal.",
+    "value.bytes": "Length of the whole value in bytes.",
+    "headers.bytes": "Length of all its headers in bytes.",
+}

@@ -20,10 +20,14 @@ class Memory(Message):
     `body` is the reconciler's own affair; consumers should not build on it.
     """
 
-    kind: Id
-    name: Text
-    body: dict[str, JsonValue]
-    at: TimeMs
+    kind: Id = Field(
+        description="What it is, for example `hold` or `request`: first part of the key."
+    )
+    name: Text = Field(description="Which one of its kind: second part of the key.")
+    body: dict[str, JsonValue] = Field(
+        description="The reconciler's own affair; its fields may change."
+    )
+    at: TimeMs = Field(description="When it was written, in ms since the epoch, UTC.")
 
     def record_key(self) -> str:
         """Kind and name."""
@@ -38,15 +42,22 @@ class JournalEntry(Message):
     `configuration`, in the first entry of each writer, is what decides beside the events.
     """
 
-    cell: Id
-    sequence: Ordinal
-    writer_epoch: Ordinal
-    chunk: Index
-    chunks: Annotated[int, Field(ge=1)]
-    now: TimeMs
-    caught_up: bool
-    configuration: dict[str, JsonValue] | None = None
-    events: Items[Annotated[tuple[Text, dict[str, JsonValue]], Field(strict=False)]]
+    cell: Id = Field(description="The cell whose batch it is. It is the record's key.")
+    sequence: Ordinal = Field(description="Number of the commit, which rises by one.")
+    writer_epoch: Ordinal = Field(description="Epoch of the writer, which rises with every start.")
+    chunk: Index = Field(description="Number of this part of the batch, from 0.")
+    chunks: Annotated[int, Field(ge=1)] = Field(description="How many parts the batch has.")
+    now: TimeMs = Field(description="The core's time in this batch, in ms since the epoch, UTC.")
+    caught_up: bool = Field(
+        description="Whether the source had been read to its end; repairs wait until it was."
+    )
+    configuration: dict[str, JsonValue] | None = Field(
+        default=None,
+        description="What decides beside the events; in the first entry of each writer.",
+    )
+    events: Items[Annotated[tuple[Text, dict[str, JsonValue]], Field(strict=False)]] = Field(
+        description="The events in the order in which they were applied, each as `[kind, fields]`."
+    )
 
     def record_key(self) -> str:
         """The cell."""
@@ -56,15 +67,21 @@ class JournalEntry(Message):
 class PartitionClock(WireModel):
     """The silence clock of one partition of the nodes topic: last append time seen, clock time."""
 
-    append_ms: TimeMs
-    clock_ms: TimeMs
+    append_ms: TimeMs = Field(
+        description="Append time of the last record seen, in ms since the epoch, UTC."
+    )
+    clock_ms: TimeMs = Field(
+        description="Time of the silence clock, in ms; it never runs faster than the log."
+    )
 
 
 class IgnoredRecords(WireModel):
     """How many well-formed records changed nothing for one reason, and when the last one came."""
 
-    count: Ordinal
-    last_at: TimeMs
+    count: Ordinal = Field(description="How many records were ignored for the reason.")
+    last_at: TimeMs = Field(
+        description="Append time of the batch with the last one, in ms since the epoch, UTC."
+    )
 
 
 class CommitMarker(Message):
@@ -77,18 +94,34 @@ class CommitMarker(Message):
     start, `format` the version of all that a restart reads.
     """
 
-    cell: Id
-    sequence: Ordinal
-    writer_epoch: Ordinal
-    now: TimeMs
-    positions: dict[str, dict[str, Ordinal]]
-    clocks: dict[str, PartitionClock]
-    output_partitions: dict[str, Annotated[int, Field(ge=1)]]
-    journal_sequence: Ordinal
-    digest: Digest
-    configuration: dict[str, JsonValue] | None = None
-    ignored: dict[str, IgnoredRecords] | None = None
-    format: Annotated[int, Field(ge=1)] | None = None
+    cell: Id = Field(description="The cell that committed. It is the record's key.")
+    sequence: Ordinal = Field(description="Number of the commit, which rises by one.")
+    writer_epoch: Ordinal = Field(description="Epoch of the writer, which rises with every start.")
+    now: TimeMs = Field(description="The core's time, in ms since the epoch, UTC.")
+    positions: dict[str, dict[str, Ordinal]] = Field(
+        description="Next offset to read, by input topic (short name) and partition."
+    )
+    clocks: dict[str, PartitionClock] = Field(
+        description="Silence clocks, by partition of `nodes.v1`."
+    )
+    output_partitions: dict[str, Annotated[int, Field(ge=1)]] = Field(
+        description="Partition counts of the compacted outputs, by topic (short name): they may "
+        "not change."
+    )
+    journal_sequence: Ordinal = Field(description="Sequence of the last journal entry.")
+    digest: Digest = Field(description="Hash of the state of record, in hexadecimal.")
+    configuration: dict[str, JsonValue] | None = Field(
+        default=None, description="What decides beside the events."
+    )
+    ignored: dict[str, IgnoredRecords] | None = Field(
+        default=None,
+        description="Well-formed records that changed nothing since the cell's first start, by "
+        "reason.",
+    )
+    format: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description="Version of all that a restart reads; a newer one than it knows is refused.",
+    )
 
     def record_key(self) -> str:
         """The cell."""

@@ -40,7 +40,9 @@ LevelName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")]
 
 
 class ClusterNodeStatus(StrEnum):
-    """The statuses of a node; `down` is another word for `dead`, `fenced` for `suspect`."""
+    """How a node stands: `up`, `suspect`, `dead`, `draining`, `maintenance`, `cordoned`,
+    `held_down`, `quarantined`, `registered` or `unregistered`, as NodeView has it; `down` is
+    another word for `dead`, `fenced` for `suspect`."""
 
     REGISTERED = "registered"
     UP = "up"
@@ -59,22 +61,45 @@ class ClusterNodeStatus(StrEnum):
 class ClusterNode(WireModel):
     """A node of a cluster file. Without `location` it belongs to the unlocated domain."""
 
-    id: Id
-    host: Host | None = None
-    location: Location | None = None
-    tags: Tags = Field(default_factory=dict)
-    weight: Weight = 1.0
-    capacity: Capacity | None = None
-    leader: bool = True
-    tokens: Tokens | None = None
-    status: Annotated[ClusterNodeStatus, Field(strict=False)] = ClusterNodeStatus.UP
+    id: Id = Field(description="The node's id.")
+    host: Host | None = Field(
+        default=None,
+        description="Where the node is reached, as host or host:port; `nearest` finds clients on "
+        "it by that.",
+    )
+    location: Location | None = Field(
+        default=None,
+        description="Where the node stands, top tier first: `/eu/az1/rack7`. Without it the node "
+        "belongs to the unlocated domain.",
+    )
+    tags: Tags = Field(
+        default_factory=dict, description="Labels that policies can ask for, key to value."
+    )
+    weight: Weight = Field(
+        default=1.0, description="Share of load relative to other nodes. No unit."
+    )
+    capacity: Capacity | None = Field(
+        default=None, description="The most replicas the node may hold. Absent: no limit."
+    )
+    leader: bool = Field(default=True, description="Whether replicas on the node may lead.")
+    tokens: Tokens | None = Field(
+        default=None,
+        description="Positions of the node on the ring, for strategies that place by tokens.",
+    )
+    status: Annotated[ClusterNodeStatus, Field(strict=False)] = Field(
+        default=ClusterNodeStatus.UP, description="How the node stands."
+    )
 
 
 class ReplicaState(WireModel):
     """How far a node's replicas are: end of its log, and how long it has been behind the leader."""
 
-    offset: Ordinal | None = None
-    lag_ms: Ordinal | None = None
+    offset: Ordinal | None = Field(
+        default=None, description="End of its log: the offset that it would write next."
+    )
+    lag_ms: Ordinal | None = Field(
+        default=None, description="For how long it has been behind the leader, in milliseconds."
+    )
 
 
 ReplicaStates = Annotated[
@@ -89,7 +114,10 @@ class ClusterStream(StreamRequest):
     `replica_state` outranks the document's, where only one stream's replicas are behind.
     """
 
-    replica_state: ReplicaStates = Field(default_factory=dict)
+    replica_state: ReplicaStates = Field(
+        default_factory=dict,
+        description="How far the stream's replicas are, by node id; outranks the document's.",
+    )
 
 
 class ClusterClient(WireModel):
@@ -97,35 +125,59 @@ class ClusterClient(WireModel):
     `host`, or by a location that ends with the node; otherwise at `location`, or where `tags` say.
     """
 
-    id: Id
-    host: Host | None = None
-    location: Location | None = None
-    tags: Tags = Field(default_factory=dict)
-    replica_state: ReplicaStates = Field(default_factory=dict)
+    id: Id = Field(description="The client's id, or that of the node it stands on.")
+    host: Host | None = Field(
+        default=None, description="The host it runs on, compared with those of the nodes."
+    )
+    location: Location | None = Field(default=None, description="Where it stands, top tier first.")
+    tags: Tags = Field(
+        default_factory=dict, description="Where it stands, by tags as those of nodes."
+    )
+    replica_state: ReplicaStates = Field(
+        default_factory=dict,
+        description="How far replicas are as this client sees them, by node id; outranks the "
+        "stream's.",
+    )
 
 
 class ClusterMove(WireModel):
     """A move in flight. A `replace` without `add` is a replacement that is wanted, with its target
     still open; `leader` names the node that is to lead."""
 
-    stream: Id
-    shard: Index
-    kind: Annotated[MoveKind, Field(strict=False)] = MoveKind.REPLACE
-    remove: Id | None = None
-    add: Id | None = None
-    leader: Id | None = None
+    stream: Id = Field(description="The stream of the shard.")
+    shard: Index = Field(description="Number of the shard, from 0.")
+    kind: Annotated[MoveKind, Field(strict=False)] = Field(
+        default=MoveKind.REPLACE, description="What is being done."
+    )
+    remove: Id | None = Field(
+        default=None, description="The node that gives up its replica; absent for `add`."
+    )
+    add: Id | None = Field(
+        default=None,
+        description="The node that receives a replica; absent for `remove`, and where the target "
+        "of a replacement is still open.",
+    )
+    leader: Id | None = Field(default=None, description="The node that is to lead, for `leader`.")
 
 
 class ClusterFile(WireModel):
     """One document of a cluster file. `name` is echoed in the answer; `levels` name the tiers."""
 
-    nodes: Items[ClusterNode]
-    streams: Items[ClusterStream] = ()
-    levels: Annotated[Items[LevelName], Field(max_length=8)] = ()
-    name: Text | None = None
-    moves: Items[ClusterMove] = ()
-    clients: Items[ClusterClient] = ()
-    replica_state: ReplicaStates = Field(default_factory=dict)
+    nodes: Items[ClusterNode] = Field(description="All nodes, each id once.")
+    streams: Items[ClusterStream] = Field(
+        default=(), description="Streams to be placed, or judged where they have `replicas`."
+    )
+    levels: Annotated[Items[LevelName], Field(max_length=8)] = Field(
+        default=(), description="Names of the tiers of locations, top tier first, at most 8."
+    )
+    name: Text | None = Field(
+        default=None, description="Name of the document, echoed in its answer."
+    )
+    moves: Items[ClusterMove] = Field(default=(), description="Moves under way.")
+    clients: Items[ClusterClient] = Field(default=(), description="Who reads, for `nearest`.")
+    replica_state: ReplicaStates = Field(
+        default_factory=dict, description="How far the replicas of all streams are, by node id."
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from schemas import limits
+from schemas.acks import MoveMessage
 from schemas.base import describe, echo
-from schemas.inputs import INPUTS, InputMessage, MoveMessage, NodeMessage, Tick
+from schemas.inputs import INPUTS, InputMessage, NodeMessage, Tick
 from schemas.parsing import Refusal, RefusedError, parse_object
 from schemas.refusals import RefusalCode
 from schemas.topics import BY_NAME

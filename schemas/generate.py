@@ -24,6 +24,7 @@ from schemas.topics import CATALOGUE, full_name
 from schemas.words import ALERTS, CAUSES, HEALTH, RULES
 
 PACKAGE = Path(__file__).parent
+EXAMPLES = PACKAGE / "examples"
 KUBERNETES = PACKAGE.parent / "deploy" / "kubernetes"
 ALERTING_RULES = PACKAGE.parent / "deploy" / "prometheus" / "rules.yaml"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -38,6 +39,13 @@ def json_schema(name: str) -> dict[str, Any]:
         "$schema": DIALECT,
         "$id": f"urn:placement:{name}:v{VERSION}",
         **MODELS[name].model_json_schema(by_alias=True),
+    }
+
+
+def examples() -> dict[str, dict[str, Any]]:
+    """The canonical example of every model, by name."""
+    return {
+        name: json.loads((EXAMPLES / f"{name}.json").read_text("utf-8")) for name in sorted(MODELS)
     }
 
 
@@ -142,7 +150,7 @@ def main(arguments: list[str]) -> int:
     readme_path = PACKAGE / "README.md"
     wanted = schema_files() | {
         readme_path: readme(readme_path.read_text("utf-8")),
-        PACKAGE / "asyncapi.json": _dump(document(MODELS)),
+        PACKAGE / "asyncapi.json": _dump(document(MODELS, examples())),
         KUBERNETES / "topics.yaml": kafka_topics(),
         KUBERNETES / "users.yaml": kafka_users(),
         KUBERNETES / "monitoring.yaml": monitoring(ALERTING_RULES.read_text("utf-8")),

@@ -1,5 +1,5 @@
-"""Messages the reconciler reads, from `nodes.v1`, `streams.v1`, `acks.v1` and others (design
-section 5.1); what operators ask for is in `requests`.
+"""Messages the reconciler reads, from `nodes.v1`, `streams.v1` and others (design section 5.1);
+what executors say is in `acks`, what operators ask for in `requests`.
 
 A model says what a well-formed record is. Whether a request makes sense (a replication factor of
 zero, an unknown strategy) is judged by the core, whose answer its author sees as a decision.
@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import Field, JsonValue, model_validator
 
 from schemas import limits
+from schemas.acks import MoveAccepted, MoveCompleted, MoveFailed, MoveStopped, ReplicaLost
 from schemas.base import (
     Capacity,
     Count,
@@ -40,6 +41,12 @@ RoundTrip = Annotated[float, Field(ge=0, le=limits.RTT_MS_MAX)]
 RoundTrips = Annotated[dict[Location, RoundTrip | None], Field(max_length=limits.FIELDS_MAX)]
 
 
+# A word that the core does not know is answered with a rejected decision, which its author sees; a
+# dead letter he would not. So the schema lists the words, and the model takes any.
+Repair = Annotated[Text, Field(json_schema_extra={"enum": ["all", "dead_only"]})]
+Quorum = Count | Annotated[Text, Field(json_schema_extra={"enum": ["majority", "one"]})]
+
+
 class NodeMessage(Message):
     """What every message about a node carries; key: `node_id`.
 
@@ -47,9 +54,16 @@ class NodeMessage(Message):
     message of a node. An equal sequence with an equal body is a repeat.
     """
 
-    node_id: Id
-    incarnation: Id
-    sequence: Ordinal
+    node_id: Id = Field(
+        description="The node's id, the same over all its lives. It is the record's key."
+    )
+    incarnation: Id = Field(
+        description="One life of the node's process: a new one, for example a UUID, at each start."
+    )
+    sequence: Ordinal = Field(
+        description="Number of the message, which rises with every message of the node. An equal "
+        "one with an equal body is a repeat, with another body a conflict."
+    )
 
     def record_key(self) -> str:
         """The node's id."""
@@ -65,14 +79,42 @@ class NodeRegistered(NodeMessage):
     without `location` belongs to the unlocated domain.
     """
 
-    host: Host | None = None
-    location: Location | None = None
-    tags: Tags | None = None
-    weight: Weight = 1.0
-    capacity: Capacity | None = None
-    leader: bool = True
-    tokens: Tokens | None = None
-    liveness: Literal["heartbeat", "external"] = "heartbeat"
+    host: Host | None = Field(
+        default=None,
+        description="Where the node is reached, as host or host:port; shown to people and to "
+        "`nearest`, never connected to.",
+    )
+    location: Location | None = Field(
+        default=None,
+        description="Where the node stands, top tier first: `/eu/az1/rack7`. Without it the node "
+        "belongs to the unlocated domain.",
+    )
+    tags: Tags | None = Field(
+        default=None, description="Labels that policies can ask for, key to value. Absent: none."
+    )
+    weight: Weight = Field(
+        default=1.0,
+        description="Share of load relative to other nodes: a node of weight 2 holds twice as "
+        "many replicas as one of weight 1. No unit.",
+    )
+    capacity: Capacity | None = Field(
+        default=None,
+        description="The most replicas the node may hold. Absent: no limit of its own.",
+    )
+    leader: bool = Field(
+        default=True,
+        description="Whether replicas on the node may lead; false: it holds copies only.",
+    )
+    tokens: Tokens | None = Field(
+        default=None,
+        description="Positions of the node on the ring, for the strategies that place by tokens. "
+        "Absent: derived from its id.",
+    )
+    liveness: Literal["heartbeat", "external"] = Field(
+        default="heartbeat",
+        description="Who reports whether the node lives: `heartbeat`, the node itself by its "
+        "heartbeats, or `external`, a failure detector on `detector.v1` alone.",
+    )
 
 
 class NodeHeartbeat(NodeMessage):
@@ -82,7 +124,11 @@ class NodeHeartbeat(NodeMessage):
     nothing answers. Every heartbeat that carries it is journaled: once a minute is plenty.
     """
 
-    rtt_ms: RoundTrips | None = None
+    rtt_ms: RoundTrips | None = Field(
+        default=None,
+        description="Round trips to other locations in milliseconds, by location; null where "
+        "nothing answered. Absent: not measured.",
+    )
 
 
 class NodeUnregistered(NodeMessage):
@@ -92,8 +138,10 @@ class NodeUnregistered(NodeMessage):
 class NodeLocalityChanged(NodeMessage):
     """The node now stands elsewhere; `tags`, if given, replace all its tags."""
 
-    location: Location
-    tags: Tags | None = None
+    location: Location = Field(description="Where the node stands now, top tier first.")
+    tags: Tags | None = Field(
+        default=None, description="All tags of the node from now on. Absent: its tags stay."
+    )
 
 
 class NodeLivenessReported(NodeMessage):
@@ -102,7 +150,7 @@ class NodeLivenessReported(NodeMessage):
     wait is the detector's affair. `sequence` is the detector's own, per node.
     """
 
-    status: Literal["up", "down"]
+    status: Literal["up", "down"] = Field(description="What the detector says: `up` or `down`.")
 
 
 class NodeInventory(Message):
@@ -110,8 +158,8 @@ class NodeInventory(Message):
     for nodes too that have not registered yet. Key: `node_id`; a tombstone removes the entry, and
     a node that is there keeps its place."""
 
-    node_id: Id
-    location: Location
+    node_id: Id = Field(description="The node's id. It is the record's key.")
+    location: Location = Field(description="Where the node stands, top tier first.")
 
     def record_key(self) -> str:
         """The node's id."""
@@ -122,10 +170,14 @@ class Tick(Message):
     """Written by the reconciler itself to every partition of `nodes.v1` about once a second, so
     that the silence of nodes can be measured in the log. Key: `tick`."""
 
-    partition: Index
-    partitions: Index
-    writer_epoch: Ordinal
-    number: Ordinal
+    partition: Index = Field(
+        description="The partition of `nodes.v1` that the tick was written to, from 0."
+    )
+    partitions: Index = Field(
+        description="How many partitions `nodes.v1` had when the tick was written."
+    )
+    writer_epoch: Ordinal = Field(description="The epoch of the writer that wrote it.")
+    number: Ordinal = Field(description="Number of the tick, from 1 at each start of a writer.")
 
     def record_key(self) -> str:
         """The same for all ticks."""
@@ -149,17 +201,56 @@ class StreamRequest(WireModel):
     datacenter: it is their sum.
     """
 
-    stream: Id
-    shards: Count
-    replication_factor: Count
-    placement_policies: Text | None = None
-    policy: dict[str, JsonValue] | None = None
-    quorum: Count | Text | None = None
-    replicas: Items[Items[Id]] | None = None
-    shard_tokens: Tokens | None = None
-    dimension: Text | None = None
-    ranges: Items[Text] | None = None
-    repair: Text | None = None
+    stream: Id = Field(description="The stream's name. On the topic it is the record's key.")
+    shards: Count = Field(
+        description="How many shards the stream has: 1 to 10,000, and with all replicas at most "
+        "100,000."
+    )
+    replication_factor: Count = Field(
+        description="Replicas of each shard, the leader included: 1 to 64. May be left out where "
+        "`policy.replication` counts them per datacenter."
+    )
+    placement_policies: Text | None = Field(
+        default=None,
+        description="Timeplus' policy string: `node=balanced|exclusive`, `shard=colocated|...`. "
+        "Excludes `policy`.",
+    )
+    policy: dict[str, JsonValue] | None = Field(
+        default=None,
+        description="The structured policy: `strategy`, `rules`, `within`, `avoid`, `nodes`, "
+        "`with_tags`, `on_infeasible` and the strategy's own keys. Absent: the "
+        "default policy of the settings.",
+    )
+    quorum: Quorum | None = Field(
+        default=None,
+        description="Living replicas that a shard needs to be available: `majority` (the "
+        "default), `one`, or a number from 1 to the replication factor.",
+    )
+    replicas: Items[Items[Id]] | None = Field(
+        default=None,
+        description="An existing placement to adopt: for each shard the ids of its nodes, leader "
+        "first.",
+    )
+    shard_tokens: Tokens | None = Field(
+        default=None,
+        description="Where each shard begins on the ring, one position per shard, for strategies "
+        "that place by tokens.",
+    )
+    dimension: Text | None = Field(
+        default=None,
+        description="Name of the scope in which strategies that follow Kudu count the stream's "
+        "load: streams that share it are evened out together.",
+    )
+    ranges: Items[Text] | None = Field(
+        default=None,
+        description="A label for each shard; strategies that know ranges keep the load of equal "
+        "labels even.",
+    )
+    repair: Repair | None = Field(
+        default=None,
+        description="What repair may do to the stream: `all` (the default), or `dead_only`, "
+        "which only gives back what is dead or missing.",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -175,7 +266,10 @@ class StreamRequest(WireModel):
 class StreamCreated(StreamRequest, Message):
     """A stream asks for placement. Key: `stream`."""
 
-    sequence: Ordinal
+    sequence: Ordinal = Field(
+        description="Number of the message, which rises with every message about the stream. An "
+        "equal one with an equal body is a repeat, with another body a conflict."
+    )
 
     def record_key(self) -> str:
         """The stream's name."""
@@ -192,7 +286,10 @@ class StreamAltered(StreamRequest, Message):
     `placement_policies` and `policy` asks for the default policy of the day.
     """
 
-    sequence: Ordinal
+    sequence: Ordinal = Field(
+        description="Number of the message, which rises with every message about the stream. An "
+        "equal one with an equal body is a repeat, with another body a conflict."
+    )
 
     def record_key(self) -> str:
         """The stream's name."""
@@ -205,54 +302,15 @@ class StreamDropped(Message):
     Another stream of this name may be created with a higher sequence.
     """
 
-    stream: Id
-    sequence: Ordinal
+    stream: Id = Field(description="The stream's name. It is the record's key.")
+    sequence: Ordinal = Field(
+        description="Number of the message, which rises with every message about the stream. An "
+        "equal one with an equal body is a repeat, with another body a conflict."
+    )
 
     def record_key(self) -> str:
         """The stream's name."""
         return self.stream
-
-
-class MoveMessage(Message):
-    """An executor's word on a move. Key: `stream/shard`.
-
-    `move_id` names the move; it may be left out by executors that only know the shard.
-    `reason` is free text for people.
-    """
-
-    stream: Id
-    shard: Index
-    move_id: Id | None = None
-    node_id: Id | None = None
-    reason: Text | None = None
-
-    def record_key(self) -> str:
-        """The shard the move belongs to."""
-        return f"{self.stream}/{self.shard}"
-
-
-class MoveAccepted(MoveMessage):
-    """The executor has taken the move on."""
-
-
-class MoveCompleted(MoveMessage):
-    """The new replica is complete and the old one may go."""
-
-
-class MoveFailed(MoveMessage):
-    """The executor gave up; the need is derived again from what is true then."""
-
-
-class MoveStopped(MoveMessage):
-    """The executor has stopped a move that expired, was cancelled or superseded, and removed what
-    it had copied. Without `move_id`, all such moves of the shard."""
-
-
-class ReplicaLost(MoveMessage):
-    """A replica is gone although its node lives: a disk has failed, a file is damaged. Another
-    copy is made, maybe on the same node."""
-
-    node_id: Id
 
 
 InputMessage = (

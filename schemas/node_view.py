@@ -1,7 +1,7 @@
 """What is published of a node: the state of record of topology."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
@@ -14,7 +14,6 @@ from schemas.base import (
     Message,
     Ordinal,
     Tags,
-    Text,
     TimeMs,
     Tokens,
     Weight,
@@ -27,7 +26,11 @@ LocationOrNone = Location | Annotated[str, Field(max_length=0)]
 
 
 class Liveness(StrEnum):
-    """What the failure detector believes of a node."""
+    """What the failure detector believes of a node.
+
+    `up`: it is heard of. `suspect`: it is silent, and gets no replicas. `dead`: it has been silent
+    for so long that its replicas are replaced. `unregistered`: it has left for good.
+    """
 
     UP = "up"
     SUSPECT = "suspect"
@@ -36,7 +39,11 @@ class Liveness(StrEnum):
 
 
 class AdministrativeState(StrEnum):
-    """What the operator has ordered for a node."""
+    """What operators have ordered for a node.
+
+    `cordoned`: it gets no replicas and keeps what it has. `maintenance`: it may be away, and what
+    stands on it is not replaced. `draining`: all its replicas are moved off.
+    """
 
     NONE = "none"
     CORDONED = "cordoned"
@@ -45,7 +52,11 @@ class AdministrativeState(StrEnum):
 
 
 class Guard(StrEnum):
-    """Why a node that lives gets no new replicas: it has flapped, or its location is doubtful."""
+    """Why a node that lives gets no new replicas.
+
+    `held_down`: it came and went too often, and has to stay up for a while. `quarantined`: its
+    location is doubtful.
+    """
 
     NONE = "none"
     HELD_DOWN = "held_down"
@@ -53,7 +64,9 @@ class Guard(StrEnum):
 
 
 class NodeStatus(StrEnum):
-    """The strongest of liveness, administrative state and guard: one word for people."""
+    """A node in one word for people: the first of `unregistered`, `dead`, `quarantined`,
+    `draining`, `maintenance`, `held_down`, `suspect` and `cordoned` that is so, else `up`;
+    `registered` is not used."""
 
     REGISTERED = "registered"
     UP = "up"
@@ -73,21 +86,21 @@ class NodeStatus(StrEnum):
 class Transition(WireModel):
     """A node's liveness changed."""
 
-    at: TimeMs
-    liveness: Annotated[Liveness, LAX]
+    at: TimeMs = Field(description="When it changed, in ms since the epoch, UTC.")
+    liveness: Annotated[Liveness, LAX] = Field(description="What it changed to.")
 
 
 class HoldDown(WireModel):
     """A flapping node receives no replicas from `since` to `until`; `active` until that has run
     out. The next hold-down is twice as long, unless the node stays quiet for as long as this."""
 
-    since: TimeMs
-    until: TimeMs
-    active: bool
+    since: TimeMs = Field(description="When it began, in ms since the epoch, UTC.")
+    until: TimeMs = Field(description="When it ends, in ms since the epoch, UTC.")
+    active: bool = Field(description="Whether it has not run out yet.")
 
 
 class LivenessMode(StrEnum):
-    """Who says whether a node lives."""
+    """Who says whether a node lives: itself by its `heartbeat`s, or an `external` detector."""
 
     HEARTBEAT = "heartbeat"
     EXTERNAL = "external"
@@ -96,12 +109,17 @@ class LivenessMode(StrEnum):
 class Reported(WireModel):
     """The last report of the external detector: its sequence, -1 before the first, and word."""
 
-    sequence: Annotated[int, Field(ge=-1)]
-    said: Text
+    sequence: Annotated[int, Field(ge=-1)] = Field(
+        description="The detector's sequence of its last report; -1 before the first."
+    )
+    said: Literal["reported up", "reported down", ""] = Field(
+        description="What it said; empty before the first report."
+    )
 
 
 class LocationSource(StrEnum):
-    """Who says where nodes stand."""
+    """Who says where nodes stand: they themselves (`claim`), or the configured authority: a
+    `command`, a `file`, the topic `inventory`, or the metadata of a `cloud`."""
 
     CLAIM = "claim"
     COMMAND = "command"
@@ -114,10 +132,19 @@ class PendingPlace(WireModel):
     """A place and tags that a node claims and that are not in force: `impact_hash` is what an
     approval has to name, `meant` the known place it probably means if that looks like a typo."""
 
-    location: LocationOrNone
-    tags: Tags
-    impact_hash: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{0,128}$")]
-    meant: LocationOrNone | None = None
+    location: LocationOrNone = Field(
+        description="The location that is claimed, top tier first; empty: none."
+    )
+    tags: Tags = Field(description="The tags that are claimed, key to value.")
+    impact_hash: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{0,128}$")] = Field(
+        description="Hash to send as `expected_impact_hash` of `ApproveRelocation`, in "
+        "hexadecimal; empty while its impact is not known."
+    )
+    meant: LocationOrNone | None = Field(
+        default=None,
+        description="The known location that it probably means, if the claim looks like a typing "
+        "error.",
+    )
 
 
 class NodeView(Message):
@@ -129,31 +156,73 @@ class NodeView(Message):
     approval, `quarantine` why its place is not trusted with replicas.
     """
 
-    node_id: Id
-    incarnation: Id
-    sequence: Ordinal
-    body_hash: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{0,128}$")]
-    revision: Ordinal
-    host: Host | None = None
-    location: LocationOrNone
-    tags: Tags
-    weight: Weight
-    capacity: Capacity | None = None
-    leader: bool
-    tokens: Tokens | None = None
-    liveness: Annotated[Liveness, LAX]
-    status: Annotated[NodeStatus, LAX]
-    since: TimeMs
-    administrative: Annotated[AdministrativeState, LAX] = AdministrativeState.NONE
-    guard: Annotated[Guard, LAX] = Guard.NONE
-    transitions: Items[Transition] | None = None
-    hold_down: HoldDown | None = None
-    liveness_mode: Annotated[LivenessMode, LAX] = LivenessMode.HEARTBEAT
-    reported: Reported | None = None
-    location_source: Annotated[LocationSource, LAX] = LocationSource.CLAIM
-    claimed_location: LocationOrNone | None = None
-    pending: PendingPlace | None = None
-    quarantine: Reason | None = None
+    node_id: Id = Field(description="The node's id. It is the record's key.")
+    incarnation: Id = Field(description="The life of the node's process that counts.")
+    sequence: Ordinal = Field(
+        description="The `sequence` of its last message that changed this view."
+    )
+    body_hash: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{0,128}$")] = Field(
+        description="Hash of that message's body, in hexadecimal, by which a repeat is told from "
+        "a conflict."
+    )
+    revision: Ordinal = Field(
+        description="Rises by one with every published view of the node, from 1."
+    )
+    host: Host | None = Field(
+        default=None, description="Where the node is reached, as it registered."
+    )
+    location: LocationOrNone = Field(
+        description="Where the node stands, top tier first; empty: nowhere, the unlocated domain."
+    )
+    tags: Tags = Field(description="Labels that policies can ask for, key to value.")
+    weight: Weight = Field(description="Share of load relative to other nodes. No unit.")
+    capacity: Capacity | None = Field(
+        default=None,
+        description="The most replicas the node may hold; absent: no limit of its own.",
+    )
+    leader: bool = Field(description="Whether replicas on the node may lead.")
+    tokens: Tokens | None = Field(
+        default=None, description="Positions of the node on the ring, where it gave them."
+    )
+    liveness: Annotated[Liveness, LAX] = Field(description="What the failure detector believes.")
+    status: Annotated[NodeStatus, LAX] = Field(
+        description="The strongest of `liveness`, `administrative` and `guard`, in one word for "
+        "people."
+    )
+    since: TimeMs = Field(description="When `liveness` was reached, in ms since the epoch, UTC.")
+    administrative: Annotated[AdministrativeState, LAX] = Field(
+        default=AdministrativeState.NONE, description="What operators have ordered."
+    )
+    guard: Annotated[Guard, LAX] = Field(
+        default=Guard.NONE, description="Why the node receives no replicas although it lives."
+    )
+    transitions: Items[Transition] | None = Field(
+        default=None,
+        description="The latest changes of `liveness`, oldest first, by which flapping is told.",
+    )
+    hold_down: HoldDown | None = Field(
+        default=None, description="The node's last hold-down; absent if there was none."
+    )
+    liveness_mode: Annotated[LivenessMode, LAX] = Field(
+        default=LivenessMode.HEARTBEAT, description="Who says whether the node lives."
+    )
+    reported: Reported | None = Field(
+        default=None,
+        description="The last report of the external detector; absent where there is none.",
+    )
+    location_source: Annotated[LocationSource, LAX] = Field(
+        default=LocationSource.CLAIM, description="Who says where the node stands."
+    )
+    claimed_location: LocationOrNone | None = Field(
+        default=None,
+        description="The location that the node claims, where another one is in force.",
+    )
+    pending: PendingPlace | None = Field(
+        default=None, description="A place that waits for approval."
+    )
+    quarantine: Reason | None = Field(
+        default=None, description="Why the node's place is not trusted with replicas."
+    )
 
     def record_key(self) -> str:
         """The node's id."""

@@ -28,7 +28,13 @@ from schemas.reason import LAX, Domain, Reason
 
 
 class Outcome(StrEnum):
-    """The answer to a stream event."""
+    """How a stream stands after its last event.
+
+    `placed`: all replicas are placed and every rule holds. `degraded`: all are placed, a preferred
+    rule does not hold. `partial`: some replicas wait for nodes. `waiting`: none is placed yet, and
+    placement is tried again whenever nodes come. `rejected`: the request makes no sense, and waits
+    for another one. `dropped`: the stream is gone.
+    """
 
     PLACED = "placed"
     DEGRADED = "degraded"
@@ -39,7 +45,12 @@ class Outcome(StrEnum):
 
 
 class MoveKind(StrEnum):
-    """What the executor of a move has to do."""
+    """What the executor of a move has to do.
+
+    `replace`: make a replica on `add`, then give up the one on `remove`. `add`: make one more, on
+    `add`. `remove`: give up the one on `remove`. `leader`: let another replica lead; it stands in
+    plans and cluster files only, as a new leader comes with an assignment, without a move.
+    """
 
     REPLACE = "replace"
     ADD = "add"
@@ -48,7 +59,12 @@ class MoveKind(StrEnum):
 
 
 class MoveState(StrEnum):
-    """Life of a move; the states after `accepted` are final."""
+    """Life of a move; `issued` and `accepted` are open, the others final.
+
+    `issued`: to be taken on. `accepted`: an executor has. `completed`: it has said that it is done.
+    `failed`: it has given up. `cancelled`: not wanted any more. `superseded`: another move, which
+    names this one, takes its place. `expired`: not completed by its deadline.
+    """
 
     ISSUED = "issued"
     ACCEPTED = "accepted"
@@ -59,6 +75,18 @@ class MoveState(StrEnum):
     EXPIRED = "expired"
 
 
+class MoveCause(StrEnum):
+    """Why a shard gets a move: see the table of causes in this package's README."""
+
+    UNDER_REPLICATED = "under_replicated"
+    LEADER = "leader"
+    REQUIRED_RULE = "required_rule"
+    DRAIN = "drain"
+    PREFERRED_RULE = "preferred_rule"
+    SURPLUS = "surplus"
+    BALANCE = "balance"
+
+
 class Completion(StrEnum):
     """When a move counts as done: when its executor says so, or when it is issued."""
 
@@ -67,14 +95,19 @@ class Completion(StrEnum):
 
 
 class Strength(StrEnum):
-    """Whether a rule is never broken, or kept as well as the topology allows."""
+    """Whether placement never breaks a rule (`required`), or keeps it as well as the topology
+    allows (`preferred`)."""
 
     REQUIRED = "required"
     PREFERRED = "preferred"
 
 
 class ViolationClass(StrEnum):
-    """Whether anything can be done about a violation, and when."""
+    """Whether anything can be done about a violation, and when.
+
+    `fixable`: repair is at it, or will be. `deferred`: it waits, for a hold, a limit or a pause.
+    `unfixable`: nodes or domains are missing, or the policy asks for what cannot be.
+    """
 
     FIXABLE = "fixable"
     UNFIXABLE = "unfixable"
@@ -84,16 +117,36 @@ class ViolationClass(StrEnum):
 class StreamSpec(WireModel):
     """What a stream asks for, with defaults filled in; a rejected one is echoed as given."""
 
-    stream: Id
-    shards: Count
-    replication_factor: Count
-    policy: dict[str, JsonValue]
-    placement_policies: Text | None = None
-    quorum: Count | Text | None = None
-    shard_tokens: Tokens | None = None
-    dimension: Text | None = None
-    ranges: Items[Text] | None = None
-    repair: Text | None = None
+    stream: Id = Field(description="The stream's name.")
+    shards: Count = Field(description="How many shards the stream has.")
+    replication_factor: Count = Field(description="Replicas of each shard, the leader included.")
+    policy: dict[str, JsonValue] = Field(
+        description="The structured policy with defaults filled in, also where "
+        "`placement_policies` was given."
+    )
+    placement_policies: Text | None = Field(
+        default=None, description="Timeplus' policy string, where it was given."
+    )
+    quorum: Count | Text | None = Field(
+        default=None,
+        description="Living replicas that a shard needs to be available: `majority`, `one` or a "
+        "number; in a rejected request, what was given.",
+    )
+    shard_tokens: Tokens | None = Field(
+        default=None, description="Where each shard begins on the ring, where it was given."
+    )
+    dimension: Text | None = Field(
+        default=None,
+        description="The scope in which the stream's load is counted, where it was given.",
+    )
+    ranges: Items[Text] | None = Field(
+        default=None, description="A label for each shard, where they were given."
+    )
+    repair: Text | None = Field(
+        default=None,
+        description="What repair may do: `all` or `dead_only`; absent: `all`. In a rejected "
+        "request, what was given.",
+    )
 
 
 class Decision(Message):
@@ -104,19 +157,38 @@ class Decision(Message):
     keeps its last spec, and is followed by a tombstone.
     """
 
-    stream: Id
-    sequence: Ordinal
-    revision: Ordinal
-    outcome: Annotated[Outcome, LAX]
-    spec: StreamSpec
-    body_hash: Digest
-    strategy: Text
-    shards_placed: Index
-    replicas_missing: Index
-    reasons: Items[Reason]
-    warnings: Items[Reason]
-    decided_at: TimeMs
-    requested: StreamSpec | None = None
+    stream: Id = Field(description="The stream's name. It is the record's key.")
+    sequence: Ordinal = Field(description="The `sequence` of the stream's last event.")
+    revision: Ordinal = Field(
+        description="Rises by one with every published decision on the stream, from 1."
+    )
+    outcome: Annotated[Outcome, LAX] = Field(
+        description="How the stream stands: what is in force, as of this decision."
+    )
+    spec: StreamSpec = Field(description="What is in force.")
+    body_hash: Digest = Field(
+        description="Hash of the last event's body, in hexadecimal, by which a repeat is told "
+        "from a conflict."
+    )
+    strategy: Text = Field(
+        description="Name of the strategy that placed it: one of placement's, or a plugin's; "
+        "empty where it is rejected."
+    )
+    shards_placed: Index = Field(description="Shards that have all their replicas.")
+    replicas_missing: Index = Field(description="Replicas of all shards that have not been placed.")
+    reasons: Items[Reason] = Field(
+        description="Why it is not `placed`: every reason for a rejection, for waiting, or for a "
+        "rule that is not met."
+    )
+    warnings: Items[Reason] = Field(
+        description="What does not hinder the placement, and should be known."
+    )
+    decided_at: TimeMs = Field(description="Time of the decision, in ms since the epoch, UTC.")
+    requested: StreamSpec | None = Field(
+        default=None,
+        description="The spec that was asked for last and refused; absent where the last one is "
+        "in force.",
+    )
 
     def record_key(self) -> str:
         """The stream's name."""
@@ -132,15 +204,31 @@ class Assignment(Message):
     it is absent otherwise.
     """
 
-    stream: Id
-    shard: Index
-    epoch: Ordinal
-    replicas: Items[Id]
-    adding: Items[Id]
-    removing: Items[Id]
-    move_id: Id | None = None
-    decided_at: TimeMs
-    roles: Items[Id] | None = None
+    stream: Id = Field(description="The stream's name.")
+    shard: Index = Field(description="Number of the shard, from 0.")
+    epoch: Ordinal = Field(
+        description="Rises by one with every published change of the shard; a lower one than "
+        "seen is old news."
+    )
+    replicas: Items[Id] = Field(
+        description="Ids of the nodes that hold a replica, leader first. While a move is open "
+        "the node that gives up its replica still stands here, and the one that "
+        "receives it does not."
+    )
+    adding: Items[Id] = Field(
+        description="While a move is open, the node that is to receive a replica; otherwise empty."
+    )
+    removing: Items[Id] = Field(
+        description="While a move is open, the node that is to give up its replica; otherwise "
+        "empty."
+    )
+    move_id: Id | None = Field(default=None, description="The open move; absent where none is.")
+    decided_at: TimeMs = Field(description="Time of the decision, in ms since the epoch, UTC.")
+    roles: Items[Id] | None = Field(
+        default=None,
+        description="What each of `replicas` is for, in their order: `replica`, or the name of a "
+        "role of the policy. Absent where the policy has no roles.",
+    )
 
     def record_key(self) -> str:
         """The shard."""
@@ -158,24 +246,51 @@ class Move(Message):
     stopped it.
     """
 
-    move_id: Id
-    kind: Annotated[MoveKind, LAX]
-    stream: Id
-    shard: Index
-    slot: Index
-    remove: Id | None = None
-    add: Id | None = None
-    expected_epoch: Ordinal
-    state: Annotated[MoveState, LAX]
-    cause: Text
-    reason: Reason
-    source: Id | None = None
-    deadline: TimeMs
-    supersedes: Id | None = None
-    issued_at: TimeMs
-    ended_at: TimeMs | None = None
-    rate_bytes_per_second: Annotated[int, Field(ge=1)] | None = None
-    reminded: Annotated[int, Field(ge=1)] | None = None
+    move_id: Id = Field(description="The move's id, never used again. It is the record's key.")
+    kind: Annotated[MoveKind, LAX] = Field(description="What the executor has to do.")
+    stream: Id = Field(description="The stream of the shard.")
+    shard: Index = Field(description="Number of the shard, from 0.")
+    slot: Index = Field(
+        description="Position of the replica among the shard's replicas, from 0, which is the "
+        "leader's; empty places count."
+    )
+    remove: Id | None = Field(
+        default=None, description="The node that gives up its replica; absent for `add`."
+    )
+    add: Id | None = Field(
+        default=None, description="The node that receives a replica; absent for `remove`."
+    )
+    expected_epoch: Ordinal = Field(
+        description="The move is valid only while the shard's assignment has this epoch: the one "
+        "that its issue published."
+    )
+    state: Annotated[MoveState, LAX] = Field(description="How far the move is.")
+    cause: Annotated[MoveCause, LAX] = Field(description="Why the shard gets a move.")
+    reason: Reason = Field(description="Why this move; in a final state, why it ended.")
+    source: Id | None = Field(
+        default=None,
+        description="A node with a living replica to copy from, near the target; absent where "
+        "none lives.",
+    )
+    deadline: TimeMs = Field(
+        description="The move expires when it is not completed by then, in ms since the epoch, UTC."
+    )
+    supersedes: Id | None = Field(default=None, description="The move that this one replaces.")
+    issued_at: TimeMs = Field(description="When it was issued, in ms since the epoch, UTC.")
+    ended_at: TimeMs | None = Field(
+        default=None,
+        description="When it reached a final state, in ms since the epoch, UTC; absent while it "
+        "is open.",
+    )
+    rate_bytes_per_second: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description="The most that the copy may take, in bytes a second; absent: no bound.",
+    )
+    reminded: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description="How often the executor was reminded that the move was called off; absent: "
+        "not yet.",
+    )
 
     def record_key(self) -> str:
         """The move's id."""
@@ -185,25 +300,44 @@ class Move(Message):
 class Violation(WireModel):
     """One rule that a shard does not meet: `count` where `limit` was asked for, in `domain`."""
 
-    stream: Id
-    shard: Index
-    rule: Text
-    strength: Annotated[Strength, LAX]
-    level: Text | None = None
-    domain: Domain | None = None
-    count: int
-    limit: int
-    violation_class: Annotated[ViolationClass, Field(strict=False, alias="class")]
-    reason: Reason
-    since: TimeMs
+    stream: Id = Field(description="The stream of the shard.")
+    shard: Index = Field(description="Number of the shard, from 0.")
+    rule: Text = Field(
+        description="The rule as it was written; it begins with a name of the table of rules in "
+        "this package's README."
+    )
+    strength: Annotated[Strength, LAX] = Field(
+        description="Whether the rule is never broken by placement, or kept as well as possible."
+    )
+    level: Text | None = Field(
+        default=None,
+        description="The level of the topology that the rule counts by; absent for rules about "
+        "nodes.",
+    )
+    domain: Domain | None = Field(
+        default=None,
+        description="The domain or node where it is broken; absent where it is the shard as a "
+        "whole.",
+    )
+    count: int = Field(description="How many there are, in what the rule counts.")
+    limit: int = Field(
+        description="How many there should be at most, or of rules that ask for a minimum at least."
+    )
+    violation_class: Annotated[ViolationClass, Field(strict=False, alias="class")] = Field(
+        description="Whether anything can be done about it."
+    )
+    reason: Reason = Field(description="Why it is broken, or why it is not mended now.")
+    since: TimeMs = Field(description="When it was found first, in ms since the epoch, UTC.")
 
 
 class Violations(Message):
     """All open violations of one shard. Key: `stream/shard`; a tombstone means none is left."""
 
-    stream: Id
-    shard: Index
-    violations: Annotated[Items[Violation], Field(min_length=1)]
+    stream: Id = Field(description="The stream's name.")
+    shard: Index = Field(description="Number of the shard, from 0.")
+    violations: Annotated[Items[Violation], Field(min_length=1)] = Field(
+        description="All rules that the shard does not meet."
+    )
 
     def record_key(self) -> str:
         """The shard."""

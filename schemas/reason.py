@@ -9,7 +9,13 @@ from schemas.base import Items, Text, WireModel
 
 
 class Band(StrEnum):
-    """Who has to act on a reason: see the table of codes in this package's README."""
+    """Who has to act on a reason.
+
+    `ok`: nobody. `soft`: nobody at once; it ends by itself, or only wishes are not met.
+    `throttled`: nobody; it waits for a limit, a hold or a pause. `config`: whoever wrote the
+    request or the setting. `required-rule`: whoever runs the fleet or wrote the policy; what it
+    requires cannot be met. `bug`: the authors of the reconciler.
+    """
 
     OK = "ok"
     SOFT = "soft"
@@ -29,10 +35,23 @@ Summary = Annotated[str, Field(max_length=8192)]
 class Reason(WireModel):
     """Why: a stable code, its band, a sentence, and the numbers and domains behind it."""
 
-    code: Code
-    band: Annotated[Band, LAX]
-    message: Summary
-    need: int | None = None
-    have: int | None = None
-    level: Text | None = None
-    seen: Items[Domain] | None = None
+    code: Code = Field(
+        description="Stable code: one of the table of reasons in this package's README. Treat an "
+        "unknown one by its band."
+    )
+    band: Annotated[Band, LAX] = Field(description="Who has to act.")
+    message: Summary = Field(
+        description="The reason in a sentence, for people; its words may change."
+    )
+    need: int | None = Field(
+        default=None, description="How many were needed, in what the sentence counts."
+    )
+    have: int | None = Field(default=None, description="How many there were.")
+    level: Text | None = Field(
+        default=None,
+        description="The level of the topology that it is about: a configured name, `location`, "
+        "`node` or `tag:KEY`.",
+    )
+    seen: Items[Domain] | None = Field(
+        default=None, description="The nodes or domains that were looked at, the first 50."
+    )

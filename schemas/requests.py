@@ -25,12 +25,23 @@ class OperatorRequest(Message):
     is free text for people.
     """
 
-    target: Target
-    request_id: Id
-    expected_impact_hash: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{1,128}$")] | None = (
-        None
+    target: Target = Field(
+        description="What the request is about: a node's id or a domain (`/eu/az1`), of a hold "
+        "its name, of a cancellation a move's id. It is the record's key."
     )
-    reason: Text | None = None
+    request_id: Id = Field(
+        description="Names the request in its answer; any id that is not used again, for example "
+        "a UUID."
+    )
+    expected_impact_hash: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{1,128}$")] | None = (
+        Field(
+            default=None,
+            description="Hash of the impact that a dry run or a refusal has shown, in hexadecimal. "
+            "What is destructive is refused without it, and if the impact is another by "
+            "now.",
+        )
+    )
+    reason: Text | None = Field(default=None, description="Why, as free text for people.")
 
     def record_key(self) -> str:
         """What the request is about."""
@@ -40,7 +51,11 @@ class OperatorRequest(Message):
 class TimedRequest(OperatorRequest):
     """A request that ends by itself after `ttl_seconds`."""
 
-    ttl_seconds: Ttl | None = None
+    ttl_seconds: Ttl | None = Field(
+        default=None,
+        description="Seconds after which the request ends by itself, at most 31 days. Absent: it "
+        "stands until it is ended.",
+    )
 
 
 class Drain(OperatorRequest):

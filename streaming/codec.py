@@ -30,7 +30,7 @@ from placement.model import (
     Liveness,
     NodeAttributes,
 )
-from schemas import inputs, limits
+from schemas import acks, inputs, limits
 from schemas.cluster import Cluster, ClusterNodeStatus, ClusterStream
 from schemas.inputs import InputMessage, StreamRequest
 from schemas.requests import (
@@ -87,10 +87,10 @@ _CLUSTER_GUARD = {
 }
 
 _ACKS: Mapping[type[InputMessage], AckKind] = {
-    inputs.MoveAccepted: AckKind.ACCEPTED,
-    inputs.MoveCompleted: AckKind.COMPLETED,
-    inputs.MoveFailed: AckKind.FAILED,
-    inputs.MoveStopped: AckKind.STOPPED,
+    acks.MoveAccepted: AckKind.ACCEPTED,
+    acks.MoveCompleted: AckKind.COMPLETED,
+    acks.MoveFailed: AckKind.FAILED,
+    acks.MoveStopped: AckKind.STOPPED,
 }
 
 _R = TypeVar("_R", StreamCreated, StreamAltered)
@@ -152,11 +152,11 @@ def event(message: InputMessage, at: int) -> Event:
             return _requested(StreamAltered, message, at, message.sequence, _named_hash(message))
         case inputs.StreamDropped():
             return StreamDropped(at, message.stream, message.sequence, _named_hash(message))
-        case inputs.ReplicaLost():
+        case acks.ReplicaLost():
             place = (message.stream, message.shard, message.node_id)
             return ReplicaLost(at, *place, message.reason)
     kind = _ACKS[type(message)]
-    assert isinstance(message, inputs.MoveMessage)
+    assert isinstance(message, acks.MoveMessage)
     return MoveAcked(at, kind, message.move_id, message.stream, message.shard, message.reason)
 
 

@@ -25,7 +25,17 @@ def references(value: Any) -> Iterator[str]:
 
 
 def test_it_is_fresh() -> None:
-    assert document(generate.MODELS) == WRITTEN
+    assert document(generate.MODELS, generate.examples()) == WRITTEN
+
+
+def test_every_message_has_an_example_that_its_headers_and_schema_allow() -> None:
+    for name, message in WRITTEN["components"]["messages"].items():
+        (example,) = message["examples"]
+        described = message["headers"]["properties"]
+        assert example["headers"].keys() <= described.keys(), name
+        assert set(message["headers"].get("required", ())) <= example["headers"].keys(), name
+        if name != "DeadLetter":
+            assert example["payload"] == generate.examples()[name]
 
 
 def test_it_has_every_topic_and_every_message() -> None:

@@ -3,8 +3,8 @@
 import pytest
 
 from placement import alerts as core_alerts
-from placement import events, health, model, reasons
-from schemas import alerts, node_view, outputs, reason
+from placement import decide, events, health, model, reasons
+from schemas import alerts, generate, node_view, outputs, reason
 from schemas.codes import REASONS
 from schemas.refusals import REFUSALS, RefusalCode
 from schemas.words import ALERTS, CAUSES, HEALTH, RULES
@@ -74,6 +74,24 @@ def test_words_of_alerts_and_answers_are_those_of_the_core(name):
 
 def test_actions_of_requests_are_those_of_the_core():
     assert [each.value for each in events.Action] == [each.value for each in alerts.Action]
+
+
+def test_the_causes_are_enumerated():
+    assert [each.value for each in model.Cause] == [each.value for each in outputs.MoveCause]
+
+
+@pytest.mark.parametrize("name", ["StreamCreated", "StreamAltered", "ClusterFile"])
+def test_the_words_a_stream_may_use_are_listed_although_the_core_judges_them(name):
+    schema = generate.json_schema(name)
+    stream = schema["$defs"]["ClusterStream"] if name == "ClusterFile" else schema
+    repair, quorum = (
+        [word for branch in stream["properties"][field]["anyOf"] for word in branch.get("enum", ())]
+        for field in ("repair", "quorum")
+    )
+    assert repair == [each.value for each in model.RepairMode]
+    assert decide.unknown_repair(repair[0]) is None
+    assert [decide.out_of_range(1, 3, word) for word in quorum] == [None] * len(quorum)
+    assert decide.out_of_range(1, 3, "all") is not None
 
 
 def test_bands_are_the_same_words():

@@ -6,9 +6,9 @@ import sys
 import pytest
 
 from schemas import limits
+from schemas.acks import MoveCompleted
 from schemas.envelope import Envelope, Refusal, decode, encode_headers, type_name, validate
 from schemas.inputs import (
-    MoveCompleted,
     NodeHeartbeat,
     NodeRegistered,
     StreamCreated,

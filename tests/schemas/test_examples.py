@@ -1,7 +1,9 @@
 """Examples, models, JSON Schemas and README are held against each other."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,6 +66,57 @@ def test_example_of_an_input_passes_the_envelope(name):
 @pytest.mark.parametrize("name", [n for n, m in generate.MODELS.items() if issubclass(m, Message)])
 def test_every_message_knows_its_key(name):
     assert generate.MODELS[name].model_validate(example(name)).record_key()
+
+
+def properties() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every property of every published schema, with the path to it."""
+    for name in generate.MODELS:
+        schema = generate.json_schema(name)
+        for definition, part in {name: schema, **schema.get("$defs", {})}.items():
+            for field, found in part.get("properties", {}).items():
+                path = f"{name}.{field}" if definition == name else f"{name}: {definition}.{field}"
+                yield path, found
+
+
+def test_every_property_is_described_in_a_sentence():
+    found = dict(properties())
+    assert len(found) > 300
+    texts = {path: each.get("description", "") for path, each in found.items()}
+    assert [path for path, text in texts.items() if len(text) < 10] == []
+    assert [path for path, text in texts.items() if not text.endswith(".")] == []
+
+
+# By the end of a field's name, how its description says the unit.
+UNITS = {
+    "_ms": "in milliseconds",
+    "append_ms": "in ms since the epoch, UTC",
+    "clock_ms": "in ms",
+    "_seconds": "Seconds",
+    "bytes_per_second": "in bytes a second",
+    **dict.fromkeys(
+        ("_at", ".at", ".since", ".until", ".deadline", ".now"), "in ms since the epoch, UTC"
+    ),
+}
+
+
+@pytest.mark.parametrize("ending", UNITS)
+def test_what_has_a_unit_says_it(ending):
+    found = {
+        path: each["description"]
+        for path, each in properties()
+        if path.endswith(ending) and max(filter(path.endswith, UNITS), key=len) == ending
+    }
+    assert found
+    assert [path for path, text in found.items() if UNITS[ending] not in text] == []
+
+
+def test_every_value_of_an_enumeration_is_explained_or_has_a_table():
+    for name in generate.MODELS:
+        for definition, part in generate.json_schema(name).get("$defs", {}).items():
+            text = part.get("description", "")
+            if "enum" in part and "see the table" not in text:
+                missing = [word for word in part["enum"] if f"`{word}`" not in text]
+                assert missing in ([], ["none"]), definition
 
 
 def test_schemas_and_readme_are_fresh(capsys):

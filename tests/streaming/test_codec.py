@@ -14,6 +14,7 @@ from placement.configuration import Configuration
 from placement.events import AckKind, MoveAcked, NodeChanged, StreamCreated
 from placement.model import (
     Assignment,
+    Cause,
     Decision,
     Guard,
     HoldDown,
@@ -90,8 +91,8 @@ at_rest = st.builds(
 assignments = at_rest | busy
 moves = st.builds(
     Move, ids, st.sampled_from(MoveKind), ids, counts, counts, st.none() | ids, ids, numbers,
-    st.sampled_from(MoveState), texts, reasons, numbers, numbers, st.none() | ids, st.none() | ids,
-    st.none() | numbers, *[st.none() | st.integers(1, 2**40)] * 2,
+    st.sampled_from(MoveState), st.sampled_from(Cause), reasons, numbers, numbers, st.none() | ids,
+    st.none() | ids, st.none() | numbers, *[st.none() | st.integers(1, 2**40)] * 2,
 )  # fmt: skip
 attributes = st.builds(
     NodeAttributes, locations, tags, st.none() | st.just("host.example:9092"),

@@ -2,6 +2,8 @@
 
 from hashlib import sha256
 
+from schemas import generate
+from schemas.asyncapi import document
 from schemas.topics import DEAD_LETTERS
 from streaming.dead_letter import (
     HEADER_BYTES_MAX,
@@ -55,6 +57,13 @@ def test_in_a_flood_what_has_no_letter_is_in_a_summary_of_its_reason_and_place()
     )
     assert (written[-1].key, written[-1].value) == (None, None)
     assert left_out == {"NOT_JSON": 4}
+
+
+def test_asyncapi_describes_the_headers_that_are_written() -> None:
+    written, _ = DeadLetters(1).of([refused(0, 1_000), refused(1, 1_000)])
+    names = {name for letter in written for name, _ in letter.headers}
+    messages = document(generate.MODELS, generate.examples())["components"]["messages"]
+    assert names == set(messages["DeadLetter"]["headers"]["properties"])
 
 
 def test_the_limit_is_one_of_seconds_of_append_time_and_survives_batches() -> None:

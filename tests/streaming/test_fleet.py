@@ -13,9 +13,9 @@ import orjson
 import pytest
 from kafka.partitioner.default import murmur2
 
+from schemas.acks import MoveMessage
 from schemas.envelope import Envelope, decode, validate
 from schemas.inputs import (
-    MoveMessage,
     NodeHeartbeat,
     NodeLocalityChanged,
     NodeMessage,

@@ -1,0 +1,62 @@
+"""What executors say of moves and replicas, on `acks.v1` (design sections 5.1 and 7).
+
+Every message is idempotent: one that is repeated, or that comes when its move has ended, changes
+nothing and is counted.
+"""
+
+from pydantic import Field
+
+from schemas.base import Id, Index, Message, Text
+
+
+class MoveMessage(Message):
+    """What an executor says of a move. Key: `stream/shard`.
+
+    `move_id` names the move; it may be left out by executors that only know the shard.
+    """
+
+    stream: Id = Field(description="The stream of the move's shard.")
+    shard: Index = Field(description="Number of the shard, from 0.")
+    move_id: Id | None = Field(
+        default=None,
+        description="The move. Absent: the open move of the shard, of `MoveStopped` all of the "
+        "shard that were called off.",
+    )
+    node_id: Id | None = Field(
+        default=None, description="The node that speaks, for people; nothing is decided from it."
+    )
+    reason: Text | None = Field(
+        default=None,
+        description="Why, as free text for people; of `MoveFailed` it becomes the move's reason.",
+    )
+
+    def record_key(self) -> str:
+        """The shard the move belongs to."""
+        return f"{self.stream}/{self.shard}"
+
+
+class MoveAccepted(MoveMessage):
+    """The executor has taken the move on, and what it removes may be gone from now on."""
+
+
+class MoveCompleted(MoveMessage):
+    """The executor has done the move: the new replica is complete (`replace`, `add`), or the old
+    one serves no more (`remove`). The answer is an assignment with the next epoch; the old copy may
+    be deleted when that has come, and no sooner."""
+
+
+class MoveFailed(MoveMessage):
+    """The executor gave up, and removed what it had copied; the need is derived again from what is
+    true then."""
+
+
+class MoveStopped(MoveMessage):
+    """The executor has stopped a move that expired, was cancelled or superseded, and removed what
+    it had copied. Without `move_id`, all such moves of the shard."""
+
+
+class ReplicaLost(MoveMessage):
+    """A replica is gone although its node lives: a disk has failed, a file is damaged. Another
+    copy is made, maybe on the same node."""
+
+    node_id: Id = Field(description="The node whose replica is gone.")
