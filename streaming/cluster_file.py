@@ -22,6 +22,9 @@ EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$")
 _Dumper: Any = type("_Dumper", (getattr(yaml, "CSafeDumper", yaml.SafeDumper),), {})
 _Dumper.add_implicit_resolver("tag:yaml.org,2002:float", EXPONENT, list("-+0123456789"))
 
+# Wider than any value: a line is not broken.
+_NO_WIDTH = 1_000_000
+
 
 def cluster_body(cluster: Cluster) -> dict[str, Any]:
     """A cluster in the form of a cluster file; what has its default is left out."""
@@ -36,6 +39,19 @@ def cluster_text(body: Mapping[str, Any]) -> str:
         dict(body), Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=None
     )
     return text
+
+
+def flow_text(value: Any) -> str:
+    """A value in YAML on one line: `{at_most: 1, per: zone}`."""
+    text: str = yaml.dump(
+        value,
+        Dumper=_Dumper,
+        sort_keys=False,
+        allow_unicode=True,
+        default_flow_style=True,
+        width=_NO_WIDTH,
+    )
+    return text.removesuffix("\n").removesuffix("\n...")
 
 
 def _bodies(models: Iterable[Any]) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ from placement.health import Health
 from placement.location import natural_key
 from placement.model import (
     AdministrativeState,
+    Decision,
     Guard,
     Liveness,
     Outcome,
@@ -23,6 +24,7 @@ from placement.model import (
     status,
 )
 from placement.reasons import Code
+from streaming.cluster_file import flow_text
 from streaming.live import LiveState
 from streaming.offline import Document
 from streaming.offline_check import Asked, checked
@@ -123,10 +125,7 @@ def policies(live: LiveState) -> Rows:
     for decision in live.decisions:
         if decision.outcome is Outcome.REJECTED:
             continue
-        text, policy = decision.spec.placement_policies, decision.spec.policy
-        users[_policy(policy) if text is None else f"placement_policies '{text}'"].append(
-            decision.stream
-        )
+        users[policy_text(decision)].append(decision.stream)
     broken = Counter(each.stream for each in live.violations)
     return [
         {
@@ -256,12 +255,14 @@ def _under_way(live: LiveState) -> tuple[Counter[str], Counter[str]]:
     return coming, going
 
 
-def _policy(policy: Mapping[str, Any]) -> str:
-    """The strategy, and whatever is said besides."""
+def policy_text(decision: Decision) -> str:
+    """The policy of a stream on one line: the strategy, and whatever is said besides."""
+    text, policy = decision.spec.placement_policies, decision.spec.policy
+    if text is not None:
+        return f"placement_policies '{text}'"
     rest = {name: value for name, value in policy.items() if name != "strategy"}
-    said = ", ".join(f"{name}: {value}" for name, value in sorted(rest.items()))
-    strategy = str(policy.get("strategy", ""))
-    return f"{strategy} {{{said}}}".lstrip() if said else strategy
+    strategy = str(policy.get("strategy", decision.strategy))
+    return f"{strategy} {flow_text(rest)}" if rest else strategy
 
 
 def _share(replicas: int, weight: float) -> float | None:

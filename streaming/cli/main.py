@@ -14,6 +14,7 @@ from streaming.cli import (
     broker,
     check,
     demo,
+    describe,
     dlq,
     doctor,
     executor,
@@ -101,6 +102,7 @@ watch.register(app)
 operate.register(app)
 status.register(app)
 listings.register(app)
+app.add_typer(describe.app)
 suggest.register(app)
 place.register(app)
 check.register(app)

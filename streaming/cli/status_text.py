@@ -66,7 +66,7 @@ class StatusScreen:
         from rich.text import Text
 
         width = options.max_width
-        lines = [line for field in _summary(self._found) for line in _indented(*field, width)]
+        lines = [line for field in _summary(self._found) for line in indented(*field, width)]
         moves, room = _moves(self._found, width), None
         if console.is_terminal:
             height = (options.height or console.height) - _PROMPT_LINES
@@ -283,7 +283,7 @@ def _moves(found: "Status", width: int) -> list[Any]:
     return [Text(), Text(title, "bold"), *table.lines(width)]
 
 
-def _indented(label: str, text: Any, width: int) -> list[Any]:
+def indented(label: str, text: Any, width: int) -> list[Any]:
     """A field with its label before the first line; what does not fit goes on below the text."""
     from rich.text import Text
 

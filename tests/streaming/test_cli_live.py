@@ -133,6 +133,8 @@ def test_listings(placer: Placer, at: tuple[str, str]) -> None:
         (("streams", "--where", "health=fine"), "it is healthy, rebalancing, degraded"),
         (("violations", "--where", "class=fixible"), "did you mean 'fixable'?"),
         (("streams", "--columns", "name"), "no column 'name'"),
+        (("describe", "node", "n7"), "there is no node 'n7'; see: placer nodes"),
+        (("describe", "shard", "orders"), "expected STREAM/SHARD such as orders/3"),
         (("explain", "--live", "nothing"), "there is no stream 'nothing'"),
         (("explain", "--live", "orders/7"), "has 2 shards"),
         (("explain", "--live", "orders", "--node", "n99"), "there is no node 'n99'"),
@@ -182,6 +184,19 @@ def test_a_dry_run_of_a_drain_lists_its_moves(placer: Placer, at: tuple[str, str
     assert placer("export", at=at).stdout == before
     watched = placer("drain", "n3", "--dry-run", "--watch", at=at)
     assert (watched.exit_code, "--dry-run changes nothing" in watched.stderr) == (2, True)
+
+
+def test_describe(placer: Placer, at: tuple[str, str]) -> None:
+    node = body(placer("describe", "node", "n1", "--output", "json", at=at))
+    assert (node["condition"], node["location"]) == ("dead", "/z1")
+    assert len(node["moves_out"]) == node["replicas"] > 0
+    stream = body(placer("describe", "stream", "orders", "--output", "json", at=at))
+    assert (stream["outcome"], stream["spec"]["shards"], stream["missing"]) == ("placed", 2, 2)
+    shard = body(placer("describe", "shard", "orders/0", "--output", "json", at=at))
+    assert shard["move"]["remove"] == "n1"
+    assert "no executor has accepted it yet" in shard["next"][0]
+    for words in (("node", "n1"), ("stream", "orders"), ("shard", "orders/0")):
+        assert words[1] in placer("describe", *words, at=at).stdout.splitlines()[0]
 
 
 def test_suggest_changes_nothing(placer: Placer, at: tuple[str, str]) -> None:

@@ -1,0 +1,71 @@
+"""Goal: `describe` shows all that is known of a node, a stream, a shard; `history` what happened.
+
+Method: stories (`testdata/describe/*.txt`) whose records are shown as a terminal shows them.
+`--rewrite` writes the screens anew: read the diff.
+"""
+
+from pathlib import Path
+
+import orjson
+import pytest
+
+from streaming.cli.describe import shard_name
+from streaming.cli.describe_text import DescribeScreen, node_lines, shard_lines, stream_lines
+from streaming.describe import describe_node, describe_shard, describe_stream
+from streaming.live_explain import NotThere
+from tests.datadriven import Command, parse_command, run_file
+from tests.streaming.screens import World, answered
+
+STORIES = sorted((Path(__file__).parent / "testdata" / "describe").glob("*.txt"))
+
+
+class Descriptions(World):
+    """A world with `describe kind=node|stream|shard name= [width=]`."""
+
+    def answer(self, command: Command) -> str:
+        if command.name != "describe":
+            super().answer(command)
+            return ""
+        kind, name = command.take("kind"), command.take("name")
+        if kind == "node":
+            body, lines = describe_node(self.live, name), node_lines
+        elif kind == "stream":
+            body, lines = describe_stream(self.live, name), stream_lines
+        else:
+            body, lines = describe_shard(self.live, *shard_name(name)), shard_lines
+        # What is shown is what --output json says.
+        body = orjson.loads(orjson.dumps(body))
+        return answered(lambda: DescribeScreen(body, lines, self.at_ms), command)
+
+
+def test_there_are_stories() -> None:
+    assert STORIES
+
+
+@pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
+def test_stories(path: Path, request: pytest.FixtureRequest) -> None:
+    run_file(path, Descriptions().answer, request.config.getoption("--rewrite"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "said"),
+    [
+        ("node", "n11", "there is no node 'n11'; did you mean 'n1'? see: placer nodes"),
+        ("node", "x", "there is no node 'x'; see: placer nodes"),
+        ("stream", "order", "there is no stream 'order'; did you mean 'orders'?"),
+        ("shard", "orders/9", "there is no shard orders/9: stream 'orders' has 2 shards"),
+        ("shard", "wide/0", "there is no shard wide/0: stream 'wide' is not placed"),
+        ("shard", "clicks/0", "there is no stream 'clicks'"),
+    ],
+)
+def test_what_is_not_there(kind: str, name: str, said: str) -> None:
+    world = Descriptions()
+    for line in (
+        "register nodes=n1,n2 location=/a",
+        "create stream=orders shards=2 rf=2",
+        "create stream=wide shards=1 rf=9 policies=node=exclusive",
+    ):
+        world.answer(parse_command(line))
+    with pytest.raises(NotThere) as caught:
+        world.answer(parse_command(f"describe kind={kind} name={name}"))
+    assert said in str(caught.value)
