@@ -10,6 +10,7 @@ import heapq
 import random
 import threading
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import orjson
@@ -19,7 +20,7 @@ from schemas.envelope import encode_headers
 from schemas.topics import full_name
 from streaming.clients import make_producer
 from streaming.errors import StreamingError
-from streaming.records import CommittedReader, Record
+from streaming.records import CommittedReader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,6 +64,95 @@ class Conduct(BaseModel):
         return random.Random(f"{self.seed}:{what}:{move_id}").random() < share
 
 
+# Who hears what is said of a move: the message's name, and the move.
+Say = Callable[[str, "Mapping[str, Any]"], None]
+
+
+class Copying:
+    """The moves that an executor has taken on, and what it says of them and when: the executor
+    without its topics. `say` sends an acknowledgement; `clock` counts seconds; `serves` says
+    whether a node is there to copy to: without it nothing is accepted or completed, and what waits
+    goes on when the node is back.
+    """
+
+    def __init__(
+        self,
+        conduct: Conduct,
+        say: Say,
+        clock: Callable[[], float] = time.monotonic,
+        serves: Callable[[str], bool] | None = None,
+    ) -> None:
+        self._conduct, self._say, self._clock = conduct, say, clock
+        self._serves = serves or (lambda _node: True)
+        self._taken: set[str] = set()
+        self._running: dict[str, Mapping[str, Any]] = {}
+        self._due: list[tuple[float, str]] = []
+        self.accepted = 0
+        self.completed = 0
+        self.failed = 0
+        self.lost = 0
+        self.dropped = 0
+        self.stopped = 0
+
+    @property
+    def wait_seconds(self) -> float:
+        """How long nothing has to be done unless something is heard."""
+        until_due = self._due[0][0] - self._clock() if self._due else POLL_SECONDS
+        return min(POLL_SECONDS, max(0.0, until_due))
+
+    def see(self, move_id: str, move: Mapping[str, Any] | None) -> None:
+        """Take on a move that is open, and drop one that has ended."""
+        if move is None or move["state"] not in OPEN_STATES:
+            if self._running.pop(move_id, None) is not None:
+                self.dropped += 1
+        elif move_id not in self._taken:
+            self._taken.add(move_id)
+            self._running[move_id] = move
+            heapq.heappush(self._due, (self._clock() + self._conduct.delay_seconds, move_id))
+            if move["state"] == "issued" and self._may_copy(move):
+                self._say("MoveAccepted", move)
+                self.accepted += 1
+
+    def stop(self, move_id: str, move: Mapping[str, Any] | None) -> None:
+        """Say that a move which was called off is under way no more."""
+        if move is None or move["state"] not in CALLED_OFF:
+            return
+        if self._conduct.draws(f"{move_id}/{move.get('reminded', 0)}", "lose"):
+            return
+        self._say("MoveStopped", move)
+        self.stopped += 1
+
+    def complete_due(self) -> None:
+        """End the moves whose time has come."""
+        now = self._clock()
+        while self._due and self._due[0][0] <= now:
+            _, move_id = heapq.heappop(self._due)
+            move = self._running.get(move_id)
+            if move is not None and not self._may_copy(move):
+                heapq.heappush(self._due, (now + POLL_SECONDS, move_id))
+            elif move is not None:
+                del self._running[move_id]
+                self._end(move_id, move)
+
+    def _may_copy(self, move: Mapping[str, Any]) -> bool:
+        """Whether the node that a copy goes to is there; its source is only a suggestion."""
+        return move.get("add") is None or self._serves(move["add"])
+
+    def _end(self, move_id: str, move: Mapping[str, Any]) -> None:
+        """Say how the move ended, as the conduct has it."""
+        conduct = self._conduct
+        if conduct.draws(move_id, "lie"):
+            self._say("MoveCompleted", {**move, "move_id": f"never-{move_id}"})
+        if conduct.draws(move_id, "lose"):
+            self.lost += 1
+            return
+        failed = conduct.draws(move_id, "fail")
+        for _ in range(2 if conduct.draws(move_id, "double") else 1):
+            self._say("MoveFailed" if failed else "MoveCompleted", move)
+        self.failed += failed
+        self.completed += not failed
+
+
 class Executor:
     """Acknowledges each move at once and reports it completed a while later.
 
@@ -70,8 +160,8 @@ class Executor:
     completed is left alone, as its shard belongs to another move by then; that it was stopped is
     said whenever its end is told (superseded, cancelled, expired). Moves that were open before the
     executor came are taken on too; of what ended before it hears with the next reminder. It runs in
-    one thread of its own between `start` and `close`; `accepted`, `completed`, `failed`, `lost`,
-    `dropped` and `stopped` count. `conduct` may be just the delay in seconds.
+    one thread of its own between `start` and `close`; `moves` counts what became of them. `conduct`
+    may be just the delay in seconds; `serves` says which nodes are there to copy to (absent: all).
     """
 
     def __init__(
@@ -81,26 +171,18 @@ class Executor:
         conduct: Conduct | float | None = None,
         *,
         options: Mapping[str, str] | None = None,
+        serves: Callable[[str], bool] | None = None,
     ) -> None:
         self._topic = full_name("acks.v1", prefix)
         if isinstance(conduct, float | int):
             conduct = Conduct(delay_seconds=conduct)
-        self._conduct = conduct or Conduct()
+        self.moves = Copying(conduct or Conduct(), self._acknowledge, serves=serves)
         self._reader = CommittedReader(bootstrap, prefix, ["moves.v1"], options=options)
         self._producer = make_producer(bootstrap, options)
-        self._taken: set[str] = set()
-        self._running: dict[str, dict[str, Any]] = {}
-        self._due: list[tuple[float, str]] = []
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="executor", daemon=True)
         self._failure: BaseException | None = None
         self._undelivered = ""
-        self.accepted = 0
-        self.completed = 0
-        self.failed = 0
-        self.lost = 0
-        self.dropped = 0
-        self.stopped = 0
 
     @property
     def running(self) -> bool:
@@ -137,67 +219,20 @@ class Executor:
         self.close()
 
     def _run(self) -> None:
+        moves = self.moves
         try:
             # Only the last state of each move counts, not the states it went through before.
-            last = {record.key: record for record in self._reader.read_to_end()}
-            for record in last.values():
-                self._see(record)
+            last = {record.key or "": record.value for record in self._reader.read_to_end()}
+            for move_id, move in last.items():
+                moves.see(move_id, move)
             while not self._stopping.is_set():
-                for record in self._reader.poll(self._wait_seconds()):
-                    self._see(record)
-                    self._stop(record)
-                self._complete_due()
+                for record in self._reader.poll(moves.wait_seconds):
+                    moves.see(record.key or "", record.value)
+                    moves.stop(record.key or "", record.value)
+                moves.complete_due()
                 self._producer.poll(0)
         except BaseException as error:  # noqa: BLE001 - shown by close(), in the caller's thread
             self._failure = error
-
-    def _wait_seconds(self) -> float:
-        until_due = self._due[0][0] - time.monotonic() if self._due else POLL_SECONDS
-        return min(POLL_SECONDS, max(0.0, until_due))
-
-    def _see(self, record: Record) -> None:
-        move, move_id = record.value, record.key or ""
-        if move is None or move["state"] not in OPEN_STATES:
-            if self._running.pop(move_id, None) is not None:
-                self.dropped += 1
-        elif move_id not in self._taken:
-            self._taken.add(move_id)
-            self._running[move_id] = move
-            heapq.heappush(self._due, (time.monotonic() + self._conduct.delay_seconds, move_id))
-            if move["state"] == "issued":
-                self._acknowledge("MoveAccepted", move)
-                self.accepted += 1
-
-    def _stop(self, record: Record) -> None:
-        """Say that a move which was called off is under way no more."""
-        move = record.value
-        if move is None or move["state"] not in CALLED_OFF:
-            return
-        if self._conduct.draws(f"{record.key}/{move.get('reminded', 0)}", "lose"):
-            return
-        self._acknowledge("MoveStopped", move)
-        self.stopped += 1
-
-    def _complete_due(self) -> None:
-        while self._due and self._due[0][0] <= time.monotonic():
-            _, move_id = heapq.heappop(self._due)
-            move = self._running.pop(move_id, None)
-            if move is not None:
-                self._end(move_id, move)
-
-    def _end(self, move_id: str, move: Mapping[str, Any]) -> None:
-        """Say how the move ended, as the conduct has it."""
-        conduct = self._conduct
-        if conduct.draws(move_id, "lie"):
-            self._acknowledge("MoveCompleted", {**move, "move_id": f"never-{move_id}"})
-        if conduct.draws(move_id, "lose"):
-            self.lost += 1
-            return
-        failed = conduct.draws(move_id, "fail")
-        for _ in range(2 if conduct.draws(move_id, "double") else 1):
-            self._acknowledge("MoveFailed" if failed else "MoveCompleted", move)
-        self.failed += failed
-        self.completed += not failed
 
     def _acknowledge(self, message: str, move: Mapping[str, Any]) -> None:
         key = f"{move['stream']}/{move['shard']}"

@@ -1,25 +1,41 @@
 """Scenarios: what happens to a simulated fleet and when, read from a file and played.
 
-`placer fleet FILE` plays one against a running reconciler: rolling restarts, a rack or zone that
-is lost and returns, flapping, relabelling, executors that are slow, fail or lie. Expectations are
-no part of it: what should follow is told by `placer status` and the alerts.
+`placer demo --scenario FILE` plays one on a broker and a reconciler of its own, with the settings
+that the file names; `placer fleet FILE` against a reconciler that runs. Rolling restarts, a rack or
+zone that is lost and returns, flapping, relabelling, executors that are slow, fail or lie. A
+scenario brings its streams, and claims (`streaming.claims`) that its end is judged by.
 """
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from schemas.base import Id, Location, Tags, Weight, describe
-from streaming.errors import StreamingError
+from schemas.inputs import StreamCreated
+from streaming.claims import Claims, Seconds, Target
+from streaming.errors import SettingsInvalid, StreamingError
 from streaming.executor import Conduct
 from streaming.fleet import Fleet, FleetNode
+from streaming.settings_sources import load_settings
 
-Seconds = Annotated[float, Field(ge=0, le=86_400)]
-Target = Annotated[str, Field(min_length=1, max_length=1024)]
+
+def _created(body: Any) -> Any:
+    """A stream as it is first created."""
+    return {"sequence": 1} | body if isinstance(body, dict) else body
+
+
+ScenarioStream = Annotated[StreamCreated, BeforeValidator(_created)]
 
 
 class ScenarioRefused(StreamingError):
@@ -101,20 +117,35 @@ class Step(_Part):
 
 
 class Scenario(_Part):
-    """A file: the fleet, how its executor behaves, and the steps in their order."""
+    """A file: the fleet and its streams, the settings that the reconciler has to have, by section,
+    how the executor behaves, the steps in their order, and what holds at their end."""
 
     name: str = "scenario"
+    settings: Mapping[str, Mapping[str, float | int | str | bool | None]] = Field(
+        default_factory=dict
+    )
     layout: Layout | None = None
     nodes: tuple[ScenarioNode, ...] = ()
     heartbeat_seconds: Annotated[float, Field(gt=0, le=60)] = 1.0
+    streams: tuple[ScenarioStream, ...] = ()
     executor: Conduct = Field(default_factory=Conduct)
     steps: tuple[Step, ...] = ()
+    ends: Claims | None = None
 
     @model_validator(mode="after")
     def _check_nodes(self) -> Self:
         if (self.layout is None) == (not self.nodes):
             raise ValueError("give either layout or nodes")
         return self
+
+    @property
+    def flags(self) -> dict[str, Any]:
+        """The settings by dotted name, as `load_settings` takes flags."""
+        return {
+            f"{section}.{name}": value
+            for section, values in self.settings.items()
+            for name, value in values.items()
+        }
 
     def fleet(self) -> list[FleetNode]:
         """The nodes it begins with."""
@@ -128,12 +159,16 @@ def read_scenario(text: str) -> Scenario:
     except yaml.YAMLError as error:
         raise ScenarioRefused(f"not YAML: {error}") from error
     if not isinstance(document, dict):
-        raise ScenarioRefused("the scenario must be a mapping: layout or nodes, and steps")
+        raise ScenarioRefused("the scenario must be a mapping: layout or nodes, streams, steps")
     try:
         scenario = Scenario.model_validate(document)
     except ValidationError as error:
         _, sentence = describe(error, document)
         raise ScenarioRefused(sentence) from error
+    try:
+        load_settings(None, scenario.flags)
+    except SettingsInvalid as error:
+        raise ScenarioRefused(f"settings: {error}") from error
     known = {node.node_id for node in scenario.fleet()}
     places = {node.location for node in scenario.fleet()}
     for number, step in enumerate(scenario.steps):

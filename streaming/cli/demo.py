@@ -1,13 +1,18 @@
 """`placer demo`: the story of a cluster that is created, hurt and healed, with a live view."""
 
 import time
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
-    from streaming.demo.stage import World
-    from streaming.demo.story import Report
+    from collections.abc import Callable
+    from threading import Event
+
+    from streaming.demo.stage import Report, Stage
+    from streaming.demo.world import World
 
 EXIT_FINDINGS = 1
 # Lines of the story that stay in view under the topology.
@@ -20,19 +25,33 @@ def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
         "demo",
-        epilog="Needs nothing but this installation: broker, application and nodes run here and "
-        "are gone afterwards. Exit code 1: the closing audit found something.",
+        epilog="[bold]Examples[/bold]\n\n"
+        "  placer demo\n\n"
+        "  placer demo --scenario deploy/examples/scenarios/zone-loss.yaml\n\n"
+        "Needs nothing but this installation: broker, application and nodes run here and "
+        "are gone afterwards. Exit code 1: a claim of the scenario does not hold, or the closing "
+        "audit found something.",
     )(demo)
 
 
-def demo() -> None:
+def demo(
+    scenario: Annotated[
+        Path | None,
+        typer.Option(
+            "--scenario",
+            help="Play this file instead, with the settings that it names, and judge its claims. "
+            "[dim]deploy/examples/scenarios has some[/dim]",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
     """Show the whole system on this machine: placement, node death, repair, kill -9, recovery."""
     from rich.console import Console
     from rich.live import Live
 
     from streaming.cli.signals import EXIT_INTERRUPTED, stop_on_signals
-    from streaming.demo.story import Demo
 
+    staged = _stage(scenario)
     console = Console(highlight=False)
     started = time.monotonic()
     lines: list[str] = []
@@ -46,7 +65,7 @@ def demo() -> None:
                 console.print(stamped, markup=False, soft_wrap=True)
 
         try:
-            with Demo(tell, stop) as story:
+            with staged(tell, stop) as story:
                 scene = _Scene(story.world, lines)
                 with Live(scene, console=console, refresh_per_second=8, transient=True) as live:
                     view = live
@@ -58,6 +77,20 @@ def demo() -> None:
         for line in lines:
             console.print(line, markup=False, soft_wrap=True)
     _close(console, report, time.monotonic() - started)
+
+
+def _stage(scenario: Path | None) -> "Callable[[Callable[[str], None], Event], Stage]":
+    """What is played: the demo's own story, or a file's."""
+    from streaming.cli.answers import read
+
+    if scenario is None:
+        from streaming.demo.story import Demo
+
+        return Demo
+    from streaming.demo.rehearsed import Rehearsed
+    from streaming.scenario import read_scenario
+
+    return partial(Rehearsed, read_scenario(read(str(scenario))))
 
 
 class _Scene:
@@ -124,7 +157,7 @@ def _close(console: Any, report: "Report", seconds: float) -> None:
             style="green",
         )
         return
-    console.print(f"Audit of the topics: {len(report.findings)} findings", style="red")
+    console.print(f"Findings: {len(report.findings)}", style="red")
     for finding in report.findings:
         console.print(f"  {finding}", markup=False, soft_wrap=True)
     raise typer.Exit(EXIT_FINDINGS)

@@ -1,11 +1,15 @@
 """`placer fleet FILE`: simulated nodes and an executor play a scenario, to try things out."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from streaming.cli.answers import File, read
+from streaming.cli.answers import EXIT_FINDINGS, read
 from streaming.cli.options import Bootstrap, Config, Prefix, connection
+
+if TYPE_CHECKING:
+    from streaming.executor import Executor
+    from streaming.scenario import Scenario
 
 
 def register(app: typer.Typer) -> None:
@@ -13,16 +17,19 @@ def register(app: typer.Typer) -> None:
     app.command(
         "fleet",
         epilog="[bold]Examples[/bold]\n\n"
-        "  placer run --embedded    [dim]# in another terminal; it prints its address[/dim]\n\n"
+        "  placer demo --scenario deploy/examples/scenarios/zone-loss.yaml    "
+        "[dim]# with a reconciler of its own[/dim]\n\n"
         "  placer fleet deploy/examples/scenarios/zone-loss.yaml --bootstrap 127.0.0.1:PORT\n\n"
         "  placer status --watch --bootstrap 127.0.0.1:PORT\n\n"
         "deploy/examples/scenarios has files to start from: rolling restart, rack and zone loss, "
-        "flapping, relabelling, bad executors.",
+        "flapping, relabelling, bad executors. Exit code 1: a claim of the scenario does not hold.",
     )(fleet)
 
 
 def fleet(
-    file: File,
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="Scenario file in YAML; - reads stdin.")
+    ],
     keep: Annotated[
         bool,
         typer.Option(
@@ -36,31 +43,56 @@ def fleet(
     prefix: Prefix = None,
     config: Config = None,
 ) -> None:
-    """Simulate a fleet: nodes register, beat, and live through the scenario of a file."""
+    """Simulate a fleet on a running reconciler: its nodes register and beat, its streams are
+    created, it lives through the scenario of a file, and the end is judged."""
     from contextlib import nullcontext
 
     from streaming.cli.signals import stop_on_signals
+    from streaming.demo.stage import WATCHED
+    from streaming.demo.world import Watcher, World
     from streaming.executor import Executor
     from streaming.fleet import Fleet
-    from streaming.scenario import Player, read_scenario
+    from streaming.playing import Playing, StreamCreator, told_end
+    from streaming.records import CommittedReader
+    from streaming.scenario import read_scenario
 
     scenario = read_scenario(read(file))
     settings = connection(config, bootstrap, prefix)
     address, options = settings.kafka.bootstrap_servers, settings.resolved_kafka_options()
-    topics, nodes = settings.topics.prefix, scenario.fleet()
-    carries_out = (
-        Executor(address, topics, scenario.executor, options=options) if executor else nullcontext()
-    )
+    topics, nodes, world = settings.topics.prefix, scenario.fleet(), World()
+    _tell_settings(scenario, file)
+    reader = CommittedReader(address, topics, WATCHED, options=options)
     with (
         stop_on_signals() as stop,
+        Watcher(world, reader),
         Fleet(address, topics, nodes, scenario.heartbeat_seconds, options=options) as running,
-        carries_out as acts,
+        Executor(address, topics, scenario.executor, options=options, serves=running.serves)
+        if executor
+        else nullcontext() as acts,
     ):
-        typer.echo(f"{scenario.name}: {len(nodes)} nodes beat")
-        Player(running, typer.echo, stop).play(scenario)
+        create = StreamCreator(address, topics, options)
+        found = Playing(scenario, running, world, create, typer.echo, stop).play()
+        judged = not stop.is_set()
+        for line in told_end(scenario, found) if judged else ():
+            typer.echo(line)
         if keep and not stop.is_set():
             typer.echo("all steps are played; Ctrl-C ends the fleet")
             stop.wait()
         if acts is not None:
-            ends = f"{acts.completed} completed, {acts.failed} failed, {acts.lost} never told"
-            typer.echo(f"moves: {acts.accepted} accepted, {ends}, {acts.dropped} overtaken")
+            _tell_moves(acts)
+    if judged and found:
+        raise typer.Exit(EXIT_FINDINGS)
+
+
+def _tell_settings(scenario: "Scenario", file: str) -> None:
+    """Which settings the reconciler has to have for the scenario's claims."""
+    if scenario.flags:
+        named = ", ".join(f"{name} {value}" for name, value in scenario.flags.items())
+        typer.echo(f"its claims are made for a reconciler with {named}")
+        typer.echo(f"`placer demo --scenario {file}` plays it with one of its own")
+
+
+def _tell_moves(acts: "Executor") -> None:
+    moves = acts.moves
+    ends = f"{moves.completed} completed, {moves.failed} failed, {moves.lost} never told"
+    typer.echo(f"moves: {moves.accepted} accepted, {ends}, {moves.dropped} overtaken")

@@ -1,17 +1,27 @@
-"""The demo's stage: the application as a process, and what the output topics have shown."""
+"""The stage of demos: a broker, the application as a process of its own, and who watches both."""
 
 import os
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import Self
 
+from placement.configuration import Configuration
+from schemas.topics import DEFAULT_PREFIX
+from streaming.admin import apply_topics
+from streaming.audit import AUDITED, audit
+from streaming.broker import EmbeddedBroker
+from streaming.demo.world import Watcher, World
 from streaming.errors import StreamingError
-from streaming.records import Record
+from streaming.playing import StreamCreator
+from streaming.records import CommittedReader
 
 # Production waits for minutes; the story should not. Four missed beats make a suspect.
 SUSPECT_AFTER_SECONDS = 2.0
@@ -26,60 +36,13 @@ STORY_ENVIRONMENT = {
     # A node that comes back empty would get its share again: another story than this one tells.
     "PLACER_REBALANCE__MODE": "off",
 }
+WATCHED = (*AUDITED, "alerts.v1")
 # Spark's first batch on two busy cores has taken 30 s; a scene that takes longer has failed.
 SCENE_TIMEOUT_SECONDS = 90.0
 
 
 class SceneFailed(StreamingError):
     """Something that should have happened did not, in time."""
-
-
-@dataclass(slots=True)
-class World:
-    """What the output topics have shown so far; written by one thread, read by others."""
-
-    nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
-    decisions: dict[str, dict[str, Any]] = field(default_factory=dict)
-    assignments: dict[str, dict[str, Any]] = field(default_factory=dict)
-    moves: dict[str, dict[str, Any]] = field(default_factory=dict)
-    violations: dict[str, dict[str, Any]] = field(default_factory=dict)
-    alerts: list[dict[str, Any]] = field(default_factory=list)
-    first_seen: dict[tuple[str, str], float] = field(default_factory=dict)
-
-    @property
-    def open_moves(self) -> list[dict[str, Any]]:
-        """Moves that have not ended."""
-        return [m for m in list(self.moves.values()) if m["state"] in ("issued", "accepted")]
-
-    def holders(self, node_ids: set[str]) -> list[str]:
-        """Shards that still list one of the nodes."""
-        held = list(self.assignments.items())
-        return [key for key, each in held if node_ids & {*each["replicas"], *each["adding"]}]
-
-    def held(self, domain: str) -> str | None:
-        """What the newest alert says of a hold of the domain."""
-        told = [a for a in self.alerts if (a["kind"], a["subject"]) == ("HOLD", domain)]
-        return told[-1]["reason"]["message"] if told else None
-
-    def take(self, record: Record, seen_at: float) -> None:
-        """Note a record."""
-        if record.topic == "alerts.v1" and record.value is not None:
-            self.alerts.append(record.value)
-        tables = {
-            "topology.v1": self.nodes,
-            "decisions.v1": self.decisions,
-            "assignments.v1": self.assignments,
-            "moves.v1": self.moves,
-            "violations.v1": self.violations,
-        }
-        table, key = tables.get(record.topic), record.key or ""
-        if table is None:
-            return
-        if record.value is None:
-            table.pop(key, None)
-        else:
-            table[key] = record.value
-        self.first_seen.setdefault((record.topic, key), seen_at)
 
 
 class Application:
@@ -149,3 +112,86 @@ class Application:
         for line in process.stdout:
             if "ready" in line:
                 ready.set()
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How it ended: what was found wrong, counts and latencies in seconds."""
+
+    findings: list[str]
+    counts: dict[str, int]
+    seconds: dict[str, float]
+
+
+class Stage:
+    """A broker and the application, gone when it is left, and what the output topics show."""
+
+    def __init__(
+        self,
+        tell: Callable[[str], None],
+        stop: threading.Event,
+        flags: Sequence[str] = STORY_FLAGS,
+        environment: Mapping[str, str] = STORY_ENVIRONMENT,
+    ) -> None:
+        """`tell` receives the story's lines; `stop` ends it between two looks; `flags` and
+        `environment` are those of the application."""
+        self.world = World()
+        self.seconds: dict[str, float] = {}
+        self._tell, self._stop = tell, stop
+        self._flags, self._environment = flags, environment
+        self._owned = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._tell("starting a Kafka broker")
+        scratch = Path(self._owned.enter_context(TemporaryDirectory(prefix="placer-demo-")))
+        broker = self._owned.enter_context(EmbeddedBroker())
+        self.bootstrap = broker.bootstrap_servers
+        apply_topics(self.bootstrap, DEFAULT_PREFIX, 1)
+        self._application = Application(self.bootstrap, scratch, self._flags, self._environment)
+        self._owned.callback(self._application.stop)
+        self._create = StreamCreator(self.bootstrap, DEFAULT_PREFIX)
+        reader = CommittedReader(self.bootstrap, DEFAULT_PREFIX, WATCHED)
+        self._owned.enter_context(Watcher(self.world, reader))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._owned.close()
+
+    def play(self) -> Report:
+        """What happens on the stage, to be told by whoever sets it."""
+        raise NotImplementedError
+
+    def _start(self) -> None:
+        with self._timed("application start → ready"):
+            self._tell("starting the application on Spark")
+            self._application.start()
+            self._application.wait_ready()
+
+    def _report(self, more: Sequence[str] = ()) -> Report:
+        """The audit of the topics, read to their ends, after what was found before."""
+        with CommittedReader(self.bootstrap, DEFAULT_PREFIX, AUDITED) as reader:
+            records = reader.read_to_end()
+        outcomes = [each["outcome"] for each in self.world.decisions.values()]
+        counts = {
+            "streams placed": sum(outcome != "rejected" for outcome in outcomes),
+            "streams rejected": outcomes.count("rejected"),
+            "shards": len(self.world.assignments),
+            "moves completed": self._moves("completed"),
+            "moves cancelled or superseded": self._moves("cancelled") + self._moves("superseded"),
+            "records read back": len(records),
+        }
+        return Report([*more, *audit(records, Configuration())], counts, self.seconds)
+
+    def _moves(self, state: str) -> int:
+        return sum(move["state"] == state for move in self.world.moves.values())
+
+    @contextmanager
+    def _timed(self, what: str) -> Iterator[None]:
+        started = time.monotonic()
+        yield
+        self.seconds[what] = time.monotonic() - started

@@ -5,45 +5,31 @@ looked up inside the application. `placer demo` shows it and turns the closing a
 status.
 """
 
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-import orjson
-
-from placement.configuration import Configuration
-from schemas.envelope import encode_headers
+from schemas.inputs import StreamCreated
 from schemas.requests import OverrideHold
-from schemas.topics import DEFAULT_PREFIX, full_name
-from streaming.admin import apply_topics
+from schemas.topics import DEFAULT_PREFIX
 from streaming.asking import ask, dry_run, new_id
-from streaming.audit import AUDITED, audit
-from streaming.broker import EmbeddedBroker
-from streaming.clients import make_producer
 from streaming.demo.stage import (
     DEAD_AFTER_SECONDS,
     SCENE_TIMEOUT_SECONDS,
-    Application,
+    Report,
     SceneFailed,
-    World,
+    Stage,
 )
 from streaming.executor import Executor
 from streaming.fleet import Fleet
-from streaming.records import CommittedReader
 from streaming.scenario import Player, Step, read_scenario
 from streaming.settings_sources import load_settings
 
 # What happens to the fleet; the scenes below say what has to follow from its steps.
 SCENARIO = Path(__file__).with_name("scenario.yaml")
-WATCHED = (*AUDITED, "alerts.v1")
 # Name, shards, replication factor, placement_policies.
 STREAMS: tuple[tuple[str, int, int, str | None], ...] = (
     ("default", 2, 3, ""),
@@ -55,57 +41,12 @@ STREAMS: tuple[tuple[str, int, int, str | None], ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """How it ended: audit findings, counts and latencies in seconds."""
-
-    findings: list[str]
-    counts: dict[str, int]
-    seconds: dict[str, float]
-
-
-class Demo:
-    """The stage: broker, application, fleet, executor and a watcher of the output topics."""
-
-    def __init__(self, tell: Callable[[str], None], stop: threading.Event) -> None:
-        """`tell` receives the story's lines; `stop` ends it between two looks."""
-        self.world = World()
-        self.seconds: dict[str, float] = {}
-        self._tell, self._stop = tell, stop
-        self._owned = ExitStack()
-        self._closing = threading.Event()
-        self._failure: Exception | None = None
-
-    def __enter__(self) -> Self:
-        self._tell("starting a Kafka broker")
-        scratch = Path(self._owned.enter_context(TemporaryDirectory(prefix="placer-demo-")))
-        broker = self._owned.enter_context(EmbeddedBroker())
-        self.bootstrap = broker.bootstrap_servers
-        apply_topics(self.bootstrap, DEFAULT_PREFIX, 1)
-        self._application = Application(self.bootstrap, scratch)
-        self._owned.callback(self._application.stop)
-        self._producer = make_producer(self.bootstrap)
-        reader = CommittedReader(self.bootstrap, DEFAULT_PREFIX, WATCHED)
-        watcher = threading.Thread(target=self._watch, args=(reader,), daemon=True)
-        watcher.start()
-        self._owned.callback(watcher.join)
-        self._owned.callback(self._closing.set)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._owned.close()
+class Demo(Stage):
+    """The story of a cluster that is created, hurt and healed."""
 
     def play(self) -> Report:
         """All scenes and the audit. Raises SceneFailed; KeyboardInterrupt when stopped."""
-        with self._timed("application start → ready"):
-            self._tell("starting the application on Spark")
-            self._application.start()
-            self._application.wait_ready()
+        self._start()
         scenario = read_scenario(SCENARIO.read_text("utf-8"))
         nodes, beat_seconds = scenario.fleet(), scenario.heartbeat_seconds
         self._tell(f"{len(nodes)} nodes in 3 zones × 2 racks register and send heartbeats")
@@ -120,13 +61,13 @@ class Demo:
             self._zone_is_held_until_overridden(zone_dies, zone_returns)
             self._rack_dies_and_application_is_killed(rack_dies)
             self._until("everything is at rest", self._at_rest)
-        return self._close()
+        return self._report()
 
     def _create_streams(self, nodes: int) -> None:
         self._until("all nodes are up", lambda: self._liveness_counts().get("up", 0) == nodes)
         latencies = []
         for name, shards, factor, policies in STREAMS:
-            appended_at = self._create(name, shards, factor, policies)
+            appended_at = self._create(_stream(name, shards, factor, policies))
             self._until(f"{name} is decided", partial(self._is_decided, name))
             latencies.append(self.world.first_seen["decisions.v1", name] - appended_at)
             self._tell(_decided(self.world.decisions[name]))
@@ -183,8 +124,8 @@ class Demo:
             self._application.start()
             self._application.wait_ready()
         with self._timed("ready again → decision of a new stream"):
-            self._create("after-the-crash", 4, 3, None)
             name = "after-the-crash"
+            self._create(_stream(name, 4, 3, None))
             self._until("a new stream is decided", partial(self._is_decided, name))
         self._tell(_decided(self.world.decisions[name]))
         self._until(f"{rack} is replaced everywhere", lambda: self._healed(lost))
@@ -209,28 +150,13 @@ class Demo:
         if len(moves) > 3:
             self._tell(f"… and {len(moves) - 3} more")
 
-    def _close(self) -> Report:
-        with CommittedReader(self.bootstrap, DEFAULT_PREFIX, AUDITED) as reader:
-            records = reader.read_to_end()
-        findings = audit(records, Configuration())
-        outcomes = [each["outcome"] for each in self.world.decisions.values()]
-        counts = {
-            "streams placed": sum(outcome != "rejected" for outcome in outcomes),
-            "streams rejected": outcomes.count("rejected"),
-            "shards": len(self.world.assignments),
-            "moves completed": self._moves("completed"),
-            "moves cancelled or superseded": self._moves("cancelled") + self._moves("superseded"),
-            "records read back": len(records),
-        }
-        return Report(findings, counts, self.seconds)
-
     # Looking at the world
 
     def _until(self, what: str, holds: Callable[[], bool]) -> None:
         deadline = time.monotonic() + SCENE_TIMEOUT_SECONDS
         while not holds():
-            if self._failure is not None:
-                raise self._failure
+            if self.world.failure is not None:
+                raise self.world.failure
             if self._stop.wait(0.02):
                 raise KeyboardInterrupt
             if time.monotonic() > deadline:
@@ -268,54 +194,15 @@ class Demo:
     def _moves_off(self, lost: set[str]) -> list[dict[str, Any]]:
         return [move for move in self.world.open_moves if move.get("remove") in lost]
 
-    def _moves(self, state: str) -> int:
-        return sum(move["state"] == state for move in self.world.moves.values())
 
-    def _create(self, name: str, shards: int, factor: int, policies: str | None) -> float:
-        """Append a StreamCreated; returns the broker's append time in seconds."""
-        body = {
-            "stream": name,
-            "sequence": 1,
-            "shards": shards,
-            "replication_factor": factor,
-            "placement_policies": policies,
-        }
-        appended: list[int] = []
-        headers = encode_headers(
-            "StreamCreated",
-            cell="demo",
-            id=f"demo-{name}",
-            subject=name,
-            time_ms=time.time_ns() // 1_000_000,
-        )
-        self._producer.produce(
-            full_name("streams.v1", DEFAULT_PREFIX),
-            orjson.dumps(body),
-            name,
-            headers=list(headers),
-            on_delivery=lambda _error, message: appended.append(message.timestamp()[1]),
-        )
-        self._producer.flush(SCENE_TIMEOUT_SECONDS)
-        if not appended:
-            raise SceneFailed(f"the broker did not take the creation of {name}")
-        return appended[0] / 1000
-
-    def _watch(self, reader: CommittedReader) -> None:
-        try:
-            with reader:
-                while not self._closing.is_set():
-                    records = reader.poll(0.1)
-                    seen_at = time.time()
-                    for record in records:
-                        self.world.take(record, seen_at)
-        except Exception as error:  # noqa: BLE001 - raised again where the world is looked at
-            self._failure = error
-
-    @contextmanager
-    def _timed(self, what: str) -> Iterator[None]:
-        started = time.monotonic()
-        yield
-        self.seconds[what] = time.monotonic() - started
+def _stream(name: str, shards: int, factor: int, policies: str | None) -> StreamCreated:
+    return StreamCreated(
+        stream=name,
+        sequence=1,
+        shards=shards,
+        replication_factor=factor,
+        placement_policies=policies,
+    )
 
 
 def _decided(decision: dict[str, Any]) -> str:

@@ -108,7 +108,7 @@ def test_a_node_dies_and_its_replicas_are_rebuilt(stage: Stage) -> None:
     outputs = stage.system.outputs
     lost = outputs.replicas("orders")[0][0]
     stage.fleet.kill(lost)
-    outputs.wait(lambda: stage.executor.completed, "a move is carried out")
+    outputs.wait(lambda: stage.executor.moves.completed, "a move is carried out")
     stage.settled("orders")
     assert not any(lost in replicas for replicas in outputs.replicas("orders"))
     assert stage.dead == {lost}

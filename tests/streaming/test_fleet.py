@@ -25,7 +25,7 @@ from schemas.topics import full_name
 from streaming.admin import apply_topics
 from streaming.broker import EmbeddedBroker
 from streaming.clients import make_producer
-from streaming.executor import Conduct, Executor
+from streaming.executor import Conduct, Copying, Executor
 from streaming.fleet import Fleet, FleetNode
 from streaming.records import CommittedReader, Record
 
@@ -233,7 +233,11 @@ class TestExecutor:
         ]
         assert (accepted.move_id, accepted.shard, accepted.node_id) == ("m1", 4, "n7")
         assert {record.key for record in acks_log.records} == {"orders/4"}
-        assert (executor.accepted, executor.completed, executor.dropped) == (1, 1, 0)
+        assert (executor.moves.accepted, executor.moves.completed, executor.moves.dropped) == (
+            1,
+            1,
+            0,
+        )
 
     def test_a_slow_move_is_not_completed_early(
         self, bootstrap: str, prefix: str, acks_log: Log, issue: Callable[..., None]
@@ -241,7 +245,7 @@ class TestExecutor:
         with Executor(bootstrap, prefix, 3600) as slow:
             issue("m1", move("m1"))
             acks_log.wait_for(lambda acks: len(acks) == 1)
-        assert (slow.accepted, slow.completed) == (1, 0)
+        assert (slow.moves.accepted, slow.moves.completed) == (1, 0)
 
     def test_a_bad_conduct_is_told_apart(
         self, bootstrap: str, prefix: str, acks_log: Log, issue: Callable[..., None]
@@ -257,7 +261,7 @@ class TestExecutor:
             ("MoveFailed", "m1"),
             ("MoveFailed", "m1"),
         ]
-        assert (executor.failed, executor.completed) == (1, 0)
+        assert (executor.moves.failed, executor.moves.completed) == (1, 0)
 
     def test_repeats_change_nothing(
         self, bootstrap: str, prefix: str, acks_log: Log, issue: Callable[..., None]
@@ -274,7 +278,30 @@ class TestExecutor:
             acks_log.wait_for(lambda acks: [a.move_id for a in acks].count("m2") == 2)
         assert [ack.move_id for ack in acks_log.read()] == ["m1", "m1", "m2", "m2"]
         assert acks_log.read()[-1].node_id == "n3"
-        assert (executor.accepted, executor.completed, executor.dropped) == (2, 2, 0)
+        assert (executor.moves.accepted, executor.moves.completed, executor.moves.dropped) == (
+            2,
+            2,
+            0,
+        )
+
+    def test_nothing_is_copied_to_a_node_that_is_gone(self) -> None:
+        said: list[str] = []
+        now, gone = [0.0], {"n7"}
+        moves = Copying(
+            Conduct(delay_seconds=1),
+            lambda message, move: said.append(f"{message} {move['move_id']}"),
+            lambda: now[0],
+            lambda node: node not in gone,
+        )
+        moves.see("m1", move("m1"))
+        moves.see("m2", move("m2", kind="remove", add=None, remove="n7"))
+        now[0] = 2.0
+        moves.complete_due()
+        assert said == ["MoveAccepted m2", "MoveCompleted m2"]
+        gone.clear()
+        now[0] = 3.0
+        moves.complete_due()
+        assert said[2:] == ["MoveCompleted m1"]
 
     @pytest.mark.parametrize("state", ["superseded", "cancelled", "expired", "failed", None])
     def test_a_move_that_ends_before_its_time_is_not_completed(
@@ -288,8 +315,12 @@ class TestExecutor:
             acks_log.wait_for(lambda acks: [a.move_id for a in acks].count("m2") == 2)
         stopped = ["m1"] if state in ("superseded", "cancelled", "expired") else []
         assert [ack.move_id for ack in acks_log.read()] == ["m1", *stopped, "m2", "m2"]
-        assert (executor.accepted, executor.completed, executor.dropped) == (2, 1, 1)
-        assert executor.stopped == len(stopped)
+        assert (executor.moves.accepted, executor.moves.completed, executor.moves.dropped) == (
+            2,
+            1,
+            1,
+        )
+        assert executor.moves.stopped == len(stopped)
 
     def test_what_was_called_off_is_stopped_whenever_it_is_told(
         self, bootstrap: str, prefix: str, acks_log: Log, issue: Callable[..., None]
@@ -310,7 +341,7 @@ class TestExecutor:
         said = [type(ack).__name__ for ack in acks_log.read() if ack.move_id == "m1"]
         assert 0 < len(heard) < 8
         assert said == ["MoveStopped"] * len(heard)
-        assert executor.stopped == len(heard)
+        assert executor.moves.stopped == len(heard)
 
     def test_what_was_open_before_is_taken_on_and_what_was_over_is_not(
         self, bootstrap: str, prefix: str, acks_log: Log, issue: Callable[..., None]

@@ -113,6 +113,11 @@ def test_a_stopped_player_does_nothing_more() -> None:
         ("layout: {}\nsteps: [{do: register, target: x}]", "the new node needs a location"),
         ("layout: {}\nsteps: [{do: kill, target: /zone1, when: 3}]", "when"),
         ("layout: {}\nexecutor: {fail: 2}", "fail"),
+        ("layout: {}\nstreams: [{stream: s, shards: few, replication_factor: 1}]", "shards"),
+        ("layout: {}\nsettings: {liveness: {dead_after: 3}}", "settings: .*dead_after"),
+        ("layout: {}\nsettings: {liveness: {suspect_after_seconds: 900}}", "dead_after_seconds"),
+        ("layout: {}\nends: {moves: 3}", "moves"),
+        ("layout: {}\nends: {moves_at_least: 3, moves_at_most: 1}", "is below moves_at_least"),
     ],
 )
 def test_what_cannot_be_played(text: str, said: str) -> None:
