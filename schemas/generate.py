@@ -21,7 +21,7 @@ from schemas.kubernetes import kafka_topics, kafka_users, monitoring
 from schemas.outputs import OUTPUTS
 from schemas.refusals import REFUSALS
 from schemas.topics import CATALOGUE, full_name
-from schemas.words import ALERTS, CAUSES, HEALTH, RULES
+from schemas.words import ALERTS, CAUSES, HEALTH, MOVES, RULES
 
 PACKAGE = Path(__file__).parent
 EXAMPLES = PACKAGE / "examples"
@@ -97,6 +97,15 @@ def _tables() -> dict[str, str]:
             (
                 f"`{code}` | {advice.band} | {advice.meaning} | {advice.action}"
                 for code, advice in REASONS.items()
+            ),
+        ),
+        "moves": _table(
+            "kind | `remove` | `add` | meaning | what the executor does | the old copy may go",
+            (
+                f"`{kind}` | {'set' if advice.removes else 'absent'} | "
+                f"{'set' if advice.adds else 'absent'} | {advice.meaning} | {advice.action} | "
+                f"{advice.old_copy}"
+                for kind, advice in MOVES.items()
             ),
         ),
         "alerts": _table(

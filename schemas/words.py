@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from schemas.alerts import AlertKind, Severity
 from schemas.codes import Advice
+from schemas.outputs import MoveKind
 
 HEALTH: dict[str, Advice] = {
     "healthy": Advice("All copies are there and every rule holds.", "Nothing."),
@@ -142,3 +143,47 @@ ALERTS: dict[AlertKind, AlertAdvice] = {
     ),
 }
 """Kinds of alerts; the severities are those of the core."""
+
+
+@dataclass(frozen=True, slots=True)
+class MoveAdvice(Advice):
+    """What a kind of move means and what its executor does; whether the record has `remove` and
+    `add`, and when the old copy may go."""
+
+    removes: bool
+    adds: bool
+    old_copy: str
+
+
+MOVES: dict[MoveKind, MoveAdvice] = {
+    MoveKind.REPLACE: MoveAdvice(
+        "A replica goes from one node to another.",
+        "Copy from `source` to `add`; when the copy is complete let it take the place of the one "
+        "on `remove`.",
+        removes=True,
+        adds=True,
+        old_copy="When the assignment comes without `remove`.",
+    ),
+    MoveKind.ADD: MoveAdvice(
+        "The shard gets one more replica.",
+        "Copy from `source` to `add`, and let the copy join the others.",
+        removes=False,
+        adds=True,
+        old_copy="There is none.",
+    ),
+    MoveKind.REMOVE: MoveAdvice(
+        "The shard gives up a replica.",
+        "Let the replica on `remove` serve no more.",
+        removes=True,
+        adds=False,
+        old_copy="When the assignment comes without `remove`.",
+    ),
+    MoveKind.LEADER: MoveAdvice(
+        "Another replica leads. Such a move stands in plans and cluster files, never on the topic.",
+        "Follow the order of the assignment.",
+        removes=False,
+        adds=False,
+        old_copy="All stay.",
+    ),
+}
+"""The four kinds of moves, as their records have them."""

@@ -7,7 +7,7 @@ from placement import decide, events, health, model, reasons
 from schemas import alerts, generate, node_view, outputs, reason
 from schemas.codes import REASONS
 from schemas.refusals import REFUSALS, RefusalCode
-from schemas.words import ALERTS, CAUSES, HEALTH, RULES
+from schemas.words import ALERTS, CAUSES, HEALTH, MOVES, RULES
 
 
 def test_every_refusal_has_advice():
@@ -43,7 +43,7 @@ def test_the_severities_of_alerts_are_those_of_the_core():
     "advice",
     [
         each
-        for table in (REFUSALS, REASONS, HEALTH, RULES, CAUSES, ALERTS)
+        for table in (REFUSALS, REASONS, HEALTH, RULES, CAUSES, ALERTS, MOVES)
         for each in table.values()
     ],
 )
