@@ -117,7 +117,7 @@ def place_in(
         placed = _checked(STRATEGIES[policy.strategy].place(spec, policy, view), spec, policy, view)
     else:
         placed = adopt(spec, policy, given, view)
-    if isinstance(placed, Reason) and placed.band is Band.CONFIG:
+    if isinstance(placed, Reason) and _refuses(placed):
         return Answer(Outcome.REJECTED, reasons=(placed,))
     soft = policy.strength is Strength.PREFERRED
     if isinstance(placed, Reason):
@@ -130,6 +130,12 @@ def place_in(
     if advice is None or answer.outcome in (Outcome.REJECTED, Outcome.WAITING):
         return answer
     return replace(answer, warnings=(*answer.warnings, *advice(spec, policy, topology)))
+
+
+def _refuses(reason: Reason) -> bool:
+    """Whether the request itself is wrong. A domain where nobody stands yet is a shortage: nodes
+    may come, and `on_infeasible` says what becomes of the stream until then."""
+    return reason.band is Band.CONFIG and reason.code is not Code.DOMAIN_UNKNOWN
 
 
 def _led(placed: Placement, topology: Topology) -> Placement:

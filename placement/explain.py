@@ -13,10 +13,12 @@ from itertools import pairwise
 import numpy as np
 
 from placement.assignments import EMPTY
+from placement.funnel import apart, keeping, room, supply, tagged, why_not_admitted
 from placement.model import StreamSpec
 from placement.policy import Policy
 from placement.reasons import Reason
 from placement.rules import STREAM_RULES, Mask, Rule, Standing, Strength
+from placement.rules_places import WithTags
 from placement.strategies import STRATEGIES
 from placement.strategies.base import Need, Trace, View, candidates, choose
 from placement.topology import NO_DOMAIN, Scope
@@ -57,14 +59,6 @@ ONLY_NODE = "no other node was left"
 # What was decided while its node could still be chosen.
 EARLIER = "an earlier look: it may not be given replicas now"
 
-# How the steps that are no rules read after a number of nodes.
-_WORDS = {
-    "alive": "up and open to new replicas",
-    "filters": "admitted by the policy",
-    "distinct nodes": "without another replica of the shard",
-    "capacity": "with room left",
-}
-
 
 class Explainer:
     """Explains one stream's placement. `view` is the load before the stream was placed; `given`
@@ -103,13 +97,14 @@ class Explainer:
             need = self._need(shard, slot, _others(nodes, slot))
             name = self._view.topology.ids[node]
             what = f"{name} holds replica {slot} of {self._spec.stream}/{shard}"
-            funnel = tuple(Step(step, int(mask.sum())) for step, mask in self._funnel(need))
+            steps = self._funnel(need)
+            funnel = tuple(Step(step, int(mask.sum())) for step, mask in steps)
             if slot < given:
                 yield Held(shard, slot, name, funnel, None, f"{what}: the stream came with it")
                 continue
             by = self._chosen_by(shard, slot, node)
             decided = by if by == ONLY_NODE else f"chosen by {by}"
-            yield Held(shard, slot, name, funnel, by, f"{what}: {_told(funnel)}; {decided}")
+            yield Held(shard, slot, name, funnel, by, f"{what}: {self._told(steps)}; {decided}")
 
     def absent(self, shard: int, node: int, why: Reason | None = None) -> Absent | None:
         """Why the node holds nothing of the shard, None if it does; `why` is what kept the whole
@@ -169,6 +164,22 @@ class Explainer:
         mask = mask & view.has_room()
         return [*steps, ("capacity", mask)]
 
+    def _told(self, steps: Sequence[tuple[str, Mask]]) -> str:
+        """The funnel in one clause; steps that left nothing out are not worth a word."""
+        parts = {"distinct nodes": apart, "capacity": room}
+        rules = {str(rule): rule for rule in self._rules}
+        found = supply(self._view.topology, self._policy.nodes)
+        more = []
+        for step, mask in steps:
+            left = int(mask.sum())
+            if step in parts:
+                more.append(parts[step](left))
+            elif step in rules:
+                more.append(keeping(rules[step], left))
+        if found.narrowed(*more):
+            return found.told(*more)
+        return f"all {found.known} nodes were possible"
+
     def _why_lost(self, step: str, node: int, need: Need) -> str:
         topology, view = self._view.topology, self._view
         match step:
@@ -177,7 +188,7 @@ class Explainer:
             case "alive":
                 return f"it is {topology.status(node)} and receives no replicas"
             case "filters":
-                return "the policy's within, avoid, nodes or with_tags do not admit it"
+                return why_not_admitted(self._policy.nodes, topology, node) or ""
             case "capacity":
                 capacity, load = int(topology.capacity[node]), int(view.load[node])
                 return f"its capacity of {capacity} is used up, it holds {load}"
@@ -189,6 +200,10 @@ class Explainer:
         topology, scope = self._view.topology, getattr(rule, "per", None)
         if isinstance(scope, Scope) and topology.domain_of(scope)[node] == NO_DOMAIN:
             return f": it has no {scope}"
+        if isinstance(rule, WithTags):
+            tags = dict(topology.attributes[node].tags)
+            wrong = [key for key, value in rule.tags if tags.get(key) != value]
+            return "".join(f": {tagged(key, tags)}" for key in wrong[:1])
         standing = self._standing(need)
         after = replace(
             standing,
@@ -286,15 +301,3 @@ class Explainer:
 
 def _others(nodes: Sequence[int], slot: int) -> list[int]:
     return [node for at, node in enumerate(nodes) if at != slot and node != EMPTY]
-
-
-def _told(funnel: Sequence[Step]) -> str:
-    """The funnel in one clause; steps that left nothing out are not worth a word."""
-    words = [f"of {funnel[0].left} nodes"]
-    before = funnel[0].left
-    for step in funnel[1:]:
-        if step.left < before:
-            kept = _WORDS.get(step.step, f"that keep '{step.step}'")
-            words.append(f"{step.left} {kept}")
-        before = step.left
-    return ", ".join(words) if len(words) > 1 else f"all {before} nodes were possible"

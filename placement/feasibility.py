@@ -13,6 +13,7 @@ from math import ceil
 
 import numpy as np
 
+from placement.funnel import allowed, supply_of
 from placement.policy import Policy
 from placement.reasons import Code, Reason
 from placement.rules import (
@@ -64,12 +65,18 @@ def why_not(question: Question, rule: Rule | None = None) -> Reason | None:
     """Why no arrangement exists, or None where one does."""
     have = int(question.allowed.sum())
     if have < question.factor:
-        message = f"{question.factor} usable nodes are needed, {have} are there"
-        return Reason(Code.NODES_TOO_FEW, message, question.factor, have)
+        return _nodes_too_few(question, have)
     rules = [each for each in question.required if each != rule]
     if _admits(question, [*rules, rule] if rule else rules):
         return None
     return _explain(question, rule, rules)
+
+
+def _nodes_too_few(question: Question, have: int) -> Reason:
+    """What took the other nodes away: their condition, the policy's filters, or what is full."""
+    found = supply_of(question.topology, question.policy.nodes, question.allowed)
+    message = f"{question.factor} usable nodes are needed: {found.told(allowed(have))}"
+    return Reason(found.code, message, question.factor, have)
 
 
 def _admits(question: Question, rules: Sequence[Rule]) -> bool:

@@ -84,6 +84,8 @@ class Topology:
         self._live: dict[Scope, NDArray[np.int32]] = {}
         # What strategies derive from the nodes' attributes (rings); empty when one has changed.
         self.derived: dict[Hashable, Any] = {}
+        # The same of their condition; empty when a node has come, changed or gone.
+        self.conditions: dict[Hashable, Any] = {}
 
     @property
     def size(self) -> int:
@@ -241,6 +243,7 @@ class Topology:
         node = self.index.pop(node_id)
         self.forgotten.add(node)
         self.derived.clear()
+        self.conditions.clear()
         self._at_depth[self.locations[node].depth] -= 1
 
     def release(self, node: int) -> None:
@@ -253,6 +256,7 @@ class Topology:
     ) -> None:
         """Record what failure detector, operator and guard say; a node is eligible only where it
         is `up` and neither of the others objects."""
+        self.conditions.clear()
         self.liveness[node] = liveness
         self.administrative[node] = administrative
         self.guard[node] = guard
@@ -300,7 +304,7 @@ class Topology:
     def with_eligible(self, eligible: NDArray[np.bool_]) -> "Topology":
         """The same nodes, of which others are eligible; it shares the rest and stays as it is."""
         made = copy(self)
-        vars(made).update(_eligible=eligible, _live={}, derived={})
+        vars(made).update(_eligible=eligible, _live={}, derived={}, conditions={})
         return made
 
     def sampled(self, nodes: NDArray[np.int64]) -> "Topology":

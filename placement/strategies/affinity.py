@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.assignments import EMPTY
+from placement.funnel import supply
 from placement.judge import judged
 from placement.location import natural_key
 from placement.model import StreamSpec
@@ -26,7 +27,7 @@ from placement.rules import (
     SameDomain,
     Strength,
 )
-from placement.strategies.base import ByRules, Placement, View, candidates, unmet
+from placement.strategies.base import ByRules, Placement, View, candidates, too_few, unmet
 from placement.strategies.slots import leader_first, spread_leaders
 from placement.strategies.spread import SpreadStrategy
 from placement.topology import LEAF, NO_DOMAIN, Scope, Topology
@@ -115,7 +116,7 @@ class AffinityStrategy(ByRules):
                 return Reason(Code.NODE_UNKNOWN, f"preferred node '{node_id}' is not registered")
         scope: Scope = policy.parameters["level"]
         groups = _by_domain(spec, policy, scope, view)
-        shortage = _shortage(spec, policy, scope, groups, topology)
+        shortage = _shortage(spec, policy, scope, groups, view)
         if shortage:
             return shortage
         if policy.parameters["node"] is Affinity.COLOCATED:
@@ -295,9 +296,10 @@ def _shortage(
     policy: Policy,
     scope: Scope,
     groups: list[list[int]],
-    topology: Topology,
+    view: View,
 ) -> Reason | None:
     """Why the stream cannot be placed, by counting alone."""
+    topology = view.topology
     factor, nodes = spec.replication_factor, sum(map(len, groups))
     domains = [int(topology.domain_of(scope)[group[0]]) for group in groups]
     names, seen = topology.domain_names(scope, domains), topology.seen(scope, domains)
@@ -305,14 +307,17 @@ def _shortage(
         message = (
             f"node=exclusive puts the {factor} replicas of a shard in {factor} different "
             f"locations, only {len(groups)} have a node that may hold one: {', '.join(names)}"
+            if groups
+            else f"node=exclusive puts the {factor} replicas of a shard in {factor} different "
+            f"locations: {supply(topology, policy.nodes).told()}"
         )
         return Reason(Code.DOMAINS_TOO_FEW, message, factor, len(groups), scope.level, seen)
     exclusive_shards = policy.parameters["shard"] is Affinity.EXCLUSIVE
     need = spec.shards * factor if exclusive_shards else factor
     if nodes < need:
         why = f"shard=exclusive with {spec.shards} shards of " if exclusive_shards else ""
-        message = f"{why}{factor} replicas need {need} nodes, {nodes} may hold one"
-        return Reason(Code.NODES_TOO_FEW, message, need, nodes, seen=seen)
+        wanted = f"{why}{factor} replicas need {need} nodes"
+        return replace(too_few(need, policy, candidates(policy, view), view, wanted), seen=seen)
     if exclusive_shards and policy.parameters["node"] is Affinity.EXCLUSIVE:
         offered = sum(min(len(group), spec.shards) for group in groups)
         if offered < need:

@@ -13,10 +13,10 @@ from placement.policy import OnInfeasible, Policy, name_list
 from placement.reasons import Code, Reason
 from placement.rules import CountsDomains, Finding, Mask, Penalties, Rule, Standing, Strength
 from placement.sift import fullest
-from placement.strategies.base import Need, View
+from placement.strategies.base import Need, View, nodes_too_few
 from placement.strategies.node_sets import Column, best_set
 from placement.strategies.set_strategy import SetStrategy, placing_costs
-from placement.strategies.slots import nodes_too_few, without_taken
+from placement.strategies.slots import without_taken
 from placement.topology import NO_DOMAIN, Scope, Topology
 
 # More than any count of replicas: a node without the attribute is never taken.
@@ -169,7 +169,7 @@ class AwarenessStrategy(SetStrategy):
                 for cost, has in zip(costs, aware.tolist(), strict=True)
             ]
             found = best_set(need, columns, mask, view, policy.rules, costs, ranks)
-        return found or _why(need, caps, mask, policy.rules, standing)
+        return found or _why(need, caps, mask, policy.rules, standing, view)
 
     def _caps(self, policy: Policy, topology: Topology) -> list[AwareOf]:
         forced = dict(policy.parameters["forced"])
@@ -187,7 +187,12 @@ def _scope(name: str, topology: Topology) -> Scope:
 
 
 def _why(
-    need: Need, caps: Sequence[AwareOf], mask: Mask, rules: Sequence[Rule], standing: Standing
+    need: Need,
+    caps: Sequence[AwareOf],
+    mask: Mask,
+    rules: Sequence[Rule],
+    standing: Standing,
+    view: View,
 ) -> Reason:
     """What keeps the shard from one more copy, with the numbers that Elasticsearch' explain gives
     since nobody could find a mistyped or stale forced value otherwise."""
@@ -201,7 +206,7 @@ def _why(
         usable &= topology.domain_of(rule.per) != NO_DOMAIN
     left = without_taken(usable, need)
     if not left.any():
-        return nodes_too_few(need, usable)
+        return nodes_too_few(need, usable, view)
     for rule in caps:
         if (rule.penalty(standing)[left] > 0).all():
             return _full(rule, need, standing)

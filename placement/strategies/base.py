@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from placement.assignments import EMPTY, AssignmentTable
 from placement.choice import hash64, lowest
+from placement.funnel import Part, Supply, allowed, apart, keeping, room, supply
 from placement.judge import judged
 from placement.location import DEPTH_MAX
 from placement.model import StreamSpec
@@ -275,18 +276,13 @@ def choose(
     open_nodes[np.asarray([*need.kept, *need.excluded], np.int64)] = False
     found = np.flatnonzero(open_nodes)
     if not len(found):
-        return Reason(
-            Code.NODES_TOO_FEW,
-            f"no node is left for replica {need.slot} of {need.stream}/{need.shard}: "
-            f"{int(mask.sum())} may hold one, {len(need.kept)} of them hold the others",
-            need=need.replication_factor,
-            have=int(mask.sum()),
-        )
+        return nodes_too_few(need, mask, view)
+    distinct = found
     for rule in rules:
         if rule.strength is Strength.REQUIRED:
             passing = found[rule.penalty(standing)[found] == 0]
             if not len(passing):
-                return _no_candidate(rule, found, need, standing)
+                return _no_candidate(rule, rules, mask, distinct, need, view)
             found = passing
             steps.append((f"the required rule '{rule}'", found))
     wishes = [(f"the order of '{r}'", r.wish(standing)) for r in rules if isinstance(r, LeaderIn)]
@@ -376,14 +372,62 @@ def distance(topology: Topology, replaced: int) -> NDArray[np.int64]:
     return climbs
 
 
-def _no_candidate(rule: Rule, found: NDArray[np.int64], need: Need, standing: Standing) -> Reason:
-    level, seen = standing.seen(rule)
-    return Reason(
-        Code.NO_CANDIDATE,
-        f"no node for replica {need.slot} of {need.stream}/{need.shard}: all {len(found)} "
-        f"candidates break the required rule '{rule}'",
-        need=1,
-        have=0,
-        level=level,
-        seen=seen,
-    )
+def nodes_too_few(need: Need, mask: Mask, view: View) -> Reason:
+    """No node in `mask` is without a replica of the shard: what took the others away."""
+    found = supply(view.topology, need.nodes, fenced=_fenced(mask, view))
+    told = found.told(*_left(found, need, mask, view))
+    shard = f"{need.stream}/{need.shard}"
+    message = f"no node is left for replica {need.slot} of {shard}: {told}"
+    return Reason(found.code, message, need.replication_factor, int(mask.sum()))
+
+
+def too_few(needed: int, policy: Policy, mask: Mask, view: View, wanted: str) -> Reason:
+    """Fewer nodes may hold a replica than are needed: what took the others away. `wanted` is the
+    clause that says what needs them."""
+    found = supply(view.topology, policy.nodes, fenced=_fenced(mask, view))
+    with_room = int((found.mask & view.has_room()).sum())
+    more = (room(with_room), allowed(int((found.mask & mask).sum())))
+    return Reason(found.code, f"{wanted}: {found.told(*more)}", needed, int(mask.sum()))
+
+
+def _fenced(mask: Mask, view: View) -> bool:
+    """Whether suspect nodes may hold replicas, too."""
+    return bool((mask & view.topology.fenced).any())
+
+
+def _left(found: Supply, need: Need, mask: Mask, view: View) -> list[Part]:
+    """What is left of the nodes that the policy admits when capacity, limits, and the shard's
+    other replicas have taken theirs."""
+    has_room = found.mask & view.has_room()
+    now = has_room & mask
+    others = now.copy()
+    others[np.asarray([*need.kept, *need.excluded], np.int64)] = False
+    return [
+        room(int(has_room.sum())),
+        allowed(int(now.sum())),
+        apart(int(others.sum())),
+    ]
+
+
+def _no_candidate(
+    broken: Rule,
+    rules: Sequence[Rule],
+    mask: Mask,
+    distinct: NDArray[np.int64],
+    need: Need,
+    view: View,
+) -> Reason:
+    """The required rule that no node keeps which was left by those before it."""
+    standing = need.standing(view.topology)
+    level, seen = standing.seen(broken)
+    found = supply(view.topology, need.nodes, fenced=_fenced(mask, view))
+    parts, left = _left(found, need, mask, view), distinct
+    for rule in rules:
+        if rule.strength is Strength.REQUIRED:
+            left = left[rule.penalty(standing)[left] == 0]
+            parts.append(keeping(rule, len(left)))
+        if rule is broken:
+            break
+    shard = f"{need.stream}/{need.shard}"
+    message = f"no node for replica {need.slot} of {shard}: {found.told(*parts)}"
+    return Reason(Code.NO_CANDIDATE, message, need=1, have=0, level=level, seen=seen)

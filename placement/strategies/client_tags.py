@@ -14,11 +14,11 @@ from placement.model import StreamSpec
 from placement.policy import OnInfeasible, Policy, name_list
 from placement.reasons import Code, Reason
 from placement.rules import AtMost, Mask, Penalties, Rule, Standing, Strength
-from placement.strategies.base import Need, Placement, View, candidates, choose
+from placement.strategies.base import Need, Placement, View, candidates, choose, nodes_too_few
 from placement.strategies.evening import even_out
 from placement.strategies.node_sets import Column, best_set
 from placement.strategies.set_strategy import SetStrategy, placing_costs
-from placement.strategies.slots import nodes_too_few, without_taken
+from placement.strategies.slots import without_taken
 from placement.topology import NO_DOMAIN, Scope, Topology
 
 # StreamsConfig: MAX_RACK_AWARE_ASSIGNMENT_TAG_LIST_SIZE, ..._TAG_KEY_LENGTH, ..._TAG_VALUE_LENGTH.
@@ -191,7 +191,7 @@ class ClientTagsStrategy(SetStrategy):
 
     def _why(self, need: Need, policy: Policy, mask: Mask, view: View) -> list[int] | Reason:
         if not without_taken(mask, need).any():
-            return nodes_too_few(need, mask)
+            return nodes_too_few(need, mask, view)
         factor = need.replication_factor
         for rule in _ideal(policy):
             key, values = need.standing(view.topology).seen(rule)

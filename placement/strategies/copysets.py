@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from placement.assignments import EMPTY
 from placement.choice import digest64, scores
 from placement.copysets import Copysets, Terms
+from placement.funnel import supply
 from placement.model import StreamSpec
 from placement.policy import OnInfeasible, Policy, unknown_value
 from placement.reasons import Code, Reason
@@ -275,8 +276,9 @@ def _too_few(factor: int, policy: Policy, view: View) -> Reason | None:
     have = int((view.topology.eligible & policy.nodes.mask(view.topology)).sum())
     if have >= factor:
         return None
-    message = f"a copyset takes {factor} nodes, {have} are usable"
-    return Reason(Code.NODES_TOO_FEW, message, factor, have)
+    found = supply(view.topology, policy.nodes)
+    message = f"a copyset takes {factor} nodes: {found.told()}"
+    return Reason(found.code, message, factor, have)
 
 
 def _no_set(spec: StreamSpec, policy: Policy, view: View) -> Reason:

@@ -23,7 +23,7 @@ from placement.rules import (
 )
 from placement.rules_load import LoadBalance, VotersAcross
 from placement.rules_roles import Elsewhere
-from placement.strategies.base import Need, Placement, View, candidates, choose, distance
+from placement.strategies.base import Need, Placement, View, candidates, choose, distance, too_few
 from placement.strategies.cheapest import (
     MILLION,
     ZONES_LEAST,
@@ -209,8 +209,8 @@ class CostStrategy:
         usable = np.flatnonzero(candidates(policy, view))
         copies = factor + cold
         if len(usable) < copies:
-            message = f"{copies} nodes are needed, {len(usable)} are usable"
-            return Reason(Code.NODES_TOO_FEW, message, copies, len(usable))
+            said = f"{copies} replicas of a shard need {copies} nodes"
+            return too_few(copies, policy, candidates(policy, view), view, said)
         zones = min(ZONES_LEAST, factor)
         wanted = [("each copy has a rack of its own", levels.rack, copies)]
         wanted.append(("the primaries stand in two zones", levels.zone, zones))

@@ -16,8 +16,16 @@ from placement.reasons import Code, Reason
 from placement.rules import AtMost, Finding, Mask, Penalties, Rule, Standing, Strength
 from placement.rules_span import SpanDomains
 from placement.sift import first_mentions
-from placement.strategies.base import Need, Placement, View, candidates, choose, unmet
-from placement.strategies.slots import admitted, fill, nodes_too_few, without_taken
+from placement.strategies.base import (
+    Need,
+    Placement,
+    View,
+    candidates,
+    choose,
+    nodes_too_few,
+    unmet,
+)
+from placement.strategies.slots import admitted, fill, without_taken
 from placement.topology import LEAF, NO_DOMAIN, Scope, Topology
 
 # dfs.namenode.upgrade.domain.factor: the default replication factor.
@@ -132,7 +140,7 @@ class HdfsStrategy:
         """The node that HDFS' order gives, given the replicas that stay."""
         left = without_taken(mask, need)
         if not left.any():
-            return nodes_too_few(need, mask)
+            return nodes_too_few(need, mask, view)
         refused: Reason | None = None
         for allowed in _allowed(need, policy, mask, view.topology):
             if not (left & allowed).any():

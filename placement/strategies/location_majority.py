@@ -128,7 +128,7 @@ class LocationMajorityStrategy(ByRules):
     def place(self, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
         """Place tablet by tablet, or say how many servers are missing."""
         mask = view.topology.eligible & policy.nodes.mask(view.topology) & view.has_room()
-        return shortage(spec, policy, mask) or place_by(self, spec, policy, view, _placed)
+        return shortage(spec, policy, mask, view) or place_by(self, spec, policy, view, _placed)
 
     def resume(
         self, spec: StreamSpec, policy: Policy, shards: list[list[int]], view: View

@@ -91,7 +91,7 @@ class MultiLevelStrategy(ByRules):
         """Deal the replicas out, or say how many nodes are missing."""
         mask = view.topology.eligible & policy.nodes.mask(view.topology) & view.has_room()
         at_once = round_robin if _deferred(policy, view.topology) else _dealt
-        return shortage(spec, policy, mask) or place_by(self, spec, policy, view, at_once)
+        return shortage(spec, policy, mask, view) or place_by(self, spec, policy, view, at_once)
 
     def extend(self, need: Need, policy: Policy, mask: Mask, view: View) -> int | Reason:
         """The next in turn of those that the rules admit, for a replica that replaces none."""

@@ -15,9 +15,9 @@ from placement.reasons import Code, Reason
 from placement.rules import CountsDomains, Finding, Mask, Penalties, Rule, Standing, Strength
 from placement.rules_places import Exactly
 from placement.sift import first_mentions
-from placement.strategies.base import Need, Placement, View, unmet
+from placement.strategies.base import Need, Placement, View, nodes_too_few, unmet
 from placement.strategies.clockwise import Fits, Positions, among, first_fitting, in_bulk
-from placement.strategies.slots import admitted, by_wishes, fill, nodes_too_few
+from placement.strategies.slots import admitted, by_wishes, fill
 from placement.strategies.token_ring import (
     VNODES,
     VNODES_MAX,
@@ -241,7 +241,7 @@ class _Walk:
         wanted = {f"/{name}": n for name, n in self.policy.parameters["replication"].items()}
         short = [name for name, count in wanted.items() if have.get(name, 0) < count]
         if not short:
-            return nodes_too_few(need, self.open)
+            return nodes_too_few(need, self.open, self.view)
         short.sort(key=natural_key)
         told = (f"{d} has nodes for {have.get(d, 0)} of {wanted[d]} replicas" for d in short)
         message = f"replica {need.slot} of {need.stream}/{need.shard} finds no node: "

@@ -14,9 +14,9 @@ from placement.policy import OnInfeasible, Policy, name_list, unknown_value
 from placement.reasons import Code, Reason
 from placement.rules import AtMost, Mask, Rule, Standing, Strength
 from placement.rules_span import SpanDomains
-from placement.strategies.base import Need, Placement, View, unmet
+from placement.strategies.base import Need, Placement, View, nodes_too_few, unmet
 from placement.strategies.clockwise import Fits, Positions, among, first_fitting, in_bulk
-from placement.strategies.slots import admitted, by_wishes, fill, nodes_too_few
+from placement.strategies.slots import admitted, by_wishes, fill
 from placement.strategies.token_ring import (
     VNODES,
     VNODES_MAX,
@@ -220,7 +220,7 @@ class _Walk:
         walk = self.ring.clockwise(start)
         first = next((n for n in walk if reach.open[n] and n not in taken), None)
         if first is None:
-            return nodes_too_few(need, reach.open)
+            return nodes_too_few(need, reach.open, self.view)
         if self.policy.strength is Strength.REQUIRED and self.scopes:
             return self._domains_too_few(need, reach)
         return first

@@ -61,7 +61,7 @@ class SimpleStrategy(ByRules):
     def place(self, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
         """Place round robin, or say how many nodes are missing."""
         mask = view.topology.eligible & policy.nodes.mask(view.topology) & view.has_room()
-        return shortage(spec, policy, mask) or place_by(self, spec, policy, view, round_robin)
+        return shortage(spec, policy, mask, view) or place_by(self, spec, policy, view, round_robin)
 
     def resume(
         self, spec: StreamSpec, policy: Policy, shards: list[list[int]], view: View

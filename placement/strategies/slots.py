@@ -131,16 +131,6 @@ def without_taken(mask: Mask, need: Need) -> Mask:
     return left
 
 
-def nodes_too_few(need: Need, mask: Mask) -> Reason:
-    """Every node that may hold a replica of the shard holds one."""
-    have = int(mask.sum())
-    message = (
-        f"no node is left for replica {need.slot} of {need.stream}/{need.shard}: "
-        f"{have} may hold one, {len(need.kept)} of {need.replication_factor} are placed"
-    )
-    return Reason(Code.NODES_TOO_FEW, message, need.replication_factor, have)
-
-
 def leader_first(nodes: list[int], policy: Policy, factor: int, topology: Topology) -> list[int]:
     """The nodes in their order, in front the first that may lead, where the user's rules want the
     leader; the last slots, where a role is kept, stay as they are."""

@@ -81,7 +81,7 @@ class StripedStrategy(ByRules):
         """Place in stripes, or say what is missing."""
         topology = view.topology
         mask = policy.nodes.mask(topology) & view.has_room()
-        too_few = shortage(spec, policy, mask & (topology.eligible | topology.fenced))
+        too_few = shortage(spec, policy, mask & (topology.eligible | topology.fenced), view)
         if too_few is None and not (mask & topology.eligible & topology.can_lead).any():
             message = "no node may lead: all that may hold a replica are fenced or barred from it"
             too_few = Reason(Code.NODES_TOO_FEW, message, 1, 0)

@@ -19,7 +19,7 @@ from placement.policy import OnInfeasible, Policy
 from placement.reasons import Code, Reason
 from placement.rules import STREAM_RULES, ColocateSlots, Mask, Standing, Strength
 from placement.rules_roles import Elsewhere, LeaderIn
-from placement.strategies.base import Need, Placement, Strategy, View, choose, unmet
+from placement.strategies.base import Need, Placement, Strategy, View, choose, too_few, unmet
 
 Nodes = NDArray[np.int64]
 # Ranks the candidates it is given; the least is best, the next key decides among equals.
@@ -240,13 +240,13 @@ def is_colocated(policy: Policy) -> bool:
     return any(isinstance(rule, ColocateSlots) for rule in policy.rules)
 
 
-def shortage(spec: StreamSpec, policy: Policy, mask: Mask) -> Reason | None:
+def shortage(spec: StreamSpec, policy: Policy, mask: Mask, view: View) -> Reason | None:
     """Why there cannot be enough nodes, by counting alone, unless some will do."""
     factor, have = spec.replication_factor, int(mask.sum())
     if have >= factor or (have and policy.on_shortage is OnInfeasible.PARTIAL):
         return None
-    message = f"replication factor {factor} needs {factor} nodes, {have} may hold a replica"
-    return Reason(Code.NODES_TOO_FEW, message, factor, have)
+    wanted = f"replication factor {factor} needs {factor} nodes"
+    return too_few(factor, policy, mask, view, wanted)
 
 
 def start_of(policy_start: object) -> int | Reason | None:

@@ -174,3 +174,16 @@ def test_advice_holds_what_it_promises_and_leaves_no_trace():
                 works = outcome in (Outcome.PLACED, Outcome.DEGRADED)
                 assert works == (number == each.nodes), (lines, text, each)
     assert seen > 10
+
+
+def test_a_reason_stays_short_however_much_a_policy_asks_for():
+    """Goal: 60 tags of the greatest length make no sentence that a record refuses."""
+    state = fleet("n1 /eu/a", "n2 /us/a")
+    tags = {f"{'k' * 60}{number}": "v" * 120 for number in range(60)}
+    carried = [tuple(sorted(tags.items())[:kept]) for kept in range(60)]
+    for number, each in enumerate(carried):
+        state.topology.put(f"t{number}", NodeAttributes("/eu/b", each), Liveness.UP)
+    _, _, answer, _ = placed(state, {"with_tags": tags}, factor=1)
+    [reason] = answer.reasons
+    assert reason.message.startswith("no node is left for replica 0 of s/0: of 62 nodes, 59 with k")
+    assert len(reason.message) < 2_100

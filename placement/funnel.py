@@ -1,0 +1,212 @@
+"""The funnel: of all nodes how many may take one more replica, and what took the others away.
+
+Reasons of decisions and violations, `explain` and diagnosis count with the same masks and tell it
+in the same words: how many nodes are known, up, admitted by each filter of the policy, have room,
+do not hold the shard yet, keep each required rule. A part that takes nothing away is left out, and
+the first that leaves none is the last, so that a sentence stays short whatever the fleet is.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from placement.location import natural_key
+from placement.model import Liveness
+from placement.node_filter import NodeFilter
+from placement.reasons import Code
+from placement.rules import Mask, Rule
+from placement.topology import Topology
+
+# Of several domains, tags or ids in a sentence so many are named, the others are counted.
+_NAMED_MAX = 3
+# A reason is at most 8,192 characters long in a record; a policy of 64 tags would fill it.
+_CLAUSE_MAX = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One step: how many nodes it left, in words where it left some, and what is so of none of
+    them, or of `each`, where it left none."""
+
+    left: int
+    some: str
+    none: str
+    each: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Supply:
+    """The nodes that a policy admits, before anything is placed: how many are known, what took
+    others away, and those that are left; `deserted` if no node stands in a domain of `within`."""
+
+    known: int
+    parts: tuple[Part, ...]
+    mask: Mask
+    deserted: bool = False
+
+    @property
+    def code(self) -> Code:
+        """What to call a shortage."""
+        return Code.DOMAIN_UNKNOWN if self.deserted else Code.NODES_TOO_FEW
+
+    def told(self, *more: Part) -> str:
+        """All of it in one clause, with what `more` leaves over: "of 6 nodes, 4 up ..."."""
+        clause = self._told(*more)
+        return clause if len(clause) <= _CLAUSE_MAX else f"{clause[:_CLAUSE_MAX]}…"
+
+    def _told(self, *more: Part) -> str:
+        if not self.known:
+            return "no node is registered"
+        head = f"of {self.known} nodes" if self.known > 1 else "of one node"
+        said, before = [head], self.known
+        for part in (*self.parts, *more):
+            if part.left == before:
+                continue
+            if not part.left:
+                word = "each" if part.each else "none"
+                which = f", {word} of which" if said[1:] else f" {word}"
+                if part.each and before == 1:
+                    which = ", which"
+                return f"{', '.join(said)}{which} {part.none}"
+            said.append(part.some)
+            before = part.left
+        if said[1:]:
+            return ", ".join(said)
+        return f"there are {before}" if before > 1 else "there is one"
+
+    def narrowed(self, *more: Part) -> bool:
+        """Whether anything has taken nodes away."""
+        return any(part.left < self.known for part in (*self.parts, *more))
+
+
+def supply(topology: Topology, nodes: NodeFilter, fenced: bool = False) -> Supply:
+    """The nodes that are up and that a filter admits; with `fenced` suspect ones are up."""
+    key = ("supply", nodes, fenced)
+    known: Supply | None = topology.conditions.get(key)
+    if known is None:
+        up = topology.eligible | topology.fenced if fenced else topology.eligible
+        known = topology.conditions[key] = _supply(topology, nodes, up)
+    return known
+
+
+def supply_of(topology: Topology, nodes: NodeFilter, usable: Mask) -> Supply:
+    """The same where others than those that are up may be `usable` as well, such as suspect nodes
+    that keep their replicas. It does not matter which nodes the topology calls eligible."""
+    up = [topology.status(node) == Liveness.UP for node in range(topology.size)]
+    return _supply(topology, nodes, usable | np.array(up, bool))
+
+
+def _supply(topology: Topology, nodes: NodeFilter, up: Mask) -> Supply:
+    everyone = np.zeros(topology.size, bool)
+    everyone[list(topology.index.values())] = True
+    mask = everyone & up
+    away = np.flatnonzero(everyone & ~mask).tolist()
+    parts = [_alive(int(mask.sum()), Counter(map(topology.status, away)))]
+    for each, some, none in _filters(nodes, topology, everyone):
+        mask = mask & each.mask(topology)
+        left = int(mask.sum())
+        parts.append(Part(left, f"{left} {some}", none))
+    inside = everyone & NodeFilter(nodes.within).mask(topology)
+    count = int(everyone.sum())
+    return Supply(count, tuple(parts), mask, bool(count and not inside.any()))
+
+
+def _alive(left: int, away: Counter[str]) -> Part:
+    """The nodes that may receive replicas; the others by their condition, most first."""
+    told = ", ".join(f"{count} {word}" for word, count in sorted(away.items(), key=_most_first))
+    why = f" ({told})" if told else ""
+    words = "up and open to new replicas"
+    return Part(left, f"{left} {words}{why}", f"is {words}{why}")
+
+
+def _most_first(item: tuple[str, int]) -> tuple[int, str]:
+    return -item[1], item[0]
+
+
+def _filters(
+    nodes: NodeFilter, topology: Topology, everyone: Mask
+) -> list[tuple[NodeFilter, str, str]]:
+    """Each filter that a policy has by itself, with its words for what it leaves, and for none."""
+    found = []
+    if nodes.within:
+        each = NodeFilter(within=nodes.within)
+        lost = "" if (everyone & each.mask(topology)).any() else ": no node stands there"
+        said = f"within {named(nodes.within)}"
+        found.append((each, said, f"is {said}{lost}"))
+    if nodes.avoid:
+        said = f"outside {named(nodes.avoid)}"
+        found.append((NodeFilter(avoid=nodes.avoid), said, f"is {said}"))
+    if nodes.nodes:
+        known = any(each in topology.index for each in nodes.nodes)
+        lost = "" if known else ": no such node is registered"
+        said = f"listed in nodes {named(nodes.nodes)}"
+        found.append((NodeFilter(nodes=nodes.nodes), said, f"is {said}{lost}"))
+    for key, value in nodes.with_tags:
+        said = f"with {key}={value}"
+        each = NodeFilter(with_tags=((key, value),))
+        lost = "" if (everyone & each.mask(topology)).any() else _values(key, topology, everyone)
+        found.append((each, said, f"has {key}={value}{lost}"))
+    return found
+
+
+def _values(key: str, topology: Topology, everyone: Mask) -> str:
+    """What nodes have instead of a value of a tag that none has."""
+    tags = (dict(topology.attributes[node].tags) for node in np.flatnonzero(everyone).tolist())
+    values = sorted({each[key] for each in tags if key in each}, key=natural_key)
+    if not values:
+        return f": no node has a tag {key}"
+    return f": the nodes have {key}={named(values)}"
+
+
+def named(values: Sequence[object]) -> str:
+    """A list in brackets, cut to the first few."""
+    shown = ", ".join(map(str, values[:_NAMED_MAX]))
+    left = len(values) - _NAMED_MAX
+    return f"[{shown}, and {left} more]" if left > 0 else f"[{shown}]"
+
+
+def room(left: int) -> Part:
+    """The nodes whose capacity lets them take one more."""
+    return Part(left, f"{left} with room left", "has room left")
+
+
+def allowed(left: int) -> Part:
+    """The nodes that nothing else keeps from this replica: limits, a failure a moment ago, what
+    the strategy asks of a node."""
+    return Part(left, f"{left} that may take this replica", "may take this replica")
+
+
+def apart(left: int) -> Part:
+    """The nodes that hold nothing of the shard."""
+    held = "another replica of the shard"
+    return Part(left, f"{left} without {held}", f"holds {held}", each=True)
+
+
+def keeping(rule: Rule, left: int) -> Part:
+    """The nodes on which a replica keeps a required rule."""
+    keep = "keeps" if left == 1 else "keep"
+    return Part(left, f"{left} that {keep} '{rule}'", f"keeps the required rule '{rule}'")
+
+
+def why_not_admitted(nodes: NodeFilter, topology: Topology, node: int) -> str | None:
+    """The filter that does not admit a node, with its values and the node's; None if all do."""
+    name, here = topology.ids[node], topology.locations[node]
+    place = f"it is at {here}" if here.depth else "it has no location"
+    if nodes.within and not any(here.within(domain) for domain in nodes.within):
+        return f"within {named(nodes.within)} does not admit {name}: {place}"
+    if any(here.within(domain) for domain in nodes.avoid):
+        return f"avoid {named(nodes.avoid)} keeps replicas off {name}: {place}"
+    if nodes.nodes and name not in nodes.nodes:
+        return f"nodes {named(nodes.nodes)} does not list {name}"
+    tags = dict(topology.attributes[node].tags)
+    for key, value in nodes.with_tags:
+        if tags.get(key) != value:
+            return f"with_tags {key}={value} does not admit {name}: {tagged(key, tags)}"
+    return None
+
+
+def tagged(key: str, tags: dict[str, str]) -> str:
+    """What a node has of a tag."""
+    return f"it has {key}={tags[key]}" if key in tags else f"it has no tag {key}"
