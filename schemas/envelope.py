@@ -31,6 +31,8 @@ TYPE_PREFIX = "placement."
 # The only version of every message there is; another one is refused, not guessed at.
 VERSION = 1
 CONTENT_TYPE = "content-type"
+# Of a tombstone in `violations.v1` that was not written because the shard was healed: `dropped`.
+OUTCOME_HEADER = "ce_outcome"
 _STRUCTURED = "application/cloudevents+json"
 _TYPE = re.compile(r"placement\.([A-Za-z]+)\.v([0-9]{1,9})")
 _SHORT_TYPE = re.compile(r"[A-Za-z]+")

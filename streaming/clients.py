@@ -24,8 +24,9 @@ from streaming.errors import (
 from streaming.kafka_options import PATIENCE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    ErrorCallback = Callable[[KafkaError], None]
 
 # A broker that has just started or is busy on two cores answers within a second or two; a refused
 # connection ends the wait at once.
@@ -45,14 +46,18 @@ class TopicMissing(StreamingError):
 
 
 class _LastError:
-    """The last error of a client's connections, as its error callback told it."""
+    """The last error of a client's connections, as its error callback told it. Once the client is
+    connected its errors are the affair of `then`."""
 
     def __init__(self) -> None:
         self.text = ""
+        self.then: ErrorCallback | None = None
         self.all_brokers_down = False
         self.refused = False
 
     def __call__(self, error: KafkaError) -> None:
+        if self.then is not None:
+            self.then(error)
         if error.code() == KafkaError._AUTHENTICATION:  # noqa: SLF001 - its public name
             self.refused = True
         if error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - its public name
@@ -62,9 +67,14 @@ class _LastError:
 
 
 def make_producer(
-    bootstrap: str, options: Mapping[str, str] | None = None, linger_ms: int = 0
+    bootstrap: str,
+    options: Mapping[str, str] | None = None,
+    linger_ms: int = 0,
+    on_error: ErrorCallback | None = None,
 ) -> Producer:
     """A connected idempotent producer, so that one key's records keep their order in retries.
+
+    `on_error` hears the faults of its connections, in its polls.
 
     Raises BrokerUnreachable, ConnectionUntrusted, AccessRefused; SettingsInvalid when the client
     refuses `options`.
@@ -79,15 +89,20 @@ def make_producer(
             "partitioner": "murmur2_random",
         },
         options,
+        on_error,
     )
 
 
 def make_reader(
-    bootstrap: str, options: Mapping[str, str] | None = None, fetch_wait_ms: int = 100
+    bootstrap: str,
+    options: Mapping[str, str] | None = None,
+    fetch_wait_ms: int = 100,
+    on_error: ErrorCallback | None = None,
 ) -> Consumer:
     """A connected consumer of committed records, without a group: it is to be assigned.
 
     The broker answers a fetch as soon as there is one byte, and an idle one after `fetch_wait_ms`.
+    `on_error` hears the faults of its connections, in its polls.
 
     Raises BrokerUnreachable, ConnectionUntrusted, AccessRefused; SettingsInvalid when the client
     refuses `options`.
@@ -108,11 +123,16 @@ def make_reader(
             "fetch.queue.backoff.ms": 10,
         },
         options,
+        on_error,
     )
 
 
 def connected(
-    kind: type[Any], bootstrap: str, needed: dict[str, Any], options: Mapping[str, str] | None
+    kind: type[Any],
+    bootstrap: str,
+    needed: dict[str, Any],
+    options: Mapping[str, str] | None,
+    on_error: ErrorCallback | None = None,
 ) -> Any:
     last_error = _LastError()
     config = {
@@ -142,6 +162,7 @@ def connected(
                     f"no broker answers at {bootstrap}: {last_error.text or _text(error)}"
                 ) from error
         else:
+            last_error.then = on_error
             return client
 
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from confluent_kafka import KafkaError, Message
 
+    from streaming.reachability import Reachability
+
 # How long the thread waits for moves before it looks whether it is to stop.
 POLL_SECONDS = 0.1
 # What is still unsent after so long will not be: the broker has gone.
@@ -172,12 +174,15 @@ class Executor:
         *,
         options: Mapping[str, str] | None = None,
         serves: Callable[[str], bool] | None = None,
+        reachability: Reachability | None = None,
     ) -> None:
         self._topic = full_name("acks.v1", prefix)
         if isinstance(conduct, float | int):
             conduct = Conduct(delay_seconds=conduct)
         self.moves = Copying(conduct or Conduct(), self._acknowledge, serves=serves)
-        self._reader = CommittedReader(bootstrap, prefix, ["moves.v1"], options=options)
+        self._reader = CommittedReader(
+            bootstrap, prefix, ["moves.v1"], options=options, reachability=reachability
+        )
         self._producer = make_producer(bootstrap, options)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="executor", daemon=True)

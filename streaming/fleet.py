@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from confluent_kafka import KafkaError, Message
 
+    from streaming.reachability import Reachability
+
 __all__ = ["Executor", "Fleet", "FleetNode"]
 
 # Between two looks at who is due: 20,000 beats a second are then 100 at a time.
@@ -118,6 +120,7 @@ class Fleet:
         heartbeat_interval_seconds: float = 1.0,
         *,
         options: Mapping[str, str] | None = None,
+        reachability: Reachability | None = None,
     ) -> None:
         if heartbeat_interval_seconds <= 0 or not nodes:
             raise ValueError("a fleet needs nodes and a positive heartbeat interval")
@@ -126,7 +129,8 @@ class Fleet:
         self._lives = {node.node_id: _Life(node) for node in nodes}
         if len(self._lives) != len(nodes):
             raise ValueError("every node of a fleet needs an id of its own")
-        self._producer = make_producer(bootstrap, options, linger_ms=LINGER_MS)
+        self._producer = make_producer(bootstrap, options, LINGER_MS, reachability)
+        self._reachability = reachability
         # Numbers a node's records and puts them in the queue in one step, so that their order in
         # the log is the order of their sequences.
         self._lock = threading.Lock()
@@ -305,7 +309,7 @@ class Fleet:
             with self._lock:
                 self._beat(lives[number % len(lives)] for number in range(done, due))
             done = due
-            self._producer.poll(0)
+            self._poll(0)
 
     def _beat(self, lives: Iterable[_Life]) -> None:
         for life in lives:
@@ -321,9 +325,14 @@ class Fleet:
                 )
             except BufferError:
                 # Waiting here slows the fleet down to what the broker takes.
-                self._producer.poll(QUEUE_FULL_WAIT_SECONDS)
+                self._poll(QUEUE_FULL_WAIT_SECONDS)
             else:
                 return
+
+    def _poll(self, seconds: float) -> None:
+        self._producer.poll(seconds)
+        if self._reachability is not None:
+            self._reachability.look(self._producer)
 
     def _flush(self) -> None:
         unsent = self._producer.flush(FLUSH_TIMEOUT_SECONDS)

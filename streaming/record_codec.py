@@ -36,7 +36,7 @@ from placement.model import (
 )
 from placement.published import Published
 from placement.reasons import Code, Reason
-from schemas.envelope import encode_headers
+from schemas.envelope import OUTCOME_HEADER, encode_headers
 from streaming import assignment_codec
 from streaming.fields import fields_of
 
@@ -67,8 +67,9 @@ def ready_records(ready: Ready, cell: str, at: int, commit: int) -> list[OutReco
     records += [dropped_record(*shard, cell, at, commit) for shard in ready.dropped]
     records += [assignment_record(each, cell) for each in ready.assignments.values()]
     records += [move_record(move, gone, cell) for move, gone in ready.moves.values()]
+    gone = {name for name, each in ready.decisions.items() if each.outcome is Outcome.DROPPED}
     records += [
-        violations_record(stream, shard, found, cell, at, commit)
+        violations_record(stream, shard, found, cell, at, commit, dropped=stream in gone)
         for (stream, shard), found in ready.violations.items()
     ]
     records += [
@@ -149,13 +150,24 @@ def node_record(node_id: str, view: NodeView | None, cell: str, at: int, commit:
 
 
 def violations_record(
-    stream: str, shard: int, violations: tuple[Violation, ...], cell: str, at: int, commit: int
+    stream: str,
+    shard: int,
+    violations: tuple[Violation, ...],
+    cell: str,
+    at: int,
+    commit: int,
+    *,
+    dropped: bool = False,
 ) -> OutRecord:
-    """Key: stream/shard; no violations are a tombstone."""
+    """Key: stream/shard; no violations are a tombstone, of which a header says if it is there
+    because the stream was `dropped`."""
     key, listed = f"{stream}/{shard}", [_violation(each) for each in violations]
     body = {"stream": stream, "shard": shard, "violations": listed} if listed else None
     version = ("open" if listed else "healed", commit)
-    return _record("violations.v1", "Violations", key, body, cell, version, at)
+    record = _record("violations.v1", "Violations", key, body, cell, version, at)
+    if dropped and body is None:
+        record.headers.append((OUTCOME_HEADER, Outcome.DROPPED.encode()))
+    return record
 
 
 def _violation(violation: Violation) -> dict[str, Any]:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from types import TracebackType
 
+    from streaming.reachability import Reachability
+
 Positions = Mapping[str, Mapping[int, int]]
 
 # Taken from the client's queue at once: enough to amortise the call, small against memory.
@@ -96,10 +98,13 @@ class CommittedReader:
         from_beginning: bool = True,
         positions: Positions | None = None,
         options: Mapping[str, str] | None = None,
+        reachability: Reachability | None = None,
     ) -> None:
         """`positions`: next offset by topic and partition; what it does not name begins as
-        `from_beginning` says."""
-        self._consumer = make_reader(bootstrap, options)
+        `from_beginning` says. `reachability` tells when the brokers go and come back while `poll`
+        waits for records."""
+        self._consumer = make_reader(bootstrap, options, on_error=reachability)
+        self._reachability = reachability
         self._short_names = {full_name(topic, prefix): topic for topic in topics}
         self._partitions = [
             (name, partition)
@@ -142,6 +147,8 @@ class CommittedReader:
             remaining = max(0.0, deadline - time.monotonic())
             first = self._consumer.poll(remaining)
             if first is None:
+                if self._reachability is not None:
+                    self._reachability.look(self._consumer)
                 return []
             # What has come meanwhile, without waiting for more.
             messages = [first, *self._consumer.consume(RECORDS_PER_CALL_MAX, timeout=0)]

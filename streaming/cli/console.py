@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, TextIO
 
+import typer
+
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
     from rich.text import Text
@@ -48,6 +50,11 @@ def text_console(
     if not console.is_terminal:
         console.width = PIPE_WIDTH
     return console
+
+
+def tell(sentence: str) -> None:
+    """Say something about the command itself, beside its output."""
+    typer.echo(f"placer: {sentence}", err=True)
 
 
 def counted(count: int, one: str, more: str = "") -> str:

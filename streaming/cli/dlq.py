@@ -159,18 +159,35 @@ def _tell_json(letter: "Letter") -> None:
     value = letter.record.raw
     line = {
         "id": letter.id,
-        **{name: letter.said(name) for name in ("topic", "partition", "offset", "timestamp")},
+        "topic": letter.said("topic"),
+        **{name: _number(letter.said(name)) for name in ("partition", "offset", "timestamp")},
         **{name: letter.said(name) for name in ("stage", "reason", "message")},
         "count": letter.count,
-        "offset_last": letter.said("offset.last") or None,
+        "offset_last": _number(letter.said("offset.last")),
         "key": letter.record.key,
-        "bytes": letter.said("value.bytes"),
+        "bytes": _number(letter.said("value.bytes")),
         "sha256": letter.said("value.sha256"),
         "whole": letter.is_whole,
+        "value": None if value is None else _as_text(value),
         "value_base64": None if value is None else base64.b64encode(value).decode(),
         "redriven_from": letter.redriven_from or None,
     }
     typer.echo(orjson.dumps(line))
+
+
+def _number(said: str) -> int | None:
+    """A header's number; None where a letter of an older version does not have it."""
+    return int(said) if said.isdecimal() else None
+
+
+def _as_text(value: bytes) -> str | None:
+    """The value as text, None where it is none; what a letter cut may end within a character."""
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError as error:
+        # A character has four bytes at most, so that a cut leaves three of one.
+        cut = len(value) - error.start < 4 and error.reason == "unexpected end of data"
+        return value[: error.start].decode("utf-8") if cut else None
 
 
 def _key(letter: "Letter") -> str:

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from streaming.cli.console import tell
 from streaming.cli.options import Bootstrap, Config, Prefix, connection
 
 # How soon the command notices that its thread has failed.
@@ -31,6 +32,7 @@ def executor(
     """Simulate the executor: acknowledge each move, report it completed later, copy nothing."""
     from streaming.cli.signals import stop_on_signals
     from streaming.executor import Conduct, Executor
+    from streaming.reachability import Reachability
 
     settings = connection(config, bootstrap, prefix)
     with (
@@ -40,6 +42,7 @@ def executor(
             settings.topics.prefix,
             Conduct(delay_seconds=delay_seconds),
             options=settings.resolved_kafka_options(),
+            reachability=Reachability(settings.kafka.bootstrap_servers, tell),
         ) as running,
     ):
         typer.echo("executor ready")

@@ -1,10 +1,11 @@
 """`placer fleet FILE`: simulated nodes and an executor play a scenario, to try things out."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from streaming.cli.answers import EXIT_FINDINGS, read
+from streaming.cli.console import tell
 from streaming.cli.options import Bootstrap, Config, Prefix, connection
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def fleet(
     from streaming.executor import Executor
     from streaming.fleet import Fleet
     from streaming.playing import Playing, StreamCreator, told_end
+    from streaming.reachability import Reachability
     from streaming.records import CommittedReader
     from streaming.scenario import read_scenario
 
@@ -62,11 +64,12 @@ def fleet(
     topics, nodes, world = settings.topics.prefix, scenario.fleet(), World()
     _tell_settings(scenario, file)
     reader = CommittedReader(address, topics, WATCHED, options=options)
+    shared: dict[str, Any] = {"options": options, "reachability": Reachability(address, tell)}
     with (
         stop_on_signals() as stop,
         Watcher(world, reader),
-        Fleet(address, topics, nodes, scenario.heartbeat_seconds, options=options) as running,
-        Executor(address, topics, scenario.executor, options=options, serves=running.serves)
+        Fleet(address, topics, nodes, scenario.heartbeat_seconds, **shared) as running,
+        Executor(address, topics, scenario.executor, **shared, serves=running.serves)
         if executor
         else nullcontext() as acts,
     ):

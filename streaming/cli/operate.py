@@ -173,6 +173,7 @@ def _watch(settings: "Settings", target: str, output: Output) -> None:
     import orjson
 
     from streaming.asking import progress
+    from streaming.cli.progress_text import blocked_lines, drained
 
     for found in progress(settings, target):
         if found is None:
@@ -182,9 +183,8 @@ def _watch(settings: "Settings", target: str, output: Output) -> None:
         if output is Output.JSON:
             typer.echo(orjson.dumps(body))
         else:
-            counted = "{remaining} remaining, {in_flight} in flight, {blocked_total} blocked"
-            typer.echo(f"{target}: {counted.format(**body)}")
-            for each in body["blocked"]:
-                typer.echo(f"  {each['shard']} on {each['node']}: {each['code']}")
+            typer.echo(f"{target}: {drained(body)}")
+            for line in blocked_lines(body):
+                typer.echo(f"  {line}")
         if body["done"]:
             return

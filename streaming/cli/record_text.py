@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from schemas.envelope import OUTCOME_HEADER
+from streaming.cli.console import counted, shortened
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from streaming.records import Record
 
@@ -46,45 +49,108 @@ STYLES = {
 }
 KIND_STYLE = "bold"
 ERROR_HEADERS = "__placement.errors."
+# Reminders come once a minute for each move (`moves.remind_seconds`).
+REMINDERS_EVERY_MS = 60_000
+REMINDED_SHOWN_MAX = 3
 
 
-def json_printer() -> Callable[[Record], None]:
+class JsonPrinter:
     """Prints one JSON object per record; a value that is none goes as `raw_base64`."""
 
-    def show(record: Record) -> None:
-        line: dict[str, Any] = {
-            "topic": record.topic,
-            "partition": record.partition,
-            "offset": record.offset,
-            "timestamp_ms": record.timestamp_ms,
-            "key": record.key,
-            "headers": record.headers,
-            "value": record.value,
-        }
-        if record.value is None and record.raw is not None:
-            line["raw_base64"] = base64.b64encode(record.raw).decode()
-        sys.stdout.write(orjson.dumps(line).decode() + "\n")
+    def show(self, records: Iterable[Record]) -> None:
+        """Print all of them."""
+        for record in records:
+            line: dict[str, Any] = {
+                "topic": record.topic,
+                "partition": record.partition,
+                "offset": record.offset,
+                "timestamp_ms": record.timestamp_ms,
+                "key": record.key,
+                "headers": record.headers,
+                "value": record.value,
+            }
+            if record.value is None and record.raw is not None:
+                line["raw_base64"] = base64.b64encode(record.raw).decode()
+            sys.stdout.write(orjson.dumps(line).decode() + "\n")
         sys.stdout.flush()
 
-    return show
+    def close(self) -> None:
+        """Nothing was held back."""
 
 
-def text_printer() -> Callable[[Record], None]:
-    """Prints one line per record, coloured on a terminal."""
-    from rich.console import Console
-    from rich.text import Text
+class TextPrinter:
+    """Prints one line per record, coloured on a terminal; reminders are summed up."""
 
-    console = Console(highlight=False, soft_wrap=True)
+    def __init__(self) -> None:
+        from streaming.cli.console import text_console
 
-    def show(record: Record) -> None:
-        line = Text(_clock(record.timestamp_ms) + " ", style="dim")
-        kind, state, rest = describe(record)
-        line.append(_printable(f"{kind} {record.key or '(no key)'}"), style=KIND_STYLE)
+        self._console = text_console()
+        self._reminders = Reminders()
+
+    def show(self, records: Iterable[Record]) -> None:
+        """Print them, reminders aside, and what there is to say of these."""
+        for record in records:
+            if not self._reminders.take(record):
+                self._line(record.timestamp_ms, *described(record))
+        self._sum_up(at_the_end=False)
+
+    def close(self) -> None:
+        """Say what was held back."""
+        self._sum_up(at_the_end=True)
+
+    def _sum_up(self, at_the_end: bool) -> None:
+        told = self._reminders.due(at_the_end)
+        if told is not None:
+            self._line(*told)
+
+    def _line(self, timestamp_ms: int, head: str, state: str, rest: str) -> None:
+        from rich.text import Text
+
+        line = Text(_clock(timestamp_ms) + " ", style="dim")
+        line.append(_printable(head), style=KIND_STYLE)
         line.append(_printable(f" {state}" if state else ""), style=STYLES.get(state, ""))
         line.append(_printable(f" {rest}" if rest else ""))
-        console.print(line)
+        self._console.print(line)
 
-    return show
+
+class Reminders:
+    """Moves that were called off are published again until their executor confirms it: summed up,
+    so that they do not drown what is news. Time is that of the records."""
+
+    def __init__(self) -> None:
+        self._moves: dict[str, str] = {}
+        self._count = 0
+        self._told_at: int | None = None
+        self._last_at = 0
+
+    def take(self, record: Record) -> bool:
+        """Whether the record is a reminder, which is then kept to be summed up."""
+        value = record.value if record.topic == "moves.v1" else None
+        if value is None or not value.get("reminded"):
+            return False
+        state, rest = _move(value)
+        self._moves[str(record.key)] = f"{rest} {state}"
+        self._count += 1
+        self._last_at = record.timestamp_ms
+        return True
+
+    def due(self, at_the_end: bool) -> tuple[int, str, str, str] | None:
+        """Time and words of a line on those since the last such line, at most one a minute."""
+        early = self._told_at is not None and self._last_at - self._told_at < REMINDERS_EVERY_MS
+        if not self._count or (early and not at_the_end):
+            return None
+        moves = counted(len(self._moves), "move was", "moves were")
+        reminders = counted(self._count, "reminder")
+        named = shortened(list(self._moves.values()), REMINDED_SHOWN_MAX, "; ")
+        rest = f"{moves} called off, no executor has confirmed it: {named}"
+        self._moves, self._count, self._told_at = {}, 0, self._last_at
+        return self._last_at, reminders, "", rest
+
+
+def described(record: Record) -> tuple[str, str, str]:
+    """Kind and key, the word that tells its state, and the rest of the line."""
+    kind, state, rest = describe(record)
+    return f"{kind} {record.key or '(no key)'}", state, rest
 
 
 def describe(record: Record) -> tuple[str, str, str]:
@@ -93,7 +159,7 @@ def describe(record: Record) -> tuple[str, str, str]:
     if record.topic == "dlq.v1":
         return kind, "", _dead_letter(record.headers)
     if record.raw is None:
-        return kind, "healed" if record.topic == "violations.v1" else "removed", ""
+        return kind, _tombstone(record), ""
     if record.value is None:
         return kind, "", f"{len(record.raw)} bytes that are no JSON object"
     tell = TELLERS.get(record.topic)
@@ -105,6 +171,13 @@ def describe(record: Record) -> tuple[str, str, str]:
         # Another writer's idea of this topic: shown as it is.
         return kind, "", orjson.dumps(record.value).decode()
     return kind, state, rest
+
+
+def _tombstone(record: Record) -> str:
+    """A shard without violations was healed, unless its stream is gone."""
+    if record.topic != "violations.v1" or record.headers.get(OUTCOME_HEADER) == "dropped":
+        return "removed"
+    return "healed"
 
 
 def _decision(value: Mapping[str, Any]) -> tuple[str, str]:

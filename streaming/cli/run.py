@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from streaming.cli.console import tell
 from streaming.cli.options import Bootstrap, Config, Prefix, enable_plugins
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ def register(app: typer.Typer) -> None:
         "deploy/placer.yaml lists all settings.",
     )(run)
 
+
+_STOPPING = "placer: stopping behind the batch under way; Ctrl-C again stops at once"
 
 Checkpoint = Annotated[
     Path | None,
@@ -131,15 +134,24 @@ def run(
 def _run(settings: "Settings", embedded: bool, data_dir: Path | None, accept_gap: bool) -> int:
     from streaming.cli.signals import EXIT_INTERRUPTED, stop_on_signals
 
+    # A log in JSON is for programs: they have READY and STOPPED.
+    tells = settings.log.format == "text"
+    say = tell if tells else _silent
     try:
         with ExitStack() as owned:
-            stop = owned.enter_context(stop_on_signals())
+            stop = owned.enter_context(stop_on_signals(_STOPPING if tells else None))
             if embedded:
+                say("starting the broker")
                 settings = _with_broker(settings, data_dir, owned)
+            say("starting the reconciler, which takes 10 to 20 s")
             return 0 if stop.is_set() else _reconcile(settings, stop, accept_gap)
     except KeyboardInterrupt:
         # Waiting for the application's threads now could hang: its JVM has just been killed.
         os._exit(EXIT_INTERRUPTED)
+
+
+def _silent(_: str) -> None:
+    """Where nobody reads."""
 
 
 def _with_broker(settings: "Settings", data_dir: Path | None, owned: ExitStack) -> "Settings":

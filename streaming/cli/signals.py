@@ -22,8 +22,9 @@ EXIT_INTERRUPTED = 128 + signal.SIGINT
 
 
 @contextmanager
-def stop_on_signals() -> Iterator[threading.Event]:
-    """An event that SIGINT or SIGTERM sets, to be used in the main thread.
+def stop_on_signals(said: str | None = None) -> Iterator[threading.Event]:
+    """An event that SIGINT or SIGTERM sets, to be used in the main thread; `said` then goes to
+    standard error.
 
     A second SIGINT kills all processes that this one has started and raises KeyboardInterrupt.
     """
@@ -33,6 +34,9 @@ def stop_on_signals() -> Iterator[threading.Event]:
 
     def request(number: int, _: FrameType | None) -> None:
         again = number == signal.SIGINT and stop.is_set()
+        if said is not None and not stop.is_set():
+            # Not through a buffer that the interrupted thread may be writing to.
+            os.write(sys.stderr.fileno(), f"{said}\n".encode())
         stop.set()
         started.update(descendants())
         if again:

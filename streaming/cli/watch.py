@@ -6,17 +6,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from streaming.cli.console import tell
 from streaming.cli.options import Bootstrap, Config, Output, OutputOption, Prefix, connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streaming.records import CommittedReader, Record
+    from streaming.cli.record_text import JsonPrinter, TextPrinter
+    from streaming.records import CommittedReader
 
 # How soon the command notices Ctrl-C or that its time is over.
 POLL_SECONDS = 0.2
 
-DEFAULT_TOPICS = "decisions,moves,assignments,topology,violations,dead-letters"
+DEFAULT_TOPICS = "decisions,moves,assignments,topology,violations,alerts,answers,dead-letters"
 
 
 class Start(StrEnum):
@@ -43,7 +45,7 @@ def watch(
         typer.Option(
             "--topic",
             help="What to watch, separated by commas; also nodes, streams, acks, journal, commits. "
-            "[dim]default: decisions, moves, assignments, topology, violations, dead-letters[/dim]",
+            f"[dim]default: {DEFAULT_TOPICS.replace(',', ', ')}[/dim]",
             show_default=False,
         ),
     ] = DEFAULT_TOPICS,
@@ -59,17 +61,19 @@ def watch(
     prefix: Prefix = None,
     config: Config = None,
 ) -> None:
-    """Show decisions, moves and what the reconciler believes, as they are committed.
+    """Show decisions, moves, alerts and what the reconciler believes, as they are committed.
 
-    Ends with Ctrl-C. With --output json each record is an object on a line of its own.
+    Ends with Ctrl-C. Reminders of moves that were called off are summed up once a minute. With
+    --output json each record is an object on a line of its own.
     """
-    from streaming.cli.record_text import json_printer, text_printer
+    from streaming.cli.record_text import JsonPrinter, TextPrinter
     from streaming.cli.signals import stop_on_signals
+    from streaming.reachability import Reachability
     from streaming.records import CommittedReader
 
     topics = _short_names(topic)
     settings = connection(config, bootstrap, prefix)
-    show = json_printer() if output is Output.JSON else text_printer()
+    printer = JsonPrinter() if output is Output.JSON else TextPrinter()
     with (
         stop_on_signals() as stop,
         CommittedReader(
@@ -78,14 +82,16 @@ def watch(
             topics,
             from_beginning=start is Start.BEGINNING,
             options=settings.resolved_kafka_options(),
+            reachability=Reachability(settings.kafka.bootstrap_servers, tell),
         ) as reader,
     ):
-        _follow(reader, show, stop.is_set, count, for_seconds)
+        _follow(reader, printer, stop.is_set, count, for_seconds)
+        printer.close()
 
 
 def _follow(
     reader: "CommittedReader",
-    show: "Callable[[Record], None]",
+    printer: "JsonPrinter | TextPrinter",
     stopped: "Callable[[], bool]",
     count: int | None,
     for_seconds: float | None,
@@ -96,11 +102,10 @@ def _follow(
         left = POLL_SECONDS if deadline is None else deadline - time.monotonic()
         if left <= 0:
             return
-        for record in reader.poll(min(left, POLL_SECONDS))[
-            : None if count is None else count - shown
-        ]:
-            show(record)
-            shown += 1
+        records = reader.poll(min(left, POLL_SECONDS))
+        records = records[: None if count is None else count - shown]
+        printer.show(records)
+        shown += len(records)
 
 
 def _short_names(names: str) -> list[str]:

@@ -72,6 +72,27 @@ def test_letters_are_shown(placer: Placer, bootstrap: str, prefix: str) -> None:
     )
 
 
+def test_programs_get_numbers_as_numbers_and_text_as_text(
+    placer: Placer, bootstrap: str, prefix: str
+) -> None:
+    at = (bootstrap, prefix)
+    word = "Zürich €".encode()
+    write(at, SHORT._replace(value=word))
+    # A letter keeps 1024 bytes: the first ends within a character, the other is no text at all.
+    write(at, SHORT._replace(value=b"xx" + "€".encode() * 500))
+    write(at, SHORT._replace(value=b"\xff" * 9))
+    write(at, EMPTY, code="EMPTY_VALUE")
+    lines = placer("dlq", "show", "--output", "json", at=at).stdout.splitlines()
+    whole, cut, bytes_, empty = map(orjson.loads, lines)
+    names = ("partition", "offset", "timestamp", "bytes", "count", "offset_last", "value")
+    assert [whole[name] for name in names] == [
+        *(0, 40, 1_700_000_000_000, len(word), 1, None, word.decode())
+    ]
+    assert (cut["bytes"], cut["value"]) == (1502, "xx" + "€" * 340)
+    assert (bytes_["value"], bytes_["value_base64"]) == (None, "////////////")
+    assert (empty["bytes"], empty["value"]) == (0, None)
+
+
 def test_a_whole_letter_is_sent_again_as_it_was(
     placer: Placer, bootstrap: str, prefix: str
 ) -> None:

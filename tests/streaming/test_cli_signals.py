@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -37,10 +37,11 @@ main()
 
 
 @contextmanager
-def process(*command: str) -> Iterator[subprocess.Popen[str]]:
+def process(*command: str, env: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen[str]]:
     """A command in a process group of its own, as a terminal would run it."""
     running = subprocess.Popen(
         command,
+        env=env,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -108,8 +109,24 @@ class TestSignals:
             assert line_with(running, "stopped between batches")
             assert running.wait(WAIT_SECONDS) == 0
             assert all_gone(children)
+            assert running.stderr is not None
+            assert running.stderr.read().splitlines() == [
+                "placer: starting the broker",
+                "placer: starting the reconciler, which takes 10 to 20 s",
+                "placer: stopping behind the batch under way; Ctrl-C again stops at once",
+            ]
         assert scratch[2] == "True"
         assert not Path(scratch[1]).exists(), "a temporary checkpoint is removed"
+
+    def test_a_log_for_programs_has_no_sentences_for_people(self, tmp_path: Path) -> None:
+        command = ("run", "--bootstrap", "127.0.0.1:1", "--checkpoint", str(tmp_path))
+        environment = os.environ | {"PLACER_LOG__FORMAT": "json"}
+        with process(*HEEDS_STOP, *command, env=environment) as running:
+            line_with(running, "ready")
+            os.killpg(running.pid, signal.SIGINT)
+            assert running.wait(WAIT_SECONDS) == 0
+            assert running.stderr is not None
+            assert running.stderr.read() == ""
 
     def test_a_second_ctrl_c_ends_at_once_and_leaves_nothing_behind(self) -> None:
         with process(*HEEDS_NOTHING, "run", "--embedded") as running:

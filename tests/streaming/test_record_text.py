@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 import schemas
-from streaming.cli.record_text import describe, text_printer
+from streaming.cli.record_text import Reminders, TextPrinter, describe
 from streaming.records import Record
 
 EXAMPLES = Path(schemas.__file__).parent / "examples"
@@ -67,6 +67,10 @@ def test_violations_show_rule_count_and_class() -> None:
     ("made", "expected"),
     [
         (record("violations.v1", None), ("violation", "healed", "")),
+        (
+            record("violations.v1", None, headers={"ce_outcome": "dropped"}),
+            ("violation", "removed", ""),
+        ),
         (record("moves.v1", None), ("move", "removed", "")),
         (record("decisions.v1", [1]), ("decision", "", "3 bytes that are no JSON object")),
         (record("decisions.v1", {"spec": [1]}), ("decision", "", '{"spec":[1]}')),
@@ -98,8 +102,52 @@ def test_odd_records_are_shown_too(made: Record, expected: tuple[str, str, str])
 
 def test_a_record_cannot_draw_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     value = {"state": "\x1b[31m", "stream": "a\nb", "shard": "[bold]"}
-    text_printer()(record("moves.v1", value, key="\x1b[2J"))
+    TextPrinter().show([record("moves.v1", value, key="\x1b[2J")])
     line = capsys.readouterr().out
     assert line.endswith("move \\x1b[2J \\x1b[31m a\\nb/[bold] · -> ·\n")
     assert line.count("\n") == 1
     assert line.isascii() or "·" in line
+
+
+def test_an_alert_shows_kind_severity_and_subject(capsys: pytest.CaptureFixture[str]) -> None:
+    value = example("Alert")
+    TextPrinter().show([record("alerts.v1", value, key=value["kind"])])
+    line = capsys.readouterr().out
+    words = (value["kind"], value["severity"], value["subject"], value["reason"]["message"])
+    assert line.split(" ", 1)[1].startswith(f"alert {words[0]} {words[1]} {words[2]} ")
+    assert line.rstrip().endswith(words[3])
+
+
+def reminder(move_id: str, number: int, seconds: float) -> Record:
+    value = example("Move") | {"move_id": move_id, "state": "cancelled", "reminded": number}
+    at = 1_700_000_000_000 + round(seconds * 1000)
+    return Record("moves.v1", 0, 1, move_id, value, {}, at, orjson.dumps(value))
+
+
+def test_reminders_are_summed_up_once_a_minute(capsys: pytest.CaptureFixture[str]) -> None:
+    printer = TextPrinter()
+    cancelled = example("Move") | {"state": "cancelled"}
+    printer.show([record("moves.v1", cancelled, key="m1")])
+    assert " move m1 cancelled orders/0 " in capsys.readouterr().out, "that is news"
+    printer.show([reminder(f"m{number}", 1, 1) for number in range(10)])
+    line = capsys.readouterr().out
+    assert line.count("\n") == 1
+    assert "10 reminders 10 moves were called off, no executor has confirmed it: " in line
+    assert line.rstrip().endswith("and 7 more")
+    printer.show([reminder("m1", 2, 20), reminder("m2", 2, 40)])
+    assert capsys.readouterr().out == ""
+    printer.show([reminder("m1", 3, 62)])
+    assert " 3 reminders 2 moves were called off" in capsys.readouterr().out
+    printer.show([reminder("m1", 4, 70)])
+    printer.close()
+    assert " 1 reminder 1 move was called off" in capsys.readouterr().out, "what was held back"
+    printer.close()
+    assert capsys.readouterr().out == ""
+
+
+def test_only_moves_are_reminders() -> None:
+    reminders = Reminders()
+    assert not reminders.take(record("moves.v1", example("Move")))
+    assert not reminders.take(record("moves.v1", None))
+    assert not reminders.take(record("alerts.v1", {"reminded": 3}))
+    assert reminders.due(at_the_end=True) is None
