@@ -12,7 +12,8 @@ from itertools import chain
 
 from placement.decide import Answer, place
 from placement.location import DEPTH_MAX, Location, natural_key
-from placement.model import Liveness, NodeAttributes, Outcome, StreamSpec
+from placement.model import Liveness, Outcome, StreamSpec
+from placement.node import NodeAttributes
 from placement.policy import Policy
 from placement.rules import Rule, Strength
 from placement.rules_places import AtLeastIn, Exactly, WithTags

@@ -26,6 +26,7 @@ class AlertKind(StrEnum):
 
     HOLD = "HOLD"
     HELD_DOWN = "HELD_DOWN"
+    INCARNATION_CONFLICT = "INCARNATION_CONFLICT"
     LINK_SLOW = "LINK_SLOW"
     QUOTA = "QUOTA"
     NEW_DOMAIN = "NEW_DOMAIN"
@@ -40,6 +41,7 @@ class AlertKind(StrEnum):
 SEVERITIES: Mapping[AlertKind, Severity] = {
     AlertKind.HOLD: Severity.CRITICAL,
     AlertKind.HELD_DOWN: Severity.WARNING,
+    AlertKind.INCARNATION_CONFLICT: Severity.WARNING,
     AlertKind.LINK_SLOW: Severity.WARNING,
     AlertKind.QUOTA: Severity.WARNING,
     AlertKind.NEW_DOMAIN: Severity.INFO,

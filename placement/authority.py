@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from placement.alerts import AlertKind
 from placement.events import LocationResolved, NodeChanged
 from placement.location import parse_location
-from placement.model import NodeAttributes, NodeView
+from placement.model import NodeView
+from placement.node import NodeAttributes
 from placement.reasons import Code, Reason
 from placement.state import State
 

@@ -6,12 +6,14 @@ recorded of shards, of which there are millions, is hashed as columns, the rest 
 """
 
 import json
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placement.choice import digest64, hash64, mix
 from placement.model import Assignment, Decision, Memory, Move, NodeView, Violation
+from placement.node import Lives
 
 _MODULUS = 1 << 64
 
@@ -76,7 +78,20 @@ def of_node(view: NodeView) -> int:
         *(() if view.source == "claim" else ("source", view.source)),
         *(() if pending is None else ("pending", pending.location, pending.impact_hash)),
         *(() if view.quarantine is None else ("quarantine", view.quarantine.code)),
+        *_of_lives(view.lives),
     )
+
+
+def _of_lives(lives: Lives) -> Iterator[str | int]:
+    """What tells the other lives of a node apart."""
+    if lives.earlier:
+        yield from ("earlier", *lives.earlier)
+    if lives.refused is not None:
+        yield from ("refused", lives.refused.incarnation, lives.refused.since)
+    if lives.pending is not None:
+        life = lives.pending
+        yield from ("life", life.incarnation, life.sequence, life.body_hash, life.since)
+        yield from (life.grace_ms, life.attributes.location, str(life.external))
 
 
 def of_decision(decision: Decision) -> int:

@@ -10,14 +10,15 @@ from enum import StrEnum
 from typing import Any
 
 from placement.flaps import Flaps
-from placement.model import AdministrativeState, Guard, Liveness, NodeAttributes, Reporting, Tokens
+from placement.model import AdministrativeState, Guard, Liveness, Reporting
+from placement.node import Lives, NodeAttributes, Tokens
 
 
 @dataclass(frozen=True, slots=True)
 class NodeChanged:
     """A node's condition changed. `attributes` is set by a registration; a locality change sets
-    `location` (and `tags`, if it carries any) instead. `administrative`, `guard`, `flaps` and
-    `reporting` stay as they were where they are None."""
+    `location` (and `tags`, if it carries any) instead. `administrative`, `guard`, `flaps`,
+    `reporting` and `lives` stay as they were where they are None."""
 
     at: int
     node_id: str
@@ -32,6 +33,7 @@ class NodeChanged:
     guard: Guard | None = None
     flaps: Flaps | None = None
     reporting: Reporting | None = None
+    lives: Lives | None = None
 
 
 @dataclass(frozen=True, slots=True)

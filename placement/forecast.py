@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from placement.impact import Impact, ShardState, impact
-from placement.model import AdministrativeState, NodeAttributes, Pending, Violation
+from placement.model import AdministrativeState, Pending, Violation
+from placement.node import NodeAttributes
 from placement.plan import Phase, PlannedMove, Standing, plan
 from placement.report import Report
 from placement.state import State, Stream

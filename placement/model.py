@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from placement.alerts import Alert, Answer
+from placement.node import Lives, NodeAttributes, Tokens
 from placement.reasons import Reason
 
 
@@ -115,24 +116,6 @@ class ViolationClass(StrEnum):
     FIXABLE = "fixable"
     UNFIXABLE = "unfixable"
     DEFERRED = "deferred"
-
-
-# Places on a ring: all integers, in numeric order, or all strings, in code-point order.
-Tokens = tuple[int, ...] | tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class NodeAttributes:
-    """What a node says of itself; `capacity` counts replicas, `weight` is a share of load,
-    `tokens` are its explicit places on the rings of `ring` and `network_topology`."""
-
-    location: str = ""
-    tags: tuple[tuple[str, str], ...] = ()
-    host: str | None = None
-    weight: float = 1.0
-    capacity: int | None = None
-    leader: bool = True
-    tokens: Tokens | None = None
 
 
 # Records: the state of record, one per key. Those that a batch may bring thousands of are tuples,
@@ -267,7 +250,7 @@ class NodeView:
     """What the reconciler believes of a node; key: node_id. `transitions` are the latest ones, by
     which flapping is told; `claimed` is the location the node claims where that is not in force
     or not what counts, `source` who says where it stands, `quarantine` why its place is not
-    trusted."""
+    trusted, `lives` the lives of its process besides `incarnation`."""
 
     node_id: str
     incarnation: str
@@ -286,6 +269,7 @@ class NodeView:
     pending: Pending | None = None
     quarantine: Reason | None = None
     source: str = "claim"
+    lives: Lives = field(default_factory=Lives)
 
     @property
     def status(self) -> str:

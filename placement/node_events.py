@@ -10,15 +10,9 @@ from placement.events import LocationResolved, NodeChanged
 from placement.flaps import Flaps
 from placement.hold_events import HoldEvents
 from placement.location import DEPTH_MAX, Location, parse_location
-from placement.model import (
-    AdministrativeState,
-    Guard,
-    Liveness,
-    NodeAttributes,
-    NodeView,
-    Reporting,
-)
+from placement.model import AdministrativeState, Guard, Liveness, NodeView, Reporting
 from placement.move_events import MoveEvents
+from placement.node import Lives, NodeAttributes
 from placement.reasons import Code, Reason
 from placement.relocation import Relocations, Stand
 from placement.repair import Repair
@@ -110,7 +104,9 @@ class NodeEvents:
             pending=stand.pending,
             quarantine=stand.quarantine,
             source=source,
+            lives=event.lives or (before.lives if before else Lives()),
         )
+        self._tell_conflict(before, view)
         self._authority.tell_difference(before, view)
         if flaps.held and (before is None or not _flaps(before).held):
             self._tell_held(event.node_id, flaps)
@@ -221,6 +217,15 @@ class NodeEvents:
         standing = before.administrative if before else AdministrativeState.NONE
         was = before.attributes.location if before else None
         return self._orders.after(node_id, was, now.location, standing)
+
+    def _tell_conflict(self, before: NodeView | None, view: NodeView) -> None:
+        """Tell people, once, of a second process that uses a node's id."""
+        refused = view.lives.refused
+        known = before.lives.refused if before is not None else None
+        if refused is None or (known is not None and known.since == refused.since):
+            return
+        detail = {"holder": view.incarnation, "refused": refused.incarnation}
+        self._state.alert(AlertKind.INCARNATION_CONFLICT, view.node_id, refused.reason, detail)
 
     def _tell_held(self, node_id: str, flaps: Flaps) -> None:
         hold = flaps.hold

@@ -12,13 +12,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from placement.node import NodeAttributes
+
 
 class Told(StrEnum):
-    """What a node said of itself, besides being alive, or an external detector of it."""
+    """What a node said of itself, besides being alive, or an external detector of it.
+    `STOPPING` is a heartbeat whose process is about to end."""
 
     REGISTERED = "registered"
     LOCALITY_CHANGED = "locality_changed"
     UNREGISTERED = "unregistered"
+    STOPPING = "stopping"
     REPORTED_UP = "reported up"
     REPORTED_DOWN = "reported down"
 
@@ -37,8 +41,10 @@ class Beat:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A registration, locality change, unregistering or report; `body` is carried, not looked
-    into. `external`: a registration that leaves it to a detector to say whether the node lives."""
+    """A registration, locality change, unregistering, last heartbeat or report; `body` is carried,
+    not looked into. Of a registration: `attributes`; `external`, which leaves it to a detector to
+    say whether the node lives; `replaces`, the incarnation that it takes over from at once. Of a
+    locality change: `location`, and `tags` if it carries any."""
 
     offset: int
     elapsed: int
@@ -50,6 +56,10 @@ class Statement:
     body_hash: str
     body: Mapping[str, Any] = field(default_factory=dict)
     external: bool = False
+    attributes: NodeAttributes | None = None
+    replaces: str | None = None
+    location: str | None = None
+    tags: tuple[tuple[str, str], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

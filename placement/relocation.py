@@ -15,7 +15,8 @@ from placement.alerts import AlertKind
 from placement.authority import CLAIM
 from placement.forecast import Forecast, Forecasts
 from placement.location import Location, natural_key, parse_location
-from placement.model import AdministrativeState, NodeAttributes, NodeView, Pending
+from placement.model import AdministrativeState, NodeView, Pending
+from placement.node import NodeAttributes
 from placement.place_names import likely_meant, new_domain, tier_flaw
 from placement.reasons import Code, Reason
 from placement.state import State

@@ -27,12 +27,14 @@ SETTLE_MS = 600_000
 
 @dataclass(frozen=True, slots=True)
 class Timers:
-    """Silence in ms after which a node takes no new replicas, and loses those it has; and what
-    counts as flapping."""
+    """Silence in ms after which a node takes no new replicas, and loses those it has; what counts
+    as flapping; and the least silence of a life of its process after which a later one takes over.
+    """
 
     suspect_after_ms: int
     dead_after_ms: int
     flaps: FlapRule = field(default_factory=FlapRule)
+    incarnation_grace_ms: int = 5_000
 
     @property
     def gap_max_ms(self) -> int:

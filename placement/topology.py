@@ -1,8 +1,7 @@
 """The fleet as columns: nodes, their domains at every level, and who may receive replicas.
 
-A node keeps its index as long as it is known; then another gets it, so that a fleet whose nodes
-come and go for good takes no more room than it has nodes. Nothing decided may depend on indexes,
-because a rebuild numbers nodes anew.
+A node keeps its index as long as it is known; then another gets it, so that nodes that come and go
+take no room. Nothing decided may depend on indexes: a rebuild numbers nodes anew.
 """
 
 from collections.abc import Hashable, Iterable
@@ -15,7 +14,8 @@ from numpy.typing import NDArray
 
 from placement.choice import digest64
 from placement.location import DEPTH_MAX, UNLOCATED, Location, natural_key, parse_location
-from placement.model import AdministrativeState, Guard, Liveness, NodeAttributes, status
+from placement.model import AdministrativeState, Guard, Liveness, status
+from placement.node import NodeAttributes
 from placement.node_order import NodeOrder
 from placement.reasons import Code, Reason
 

@@ -26,6 +26,7 @@ WRITERS: Mapping[str, str] = {
 }
 # What each role reads of what is decided; operators and readers see all outputs.
 READS: Mapping[str, tuple[str, ...]] = {
+    "nodes": ("topology.v1",),
     "executors": ("moves.v1", "assignments.v1"),
     "clients": ("decisions.v1", "assignments.v1"),
 }

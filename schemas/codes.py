@@ -114,8 +114,12 @@ REASONS: dict[str, ReasonAdvice] = {
                 "Look at the names in the message.",
             ),
             "INCARNATION_CONFLICT": (
-                "Another incarnation claims a node that is up.",
-                "Find the second process with this id.",
+                "Two processes use the id of one node, or one speaks that another has followed.",
+                "Stop the second process, or give it an id of its own.",
+            ),
+            "INCARNATION_UNKNOWN": (
+                "A statement names an incarnation that has not registered.",
+                "Name the one in the message; `placer nodes --columns all` lists them.",
             ),
             "LOCATION_UNRESOLVED": (
                 "The configured authority does not say where a node stands.",

@@ -77,6 +77,12 @@ class NodeRegistered(NodeMessage):
     hold, `leader: false` means it holds copies but never leads. `liveness` says who reports
     whether it lives: the node itself by its heartbeats, or an external detector alone. A node
     without `location` belongs to the unlocated domain.
+
+    Another life of the process (a new `incarnation`) takes over at once where the earlier one is
+    not up, has said that it stops, or is named by `replaces`; otherwise as soon as the earlier one
+    has been silent for `liveness.incarnation_grace_seconds`, or three of its usual heartbeats if
+    that is longer. Until then the registration is pending, which the node's `NodeView` shows. What
+    the node holds stays where it is.
     """
 
     host: Host | None = Field(
@@ -115,6 +121,11 @@ class NodeRegistered(NodeMessage):
         description="Who reports whether the node lives: `heartbeat`, the node itself by its "
         "heartbeats, or `external`, a failure detector on `detector.v1` alone.",
     )
+    replaces: Id | None = Field(
+        default=None,
+        description="The incarnation of the earlier life, where it is known to have ended: this "
+        "one takes over at once. Absent: it waits until the earlier one is silent.",
+    )
 
 
 class NodeHeartbeat(NodeMessage):
@@ -128,6 +139,11 @@ class NodeHeartbeat(NodeMessage):
         default=None,
         description="Round trips to other locations in milliseconds, by location; null where "
         "nothing answered. Absent: not measured.",
+    )
+    stopping: bool = Field(
+        default=False,
+        description="True: the process is about to end and will come back; its next life takes "
+        "over as soon as it registers.",
     )
 
 

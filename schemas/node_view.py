@@ -147,6 +147,45 @@ class PendingPlace(WireModel):
     )
 
 
+class PendingLife(WireModel):
+    """A later life of the node's process that has registered and waits. Its other fields are those
+    of its registration, with the meaning that they have in NodeView; they are not in force."""
+
+    incarnation: Id = Field(description="The life that waits.")
+    sequence: Ordinal = Field(description="The `sequence` of its last registration or change.")
+    body_hash: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{0,128}$")] = Field(
+        description="Hash of that message's body, in hexadecimal."
+    )
+    since: TimeMs = Field(description="When it registered, in ms since the epoch, UTC.")
+    grace_ms: Ordinal = Field(
+        description="Silence, in milliseconds, of the life that holds the name after which this "
+        "one takes over."
+    )
+    host: Host | None = Field(default=None, description="Where it is reached.")
+    location: LocationOrNone = Field(description="Where it stands, top tier first; empty: nowhere.")
+    tags: Tags = Field(description="Its labels, key to value.")
+    weight: Weight = Field(description="Its share of load relative to other nodes. No unit.")
+    capacity: Capacity | None = Field(
+        default=None, description="The most replicas it may hold; absent: no limit of its own."
+    )
+    leader: bool = Field(description="Whether replicas on it may lead.")
+    tokens: Tokens | None = Field(
+        default=None, description="Its positions on the ring, where it gave them."
+    )
+    liveness_mode: Annotated[LivenessMode, LAX] = Field(description="Who says whether it lives.")
+
+
+class RefusedLife(WireModel):
+    """A life that goes on sending although another one holds the name: what it says is ignored."""
+
+    incarnation: Id = Field(description="The life that is refused.")
+    since: TimeMs = Field(
+        description="When that was found, in ms since the epoch, UTC. It ends when this life takes "
+        "over, or has been silent for `liveness.dead_after_seconds`."
+    )
+    reason: Reason = Field(description="Which life holds the name, and what to do.")
+
+
 class NodeView(Message):
     """What the reconciler believes of a node. Key: `node_id`. The state of record of topology.
 
@@ -154,6 +193,11 @@ class NodeView(Message):
     `transitions` are its latest changes, by which flapping is told, `hold_down` the node's last.
     `claimed_location` is what the node claims where that is not in force, `pending` what waits for
     approval, `quarantine` why its place is not trusted with replicas.
+
+    `incarnation` is the life of the node's process that holds its name. A process that finds
+    another one there is `pending_life` (it will take over), or `refused_life` (two processes use
+    the id: it should end, or come back under an id of its own), or one of `earlier_lives`, which
+    others have followed.
     """
 
     node_id: Id = Field(description="The node's id. It is the record's key.")
@@ -222,6 +266,18 @@ class NodeView(Message):
     )
     quarantine: Reason | None = Field(
         default=None, description="Why the node's place is not trusted with replicas."
+    )
+    pending_life: PendingLife | None = Field(
+        default=None,
+        description="A later life of the node's process that waits to take over; absent if none.",
+    )
+    refused_life: RefusedLife | None = Field(
+        default=None,
+        description="A second process that uses the node's id at the same time; absent if none.",
+    )
+    earlier_lives: Items[Id] | None = Field(
+        default=None,
+        description="Incarnations that later ones have followed, up to three, the latest last.",
     )
 
     def record_key(self) -> str:

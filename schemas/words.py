@@ -105,6 +105,12 @@ ALERTS: dict[AlertKind, AlertAdvice] = {
         "Find out why it restarts or loses its connection.",
         Severity.WARNING,
     ),
+    AlertKind.INCARNATION_CONFLICT: AlertAdvice(
+        "Two processes use the id of one node; `detail` names the incarnation that holds it and "
+        "the one that is refused.",
+        "Stop the second process, or give it an id of its own.",
+        Severity.WARNING,
+    ),
     AlertKind.LINK_SLOW: AlertAdvice(
         "Round trips between two locations took longer than `location.link_slow_ms`, or got no "
         "answer, three times in a row.",

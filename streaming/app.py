@@ -316,6 +316,7 @@ def timers_of(settings: Settings) -> Timers:
         round(liveness.suspect_after_seconds * 1000),
         round(liveness.dead_after_seconds * 1000),
         flaps,
+        round(liveness.incarnation_grace_seconds * 1000),
     )
 
 

@@ -16,7 +16,7 @@ from schemas.requests import OperatorRequest
 from streaming import codec
 from streaming.configuration import configuration
 from streaming.errors import StreamingError
-from streaming.record_codec import reason_body
+from streaming.node_codec import reason_body
 from streaming.records import CommittedReader
 from streaming.rehearsal import Rehearsal, rehearse
 from streaming.sending import Sent, outgoing, send

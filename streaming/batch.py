@@ -359,7 +359,7 @@ def _at(step: Step, at: int) -> Step:
 
 
 def _verdict_step(topic: str, partition: int, verdict: Verdict) -> Step:
-    raw: Raw | None = verdict.statement.body["raw"] if verdict.statement else None
+    raw: Raw | None = verdict.statement.body.get("raw") if verdict.statement else None
     event, refused = None, None
     if verdict.refused is None or raw is None:
         event = codec.node_changed(verdict)

@@ -24,12 +24,8 @@ from placement.events import (
     StreamCreated,
     StreamDropped,
 )
-from placement.model import (
-    AdministrativeState,
-    Guard,
-    Liveness,
-    NodeAttributes,
-)
+from placement.model import AdministrativeState, Guard, Liveness
+from placement.node import NodeAttributes
 from schemas import acks, inputs, limits
 from schemas.cluster import Cluster, ClusterNodeStatus, ClusterStream
 from schemas.inputs import InputMessage, StreamRequest
@@ -48,7 +44,7 @@ from schemas.requests import (
     Uncordon,
     Undrain,
 )
-from streaming.record_codec import attributes_of, tags_of
+from streaming.node_codec import tags_of
 
 if TYPE_CHECKING:
     from placement.verdict import Verdict
@@ -107,25 +103,20 @@ def body_hash(body: Mapping[str, Any]) -> str:
 
 def node_changed(verdict: "Verdict") -> NodeChanged:
     """A verdict of the liveness table as an event of the core."""
-    body = verdict.statement.body.get("fields") if verdict.statement else None
-    attributes, location, tags = None, None, None
-    if body is not None and "weight" in body:
-        attributes = attributes_of(body)
-    elif body is not None and "location" in body:
-        location = body["location"]
-        tags = tags_of(body["tags"]) if body.get("tags") is not None else None
+    said = verdict.statement
     return NodeChanged(
         at=verdict.at,
         node_id=verdict.node_id,
         incarnation=verdict.incarnation,
         sequence=verdict.sequence,
         liveness=verdict.liveness,
-        attributes=attributes,
-        location=location,
-        tags=tags,
-        body_hash=verdict.statement.body_hash if verdict.statement else "",
+        attributes=said.attributes if said else None,
+        location=said.location if said else None,
+        tags=said.tags if said else None,
+        body_hash=said.body_hash if said else "",
         flaps=verdict.flaps,
         reporting=verdict.reporting,
+        lives=verdict.lives,
     )
 
 

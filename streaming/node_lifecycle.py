@@ -84,7 +84,7 @@ class NodeLifecycle(StatefulProcessor):
                 judged.verdicts += [(log.partition, verdict) for verdict in verdicts]
             for partition, report in reports:
                 judged.reported += [(partition, verdict) for verdict in table.report(report)]
-            judged.clocks = table.clocks
+            judged.clocks, judged.ignored = table.clocks, table.take_ignored()
             _TABLES[shard] = (self._put(table.to_bytes()), table)
         for each in packed:
             _pass_through(each, judged)

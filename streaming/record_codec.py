@@ -17,32 +17,37 @@ from placement.model import (
     Assignment,
     Decision,
     Guard,
-    HoldDown,
     Liveness,
     Memory,
     Move,
     MoveKind,
     MoveState,
-    NodeAttributes,
     NodeView,
     Outcome,
     Pending,
     Ready,
     Reporting,
     StreamSpec,
-    Transition,
     Violation,
     ViolationClass,
 )
 from placement.published import Published
-from placement.reasons import Code, Reason
 from schemas.envelope import OUTCOME_HEADER, encode_headers
-from streaming import assignment_codec
+from streaming import assignment_codec, node_codec
 from streaming.fields import fields_of
+from streaming.node_codec import (
+    attributes_of,
+    flaps_body,
+    lives_body,
+    parse_flaps,
+    parse_lives,
+    parse_reason,
+    reporting_body,
+    tags_of,
+)
 
-# A reason names the domains that were seen, so that a person can tell what is missing; more than
-# this nobody reads, and every record has to stay below the broker's size limit.
-SEEN_MAX = 50
+reason_body = node_codec.reason_body
+"""A reason as it stands in records and in the offline tool's answers."""
 
 
 class OutRecord(NamedTuple):
@@ -133,7 +138,7 @@ def node_record(node_id: str, view: NodeView | None, cell: str, at: int, commit:
     if view is None:
         return _record("topology.v1", "NodeView", node_id, None, cell, ("forgotten", commit), at)
     body = fields_of(view) | fields_of(view.attributes)
-    for name in ("attributes", "transitions", "reporting", "claimed", "source"):
+    for name in ("attributes", "transitions", "reporting", "claimed", "source", "lives"):
         body.pop(name, None)
     body["location_source"] = view.source
     if view.claimed is not None:
@@ -142,8 +147,9 @@ def node_record(node_id: str, view: NodeView | None, cell: str, at: int, commit:
         body["pending"] = fields_of(view.pending) | {"tags": dict(view.pending.tags)}
     if view.quarantine is not None:
         body["quarantine"] = reason_body(view.quarantine)
-    body |= flaps_body(Flaps(view.transitions, view.hold_down)) | _reporting(view.reporting)
+    body |= flaps_body(Flaps(view.transitions, view.hold_down)) | reporting_body(view.reporting)
     body |= {"tags": dict(view.attributes.tags), "status": view.status}
+    body |= lives_body(view.lives)
     # A node that was forgotten begins with revision 1 again, maybe in the same incarnation.
     version = (view.revision, view.incarnation, view.sequence, view.since)
     return _record("topology.v1", "NodeView", node_id, body, cell, version, at)
@@ -236,15 +242,6 @@ def _sealed(
     return OutRecord(topic, key.encode(), value, headers, route)
 
 
-def reason_body(reason: Reason) -> dict[str, Any]:
-    """A reason as it stands in records and in the offline tool's answers."""
-    body = fields_of(reason) | {"band": reason.band}
-    body["seen"] = reason.seen[:SEEN_MAX]
-    if not reason.seen:
-        del body["seen"]
-    return body
-
-
 # Records of our own topics, back to the core
 
 
@@ -256,8 +253,8 @@ def parse_decision(body: Mapping[str, Any]) -> Decision:
             "outcome": Outcome(body["outcome"]),
             "spec": _parse_spec(body["spec"]),
             "requested": _parse_spec(body["requested"]) if "requested" in body else None,
-            "reasons": tuple(map(_parse_reason, body["reasons"])),
-            "warnings": tuple(map(_parse_reason, body["warnings"])),
+            "reasons": tuple(map(parse_reason, body["reasons"])),
+            "warnings": tuple(map(parse_reason, body["warnings"])),
         }
     )
 
@@ -276,35 +273,8 @@ def parse_move(body: Mapping[str, Any]) -> Move:
             **body,
             "kind": MoveKind(body["kind"]),
             "state": MoveState(body["state"]),
-            "reason": _parse_reason(body["reason"]),
+            "reason": parse_reason(body["reason"]),
         }
-    )
-
-
-def _reporting(reporting: Reporting) -> dict[str, Any]:
-    if not reporting.external:
-        return {}
-    reported = {"sequence": reporting.sequence, "said": reporting.said}
-    return {"liveness_mode": "external", "reported": reported}
-
-
-def flaps_body(flaps: Flaps) -> dict[str, Any]:
-    """Transitions and hold-down, where there are any."""
-    body: dict[str, Any] = {}
-    if flaps.transitions:
-        body["transitions"] = [fields_of(each) for each in flaps.transitions]
-    if flaps.hold is not None:
-        body["hold_down"] = fields_of(flaps.hold)
-    return body
-
-
-def parse_flaps(body: Mapping[str, Any]) -> Flaps:
-    """Read what `flaps_body` wrote."""
-    turns = body.get("transitions") or ()
-    hold = body.get("hold_down")
-    return Flaps(
-        tuple(Transition(each["at"], Liveness(each["liveness"])) for each in turns),
-        None if hold is None else HoldDown(hold["since"], hold["until"], hold["active"]),
     )
 
 
@@ -327,8 +297,9 @@ def parse_node(body: Mapping[str, Any]) -> NodeView:
         reporting=Reporting(True, **body["reported"]) if "reported" in body else Reporting(),
         claimed=body.get("claimed_location"),
         pending=_parse_pending(body.get("pending")),
-        quarantine=_parse_reason(body["quarantine"]) if "quarantine" in body else None,
+        quarantine=parse_reason(body["quarantine"]) if "quarantine" in body else None,
         source=body.get("location_source", "claim"),
+        lives=parse_lives(body),
     )
 
 
@@ -344,7 +315,7 @@ def parse_violations(body: Mapping[str, Any]) -> tuple[Violation, ...]:
 def _parse_violation(body: Mapping[str, Any]) -> Violation:
     fields = dict(body)
     fields["violation_class"] = ViolationClass(fields.pop("class"))
-    return Violation(**fields | {"reason": _parse_reason(body["reason"])})
+    return Violation(**fields | {"reason": parse_reason(body["reason"])})
 
 
 def parse_memory(body: Mapping[str, Any]) -> Memory:
@@ -365,24 +336,3 @@ def published(latest: Mapping[str, Mapping[str, dict[str, Any]]]) -> Published:
         violations=map(parse_violations, latest["violations.v1"].values()),
         memory=map(parse_memory, latest["state.v1"].values()),
     )
-
-
-def _parse_reason(body: Mapping[str, Any]) -> Reason:
-    fields = {name: value for name, value in body.items() if name != "band"}
-    return Reason(**fields | {"code": Code(body["code"]), "seen": tuple(body.get("seen", ()))})
-
-
-def attributes_of(body: Mapping[str, Any]) -> NodeAttributes:
-    return NodeAttributes(
-        location=body.get("location") or "",
-        tags=tags_of(body.get("tags") or {}),
-        host=body.get("host"),
-        weight=float(body["weight"]),
-        capacity=body.get("capacity"),
-        leader=body["leader"],
-        tokens=None if body.get("tokens") is None else tuple(body["tokens"]),
-    )
-
-
-def tags_of(tags: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted(tags.items()))

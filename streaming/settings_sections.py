@@ -118,6 +118,12 @@ class LivenessSettings(Section):
         description="Silence after which a node's replicas are rebuilt elsewhere; longer than "
         "suspect_after_seconds.",
     )
+    incarnation_grace_seconds: DurationSeconds = Field(
+        default=5.0,
+        description="Silence of a node's process after which another one with a later incarnation "
+        "takes over; three of its usual heartbeats if that is longer, at most "
+        "suspect_after_seconds.",
+    )
 
     flap_transitions: Annotated[int, Field(ge=2, le=100)] = Field(
         default=5,

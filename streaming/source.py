@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import orjson
@@ -30,12 +30,12 @@ from schemas.inputs import (
     NodeLocalityChanged,
     NodeMessage,
     NodeRegistered,
-    NodeUnregistered,
 )
 from schemas.inputs import Tick as TickMessage
 from schemas.topics import full_name
 from streaming.codec import body_hash
 from streaming.heartbeats import plain_heartbeats
+from streaming.node_codec import attributes_of, tags_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,12 +48,6 @@ PACKED_SCHEMA = "topology_shard int, payload binary"
 # Each takes `socket.timeout.ms` at most; where no broker says for a minute where partitions end,
 # the query ends, and with it the process.
 OFFSETS_TRIES_MAX = 6
-
-_TOLD = {
-    NodeRegistered: Told.REGISTERED,
-    NodeLocalityChanged: Told.LOCALITY_CHANGED,
-    NodeUnregistered: Told.UNREGISTERED,
-}
 
 
 class Raw(NamedTuple):
@@ -299,18 +293,35 @@ def _careful(raw: Raw, elapsed: int) -> Careful:
         return counted, message.writer_epoch, message.number
     assert isinstance(message, NodeMessage)
     life = (message.node_id, message.incarnation, message.sequence)
-    if isinstance(message, NodeHeartbeat):
+    if isinstance(message, NodeHeartbeat) and not message.stopping:
         beat = Beat(raw.offset, elapsed, raw.at, *life)
         if message.rtt_ms is None:
             return beat
         rtt_ms = tuple(sorted(message.rtt_ms.items()))
         return beat, LinksMeasured(raw.at, message.node_id, rtt_ms)
-    fields = message.model_dump(exclude={"node_id", "incarnation", "sequence"})
-    if isinstance(message, NodeLivenessReported):
-        told = Told.REPORTED_UP if message.status == "up" else Told.REPORTED_DOWN
-    else:
-        told = _TOLD[type(message)]
-    body = {"fields": fields, "raw": raw}
-    hashed = body_hash(message.model_dump())
-    external = isinstance(message, NodeRegistered) and message.liveness == "external"
-    return Statement(raw.offset, elapsed, raw.at, *life, told, hashed, body, external)
+    return _statement(raw, elapsed, message)
+
+
+def _statement(raw: Raw, elapsed: int, message: NodeMessage) -> Statement:
+    """What a node or a detector says besides that the node lives."""
+    life = (message.node_id, message.incarnation, message.sequence)
+    fields = message.model_dump()
+    if fields.get("replaces", "") is None:
+        # As it was hashed before the field was there.
+        del fields["replaces"]
+    told: dict[str, Any] = {}
+    match message:
+        case NodeLivenessReported():
+            kind = Told.REPORTED_UP if message.status == "up" else Told.REPORTED_DOWN
+        case NodeHeartbeat():
+            kind = Told.STOPPING
+        case NodeRegistered():
+            kind, told = Told.REGISTERED, {"attributes": attributes_of(fields)}
+            told |= {"external": message.liveness == "external", "replaces": message.replaces}
+        case NodeLocalityChanged():
+            kind, told = Told.LOCALITY_CHANGED, {"location": message.location}
+            told["tags"] = None if message.tags is None else tags_of(message.tags)
+        case _:
+            kind = Told.UNREGISTERED
+    where = (raw.offset, elapsed, raw.at)
+    return Statement(*where, *life, kind, body_hash(fields), {"raw": raw}, **told)

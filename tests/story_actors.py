@@ -26,7 +26,8 @@ from placement.events import (
     StreamDropped,
 )
 from placement.location import natural_key
-from placement.model import AdministrativeState, Guard, Liveness, Move, NodeAttributes, Ready
+from placement.model import AdministrativeState, Guard, Liveness, Move, Ready
+from placement.node import NodeAttributes
 from tests.datadriven import Command, parse_command
 
 LIVENESS = {

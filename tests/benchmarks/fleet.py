@@ -11,7 +11,8 @@ import numpy as np
 
 from placement.events import NodeChanged
 from placement.limits import Limits
-from placement.model import Decision, Liveness, NodeAttributes, Outcome, StreamSpec
+from placement.model import Decision, Liveness, Outcome, StreamSpec
+from placement.node import NodeAttributes
 from placement.plan import Standing
 from placement.policy import Policy
 from placement.reconcile import Reconciler

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from placement.configuration import Configuration
 from placement.events import NodeChanged, StreamCreated
-from placement.model import Liveness, NodeAttributes, StreamSpec
+from placement.model import Liveness, StreamSpec
+from placement.node import NodeAttributes
 from placement.policy import Policy, compile_policy
 from placement.reconcile import Reconciler
 from placement.state import State

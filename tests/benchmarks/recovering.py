@@ -19,7 +19,8 @@ import psutil  # type: ignore[import-untyped]
 
 from placement.configuration import Configuration
 from placement.events import NodeChanged, StreamCreated
-from placement.model import Liveness, NodeAttributes
+from placement.model import Liveness
+from placement.node import NodeAttributes
 from placement.reconcile import Reconciler
 from schemas.topics import CATALOGUE, full_name
 from streaming import admin, collector, record_codec

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from placement.assignments import EMPTY, AssignmentTable
-from placement.model import Liveness, MoveKind, NodeAttributes, StreamSpec
+from placement.model import Liveness, MoveKind, StreamSpec
+from placement.node import NodeAttributes
 from placement.policy import Policy, compile_policy
 from placement.rebalance import RebalanceMove, RebalancePlan, plan_rebalance
 from placement.rules import STREAM_RULES, Standing, StreamRule

@@ -9,6 +9,7 @@ from typing import Any
 
 from placement.flaps import FlapRule
 from placement.liveness import LivenessTable
+from placement.node import Lives, NodeAttributes
 from placement.node_log import Beat, Beats, PartitionLog, Statement, Tick, Told
 from placement.silence import Timers
 from placement.verdict import Verdict
@@ -20,6 +21,7 @@ TOLD = {
     "registers": Told.REGISTERED,
     "moves": Told.LOCALITY_CHANGED,
     "leaves": Told.UNREGISTERED,
+    "stops": Told.STOPPING,
 }
 
 Line = tuple[int, str]
@@ -50,7 +52,7 @@ def cut(
 
 def record(offset: int, elapsed: int, at: int, what: str) -> Beat | Statement | Tick:
     """`tick`, `tick 4` (partitions), `n1.a.7 beats` (node, incarnation, sequence), `n1.a.7
-    registers [body]`."""
+    registers [body] [replaces=a]`, `n1.a.8 stops`: a last heartbeat."""
     if what.startswith("tick"):
         return Tick(offset, elapsed, at, int(what[4:] or 0))
     who, said, *body = what.split()
@@ -58,8 +60,15 @@ def record(offset: int, elapsed: int, at: int, what: str) -> Beat | Statement | 
     if said == "beats":
         return Beat(offset, elapsed, at, node_id, incarnation, int(sequence))
     told = TOLD[said]
+    replaces = next((each[9:] for each in body if each.startswith("replaces=")), None)
     body_hash = body[0] if body else told.value
-    return Statement(offset, elapsed, at, node_id, incarnation, int(sequence), told, body_hash)
+    life = (node_id, incarnation, int(sequence))
+    more: dict[str, Any] = {"replaces": replaces}
+    if told is Told.REGISTERED:
+        more["attributes"] = NodeAttributes(location=f"/{body_hash}")
+    elif told is Told.LOCALITY_CHANGED:
+        more["location"] = f"/{body_hash}"
+    return Statement(offset, elapsed, at, *life, told, body_hash, **more)
 
 
 def run(
@@ -74,12 +83,24 @@ def run(
 
 
 def told(verdicts: Iterable[Verdict]) -> list[str]:
-    """`<offset> <node>.<incarnation>.<sequence> <verdict>`."""
+    """`<offset> <node>.<incarnation>.<sequence> <verdict>`, and where the other lives of the node
+    have changed `waits=`, `refused=` and `after=` (the earlier ones)."""
     return [
         f"{v.offset} {v.node_id}.{v.incarnation}.{v.sequence} "
-        f"{v.refused.code if v.refused else v.liveness}"
+        f"{v.refused.code if v.refused else v.liveness}{lives_text(v.lives)}"
         for v in verdicts
     ]
+
+
+def lives_text(lives: Lives | None) -> str:
+    if lives is None:
+        return ""
+    found = [
+        f"waits={lives.pending.incarnation}" if lives.pending else "",
+        f"refused={lives.refused.incarnation}" if lives.refused else "",
+        f"after={','.join(lives.earlier)}" if lives.earlier else "",
+    ]
+    return " " + (" ".join(filter(None, found)) or "alone")
 
 
 def every_second(start: int, end: int, what: str = "tick") -> list[Line]:

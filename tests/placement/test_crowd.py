@@ -2,7 +2,7 @@
 
 import pytest
 
-from placement import liveness
+from placement import statements
 from placement.liveness import LivenessTable
 from tests.placement.node_logs import FLAPPING, TIMERS, cut, every_second, run, timeline, told
 
@@ -10,7 +10,7 @@ from tests.placement.node_logs import FLAPPING, TIMERS, cut, every_second, run, 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three nodes are a crowd."""
-    monkeypatch.setattr(liveness, "NODES_MAX", 3)
+    monkeypatch.setattr(statements, "NODES_MAX", 3)
 
 
 def test_what_is_too_much_is_refused_and_the_others_go_on() -> None:
@@ -27,7 +27,7 @@ def test_what_is_too_much_is_refused_and_the_others_go_on() -> None:
     assert {v.refused.code for v in verdicts[3:] if v.refused} == {"QUOTA_EXCEEDED"}
     assert len(verdicts) == 62
     assert verdicts[3].refused is not None
-    assert verdicts[3].refused.message.endswith("of which there may be 3")
+    assert verdicts[3].refused.message.endswith("at most 3 may be there")
 
 
 def test_who_left_or_died_first_makes_room() -> None:

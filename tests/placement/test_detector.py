@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from placement.liveness import LivenessTable
-from placement.model import Liveness, NodeAttributes, NodeView, Reporting
+from placement.model import Liveness, NodeView, Reporting
+from placement.node import NodeAttributes
 from placement.node_log import Statement, Told
 from tests.placement.node_logs import TIMERS, cut, every_second, told
 
@@ -47,8 +48,9 @@ def said_of(table: LivenessTable, lines: Sequence[str]) -> list[str]:
         ),
         # What is old or of another life counts for nothing; the same again with another word is a
         # conflict.
-        (["n1.a.1 registers", "n1.a.5 up", "n1.a.4 down", "n1.b.9 down"], ["n1.a.1 up"]),
-        (["n1.a.1 down", "n1.a.1 registers"], ["n1.a.1 up"]),
+        (["n1.a.1 registers", "n1.a.5 up", "n1.a.4 down"], ["n1.a.1 up"]),
+        (["n1.a.1 registers", "n1.b.9 down"], ["n1.a.1 up", "n1.b.9 INCARNATION_UNKNOWN"]),
+        (["n1.a.1 down", "n1.a.1 registers"], ["n1.a.1 NODE_UNKNOWN", "n1.a.1 up"]),
         (
             ["n1.a.1 registers", "n1.a.5 up", "n1.a.5 down"],
             ["n1.a.1 up", "n1.a.5 SEQUENCE_CONFLICT"],
@@ -60,7 +62,7 @@ def said_of(table: LivenessTable, lines: Sequence[str]) -> list[str]:
         ),
         (
             ["n1.a.1 registers", "n1.a.1 down", "n1.b.1 registers", "n1.b.1 down"],
-            ["n1.a.1 up", "n1.a.1 dead", "n1.b.1 up", "n1.b.1 dead"],
+            ["n1.a.1 up", "n1.a.1 dead", "n1.b.1 up after=a", "n1.b.1 dead"],
         ),
         (
             ["n1.a.1 registers", "n1.a.2 leaves", "n1.a.1 up"],

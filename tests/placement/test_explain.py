@@ -8,7 +8,8 @@ from placement.advice import advise
 from placement.configuration import Configuration
 from placement.decide import place
 from placement.explain import ONLY_NODE, Explainer
-from placement.model import AdministrativeState, Liveness, NodeAttributes, Outcome, StreamSpec
+from placement.model import AdministrativeState, Liveness, Outcome, StreamSpec
+from placement.node import NodeAttributes
 from placement.reasons import Reason
 from placement.state import State
 from placement.strategies import STRATEGIES

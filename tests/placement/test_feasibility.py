@@ -8,7 +8,8 @@ import pytest
 
 from placement.feasibility import Question, why_not
 from placement.location import parse_location
-from placement.model import Liveness, NodeAttributes
+from placement.model import Liveness
+from placement.node import NodeAttributes
 from placement.policy import Policy
 from placement.reasons import Code
 from placement.rules import AtLeastDomains, AtMost, Even, Share

@@ -12,7 +12,8 @@ import pytest
 
 from placement.assignments import EMPTY, AssignmentTable
 from placement.mend import Case, score
-from placement.model import AdministrativeState, Liveness, MoveKind, NodeAttributes, StreamSpec
+from placement.model import AdministrativeState, Liveness, MoveKind, StreamSpec
+from placement.node import NodeAttributes
 from placement.plan import Phase, Standing, plan
 from placement.policy import Policy, compile_policy
 from placement.reasons import Reason

@@ -7,7 +7,8 @@ import pytest
 from placement import strategies
 from placement.configuration import Configuration
 from placement.events import NodeChanged, StreamCreated
-from placement.model import Liveness, NodeAttributes, Outcome
+from placement.model import Liveness, Outcome
+from placement.node import NodeAttributes
 from placement.plugins import enable
 from placement.reasons import Code, Reason
 from placement.reconcile import Reconciler

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from placement.location import Location, parse_location
-from placement.model import Liveness, NodeAttributes
+from placement.model import Liveness
+from placement.node import NodeAttributes
 from placement.node_filter import NodeFilter
 from placement.policy import (
     Affinity,

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement.location import parse_location
-from placement.model import Liveness, NodeAttributes
+from placement.model import Liveness
+from placement.node import NodeAttributes
 from placement.node_filter import NodeFilter
 from placement.rules import (
     AtLeastDomains,

@@ -9,7 +9,8 @@ import pytest
 from placement.assignments import EMPTY
 from placement.configuration import Configuration
 from placement.events import AckKind, MoveAcked, NodeChanged, StreamCreated
-from placement.model import AdministrativeState, Liveness, NodeAttributes, StreamSpec
+from placement.model import AdministrativeState, Liveness, StreamSpec
+from placement.node import NodeAttributes
 from placement.policy import Policy, compile_policy
 from placement.reasons import Code
 from placement.reconcile import Reconciler

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from placement.judge import judged
 from placement.location import parse_location
-from placement.model import Liveness, NodeAttributes, StreamSpec
+from placement.model import Liveness, StreamSpec
+from placement.node import NodeAttributes
 from placement.policy import Policy, compile_policy
 from placement.rules import AtMost, Even, NodeFilter, Share, Standing, Strength
 from placement.rules_even import EvenAsFits

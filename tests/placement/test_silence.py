@@ -3,7 +3,8 @@
 import pytest
 
 from placement.liveness import LivenessTable
-from placement.model import Liveness, NodeAttributes, NodeView
+from placement.model import Liveness, NodeView
+from placement.node import NodeAttributes
 from placement.silence import SETTLE_MS, Clock, Timers
 from tests.placement.node_logs import TIMERS, cut, every_second, run, timeline, told
 
@@ -152,7 +153,7 @@ def test_restored_sequences_and_incarnations_count() -> None:
     lines += ["gone.a.6 beats", "gone.b.1 registers"]
     [stretch] = cut([(0, line) for line in lines])
     assert told(table.apply(stretch)) == [
-        "1 up.b.1 INCARNATION_CONFLICT",
+        "1 up.a.5 up waits=b",
         "3 up.a.5 SEQUENCE_CONFLICT",
-        "5 gone.b.1 up",
+        "5 gone.b.1 up after=a",
     ]

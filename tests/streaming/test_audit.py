@@ -7,7 +7,8 @@ import pytest
 
 from placement.configuration import Configuration
 from placement.events import NodeChanged, StreamCreated
-from placement.model import Liveness, NodeAttributes
+from placement.model import Liveness
+from placement.node import NodeAttributes
 from placement.reconcile import Reconciler
 from streaming import record_codec
 from streaming.audit import audit

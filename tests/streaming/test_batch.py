@@ -355,13 +355,13 @@ def test_what_the_core_refuses_is_dead_lettered_once() -> None:
     assert marker["ignored"] == {"repeated_stream": {"count": 1, "last_at": marker["now"]}}
 
 
-def test_a_second_incarnation_is_dead_lettered() -> None:
+def test_a_statement_of_an_unknown_incarnation_is_dead_lettered() -> None:
     driver = Driver()
     driver.batch(fleet(1))
-    other = registered("n0", 1, incarnation="b", offset=1)
-    commits = driver.batch([other])
+    life = {"node_id": "n0", "incarnation": "manual", "sequence": 1}
+    commits = driver.batch([raw("NodeUnregistered", "n0", life, offset=1)])
     (told,) = letters(commits)
-    assert (told["stage"], told["reason"]) == ("order", "INCARNATION_CONFLICT")
+    assert (told["stage"], told["reason"]) == ("order", "INCARNATION_UNKNOWN")
     assert bodies(commits, "topology.v1") == []
 
 

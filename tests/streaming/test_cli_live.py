@@ -15,7 +15,8 @@ from typer.testing import Result
 
 from placement.configuration import Configuration
 from placement.events import NodeChanged, StreamCreated
-from placement.model import Liveness, NodeAttributes
+from placement.model import Liveness
+from placement.node import NodeAttributes
 from streaming.admin import apply_topics
 from streaming.broker import EmbeddedBroker
 from streaming.listings import LISTINGS

@@ -23,7 +23,6 @@ from placement.model import (
     Move,
     MoveKind,
     MoveState,
-    NodeAttributes,
     NodeView,
     Outcome,
     Pending,
@@ -33,6 +32,7 @@ from placement.model import (
     Violation,
     ViolationClass,
 )
+from placement.node import NodeAttributes
 from placement.node_log import Statement, Told
 from placement.reasons import Code, Reason
 from placement.reconcile import Reconciler
@@ -42,7 +42,7 @@ from schemas.envelope import Envelope, Refusal, type_name, validate
 from schemas.outputs import OUTPUTS, Message
 from schemas.outputs import NodeView as NodeViewMessage
 from schemas.topics import BY_NAME
-from streaming import assignment_codec, codec, record_codec
+from streaming import assignment_codec, codec, node_codec, record_codec
 from streaming.fields import fields_of
 from streaming.record_codec import OutRecord
 from streaming.source import _careful
@@ -66,7 +66,7 @@ reasons = st.builds(
     st.none() | counts,
     st.none() | counts,
     st.none() | st.sampled_from(["az", "tag:disk"]),
-    st.lists(locations, max_size=record_codec.SEEN_MAX).map(tuple),
+    st.lists(locations, max_size=node_codec.SEEN_MAX).map(tuple),
 )
 reason_lists = st.lists(reasons, max_size=2).map(tuple)
 policies = st.dictionaries(
@@ -197,7 +197,7 @@ def test_a_reason_names_only_so_many_domains() -> None:
     """Every record has to stay below the broker's limit, however large the fleet."""
     seen = tuple(f"/z{number}" for number in range(1_000))
     reason = Reason(Code.DOMAINS_TOO_FEW, "m", seen=seen)
-    assert record_codec.reason_body(reason)["seen"] == seen[: record_codec.SEEN_MAX]
+    assert record_codec.reason_body(reason)["seen"] == seen[: node_codec.SEEN_MAX]
 
 
 # Identity

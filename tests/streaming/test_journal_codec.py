@@ -11,15 +11,8 @@ from placement.configuration import Configuration
 from placement.events import AckKind, Event, MoveAcked, NodeChanged, StreamCreated
 from placement.flaps import Flaps
 from placement.limits import Limits
-from placement.model import (
-    AdministrativeState,
-    Guard,
-    HoldDown,
-    Liveness,
-    NodeAttributes,
-    Ready,
-    Transition,
-)
+from placement.model import AdministrativeState, Guard, HoldDown, Liveness, Ready, Transition
+from placement.node import NodeAttributes
 from placement.reconcile import Reconciler
 from placement.verdict import Verdict
 from streaming import codec

@@ -24,7 +24,8 @@ from placement.events import (
     OperatorAsked,
     StreamCreated,
 )
-from placement.model import Liveness, MoveState, NodeAttributes, Ready
+from placement.model import Liveness, MoveState, Ready
+from placement.node import NodeAttributes
 from placement.reasons import Code, Reason
 from placement.reconcile import Reconciler
 from streaming import metrics as metrics_module

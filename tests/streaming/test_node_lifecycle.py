@@ -11,7 +11,8 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
 from placement.liveness import LivenessTable
-from placement.model import Liveness, NodeAttributes, NodeView
+from placement.model import Liveness, NodeView
+from placement.node import NodeAttributes
 from placement.silence import Clock, Timers
 from placement.verdict import Verdict
 from schemas.refusals import RefusalCode
@@ -102,19 +103,47 @@ def test_unregistered_is_final_for_heartbeats() -> None:
     assert told(batch(tester, [registered("n1", 4, offset=12)])) == [("n1", "up", 12)]
 
 
-def test_a_second_incarnation_is_refused_while_the_first_is_up() -> None:
+def test_a_process_that_restarts_waits_and_takes_over() -> None:
     tester = operator()
     batch(tester, [registered("n1", 1)])
-    found = batch(tester, [registered("n1", 1, incarnation="b", offset=1)])
+    again = registered("n1", 1, incarnation="b", location="/z2", offset=1, at=500)
+    ((_, verdict),) = batch(tester, [again]).verdicts
+    assert verdict.incarnation == "a"
+    assert verdict.lives is not None
+    assert verdict.lives.pending is not None
+    assert verdict.lives.pending.grace_ms == TIMERS.suspect_after_ms
+    beats = [heartbeat("n1", 2, incarnation="b", offset=2, at=900), *ticks(3, 1_000, 1)]
+    assert told(batch(tester, beats)) == []
+    ((_, verdict),) = batch(tester, ticks(4, 2_000, 1)).verdicts
+    assert (verdict.incarnation, verdict.sequence, verdict.liveness) == ("b", 2, Liveness.UP)
+    assert verdict.statement is not None
+    assert verdict.statement.attributes == NodeAttributes("/z2")
+    assert verdict.flaps is None
+
+
+def test_a_process_that_says_that_it_stops_is_followed_at_once() -> None:
+    tester = operator()
+    batch(tester, [registered("n1", 1)])
+    life = {"node_id": "n1", "incarnation": "a", "sequence": 2, "stopping": True}
+    again = registered("n1", 1, incarnation="b", offset=2, at=20)
+    ((_, verdict),) = batch(tester, [raw("NodeHeartbeat", "n1", life, offset=1), again]).verdicts
+    assert (verdict.offset, verdict.incarnation) == (2, "b")
+
+
+def test_what_is_refused_comes_with_its_record_and_what_is_ignored_is_counted() -> None:
+    tester = operator()
+    batch(tester, [registered("n1", 1)])
+    life = {"node_id": "n1", "incarnation": "manual", "sequence": 1}
+    strangers = [heartbeat("ghost", 1, offset=n, at=n) for n in (2, 3)]
+    own = [heartbeat("n1", 1, offset=4, at=4), heartbeat("n1", 9, incarnation="x", offset=5, at=5)]
+    found = batch(tester, [raw("NodeUnregistered", "n1", life, offset=1), *strangers, *own])
     ((_, verdict),) = found.verdicts
     assert verdict.refused is not None
-    assert verdict.refused.code == "INCARNATION_CONFLICT"
+    assert verdict.refused.code == "INCARNATION_UNKNOWN"
     assert verdict.statement is not None
     assert verdict.statement.body["raw"].offset == 1, "the dead letter needs the record"
-    batch(tester, ticks(2, 1_000, 4))
-    assert told(batch(tester, [registered("n1", 1, incarnation="b", offset=6)])) == [
-        ("n1", "up", 6)
-    ]
+    assert found.ignored == {"unknown_node": 2, "older_sequence": 1, "unknown_incarnation": 1}
+    assert not batch(tester, ticks(6, 1_000, 1)).ignored
 
 
 def test_verdicts_know_the_partition_they_come_from() -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 from placement.configuration import Configuration
 from placement.events import NodeChanged, StreamCreated
-from placement.model import AdministrativeState, Decision, Liveness, NodeAttributes
+from placement.model import AdministrativeState, Decision, Liveness
+from placement.node import NodeAttributes
 from placement.reconcile import Reconciler
 
 CONDITIONS: dict[str, dict[str, Any]] = {

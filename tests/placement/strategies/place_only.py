@@ -5,7 +5,8 @@ from typing import Any
 
 from placement.configuration import Configuration
 from placement.events import NodeChanged, StreamCreated
-from placement.model import Decision, Liveness, NodeAttributes
+from placement.model import Decision, Liveness
+from placement.node import NodeAttributes
 from placement.reconcile import Reconciler
 
 Answers = dict[str, tuple[Decision, list[list[str]]]]

@@ -6,7 +6,8 @@ import pytest
 
 from placement.assignments import AssignmentTable
 from placement.location import Location
-from placement.model import AdministrativeState, Liveness, NodeAttributes
+from placement.model import AdministrativeState, Liveness
+from placement.node import NodeAttributes
 from placement.node_filter import NodeFilter
 from placement.policy import Policy
 from placement.reasons import Reason

@@ -7,7 +7,8 @@ import pytest
 
 from placement.configuration import Configuration
 from placement.events import NodeChanged, StreamCreated
-from placement.model import Decision, Liveness, NodeAttributes, Outcome
+from placement.model import Decision, Liveness, Outcome
+from placement.node import NodeAttributes
 from placement.reconcile import Reconciler
 
 LEVELS = ("region", "az", "rack")

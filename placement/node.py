@@ -1,0 +1,61 @@
+"""What nodes say of themselves: their attributes, and the lives of their processes.
+
+A life is one run of a node's process, named by its incarnation. One life at a time holds the
+node's name; the others are remembered here because they decide who holds it next, and because two
+that live at once are a fault that somebody has to end.
+"""
+
+from dataclasses import dataclass
+
+from placement.reasons import Reason
+
+# Places on a ring: all integers, in numeric order, or all strings, in code-point order.
+Tokens = tuple[int, ...] | tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAttributes:
+    """What a node says of itself; `capacity` counts replicas, `weight` is a share of load,
+    `tokens` are its explicit places on the rings of `ring` and `network_topology`."""
+
+    location: str = ""
+    tags: tuple[tuple[str, str], ...] = ()
+    host: str | None = None
+    weight: float = 1.0
+    capacity: int | None = None
+    leader: bool = True
+    tokens: Tokens | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PendingLife:
+    """A later life that has registered while the holder may still live. It takes over once the
+    holder has been silent for `grace_ms` on the silence clock; `attributes` and `external` are
+    those of its registration, `since` the append time of that."""
+
+    incarnation: str
+    sequence: int
+    body_hash: str
+    since: int
+    grace_ms: int
+    attributes: NodeAttributes
+    external: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedLife:
+    """A life that goes on speaking beside the holder, and why it is not listened to."""
+
+    incarnation: str
+    since: int
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Lives:
+    """The lives of a node besides the one that holds its name; `earlier` are incarnations that
+    others have followed, the latest last."""
+
+    pending: PendingLife | None = None
+    refused: RefusedLife | None = None
+    earlier: tuple[str, ...] = ()

@@ -1,0 +1,143 @@
+"""The nodes of one topology shard as columns: what the liveness table knows of each, by row.
+
+A batch reads and writes the whole table, so it is kept as arrays and as few bytes as possible; the
+names, which seldom change, are written once and carried on as they are.
+"""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from placement.incarnations import Mark
+from placement.silence import NO_PARTITION
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# The clocks of partitions begin at 0.
+_UNSAMPLED = -1
+
+_COLUMNS = ("seen", "sequence", "status", "partition", "sampled", "usual")
+
+
+class NodeColumns:
+    """Arrays have room to spare: rows behind `len` are nobody's.
+
+    `seen`: what the clock of `partition` showed at the node's last word; `sampled`: the same as of
+    the last tick, if it was in this life and partition; `usual`: ms between two heartbeats, 0
+    while that is not known.
+    """
+
+    def __init__(self) -> None:
+        self.ids: list[str] = []
+        self.index: dict[str, int] = {}
+        self.incarnations: list[str] = []
+        self.hashes: list[str] = []
+        self.seen = np.zeros(64, np.int64)
+        self.sequence = np.zeros(64, np.int64)
+        self.status = np.zeros(64, np.int8)
+        self.partition = np.full(64, NO_PARTITION, np.int32)
+        self.sampled = np.zeros(64, np.int64)
+        self.usual = np.zeros(64, np.int32)
+        self._names: bytes | None = None
+        self._free: int | None = None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def append(self, node_id: str) -> int:
+        """A row for a node, that of one that was forgotten if there is one."""
+        self._names = None
+        if self._free is not None:
+            node, self._free = self._free, None
+            self.ids[node], self.index[node_id] = node_id, node
+            self.status[node], self.usual[node] = 0, 0
+            return node
+        node = len(self.ids)
+        if node == len(self.seen):
+            for name in _COLUMNS:
+                column: NDArray[Any] = getattr(self, name)
+                setattr(self, name, np.concatenate([column, np.zeros_like(column)]))
+        self.ids.append(node_id)
+        self.index[node_id] = node
+        self.incarnations.append("")
+        self.hashes.append("")
+        self.partition[node] = NO_PARTITION
+        return node
+
+    def rename(self) -> None:
+        """Names, or the lives that are kept with them, have changed."""
+        self._names = None
+
+    def release(self, node: int) -> None:
+        """The node is forgotten: the next one gets its row."""
+        del self.index[self.ids[node]]
+        self._free = node
+
+    def name(self, node: int, incarnation: str, body_hash: str) -> None:
+        """The life that holds the node's name, and the hash of what it said last of itself."""
+        if (self.incarnations[node], self.hashes[node]) != (incarnation, body_hash):
+            self.incarnations[node], self.hashes[node] = incarnation, body_hash
+            self._names = None
+
+    def touch(self, node: int, sequence: int, at: Mark, *, anew: bool = False) -> None:
+        """The node has spoken; `anew`: in a new life, or for the first time."""
+        if anew or self.partition[node] != at.partition:
+            self.sampled[node] = _UNSAMPLED
+        self.sequence[node], self.seen[node] = sequence, at.reading
+        self.partition[node] = at.partition
+
+    def heard(
+        self, nodes: "NDArray[np.int64]", sequences: "NDArray[np.int64]", readings: Any, home: int
+    ) -> None:
+        """Many nodes have spoken, each once."""
+        moved = self.partition[nodes] != home
+        self.sampled[nodes[moved]] = _UNSAMPLED
+        self.sequence[nodes], self.seen[nodes] = sequences, readings
+        self.partition[nodes] = home
+
+    def mark(self, node: int) -> Mark:
+        """When the node spoke last."""
+        return Mark(int(self.partition[node]), int(self.seen[node]))
+
+    def sample(self, partition: int, longest_ms: int) -> None:
+        """Learn at a tick of a partition how often its nodes beat; a silence of `longest_ms` is no
+        pause between two beats. The eighth of each new pause smooths as TCP does (RFC 6298)."""
+        size = len(self.ids)
+        before = self.sampled[:size].copy()
+        pause = self.seen[:size] - before
+        spoke = np.flatnonzero((self.partition[:size] == partition) & (pause > 0))
+        self.sampled[spoke] = self.seen[spoke]
+        spoke = spoke[(pause[spoke] < longest_ms) & (before[spoke] != _UNSAMPLED)]
+        known, pause = self.usual[spoke], pause[spoke]
+        self.usual[spoke] = np.where(known == 0, pause, known + (pause - known) // 8)
+
+    def to_bytes(self, header: bytes, earlier: Any) -> bytes:
+        """All of it behind a header; `earlier` is kept with the names."""
+        if self._names is None:
+            names = [self.ids, self.incarnations, self.hashes, earlier]
+            self._names = json.dumps(names, separators=(",", ":")).encode()
+        size = len(self.ids)
+        columns = (getattr(self, name)[:size].tobytes() for name in _COLUMNS)
+        lengths = (len(header).to_bytes(4, "big"), len(self._names).to_bytes(4, "big"))
+        return b"".join([*lengths, header, self._names, *columns])
+
+    @classmethod
+    def from_bytes(cls, blob: bytes) -> tuple["NodeColumns", bytes, Any]:
+        """What `to_bytes` wrote, the header, and `earlier`."""
+        found = cls()
+        place = 8 + int.from_bytes(blob[:4], "big")
+        header, start = blob[8:place], place
+        place += int.from_bytes(blob[4:8], "big")
+        found._names = blob[start:place]
+        found.ids, found.incarnations, found.hashes, earlier = json.loads(found._names)
+        found.index = {node_id: node for node, node_id in enumerate(found.ids)}
+        size = len(found.ids)
+        for name in _COLUMNS:
+            empty: NDArray[Any] = getattr(found, name)
+            column = np.frombuffer(blob, empty.dtype, size, place)
+            place += column.nbytes
+            spare = np.zeros(max(64, size) - size, empty.dtype)
+            setattr(found, name, np.concatenate([column, spare]))
+        return found, header, earlier

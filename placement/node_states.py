@@ -1,0 +1,171 @@
+"""What is known of the nodes of one topology shard, and how it changes.
+
+Heartbeats, silence (`liveness`) and all else that is said of nodes (`statements`) change the same
+few things: who holds a node's name, what its status is, and how often that has changed.
+"""
+
+from collections import Counter
+from dataclasses import replace
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from placement.flaps import Flaps
+from placement.incarnations import Incarnations, Mark
+from placement.model import Liveness, Reporting
+from placement.node_columns import NodeColumns
+from placement.node_log import Statement, Told
+from placement.reasons import Reason
+from placement.silence import SilenceClocks, Timers
+from placement.verdict import Verdict, conflict
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class Status(IntEnum):
+    """A node's liveness as a column has it."""
+
+    UP = 0
+    SUSPECT = 1
+    DEAD = 2
+    UNREGISTERED = 3
+
+
+LIVENESS = (Liveness.UP, Liveness.SUSPECT, Liveness.DEAD, Liveness.UNREGISTERED)
+"""The liveness of each status."""
+# A life is silent once it has missed so many of its usual beats: one may be late, two be lost.
+BEATS_MISSED = 3
+
+
+class NodeStates:
+    """Nodes by their rows in `nodes`, the other `lives` of their processes, their `flaps`, and
+    what detectors have said of those that they judge (`reports`). `ignored` counts the records
+    that changed nothing, by reason; `crowded`: no node has gone since there was no room."""
+
+    def __init__(self, timers: Timers) -> None:
+        self.timers = timers
+        self.ignored: Counter[str] = Counter()
+        self.nodes = NodeColumns()
+        self.lives = Incarnations(timers)
+        self.silence = SilenceClocks(timers.gap_max_ms)
+        self.flaps: dict[int, Flaps] = {}
+        self.reports: dict[int, tuple[int, str]] = {}
+        self.crowded = False
+
+    def overhear(
+        self,
+        node: int,
+        incarnation: str,
+        sequence: int,
+        record: tuple[int, int],
+        mark: Mark,
+        verdicts: list[Verdict],
+    ) -> None:
+        """A life speaks that another has followed. `record`: append time and offset."""
+        if self.nodes.status[node] == Status.UNREGISTERED:
+            return
+        reason = self.conflict(node, incarnation)
+        if self.lives.overhear(node, incarnation, reason, record[0], mark):
+            told = self.verdict(node, *record, lives=self.lives.of(node))
+            verdicts.append(replace(told, sequence=sequence))
+
+    def conflict(self, node: int, incarnation: str) -> Reason:
+        """Why a life is refused that goes on speaking beside the holder."""
+        return conflict(self.nodes.ids[node], self.nodes.incarnations[node], incarnation)
+
+    def ignore(self, reason: str, records: int = 1) -> bool:
+        """So many records change nothing, for a reason."""
+        if records:
+            self.ignored[reason] += records
+        return False
+
+    def enter(self, node: int | None, said: Statement, at: Mark) -> Verdict:
+        """What a life says of its node holds from now on."""
+        nodes, known = self.nodes, node is not None
+        node = nodes.append(said.node_id) if node is None else node
+        holder = nodes.incarnations[node]
+        same = known and holder == said.incarnation
+        nodes.name(node, said.incarnation, said.body_hash)
+        nodes.touch(node, said.sequence, at, anew=not same)
+        if known and not same:
+            self.lives.follow(node, holder, said.incarnation, at)
+            nodes.rename()
+        if said.told is Told.REGISTERED:
+            self.lives.stopping.discard(node)
+            if not said.external:
+                self.reports.pop(node, None)
+            elif not (same and node in self.reports):
+                self.reports[node] = (-1, "")
+        status = Status.UNREGISTERED if said.told is Told.UNREGISTERED else Status.UP
+        if status == Status.UP and self.reports.get(node, ("", ""))[1] == Told.REPORTED_DOWN:
+            status = Status.DEAD
+        told: dict[str, Any] = {
+            "statement": said,
+            "flaps": self.turn(node, status, said.at) if known else None,
+            "reporting": self.reporting(node),
+            "lives": self.lives.of(node) if known and not same else None,
+        }
+        nodes.status[node] = status
+        return self.verdict(node, said.at, said.offset, **told)
+
+    def take_over(self, node: int, at: int, offset: int, now: Mark) -> Verdict:
+        """The life that waits holds the name from now on, and what it said of itself counts."""
+        waiting = self.lives.waiting[node]
+        life = waiting.life
+        said = Statement(
+            offset,
+            0,
+            at,
+            self.nodes.ids[node],
+            life.incarnation,
+            waiting.sequence,
+            Told.REGISTERED,
+            life.body_hash,
+            external=life.external,
+            attributes=life.attributes,
+        )
+        told = self.enter(node, said, waiting.heard)
+        self.lives.recent[node] = now
+        return told
+
+    def verdict(self, node: int, at: int, offset: int, **told: Any) -> Verdict:
+        """What is true of a node at a record."""
+        nodes = self.nodes
+        life = (nodes.ids[node], nodes.incarnations[node], int(nodes.sequence[node]))
+        return Verdict(at, offset, *life, LIVENESS[self.status(node)], **told)
+
+    def status(self, node: int) -> int:
+        """The node's status."""
+        return int(self.nodes.status[node])
+
+    def grace_ms(self, node: int) -> int:
+        """How long the holder has to be silent before another life may follow."""
+        missed = BEATS_MISSED * int(self.nodes.usual[node])
+        return min(max(self.timers.incarnation_grace_ms, missed), self.timers.suspect_after_ms)
+
+    def reporting(self, node: int) -> Reporting:
+        """Whether a detector judges the node, and what it said last."""
+        return Reporting(True, *self.reports[node]) if node in self.reports else Reporting()
+
+    def external(self) -> "NDArray[np.bool_]":
+        """Which nodes a detector judges, and their silence does not."""
+        found = np.zeros(len(self.nodes), bool)
+        found[list(self.reports)] = True
+        return found
+
+    def turn(self, node: int, status: Status, at: int) -> Flaps | None:
+        """Set a node's status; its flaps, if that makes a transition."""
+        if self.status(node) == status:
+            return None
+        self.nodes.status[node] = status
+        self.crowded = False
+        flaps = self.flaps.get(node, Flaps()).turned(at, LIVENESS[status], self.timers.flaps)
+        self.flaps[node] = flaps
+        return flaps
+
+    def holder(self, node: int) -> str:
+        """Who holds the node's name, for a sentence."""
+        nodes, status = self.nodes, LIVENESS[self.status(node)]
+        return f"incarnation {nodes.incarnations[node]} at {nodes.sequence[node]} is {status}"
