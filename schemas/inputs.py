@@ -219,23 +219,24 @@ class StreamRequest(WireModel):
 
     stream: Id = Field(description="The stream's name. On the topic it is the record's key.")
     shards: Count = Field(
-        description="How many shards the stream has: 1 to 10,000, and with all replicas at most "
-        "100,000."
+        description=f"How many shards the stream has: 1 to {limits.SHARDS_MAX:,}, and no more than "
+        f"{limits.REPLICAS_MAX:,} replicas in all."
     )
     replication_factor: Count = Field(
-        description="Replicas of each shard, the leader included: 1 to 64. May be left out where "
-        "`policy.replication` counts them per datacenter."
+        description="Replicas of each shard, the leader included: 1 to "
+        f"{limits.REPLICATION_FACTOR_MAX}. May be left out where `policy.replication` counts them "
+        "per datacenter."
     )
     placement_policies: Text | None = Field(
         default=None,
-        description="Timeplus' policy string: `node=balanced|exclusive`, `shard=colocated|...`. "
-        "Excludes `policy`.",
+        description="Timeplus' policy string, for example `node=exclusive;shard=balanced`: for "
+        "`node` and `shard` one of `colocated`, `balanced` and `exclusive`. Excludes `policy`.",
     )
     policy: dict[str, JsonValue] | None = Field(
         default=None,
-        description="The structured policy: `strategy`, `rules`, `within`, `avoid`, `nodes`, "
-        "`with_tags`, `on_infeasible` and the strategy's own keys. Absent: the "
-        "default policy of the settings.",
+        description="The structured policy, in the words of placement/README.md: `strategy`, "
+        "`rules`, `within`, `avoid`, `nodes`, `with_tags`, `on_infeasible` and the strategy's own "
+        "keys. Absent: the default policy of the settings.",
     )
     quorum: Quorum | None = Field(
         default=None,
