@@ -32,19 +32,25 @@ class MoveEvents:
             if memory.kind == unmarks.KIND:
                 state.unmarks.tell(state.ledger.known[memory.name], memory.at)
 
-    def acked(self, event: MoveAcked) -> None:
-        """Apply an executor's word on a move; what is late or unknown is counted."""
+    def acked(self, event: MoveAcked) -> Reason | None:
+        """Apply an executor's word on a move, or say what of it there is not. What is late or
+        repeated is counted."""
         state = self._state
         confirmed = self._confirmed(event)
         for move_id in confirmed:
             state.unmarks.confirm(move_id)
             state.remember(unmarks.KIND, move_id, None)
         if confirmed:
-            return
+            return None
         move = self._acked(event)
+        if isinstance(move, Reason):
+            return move
         if move is None or not move.state.is_open:
-            state.count("unknown_move" if move is None else "late_ack")
-            return
+            state.count("late_ack")
+            return None
+        stranger = self._stranger(event, move)
+        if stranger is not None:
+            return stranger
         shard = state.streams[move.stream].shards[move.shard]
         opened = state.ledger.by_shard[shard]
         match event.kind:
@@ -59,6 +65,7 @@ class MoveEvents:
                 failed = Reason(Code.EXECUTOR_FAILED, event.reason or "the executor gave no reason")
                 self.end(opened, MoveState.FAILED, failed)
                 self._back_off(opened.move)
+        return None
 
     def _confirmed(self, event: MoveAcked) -> list[str]:
         """Moves that were called off and that the executor says it has stopped. One that it has
@@ -70,18 +77,36 @@ class MoveEvents:
             return [event.move_id] if event.move_id in known else []
         return known.of((event.stream, event.shard)) if event.kind is AckKind.STOPPED else []
 
-    def _acked(self, event: MoveAcked) -> Move | None:
-        """The move an executor speaks of."""
+    def _acked(self, event: MoveAcked) -> Move | Reason | None:
+        """The move an executor speaks of; None where it names a shard that has none open."""
         state = self._state
         if event.move_id is not None:
-            return state.ledger.known.get(event.move_id)
-        if event.kind is AckKind.STOPPED:
+            return state.ledger.known.get(event.move_id) or self._no_such_move(event)
+        unknown = state.unknown_shard(event.stream, event.shard)
+        if unknown is not None:
+            return unknown
+        shards = state.streams[event.stream].shards
+        if event.kind is AckKind.STOPPED or event.shard >= len(shards):
             return None
-        stream = state.streams.get(event.stream)
-        if stream is None or event.shard >= len(stream.shards):
-            return None
-        opened = state.ledger.by_shard.get(stream.shards[event.shard])
+        opened = state.ledger.by_shard.get(shards[event.shard])
         return opened.move if opened else None
+
+    def _no_such_move(self, event: MoveAcked) -> Reason:
+        seconds = self._state.configuration.retention_ms // 1000
+        said = f"{event.kind} of '{event.move_id}' for {event.stream}/{event.shard}"
+        never = f"no move of this id was issued, or it ended more than {seconds} s ago"
+        return Reason(Code.MOVE_UNKNOWN, f"{said}: {never}")
+
+    def _stranger(self, event: MoveAcked, move: Move) -> Reason | None:
+        """Why it cannot be an open move that the executor speaks of."""
+        said = f"{event.kind} of '{move.move_id}'"
+        if (event.stream, event.shard) != (move.stream, move.shard):
+            message = f"{said} for {event.stream}/{event.shard}: the move is of {move.stream}/"
+            return Reason(Code.MOVE_UNKNOWN, f"{message}{move.shard}")
+        node = event.node_id
+        if node is None or node in (move.add, move.remove) or node in self._state.nodes:
+            return None
+        return Reason(Code.NODE_UNKNOWN, f"{said} by '{node}': there is no node of this id")
 
     def expire(self) -> None:
         """End the moves whose deadline has passed, and forget failures of long ago."""

@@ -157,11 +157,9 @@ class Reconciler:
             case StreamCreated() | StreamAltered() | StreamDropped():
                 return self._streams.requested(event)
             case ReplicaLost():
-                self._streams.replica_lost(event)
-                return None
+                return self._streams.replica_lost(event)
             case MoveAcked():
-                self._moves.acked(event)
-                return None
+                return self._moves.acked(event)
             case OperatorAsked():
                 self._operators.asked(event)
                 return None

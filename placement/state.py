@@ -32,7 +32,7 @@ from placement.model import (
 )
 from placement.moves import Ledger, OpenMove
 from placement.policy import Policy, compile_policy
-from placement.reasons import Reason
+from placement.reasons import Code, Reason
 from placement.roles import role_rules
 from placement.rules import ColocateSlots, Rule
 from placement.slot_parts import SlotParts
@@ -144,6 +144,18 @@ class State:
     def stream_of(self, shard: int) -> Stream:
         """The stream that a shard belongs to."""
         return self.streams[self.stream_names[self.table.stream_of(shard)]]
+
+    def unknown_shard(self, name: str, number: int) -> Reason | None:
+        """Why there is no shard of this number, and was none lately: one whose stream waits, or was
+        dropped and is still remembered, is known."""
+        stream = self.streams.get(name)
+        if stream is None:
+            return Reason(Code.STREAM_UNKNOWN, f"{name}/{number}: there is no stream '{name}'")
+        if number < stream.spec.shards:
+            return None
+        have = stream.spec.shards
+        message = f"{name}/{number}: '{name}' has {have} shard{'' if have == 1 else 's'}, from 0 on"
+        return Reason(Code.SHARD_UNKNOWN, message, have, number)
 
     def policy_of(self, index: int) -> Policy | None:
         """The policy of a stream by its index in the table."""

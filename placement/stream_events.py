@@ -191,25 +191,31 @@ class StreamEvents:
         )
         self._publish(decision, None)
 
-    def replica_lost(self, event: ReplicaLost) -> None:
-        """Take a replica out of its shard, so that repair makes another. The same node may be
-        chosen again, like any other; it says so if it cannot hold it. A replica that is not there
-        is counted."""
+    def replica_lost(self, event: ReplicaLost) -> Reason | None:
+        """Take a replica out of its shard, so that repair makes another, or say that there is no
+        such shard or node. The same node may be chosen again, like any other; it says so if it
+        cannot hold it. A replica that is not there is counted: it was reported before."""
         state = self._state
-        stream, node = state.streams.get(event.stream), state.topology.index.get(event.node_id)
-        if stream is None or node is None or event.shard >= len(stream.shards):
+        unknown = state.unknown_shard(event.stream, event.shard)
+        if unknown is not None:
+            return unknown
+        stream, node = state.streams[event.stream], state.topology.index.get(event.node_id)
+        if node is None:
+            what = f"loss of {event.stream}/{event.shard} on '{event.node_id}'"
+            return Reason(Code.NODE_UNKNOWN, f"{what}: there is no node of this id")
+        if event.shard >= len(stream.shards):
             state.count("unknown_replica")
-            return
+            return None
         shard = stream.shards[event.shard]
         why = event.reason or "the executor gave no reason"
         lost = Reason(Code.REPLICA_LOST, f"{event.stream}/{event.shard} on {event.node_id}: {why}")
         opened = state.ledger.by_shard.get(shard)
         if opened is not None and opened.added == node:
             self._moves.end(opened, MoveState.FAILED, lost)
-            return
+            return None
         if node not in state.complete(shard):
             state.count("unknown_replica")
-            return
+            return None
         self._cancel([shard], lost)
         state.vacate(shard, state.table.nodes(shard).index(node))
         state.touch(shard)
@@ -217,6 +223,7 @@ class StreamEvents:
         self._repair.look_at([shard])
         if stream.decision.outcome is not Outcome.PARTIAL:
             self._revise(stream, judged(state, stream, stream.decision, (lost,)), stream.policy)
+        return None
 
     def _cancel(self, shards: Iterable[int], why: Reason) -> None:
         """End the open moves of shards that are not what they were."""

@@ -97,6 +97,14 @@ REASONS: dict[str, ReasonAdvice] = {
                 "No stream of this name is in force: it was never created, or it was dropped.",
                 "Correct the name, or send StreamCreated.",
             ),
+            "SHARD_UNKNOWN": (
+                "An acknowledgement names a shard that its stream does not have.",
+                "Correct the number: shards are counted from 0.",
+            ),
+            "MOVE_UNKNOWN": (
+                "An acknowledgement names a move that its shard never had, or that ended long ago.",
+                "Send the `move_id` as the move's record has it, with its stream and shard.",
+            ),
             "REQUEST_CONTRADICTED": (
                 "An operator's request goes against one that stands, or against how things are.",
                 "End the other request first.",

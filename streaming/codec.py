@@ -148,7 +148,8 @@ def event(message: InputMessage, at: int) -> Event:
             return ReplicaLost(at, *place, message.reason)
     kind = _ACKS[type(message)]
     assert isinstance(message, acks.MoveMessage)
-    return MoveAcked(at, kind, message.move_id, message.stream, message.shard, message.reason)
+    shard = (message.stream, message.shard)
+    return MoveAcked(at, kind, message.move_id, *shard, message.reason, message.node_id)
 
 
 def _named_hash(message: inputs.StreamAltered | inputs.StreamDropped) -> str:

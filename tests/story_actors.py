@@ -248,19 +248,23 @@ class Actors:
 
     def ack(self, command: Command) -> Iterator[Event]:
         kind, reason = AckKind(command.take("kind")), command.given("reason")
+        speaker, instead = command.given("node"), command.given("of")
         if "shards" in command.arguments:
             for shard in command.take("shards").split(","):
                 stream, _, number = shard.rpartition("/")
-                yield MoveAcked(self.now, kind, None, stream, int(number), reason)
+                yield MoveAcked(self.now, kind, None, stream, int(number), reason, speaker)
             return
         by_name = {name: move_id for move_id, name in self.names.items()}
         for name in command.take("moves").split(","):
             for move_id in self._meant(name, by_name):
                 move = self.moves.get(move_id)
                 at = (move.stream, move.shard) if move else ("?", 0)
+                if instead is not None:
+                    stream, _, number = instead.rpartition("/")
+                    at = stream, int(number)
                 if kind is AckKind.STOPPED:
                     self.off.pop(move_id, None)
-                yield MoveAcked(self.now, kind, move_id, *at, reason)
+                yield MoveAcked(self.now, kind, move_id, *at, reason, speaker)
 
     def _meant(self, name: str, by_name: dict[str, str]) -> list[str]:
         """Ids of `all` open moves, of those that were called `off`, of `m3`, of the last one of

@@ -113,10 +113,11 @@ def test_metrics_follow_what_is_published(told: Told) -> None:
 
 
 def test_what_changed_nothing_is_counted_by_reason(told: Told) -> None:
-    told.batch([node("n1", 1), MoveAcked(1, AckKind.COMPLETED, "ghost", "s", 0)], 1)
+    told.batch([node("n1", 1), StreamCreated(1, "s", 1, 1, 1)], 1)
+    told.batch([MoveAcked(2, AckKind.COMPLETED, None, "s", 0)], 2)
     told.observer.ignored({"unknown_node": 2})
     assert told.value("ignored_records_total", reason="unknown_node") == 3
-    assert told.value("ignored_records_total", reason="unknown_move") == 1
+    assert told.value("ignored_records_total", reason="late_ack") == 1
 
 
 def test_moves_that_were_called_off_are_counted_until_they_are_confirmed(told: Told) -> None:

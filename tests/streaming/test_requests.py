@@ -7,7 +7,7 @@ import pytest
 from placement.events import Action
 from schemas.requests import Request
 from streaming.codec import ACTIONS
-from tests.streaming.batches import Driver, bodies
+from tests.streaming.batches import Driver, bodies, errors
 from tests.streaming.kafka_rows import raw
 from tests.streaming.test_batch import fleet, stream
 
@@ -52,3 +52,31 @@ def test_a_request_about_nothing_is_refused_without_a_hash() -> None:
     (answer,) = bodies([commit], "answers.v1")
     assert (answer["outcome"], answer["reason"]["code"]) == ("refused", "NODE_UNKNOWN")
     assert (answer["nodes"], answer["shards"], "impact_hash" in answer) == (0, 0, False)
+
+
+@pytest.mark.parametrize(
+    ("message", "fields", "reason"),
+    [
+        ("MoveCompleted", {"stream": "nosuch", "shard": 0}, "STREAM_UNKNOWN"),
+        ("MoveCompleted", {"stream": "a", "shard": 9}, "SHARD_UNKNOWN"),
+        ("MoveFailed", {"stream": "a", "shard": 0, "move_id": "ghost"}, "MOVE_UNKNOWN"),
+        ("MoveStopped", {"stream": "a", "shard": 0, "move_id": "ghost"}, "MOVE_UNKNOWN"),
+        ("ReplicaLost", {"stream": "nosuch", "shard": 0, "node_id": "n1"}, "STREAM_UNKNOWN"),
+        ("ReplicaLost", {"stream": "a", "shard": 99, "node_id": "n1"}, "SHARD_UNKNOWN"),
+        ("ReplicaLost", {"stream": "a", "shard": 0, "node_id": "n999"}, "NODE_UNKNOWN"),
+    ],
+)
+def test_an_acknowledgement_of_what_there_is_not_is_a_dead_letter(
+    message: str, fields: dict[str, Any], reason: str
+) -> None:
+    driver = Driver()
+    driver.batch(fleet(3), [stream("a", 0)])
+    key = f"{fields['stream']}/{fields['shard']}"
+    (commit,) = driver.batch([raw(message, key, fields, 0, 2_000, "acks.v1")])
+    said = errors(commit[0])
+    assert (said["reason"], said["stage"], said["offset"]) == (reason, "apply", "0")
+    # Who says twice what has been done has lost nothing: that is counted, and no letter.
+    late = {"stream": "a", "shard": 0}
+    (commit,) = driver.batch([raw("MoveCompleted", "a/0", late, 1, 2_001, "acks.v1")])
+    assert [record.topic for record in commit if record.topic == "dlq.v1"] == []
+    assert driver.applier.ignored.counts == {"late_ack": 1}
