@@ -1,7 +1,8 @@
 """What all wire models share: strictness, the types of ids, places and times, and error texts.
 
 Models are frozen and strict (no "3" for 3, no true for 1). Unknown fields are ignored, so that
-writers may be newer than readers, and can be counted with `unknown_fields`.
+writers may be newer than readers, and can be counted with `unknown_fields`; those that are hardly
+anything but a misspelling are refused where messages and files are read (`spelling`).
 """
 
 import re

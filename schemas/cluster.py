@@ -7,7 +7,6 @@ the others can be answered.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -31,10 +30,7 @@ from schemas.base import (
 )
 from schemas.inputs import StreamRequest
 from schemas.outputs import MoveKind
-
-# How alike (difflib's ratio) an unknown field at the top must be to one that is absent to be taken
-# for it: `stream`, `strems` and `Nodes` are, `notes` or `version` are not.
-_MISSPELT_RATIO_MIN = 0.8
+from schemas.spelling import meant_field
 
 LevelName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")]
 
@@ -214,7 +210,7 @@ def parse_cluster(document: object) -> Cluster | DocumentError:
     """Read a document as YAML or JSON gives it. No input makes this raise."""
     if not isinstance(document, Mapping):
         return DocumentError(f"the document must be a mapping, it is {echo(document)}", None)
-    misspelt = _misspelt(document)
+    misspelt = _misspelt(document, ClusterFile, "") or _misspelt_in_lists(document)
     if misspelt:
         return misspelt
     streams = document.get("streams", ())
@@ -245,17 +241,41 @@ def parse_streams(document: object) -> Cluster | DocumentError:
     return parse_cluster(document)
 
 
-def _misspelt(document: Mapping[Any, Any]) -> DocumentError | None:
-    """An unknown field whose name is nearly that of a field the document does not have: to ignore
-    it would answer for a cluster without streams, or without levels."""
-    absent = [name for name in ClusterFile.model_fields if name not in document]
+# What stands in the lists of a document.
+_LISTED: Mapping[str, type[WireModel]] = {
+    "nodes": ClusterNode,
+    "clients": ClusterClient,
+    "moves": ClusterMove,
+}
+
+
+def _misspelt(
+    document: Mapping[Any, Any], model: type[WireModel], place: str
+) -> DocumentError | None:
+    """An unknown field whose name is nearly that of a field that is not given: to ignore it would
+    answer for a cluster without streams, or without levels."""
+    if model.model_fields.keys() >= document.keys():
+        return None
+    absent = [name for name in model.model_fields if name not in document]
     for name in document:
-        if not isinstance(name, str) or name in ClusterFile.model_fields:
-            continue
-        near = get_close_matches(name.lower(), absent, 1, _MISSPELT_RATIO_MIN)
-        if near:
-            shown = echo(name)
-            return DocumentError(f"field {shown} is not known; did you mean '{near[0]}'?", name)
+        known = not isinstance(name, str) or name in model.model_fields
+        meant = None if known else meant_field(name, absent)
+        if meant is not None:
+            field = f"{place}{name}"
+            message = f"field {echo(field)} is not known; did you mean '{meant}'?"
+            return DocumentError(message, field)
+    return None
+
+
+def _misspelt_in_lists(document: Mapping[Any, Any]) -> DocumentError | None:
+    """The same of what the lists hold, but for streams, each of which is answered for itself."""
+    for name, model in _LISTED.items():
+        listed = document.get(name)
+        for index, each in enumerate(listed if isinstance(listed, list | tuple) else ()):
+            if isinstance(each, Mapping):
+                found = _misspelt(each, model, f"{name}[{index}].")
+                if found is not None:
+                    return found
     return None
 
 
@@ -263,6 +283,9 @@ def _stream(stream: object, index: int) -> ClusterStream | RefusedStream:
     place = f"streams[{index}]"
     if not isinstance(stream, Mapping):
         return RefusedStream(None, f"'{place}' must be an object, it is {echo(stream)}", place)
+    misspelt = _misspelt(stream, ClusterStream, f"{place}.")
+    if misspelt is not None:
+        return RefusedStream(_name(stream), misspelt.message, misspelt.field or place)
     try:
         return ClusterStream.model_validate(stream)
     except ValidationError as error:

@@ -21,9 +21,18 @@ from schemas.base import describe, echo
 from schemas.inputs import INPUTS, InputMessage, NodeMessage, Tick
 from schemas.parsing import Refusal, RefusedError, parse_object
 from schemas.refusals import RefusalCode
+from schemas.spelling import meant_field
 from schemas.topics import BY_NAME
 
-__all__ = ["Envelope", "Refusal", "decode", "encode_headers", "type_name", "validate"]
+__all__ = [
+    "Envelope",
+    "Refusal",
+    "decode",
+    "encode_headers",
+    "has_unknown_fields",
+    "type_name",
+    "validate",
+]
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -72,6 +81,9 @@ def validate(envelope: Envelope, key: bytes | None, topic: str) -> InputMessage 
     if envelope.message not in carried:
         detail = f"{envelope.message} does not belong on topic {echo(topic)}"
         return Refusal(RefusalCode.WRONG_TOPIC, detail)
+    misspelt = _misspelt(envelope)
+    if misspelt is not None:
+        return misspelt
     try:
         message = INPUTS[envelope.message].model_validate(envelope.data)
     except ValidationError as error:
@@ -83,6 +95,26 @@ def validate(envelope: Envelope, key: bytes | None, topic: str) -> InputMessage 
     given = "no key" if key is None else f"the key {echo(key)[1:]}"
     detail = f"the record has {given}; it must be {_key_field(message)}, '{expected}'"
     return Refusal(RefusalCode.KEY_MISMATCH, detail[: limits.DETAIL_LENGTH_MAX])
+
+
+def has_unknown_fields(envelope: Envelope) -> bool:
+    """Whether a message carries fields that this version does not know, and ignores."""
+    return not INPUTS[envelope.message].model_fields.keys() >= envelope.data.keys()
+
+
+def _misspelt(envelope: Envelope) -> Refusal | None:
+    """The first unknown field that is meant for one that is not given: to ignore it would carry out
+    another request than was meant."""
+    if not has_unknown_fields(envelope):
+        return None
+    fields = INPUTS[envelope.message].model_fields
+    absent = [name for name in fields if name not in envelope.data]
+    for name in envelope.data:
+        meant = None if name in fields else meant_field(name, absent)
+        if meant is not None:
+            said = f"unknown field {echo(name)} of {envelope.message}: did you mean '{meant}'?"
+            return Refusal(RefusalCode.UNKNOWN_FIELD, said)
+    return None
 
 
 def encode_headers(

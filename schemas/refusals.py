@@ -24,6 +24,7 @@ class RefusalCode(StrEnum):
     UNKNOWN_VERSION = "UNKNOWN_VERSION"
     WRONG_TOPIC = "WRONG_TOPIC"
     WRONG_TYPE = "WRONG_TYPE"
+    UNKNOWN_FIELD = "UNKNOWN_FIELD"
     KEY_MISMATCH = "KEY_MISMATCH"
 
 
@@ -69,6 +70,10 @@ REFUSALS: dict[RefusalCode, Advice] = {
     RefusalCode.WRONG_TYPE: Advice(
         "A field is missing, of the wrong type or outside its limits; the sentence names it.",
         "Compare with the message's JSON Schema and example.",
+    ),
+    RefusalCode.UNKNOWN_FIELD: Advice(
+        "An unknown field is spelt nearly like one that is not given; the sentence names both.",
+        "Correct the name. Unknown fields that are like none are ignored and counted.",
     ),
     RefusalCode.KEY_MISMATCH: Advice(
         "The record's key is missing or differs from the id in the value.",

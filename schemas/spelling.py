@@ -7,6 +7,7 @@ but a typing error, as a message may carry fields that this version does not kno
 import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from functools import lru_cache
 
 # Names of fewer letters differ by one letter without being related: `id` and `ip`.
 _LETTERS_MIN = 4
@@ -29,26 +30,32 @@ def meant_field(name: str, absent: Iterable[str]) -> str | None:
     a long name: a letter wrong, missing, too many, or two swapped. The first letter is right, and
     numbers do not count: `tags2` is a name of its own.
     """
-    found = [(_slips(_letters(name), _letters(field)), field) for field in absent]
-    near = [(slips, field) for slips, field in found if slips <= _slips_max(field)]
-    return min(near)[1] if near and not re.search(r"\d", name) else None
+    given = _letters(name)
+    if re.search(r"\d", given):
+        return None
+    near = []
+    for field in absent:
+        letters = _letters(field)
+        most = _slips_max(len(letters))
+        if given[:1] == letters[:1] and abs(len(given) - len(letters)) <= most:
+            slips = _slips(given, letters)
+            near += [(slips, field)] if slips <= most else []
+    return min(near)[1] if near else None
 
 
+@lru_cache(maxsize=1024)
 def _letters(name: str) -> str:
     return re.sub(r"[_\-. ]", "", name).lower()
 
 
-def _slips_max(field: str) -> int:
-    letters = len(_letters(field))
+def _slips_max(letters: int) -> int:
     if letters < _LETTERS_MIN:
         return 0
     return 2 if letters >= _LETTERS_OF_TWO_SLIPS else 1
 
 
 def _slips(one: str, other: str) -> int:
-    """The optimal string alignment distance of two words; a different first letter is too far."""
-    if one[:1] != other[:1]:
-        return max(len(one), len(other))
+    """The optimal string alignment distance of two words."""
     before: list[int] = []
     now = list(range(len(other) + 1))
     for row, mine in enumerate(one, 1):

@@ -19,7 +19,7 @@ from placement.events import Event, LinksMeasured, LocationResolved, NodeChanged
 from placement.silence import Clock
 from placement.verdict import Verdict
 from schemas import limits
-from schemas.envelope import Refusal, decode, validate
+from schemas.envelope import Refusal, decode, has_unknown_fields, validate
 from streaming import codec, collector, record_codec
 from streaming.batch_trace import BatchTrace
 from streaming.dead_letter import LETTERS_PER_SECOND, DeadLetters
@@ -31,7 +31,7 @@ from streaming.node_lifecycle import Judged
 from streaming.outbox import Outbox
 from streaming.record_codec import OutRecord
 from streaming.recovery import STATE_FORMAT, Positions, Recovered
-from streaming.source import DETECTOR, INVENTORY, NODES, Raw, Refused
+from streaming.source import DETECTOR, INVENTORY, NODES, UNKNOWN_FIELD, Raw, Refused
 
 # One prefix plans at most so many events, and streams of so many shards: its records stay in
 # memory until the commit, whose time must stay far below the transaction's timeout.
@@ -137,10 +137,10 @@ class BatchApplier:
         judged: list[Judged] = [pickle.loads(payload) for payload in payloads]
         self._check_start(judged)
         self._count_read(judged)
-        steps = _steps(judged, self._locator)
+        ignored = sum((each.ignored for each in judged), Counter[str]())
+        steps = _steps(judged, self._locator, ignored)
         late = () if self._locator is None else self._locator.later(self._reconciler.now)
         latest = max((s.last_at for each in judged for s in each.stretches), default=0)
-        ignored = sum((each.ignored for each in judged), Counter[str]())
         self._count_ignored(ignored, max(latest, self._reconciler.now))
         commits = 0
         while True:
@@ -318,9 +318,10 @@ def _cut(steps: list[Step]) -> tuple[list[Step], list[Step]]:
     return steps[:end], steps[end:]
 
 
-def _steps(judged: Sequence[Judged], locator: Locator | None = None) -> list[Step]:
+def _steps(judged: Sequence[Judged], locator: Locator | None, ignored: Counter[str]) -> list[Step]:
     """All records of the batch that mean something, in the order in which they are applied: by
-    append time made monotone within each partition, then topic, partition and offset."""
+    append time made monotone within each partition, then topic, partition and offset. What of them
+    is ignored is counted."""
     steps: list[Step] = []
     for each in judged:
         for partition, verdict in each.verdicts:
@@ -329,7 +330,7 @@ def _steps(judged: Sequence[Judged], locator: Locator | None = None) -> list[Ste
         steps += [_verdict_step(DETECTOR, *found) for found in each.reported]
         steps += [_refused_step(refused) for refused in each.refused]
         steps += [_measured_step(*measured) for measured in each.measured]
-        steps += [_passed_step(raw) for raw in each.passed]
+        steps += [_passed_step(raw, ignored) for raw in each.passed]
     steps.sort(key=lambda step: (step.topic, step.partition, step.offset, _node_id(step)))
     ordered: list[Step] = []
     for _, group in groupby(steps, key=lambda step: (step.topic, step.partition)):
@@ -377,7 +378,7 @@ def _refused_step(refused: Refused) -> Step:
     return Step(raw.at, raw.topic, raw.partition, raw.offset, refused=refused, raw=raw)
 
 
-def _passed_step(raw: Raw) -> Step:
+def _passed_step(raw: Raw, ignored: Counter[str]) -> Step:
     if raw.topic == INVENTORY and not raw.value:
         gone = codec.no_longer_known(raw.key, raw.at)
         if gone is not None:
@@ -388,5 +389,7 @@ def _passed_step(raw: Raw) -> Step:
     message = validate(envelope, raw.key, raw.topic)
     if isinstance(message, Refusal):
         return _refused_step(Refused(raw, "validate", message.code, message.detail))
+    if has_unknown_fields(envelope):
+        ignored[UNKNOWN_FIELD] += 1
     event = codec.event(message, raw.at)
     return Step(raw.at, raw.topic, raw.partition, raw.offset, event=event, raw=raw)

@@ -88,7 +88,7 @@ class Metrics:
             "dead_letters_left_out", "Refused records without a letter.", "reason"
         )
         self._ignored = counter(
-            "ignored_records", "Well-formed records that changed nothing, by reason.", "reason"
+            "ignored_records", "Records, or fields, without effect, by reason.", "reason"
         )
         self._decisions = counter("decisions_emitted", "Decisions, by outcome.", "outcome")
         self._moves = counter(

@@ -23,7 +23,7 @@ from placement.choice import digest64
 from placement.events import LinksMeasured
 from placement.node_log import Beat, Beats, PartitionLog, Statement, Tick, Told
 from placement.silence import Timers
-from schemas.envelope import Refusal, decode, validate
+from schemas.envelope import Refusal, decode, has_unknown_fields, validate
 from schemas.inputs import (
     NodeHeartbeat,
     NodeLivenessReported,
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 NODES = "nodes.v1"
 DETECTOR = "detector.v1"
 INVENTORY = "inventory.v1"
+# Counts records of which a field was ignored; the rest of them was read.
+UNKNOWN_FIELD = "unknown_field"
 SUBSCRIBED = (NODES, DETECTOR, INVENTORY, "streams.v1", "acks.v1", "operator.v1")
 PACKED_SCHEMA = "topology_shard int, payload binary"
 # Each takes `socket.timeout.ms` at most; where no broker says for a minute where partitions end,
@@ -236,7 +238,7 @@ def _pack_nodes(table: pa.Table, packing: Layout) -> dict[int, Packed]:
     whole = rows[0]
     others = _raw_records(table.take(pa.array(rest)), packing) if len(rest) else []
     for raw, moment in zip(others, elapsed[rest].tolist(), strict=True):
-        match _careful(raw, moment):
+        match _careful(raw, moment, whole.ignored):
             case Beat() as beat:
                 beats.append(beat)
             case (Beat() as beat, links):
@@ -266,7 +268,7 @@ def _pack_reports(table: pa.Table, packing: Layout) -> dict[int, Packed]:
     """Reports go where the liveness table of their node is."""
     rows = {0: Packed(stretch=_stretch(table, packing))}
     for raw in _raw_records(table, packing):
-        said = _careful(raw, 0)
+        said = _careful(raw, 0, rows[0].ignored)
         if isinstance(said, Statement):
             shard = shard_of(said.node_id, packing.topology_shards)
             rows.setdefault(shard, Packed()).reports.append((raw.partition, said))
@@ -280,14 +282,17 @@ def _pack_reports(table: pa.Table, packing: Layout) -> dict[int, Packed]:
 Careful = Beat | tuple[Beat, LinksMeasured] | Statement | Refused | tuple[Tick, int, int]
 
 
-def _careful(raw: Raw, elapsed: int) -> Careful:
-    """Any record of the nodes or detector topic through the schemas."""
+def _careful(raw: Raw, elapsed: int, ignored: Counter[str]) -> Careful:
+    """Any record of the nodes or detector topic through the schemas; one with fields that are not
+    read is counted."""
     envelope = decode(raw.value, raw.headers)
     if isinstance(envelope, Refusal):
         return Refused(raw, "decode", envelope.code, envelope.detail)
     message = validate(envelope, raw.key, raw.topic)
     if isinstance(message, Refusal):
         return Refused(raw, "validate", message.code, message.detail)
+    if has_unknown_fields(envelope):
+        ignored[UNKNOWN_FIELD] += 1
     if isinstance(message, TickMessage):
         counted = Tick(raw.offset, elapsed, raw.at, message.partitions)
         return counted, message.writer_epoch, message.number

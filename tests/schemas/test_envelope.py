@@ -7,7 +7,15 @@ import pytest
 
 from schemas import limits
 from schemas.acks import MoveCompleted
-from schemas.envelope import Envelope, Refusal, decode, encode_headers, type_name, validate
+from schemas.envelope import (
+    Envelope,
+    Refusal,
+    decode,
+    encode_headers,
+    has_unknown_fields,
+    type_name,
+    validate,
+)
 from schemas.inputs import (
     NodeHeartbeat,
     NodeRegistered,
@@ -355,3 +363,32 @@ def test_depth_does_not_depend_on_the_recursion_limit():
         assert decode(deep, None).code == RefusalCode.TOO_DEEP
     finally:
         sys.setrecursionlimit(before)
+
+
+# Fields that nobody knows
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"polcy": {}}, "unknown field 'polcy' of StreamCreated: did you mean 'policy'?"),
+        ({"Quorum": 2}, "unknown field 'Quorum' of StreamCreated: did you mean 'quorum'?"),
+    ],
+)
+def test_a_misspelt_field_is_refused(fields, said):
+    refusal = read(bare("StreamCreated", **CREATED, **fields), b"orders", "streams.v1")
+    assert refusal == Refusal(RefusalCode.UNKNOWN_FIELD, said)
+
+
+def test_a_misspelt_field_is_named_before_the_one_that_is_missing():
+    given = {"shard" if name == "shards" else name: value for name, value in CREATED.items()}
+    refusal = read(bare("StreamCreated", **given), b"orders", "streams.v1")
+    assert (refusal.code, "did you mean 'shards'?" in refusal.detail) == ("UNKNOWN_FIELD", True)
+
+
+def test_other_unknown_fields_are_ignored_and_can_be_counted():
+    value = bare("StreamCreated", **CREATED, policies=1, trace_id="x", policy={})
+    envelope = decode(value, None)
+    assert has_unknown_fields(envelope)
+    assert validate(envelope, b"orders", "streams.v1").stream == "orders"
+    assert not has_unknown_fields(decode(bare("StreamCreated", **CREATED), None))

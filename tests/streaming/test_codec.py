@@ -1,5 +1,6 @@
 """The codec: every record of the core through the wire and back, and what the wire promises."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -368,7 +369,7 @@ def test_acknowledgements(name: str, kind: AckKind) -> None:
 
 
 def verdict(name: str, fields: Mapping[str, Any]) -> Verdict:
-    said = _careful(raw(name, "n1", LIFE | dict(fields)), 0)
+    said = _careful(raw(name, "n1", LIFE | dict(fields)), 0, Counter())
     assert isinstance(said, Statement)
     gone = said.told is Told.UNREGISTERED
     liveness = Liveness.UNREGISTERED if gone else Liveness.UP

@@ -4,6 +4,7 @@ Method: a random log of one partition goes through the packing, in stretches of 
 beside it, read the careful way and record by record, into a second table.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -34,7 +35,7 @@ def one_by_one(table: LivenessTable, records: Sequence[Raw]) -> list[Verdict]:
     """Verdicts of a log read the careful way, each record a stretch of its own."""
     verdicts: list[Verdict] = []
     for record in records:
-        parsed = source._careful(record, 0)
+        parsed = source._careful(record, 0, Counter())
         assert not isinstance(parsed, Refused)
         beats = Beats.of([parsed] if isinstance(parsed, Beat) else [])
         statements = [parsed] if isinstance(parsed, Statement) else []
@@ -116,19 +117,19 @@ LONGEST = {"node_id": "n" * 128, "incarnation": "i" * 128, "sequence": 10**18 - 
     ids=["as a fleet sends it", "ids of full length", "white space", "a header of one's own"],
 )
 def test_plain_heartbeats_are_read_by_the_column(record: Raw) -> None:
-    assert taken(record) == [source._careful(record, 0)]
+    assert taken(record) == [source._careful(record, 0, Counter())]
 
 
 @pytest.mark.parametrize("record", UNUSUAL.values(), ids=list(UNUSUAL))
 def test_nothing_is_taken_that_the_careful_way_reads_differently(record: Raw) -> None:
-    assert taken(record) in ([], [source._careful(record, 0)])
+    assert taken(record) in ([], [source._careful(record, 0, Counter())])
 
 
 @given(st.lists(damaged(), min_size=1, max_size=6))
 @settings(max_examples=500)
 def test_both_ways_agree_on_damaged_records(records: list[Raw]) -> None:
     records = [each._replace(offset=n, at=5 * n) for n, each in enumerate(records)]
-    careful = {each.offset: source._careful(each, each.at) for each in records}
+    careful = {each.offset: source._careful(each, each.at, Counter()) for each in records}
     for found in taken(*records):
         assert found == careful[found.offset]
 

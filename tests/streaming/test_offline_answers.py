@@ -97,24 +97,24 @@ def test_the_second_stream_of_a_name_is_refused_and_the_first_answered():
 
 
 def test_unknown_fields_are_named_and_ignored():
-    text = "nodes:\n  - {id: a, locaton: /x}\nversion: 3\nstreams: []\n"
+    text = "nodes:\n  - {id: a, place: /x}\nversion: 3\nstreams: []\n"
     status, out, told = run("place - --output json", text)
     assert (status, orjson.loads(out)) == (0, {"decisions": []})
     unknown = "field '{}' is not known, ignored"
     assert told.splitlines() == [
-        f"standard input:2: {unknown.format('nodes[0].locaton')}; did you mean 'location'?",
+        f"standard input:2: {unknown.format('nodes[0].place')}",
         f"standard input:3: {unknown.format('version')}",
     ]
 
 
 @pytest.mark.parametrize("command", ["place", "check", "plan", "explain", "nearest"])
 def test_strict_refuses_unknown_fields(command):
-    text = "nodes:\n  - {id: a, locaton: /x}\nversion: 3\n---\nnodes: []\n"
+    text = "nodes:\n  - {id: a, lction: /x}\nversion: 3\n---\nnodes: []\n"
     status, found = answers(f"{command} - --strict", text)
     [error, answered] = [each.get("error") for each in found]
-    assert (status, error["line"], error["field"], answered) == (2, 2, "nodes[0].locaton", None)
+    assert (status, error["line"], error["field"], answered) == (2, 2, "nodes[0].lction", None)
     assert error["message"] == (
-        "field 'nodes[0].locaton' is not known; did you mean 'location'? Also not known: 'version'"
+        "field 'nodes[0].lction' is not known; did you mean 'location'? Also not known: 'version'"
     )
     many = "nodes: []\n" + "".join(f"x{n}: 1\n" for n in range(30))
     _, [answer] = answers(f"{command} - --strict", many)
@@ -128,15 +128,27 @@ def test_strict_refuses_unknown_fields(command):
         ("nodes: []\nstrems: []\n", 2, "strems", "streams"),
         ("node: []\n", 1, "node", "nodes"),
         ("nodes: []\nLevels: [az]\n", 2, "Levels", "levels"),
+        ("nodes:\n- id: a\n- id: b\n  wieght: 2\n", 4, "nodes[1].wieght", "weight"),
+        ("nodes: []\nclients:\n- {id: c, locaton: /x}\n", 3, "clients[0].locaton", "location"),
     ],
 )
 @pytest.mark.parametrize("command", ["place", "check", "plan", "explain", "nearest"])
-def test_a_misspelt_field_at_the_top_is_refused(command, text, line, field, meant):
+def test_a_misspelt_field_is_refused(command, text, line, field, meant):
     """Goal: a file whose streams nobody reads does not look placed, nor healthy."""
     status, [answer] = answers(f"{command} -", text)
     error = answer["error"]
     assert (status, error["line"], error["field"]) == (2, line, field)
     assert error["message"] == f"field '{field}' is not known; did you mean '{meant}'?"
+
+
+def test_a_misspelt_field_of_a_stream_is_that_streams_fault():
+    bad = "  - {stream: b, shards: 1, replication_factor: 1, polcy: {within: [/x]}}\n"
+    status, [answer] = answers("place -", f"{NODES}streams:\n{GOOD}{bad}")
+    good, refused = answer["decisions"]
+    assert (status, good["outcome"], refused["outcome"]) == (1, "placed", "rejected")
+    [reason] = refused["reasons"]
+    assert reason["field"] == "streams[1].polcy"
+    assert reason["message"].endswith("is not known; did you mean 'policy'?")
 
 
 def test_a_field_of_ones_own_beside_a_known_one_is_no_misspelling():
@@ -146,7 +158,7 @@ def test_a_field_of_ones_own_beside_a_known_one_is_no_misspelling():
 
 def test_the_nodes_that_join_are_held_to_strict_too(tmp_path):
     joins = tmp_path / "joins.yaml"
-    joins.write_text("nodes: [{id: b, wieght: 2}]\n")
+    joins.write_text("nodes: [{id: b, wght: 2}]\n")
     arguments = ["plan", "-", "--add", str(joins)]
     warned = CliRunner().invoke(app, arguments, input="nodes: [{id: a}]\n")
     assert (warned.exit_code, "did you mean 'weight'?" in warned.stderr) == (0, True)

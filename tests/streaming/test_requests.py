@@ -80,3 +80,18 @@ def test_an_acknowledgement_of_what_there_is_not_is_a_dead_letter(
     (commit,) = driver.batch([raw("MoveCompleted", "a/0", late, 1, 2_001, "acks.v1")])
     assert [record.topic for record in commit if record.topic == "dlq.v1"] == []
     assert driver.applier.ignored.counts == {"late_ack": 1}
+
+
+def test_fields_that_nobody_knows_are_counted_and_misspelt_ones_refused() -> None:
+    driver = Driver()
+    driver.batch(fleet(3), [stream("a", 0, trace="x1")])
+    assert driver.applier.ignored.counts == {"unknown_field": 1}
+    node = {"node_id": "n9", "incarnation": "a", "sequence": 1, "version": 3}
+    beat = raw("NodeHeartbeat", "n1", node | {"node_id": "n1", "sequence": 2}, 51)
+    driver.batch([raw("NodeRegistered", "n9", node, 50), beat])
+    assert driver.applier.ignored.counts == {"unknown_field": 3}
+    (commit,) = driver.batch([stream("b", 1, polcy={"strategy": "simple"})])
+    said = errors(commit[0])
+    assert (said["reason"], said["stage"]) == ("UNKNOWN_FIELD", "validate")
+    assert said["message"] == "unknown field 'polcy' of StreamCreated: did you mean 'policy'?"
+    assert bodies([commit], "decisions.v1") == []
