@@ -88,7 +88,7 @@ class AckKind(StrEnum):
 @dataclass(frozen=True, slots=True)
 class MoveAcked:
     """The executor's word on a move; without `move_id`, on whichever its shard has open, or, where
-    it has stopped, on all that were called off. `node_id`: the node that speaks, if it says so."""
+    it has stopped, on all that were called off."""
 
     at: int
     kind: AckKind
@@ -96,7 +96,6 @@ class MoveAcked:
     stream: str
     shard: int
     reason: str | None = None
-    node_id: str | None = None
 
 
 class Action(StrEnum):

@@ -48,9 +48,10 @@ class MoveEvents:
         if move is None or not move.state.is_open:
             state.count("late_ack")
             return None
-        stranger = self._stranger(event, move)
-        if stranger is not None:
-            return stranger
+        if (event.stream, event.shard) != (move.stream, move.shard):
+            said = f"{event.kind} of '{move.move_id}' for {event.stream}/{event.shard}"
+            message = f"{said}: the move is of {move.stream}/{move.shard}"
+            return Reason(Code.MOVE_UNKNOWN, message)
         shard = state.streams[move.stream].shards[move.shard]
         opened = state.ledger.by_shard[shard]
         match event.kind:
@@ -96,17 +97,6 @@ class MoveEvents:
         said = f"{event.kind} of '{event.move_id}' for {event.stream}/{event.shard}"
         never = f"no move of this id was issued, or it ended more than {seconds} s ago"
         return Reason(Code.MOVE_UNKNOWN, f"{said}: {never}")
-
-    def _stranger(self, event: MoveAcked, move: Move) -> Reason | None:
-        """Why it cannot be an open move that the executor speaks of."""
-        said = f"{event.kind} of '{move.move_id}'"
-        if (event.stream, event.shard) != (move.stream, move.shard):
-            message = f"{said} for {event.stream}/{event.shard}: the move is of {move.stream}/"
-            return Reason(Code.MOVE_UNKNOWN, f"{message}{move.shard}")
-        node = event.node_id
-        if node is None or node in (move.add, move.remove) or node in self._state.nodes:
-            return None
-        return Reason(Code.NODE_UNKNOWN, f"{said} by '{node}': there is no node of this id")
 
     def expire(self) -> None:
         """End the moves whose deadline has passed, and forget failures of long ago."""

@@ -148,8 +148,7 @@ def event(message: InputMessage, at: int) -> Event:
             return ReplicaLost(at, *place, message.reason)
     kind = _ACKS[type(message)]
     assert isinstance(message, acks.MoveMessage)
-    shard = (message.stream, message.shard)
-    return MoveAcked(at, kind, message.move_id, *shard, message.reason, message.node_id)
+    return MoveAcked(at, kind, message.move_id, message.stream, message.shard, message.reason)
 
 
 def _named_hash(message: inputs.StreamAltered | inputs.StreamDropped) -> str:

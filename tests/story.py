@@ -27,8 +27,8 @@ all told in it; the shared oracle judges every batch besides. The commands:
     ack            kind=accepted|completed|failed|stopped moves=all|off|m1,m2 [reason=]: `all` are
                    the open ones, `off` those that were called off as far as nobody has said to have
                    stopped them, `t1/0` is the last move of the shard, `t1/0~1` the one before;
-                   shards=t1/0: an acknowledgement that names no move; node=: who speaks; of=t1/0:
-                   the shard that it names, where that is not the move's own
+                   shards=t1/0: an acknowledgement that names no move; of=t1/0: the shard that it
+                   names, where that is not the move's own
     ask            action=drain target=n1|/site1|fleet|m1 [hash=seen] [ttl= (seconds) id=]: an
                    operator's request; `look`, with the same words, shows its impact beforehand
     batch          lines are commands of the kinds above, all in one batch

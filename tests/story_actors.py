@@ -248,11 +248,11 @@ class Actors:
 
     def ack(self, command: Command) -> Iterator[Event]:
         kind, reason = AckKind(command.take("kind")), command.given("reason")
-        speaker, instead = command.given("node"), command.given("of")
+        instead = command.given("of")
         if "shards" in command.arguments:
             for shard in command.take("shards").split(","):
                 stream, _, number = shard.rpartition("/")
-                yield MoveAcked(self.now, kind, None, stream, int(number), reason, speaker)
+                yield MoveAcked(self.now, kind, None, stream, int(number), reason)
             return
         by_name = {name: move_id for move_id, name in self.names.items()}
         for name in command.take("moves").split(","):
@@ -264,7 +264,7 @@ class Actors:
                     at = stream, int(number)
                 if kind is AckKind.STOPPED:
                     self.off.pop(move_id, None)
-                yield MoveAcked(self.now, kind, move_id, *at, reason, speaker)
+                yield MoveAcked(self.now, kind, move_id, *at, reason)
 
     def _meant(self, name: str, by_name: dict[str, str]) -> list[str]:
         """Ids of `all` open moves, of those that were called `off`, of `m3`, of the last one of
