@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from placement.configuration import Configuration
-from streaming.history import OUTPUTS, History
+from streaming.history import LOGS, OUTPUTS, History
 from streaming.journal import JOURNAL
 from streaming.records import Record
 from streaming.snapshot import Snapshot, is_whole
@@ -20,7 +20,7 @@ class Story:
 
     def __init__(self, driver: Driver, offset: int = 0, at: int = 1_000) -> None:
         self.driver, self.offset, self.at = driver, offset, at
-        self.streams = self.acks = 0
+        self.streams = self.acks = self.requests = 0
 
     def register(self, size: int) -> None:
         """A fleet of two zones, in one batch."""
@@ -35,6 +35,12 @@ class Story:
         body = {"stream": name, "sequence": 1, "shards": 3, "replication_factor": 2} | asked
         self.driver.batch([raw("StreamCreated", name, body, self.streams, self.at, "streams.v1")])
         self.streams += 1
+
+    def request(self, message: str, target: str) -> None:
+        """An operator's request."""
+        self.requests += 1
+        body = {"target": target, "request_id": f"r{self.requests}"}
+        self.driver.batch([raw(message, target, body, self.requests, self.at, "operator.v1")])
 
     def live(self, alive: Iterable[int], seconds: int) -> None:
         """Time in which only some nodes beat."""
@@ -60,7 +66,8 @@ class Story:
 
 
 def eventful() -> list[Commit]:
-    """Placements, a refusal, a death with its moves, a restart in the middle of them."""
+    """Placements, a refusal, a death with its moves, a restart in the middle of them, requests of
+    one node, and nodes that come to a new zone after the bootstrap."""
     first = Story(Driver())
     first.register(6)
     first.ask("a")
@@ -79,6 +86,13 @@ def eventful() -> list[Commit]:
     second.acknowledge()
     second.ask("c")
     second.live(range(6), 2)
+    for message in ("Cordon", "Uncordon", "Uncordon"):
+        second.request(message, "n4")
+    second.at += 600_000
+    for name in ("new1", "new2"):
+        place = {"location": f"/{name}", "offset": second.offset, "at": second.at}
+        second.driver.batch([registered(name, 1, **place)])
+        second.offset += 1
     return second.driver.commits
 
 
@@ -112,6 +126,8 @@ def snapshot_behind(records: Iterable[Record]) -> Snapshot:
     positions: dict[str, dict[int, int]] = {}
     for record in (each for each in records if each.topic in OUTPUTS):
         positions[record.topic] = {0: record.offset + 1}
+        if record.topic in LOGS:
+            continue
         latest.pop((record.topic, record.key or ""), None)
         if record.raw is not None:
             latest[record.topic, record.key or ""] = record

@@ -5,13 +5,14 @@ result is held against what was written, whole, from a snapshot, compacted, and 
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
 import pytest
 
 from placement.configuration import Configuration
-from streaming.history import History, JournalShortened, history_of
+from streaming.history import LOGS, History, JournalShortened, history_of
 from streaming.journal import JOURNAL, JournalDamaged
 from streaming.recording import (
     LOG,
@@ -71,7 +72,7 @@ def test_what_compaction_takes_is_not_missed(written: list[Record]) -> None:
     kept = [
         record
         for record in written
-        if record.topic == JOURNAL
+        if record.topic in (JOURNAL, *LOGS)
         or (last[record.topic, record.key] == record.offset and record.raw is not None)
     ]
     assert len(kept) < len(written)
@@ -136,6 +137,24 @@ def event(records: list[Record]) -> list[Record]:
             events = orjson.loads((record.raw or b"").replace(b'"n0"', b'"n1"'))["events"]
             return [*records[:index], altered(record, events=events), *records[index + 1 :]]
     raise AssertionError("no verdict in the journal")
+
+
+@pytest.mark.parametrize(("topic", "key", "count"), [
+    ("alerts.v1", "NEW_DOMAIN", 2), ("answers.v1", "n4", 3),
+])  # fmt: skip
+def test_of_a_log_the_oldest_records_may_be_gone_and_no_other(
+    written: list[Record], topic: str, key: str, count: int
+) -> None:
+    kept = [record for record in written if record.topic == topic]
+    assert [record.key for record in kept] == [key] * count
+    for gone, names in ((kept[0], []), (kept[-1], [topic])):
+        given = replace(
+            history([r for r in written if r is not gone]), shortened=frozenset({topic})
+        )
+        found = replayed(given).differences
+        assert [each.topic for each in found] == names
+    found = replayed(history([r for r in written if r is not kept[0]])).differences
+    assert [(each.topic, each.reason) for each in found] == [(topic, "the record is missing")]
 
 
 @pytest.mark.parametrize(
