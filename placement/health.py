@@ -4,7 +4,7 @@ The ladder of design section 6.4. A quorum is what the stream's spec says; copie
 are complete, on nodes that are not dead.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -37,6 +37,12 @@ _LADDER = {health: step for step, health in enumerate(Health)}
 def worst(found: Iterable[Health]) -> Health:
     """The worst of several, `healthy` where there is none."""
     return max(set(found), key=lambda each: _LADDER[each], default=Health.HEALTHY)
+
+
+def by_rung(found: Iterable[Health]) -> dict[str, int]:
+    """How many are on each rung of the ladder, the worst first; rungs without any are left out."""
+    counts = Counter(found)
+    return {str(rung): counts[rung] for rung in reversed(Health) if counts[rung]}
 
 
 def quorum_size(quorum: str | int, replication_factor: int) -> int:

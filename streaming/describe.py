@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from difflib import get_close_matches
 from typing import Any
 
-from placement.health import Health
+from placement.health import by_rung
 from placement.location import natural_key
 from placement.model import (
     Assignment,
@@ -99,9 +99,9 @@ def describe_stream(live: LiveState, name: str) -> dict[str, Any]:
         "decided_at": decision.decided_at,
         "reasons": [record_codec.reason_body(each) for each in decision.reasons],
         "warnings": [record_codec.reason_body(each) for each in decision.warnings],
-        "shard_health": _by_rung(health),
+        "shard_health": by_rung(health),
         "quorum": _quorum(judged),
-        "missing": _missing_copies(judged),
+        "missing": judged.missing.get(name),
         "nodes": len({node for each in shards for node in each.replicas}),
         "replicas": sum(len(each.replicas) for each in shards),
         "spread": _spread(live, shards),
@@ -169,22 +169,8 @@ def _critical(cluster: Cluster, name: str, streams: set[str]) -> int:
     return sum(each.shards for each in critical if (each.level, each.domain) == ("node", name))
 
 
-def _by_rung(health: Sequence[Health]) -> dict[str, int]:
-    counts = Counter(health)
-    return {str(rung): counts[rung] for rung in reversed(Health) if counts[rung]}
-
-
 def _quorum(judged: Checked) -> int | None:
     return judged.diagnosis.copies[0].quorum if judged.diagnosis.copies else None
-
-
-def _missing_copies(judged: Checked) -> int | None:
-    """Replicas that no living node has; None of a stream that is not in force."""
-    if not judged.diagnosis.copies:
-        return None
-    [examined], [copies] = judged.examined, judged.diagnosis.copies
-    factor = examined.policy.copies(examined.spec.replication_factor)
-    return sum(max(factor - int(live), 0) for live in copies.live)
 
 
 def _by_stream(shards: Sequence[Assignment], name: str) -> list[dict[str, Any]]:

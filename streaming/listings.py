@@ -10,15 +10,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from placement.health import Health
+from placement.health import Health, by_rung
 from placement.location import natural_key
 from placement.model import (
     AdministrativeState,
     Decision,
     Guard,
     Liveness,
+    NodeView,
     Outcome,
     ViolationClass,
     status,
@@ -59,6 +58,7 @@ def nodes(live: LiveState) -> Rows:
             "liveness": str(view.liveness),
             "administrative": str(view.administrative),
             "guard": str(view.guard),
+            "restart": _restart(view),
             "replicas": held[view.node_id],
             "leaders": led[view.node_id],
             "coming": coming[view.node_id],
@@ -97,10 +97,7 @@ def streams(live: LiveState) -> Rows:
     """Every stream: how it is now, and the last answer to it. A stream that is not in force has no
     health."""
     found = checked(Document(live.cluster()), Asked())
-    health, missing = found.diagnosis.streams, {}
-    for judged, copies in zip(found.examined, found.diagnosis.copies, strict=True):
-        factor = judged.policy.copies(judged.spec.replication_factor)
-        missing[copies.stream] = int(np.maximum(factor - copies.live, 0).sum())
+    health, missing = found.diagnosis.streams, found.missing
     return [
         {
             "stream": decision.stream,
@@ -111,7 +108,7 @@ def streams(live: LiveState) -> Rows:
             "strategy": decision.strategy,
             "missing": missing.get(decision.stream),
             "missing_when_decided": decision.replicas_missing,
-            "shard_health": _rungs(found.diagnosis.shards.get(decision.stream, ())),
+            "shard_health": by_rung(found.diagnosis.shards.get(decision.stream, ())),
             "sequence": decision.sequence,
             "reasons": [reason.message for reason in (*decision.reasons, *decision.warnings)],
         }
@@ -178,6 +175,7 @@ LISTINGS: Mapping[str, Listing] = {
             "liveness",
             "administrative",
             "guard",
+            "restart",
             "replicas",
             "leaders",
             "coming",
@@ -194,6 +192,7 @@ LISTINGS: Mapping[str, Listing] = {
             "liveness": _words(Liveness),
             "administrative": _words(AdministrativeState),
             "guard": _words(Guard),
+            "restart": ("none", "pending", "refused"),
         },
     ),
     "locations": Listing(
@@ -241,10 +240,11 @@ LISTINGS: Mapping[str, Listing] = {
 """Every listing by the name of its command."""
 
 
-def _rungs(shards: Iterable[Health]) -> dict[str, int]:
-    """How many shards are on each rung of health, the worst first."""
-    counts = Counter(shards)
-    return {str(rung): counts[rung] for rung in reversed(Health) if counts[rung]}
+def _restart(view: NodeView) -> str:
+    """Whether another life of the node's process waits for its turn, or is refused."""
+    if view.lives.refused is not None:
+        return "refused"
+    return "none" if view.lives.pending is None else "pending"
 
 
 def _under_way(live: LiveState) -> tuple[Counter[str], Counter[str]]:

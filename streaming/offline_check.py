@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from placement.configuration import Configuration
 from placement.contradictions import contradiction
 from placement.decide import out_of_range, unknown_repair
@@ -91,6 +93,15 @@ class Checked:
             "refused": len(self.refused),
             "nodes": dict(sorted(statuses.items())),
         }
+
+    @property
+    def missing(self) -> dict[str, int]:
+        """How many complete copies on living nodes each stream lacks."""
+        lacking = {}
+        for each, copies in zip(self.examined, self.diagnosis.copies, strict=True):
+            factor = each.policy.copies(each.spec.replication_factor)
+            lacking[copies.stream] = int(np.maximum(factor - copies.live, 0).sum())
+        return lacking
 
     def risk(self) -> Risk | None:
         """What happens when so many nodes fail at once; None where it was not asked."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from placement.health import Health
+from placement.health import by_rung
 from placement.model import AdministrativeState, Guard, Move, NodeView, Violation, ViolationClass
 from schemas.cluster import Cluster
 from streaming.live import LiveState
@@ -58,8 +58,8 @@ class Status:
     def rungs(self) -> dict[str, dict[str, int]]:
         """How many shards and streams are on each rung of health, the worst first."""
         found = self.judged.diagnosis
-        shards = Counter(health for each in found.shards.values() for health in each)
-        return {"streams": _by_rung(Counter(found.streams.values())), "shards": _by_rung(shards)}
+        shards = (health for each in found.shards.values() for health in each)
+        return {"streams": by_rung(found.streams.values()), "shards": by_rung(shards)}
 
     @property
     def conditions(self) -> dict[str, str]:
@@ -89,6 +89,10 @@ class Status:
             "ignored": dict(self.marker.get("ignored", {})),
             "nodes": dict(sorted(nodes.items())),
             "conditions": dict(sorted(Counter(self.conditions.values()).items())),
+            "restarts": self._restarts(),
+            "relocations": {
+                view.node_id: view.pending.location for view in self.nodes if view.pending
+            },
             "streams": dict(sorted(self.outcomes.items())),
             "health": health_body(self.judged.diagnosis) | {"counts": self.rungs},
             "violations": dict(sorted(kinds.items())),
@@ -113,6 +117,21 @@ class Status:
             {"code": code, "count": count, "message": said[code]}
             for code, count in counts.most_common()
         ]
+
+    def _restarts(self) -> list[dict[str, Any]]:
+        """Nodes of which a later life waits for its turn, or is refused."""
+        found: list[dict[str, Any]] = []
+        for view in self.nodes:
+            pending, refused = view.lives.pending, view.lives.refused
+            if pending is not None:
+                life = {"incarnation": pending.incarnation, "since": pending.since}
+                grace = {"grace_ms": pending.grace_ms, "reason": None}
+                found.append({"node": view.node_id, "state": "pending", **life, **grace})
+            if refused is not None:
+                life = {"incarnation": refused.incarnation, "since": refused.since}
+                why = {"grace_ms": None, "reason": refused.reason.message}
+                found.append({"node": view.node_id, "state": "refused", **life, **why})
+        return found
 
     def _hold(self, held: Mapping[str, Any]) -> dict[str, Any]:
         window = self.hold_window_ms
@@ -183,7 +202,3 @@ def _of_note(alerts: Iterable[Mapping[str, Any]], at_ms: int) -> list[Mapping[st
             latest.pop(key, None)
             latest[key] = each
     return list(latest.values())[::-1][:ALERTS_SHOWN_MAX]
-
-
-def _by_rung(counts: Mapping[Health, int]) -> dict[str, int]:
-    return {str(rung): counts[rung] for rung in reversed(Health) if counts.get(rung)}

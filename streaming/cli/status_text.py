@@ -107,6 +107,7 @@ def _summary(found: "Status") -> Iterator[Field]:
     yield "cell", _heading(found)
     yield from _health(body["health"])
     yield "nodes", _counts(body["conditions"])
+    yield from (("", line) for line in _notes_on_nodes(body, found.at_ms))
     yield "streams", _counts(body["streams"])
     if body["violations"]:
         yield "violations", _counts(body["violations"])
@@ -174,6 +175,29 @@ def _style(name: str) -> str:
     """That of the word, or of the worst of several."""
     hidden = name.partition("(")[2].rstrip(")")
     return STYLES.get(hidden or name.partition(" ")[0], "red")
+
+
+def _notes_on_nodes(body: Mapping[str, Any], now_ms: int) -> Iterator[Any]:
+    """Restarts that are not followed yet, and places that wait for an approval."""
+    from rich.text import Text
+
+    restarts = body["restarts"]
+    for each in restarts[:_NAMED_MAX]:
+        since = ago_text(int(each["since"]), now_ms)
+        if each["state"] == "pending":
+            grace = duration_text(each["grace_ms"] / 1000)
+            said = f"restarted {since}, taken over once its earlier life is silent for {grace}"
+        else:
+            said = f"another process speaks for it, refused {since}: {each['reason']}"
+        yield Text.assemble(f"{each['node']}: ", (said, "yellow"))
+    if len(restarts) > _NAMED_MAX:
+        yield Text(
+            f"and {len(restarts) - _NAMED_MAX} more, see: placer nodes --where restart=pending"
+        )
+    moved = [f"{node} to {place}" for node, place in body["relocations"].items()]
+    if moved:
+        named = shortened(moved, _NAMED_MAX)
+        yield Text(f"relocations to approve: {named}; see: placer approve NODE --dry-run")
 
 
 def _hold(domain: str, hold: Mapping[str, Any], found: "Status") -> Any:

@@ -4,17 +4,23 @@ Method: stories (`testdata/screens/*.txt`) whose records are shown as a terminal
 columns shows them, and as a pipe gets them. `--rewrite` writes the screens anew: read the diff.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
+import orjson
 import pytest
 
+from placement.model import Pending
+from placement.node import Lives, PendingLife, RefusedLife
+from placement.reasons import Code, Reason
+from streaming import record_codec
 from streaming.cli.listings import listing_table, selected, shown_columns
 from streaming.cli.status_text import StatusScreen
 from streaming.listings import LISTINGS
 from streaming.recovery import COMMITS
 from streaming.status import Status, status
-from tests.datadriven import Command, run_file
-from tests.streaming.screens import CELL, World, answered
+from tests.datadriven import Command, parse_command, run_file
+from tests.streaming.screens import CELL, World, answered, rendered
 
 STORIES = sorted((Path(__file__).parent / "testdata" / "screens").glob("*.txt"))
 
@@ -76,3 +82,29 @@ def test_there_are_stories() -> None:
 @pytest.mark.parametrize("path", STORIES, ids=lambda path: path.stem)
 def test_screens(path: Path, request: pytest.FixtureRequest) -> None:
     run_file(path, Screens().answer, request.config.getoption("--rewrite"))
+
+
+def test_restarts_and_relocations_are_shown() -> None:
+    world = Screens()
+    world.answer(parse_command("topology", ["/a n1 n2", "/b n3"]))
+    views = {view.node_id: view for view in world.live.nodes}
+    pending = PendingLife("life-2", 1, "0" * 32, world.now, 3_000, views["n1"].attributes)
+    conflict = Reason(Code.INCARNATION_CONFLICT, "life-1 still speaks")
+    odd = {
+        "n1": replace(views["n1"], lives=Lives(pending=pending)),
+        "n2": replace(views["n2"], lives=Lives(refused=RefusedLife("l9", world.now, conflict))),
+        "n3": replace(views["n3"], pending=Pending("/c", (), "0" * 32)),
+    }
+    for name, view in odd.items():
+        written = record_codec.node_record(name, view, CELL, world.now, 9)
+        assert written.value is not None
+        world.live.take("topology.v1", name, orjson.loads(written.value))
+    shown = rendered(StatusScreen(world.status(Command("status", {}))), None)
+    words = (
+        "n1: restarted 0s ago, taken over once its earlier life is silent for 3s",
+        "n2: another process speaks for it, refused 0s ago: life-1 still speaks",
+        "relocations to approve: n3 to /c; see: placer approve NODE --dry-run",
+    )
+    assert [each for each in words if each not in shown] == []
+    rows = LISTINGS["nodes"].rows(world.live)
+    assert [row["restart"] for row in rows] == ["pending", "refused", "none"]
