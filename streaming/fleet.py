@@ -62,11 +62,12 @@ class _Life:
         self.node = node
         self.location = node.location
         self.alive = True
-        self.sequence = 0
         self.begin(uuid.uuid4().hex)
 
     def begin(self, incarnation: str) -> None:
-        """Start a life; everything about a beat but its number is worked out once."""
+        """Start a life, which counts its messages anew; everything about a beat but its number is
+        worked out once."""
+        self.sequence = 0
         self.incarnation = incarnation
         self.key = self.node.node_id.encode()
         body = orjson.dumps({"node_id": self.node.node_id, "incarnation": incarnation})
@@ -171,6 +172,13 @@ class Fleet:
         """Silence: the node says nothing any more, not even goodbye."""
         with self._lock:
             self._lives[node_id].alive = False
+
+    def stop(self, node_id: str) -> None:
+        """The node's process ends to be started again, and says so with its last heartbeat."""
+        life = self._lives[node_id]
+        with self._lock:
+            life.alive = False
+        self._await(self._send(life, "NodeHeartbeat", {"stopping": True}))
 
     def kill_domain(self, domain: str) -> list[str]:
         """Silence all nodes in the domain (`/z1/r1`); returns those that were alive."""

@@ -86,10 +86,11 @@ class Step(_Part):
     """One thing that happens `after` so many seconds since the step before.
 
     `do` with its `target`, a node or a domain: `kill` (silence), `revive` (a new process),
-    `return` (the same process: a network fault is over), `restart` (kill, wait `pause_seconds`,
-    revive), `rolling_restart` (one node after the other), `flap` (kill and return `times` times,
-    `pause_seconds` apart), `relocate` (to `location`), `unregister`, `register` (again, or for the
-    first time, at `location`).
+    `return` (the same process: a network fault is over), `restart` (kill, or stop with a last
+    heartbeat that says so where it is `graceful`, wait `pause_seconds`, revive), `rolling_restart`
+    (one node after the other), `flap` (kill and return `times` times, `pause_seconds` apart),
+    `relocate` (to `location`), `unregister`, `register` (again, or for the first time, at
+    `location`).
     """
 
     do: Literal[
@@ -107,12 +108,15 @@ class Step(_Part):
     after: Seconds = 0.0
     location: Location | None = None
     pause_seconds: Seconds = 1.0
+    graceful: bool = False
     times: Annotated[int, Field(ge=1, le=1_000)] = 5
 
     @model_validator(mode="after")
-    def _check_location(self) -> Self:
+    def _check_fields(self) -> Self:
         if self.do == "relocate" and self.location is None:
             raise ValueError("relocate needs a location")
+        if self.graceful and self.do not in ("restart", "rolling_restart"):
+            raise ValueError(f"{self.do} is never graceful, only restart and rolling_restart are")
         return self
 
 
@@ -215,19 +219,19 @@ class Player:
         if step.do in to_each:
             self._each(nodes, to_each[step.do])
         elif step.do == "restart":
-            self._restart(nodes, step.pause_seconds)
+            self._restart(nodes, step)
         elif step.do == "rolling_restart":
             for node in nodes:
-                self._restart([node], step.pause_seconds)
+                self._restart([node], step)
                 self._stop.wait(step.pause_seconds)
         elif step.do == "flap":
             self._flap(nodes, step)
         else:
             fleet.join(FleetNode(step.target, step.location or fleet.location(step.target)))
 
-    def _restart(self, nodes: list[str], pause_seconds: float) -> None:
-        self._each(nodes, self._fleet.kill)
-        self._stop.wait(pause_seconds)
+    def _restart(self, nodes: list[str], step: Step) -> None:
+        self._each(nodes, self._fleet.stop if step.graceful else self._fleet.kill)
+        self._stop.wait(step.pause_seconds)
         self._each(nodes, self._fleet.revive)
 
     def _flap(self, nodes: list[str], step: Step) -> None:

@@ -55,8 +55,14 @@ class SimulatedFleet:
     def kill(self, node_id: str) -> None:
         self._alive.discard(node_id)
 
+    def stop(self, node_id: str) -> None:
+        self._alive.discard(node_id)
+        self._say(node_id, "NodeHeartbeat", stopping=True)
+
     def revive(self, node_id: str, *, same_incarnation: bool = False) -> None:
-        self._lives[node_id] += not same_incarnation
+        if not same_incarnation:
+            self._lives[node_id] += 1
+            self._sequences[node_id] = 0
         self._alive.add(node_id)
         self._say(node_id, "NodeRegistered", location=self._places[node_id])
 
@@ -112,7 +118,7 @@ class SimulatedFleet:
         body = {name: move[name] for name in ("move_id", "stream", "shard")} | {"node_id": node}
         self._append("acks.v1", message, f"{move['stream']}/{move['shard']}", body)
 
-    def _say(self, node_id: str, message: str, **more: str) -> None:
+    def _say(self, node_id: str, message: str, **more: str | bool) -> None:
         self._sequences[node_id] += 1
         life = {"incarnation": str(self._lives[node_id]), "sequence": self._sequences[node_id]}
         self._append("nodes.v1", message, node_id, {"node_id": node_id, **life, **more})

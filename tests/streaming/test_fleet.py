@@ -173,8 +173,22 @@ class TestFleet:
         assert len(registered) == 2
         assert (registered[0].incarnation == registered[1].incarnation) is same
         assert said[-1].incarnation == registered[1].incarnation, "its beats carry the new one"
-        sequences = [m.sequence for m in said]
-        assert sequences == sorted(set(sequences))
+        for incarnation in {m.incarnation for m in said}:
+            sequences = [m.sequence for m in said if m.incarnation == incarnation]
+            assert sequences == list(range(1, len(sequences) + 1)), "a life counts its messages"
+
+    def test_a_node_that_stops_says_so_last(
+        self, bootstrap: str, prefix: str, nodes_log: Log
+    ) -> None:
+        with Fleet(bootstrap, prefix, NODES[:2], heartbeat_interval_seconds=0.05) as fleet:
+            fleet.stop("n1")
+            assert fleet.alive == ["n0"]
+            fleet.revive("n1")
+        said = [m for m in nodes_log.read() if m.node_id == "n1"]
+        first = [m for m in said if m.incarnation == said[0].incarnation]
+        assert isinstance(first[-1], NodeHeartbeat)
+        assert [getattr(m, "stopping", False) for m in first] == [False] * (len(first) - 1) + [True]
+        assert isinstance(said[len(first)], NodeRegistered)
 
     def test_a_node_that_moves_says_so_and_registers_there_later(
         self, bootstrap: str, prefix: str, nodes_log: Log

@@ -33,6 +33,9 @@ class Recorded:
     def kill(self, node_id: str) -> None:
         self.done.append(f"kill {node_id}")
 
+    def stop(self, node_id: str) -> None:
+        self.done.append(f"stop {node_id}")
+
     def revive(self, node_id: str, *, same_incarnation: bool = False) -> None:
         self.done.append(f"{'return' if same_incarnation else 'revive'} {node_id}")
 
@@ -89,6 +92,8 @@ def test_steps_in_their_order() -> None:
     assert played(f"{nodes}\nsteps:\n{steps}") == [*["kill c", "return c"] * 2, "unregister c"]
     steps = "- {do: rolling_restart, target: /z1, pause_seconds: 0}"
     assert played(f"{nodes}\nsteps:\n{steps}") == ["kill a", "revive a", "kill b", "revive b"]
+    steps = "- {do: restart, target: c, pause_seconds: 0, graceful: true}"
+    assert played(f"{nodes}\nsteps:\n{steps}") == ["stop c", "revive c"]
     steps = "- {do: register, target: d, location: /z9}\n- {do: kill, target: /z9}"
     assert played(f"{nodes}\nsteps:\n{steps}") == ["join d /z9", "kill d"]
 
@@ -110,6 +115,10 @@ def test_a_stopped_player_does_nothing_more() -> None:
         ("layout: {}\nsteps: [{do: dance, target: a}]", "do"),
         ("layout: {}\nsteps: [{do: kill, target: n77}]", "no node is or stands in 'n77'"),
         ("layout: {}\nsteps: [{do: relocate, target: /zone1}]", "relocate needs a location"),
+        (
+            "layout: {}\nsteps: [{do: kill, target: /zone1, graceful: true}]",
+            "kill is never graceful",
+        ),
         ("layout: {}\nsteps: [{do: register, target: x}]", "the new node needs a location"),
         ("layout: {}\nsteps: [{do: kill, target: /zone1, when: 3}]", "when"),
         ("layout: {}\nexecutor: {fail: 2}", "fail"),
