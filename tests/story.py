@@ -19,6 +19,10 @@ all told in it; the shared oracle judges every batch besides. The commands:
     lose           shards=t1/0 nodes=n1 [reason=]: executors say that the replica is gone
     up, dead, suspect, unregister   nodes=n1,n2 or a series, n1..n9, or a domain, nodes=/site1
     drain, cordon, maintain, undrain   nodes= likewise
+    restart        nodes= [away=2 seconds=12 (both in seconds) way=kill|stop|name|double|live
+                   location=]: processes end, silently, saying so or being named by the later ones,
+                   and come back after `away`; `double`: others come beside them; `live`: those
+                   that are there go on. Time passes.
     relocate       node= location= [disk=ssd]
     guard          nodes= state=none|held_down|quarantined
     approve        node= [hash=]: without one, the hash that was published last

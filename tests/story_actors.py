@@ -26,9 +26,10 @@ from placement.events import (
     StreamDropped,
 )
 from placement.location import natural_key
-from placement.model import AdministrativeState, Guard, Liveness, Move, Ready
+from placement.model import AdministrativeState, Guard, Liveness, Move, NodeView, Ready
 from placement.node import NodeAttributes
 from tests.datadriven import Command, parse_command
+from tests.story_lives import Restart, events_of
 
 LIVENESS = {
     "up": Liveness.UP,
@@ -57,6 +58,8 @@ class Actors:
         self.now = now
         self.sequence = sequence
         self.nodes: dict[str, tuple[Liveness, str]] = {}
+        # What was published of the nodes.
+        self.views: dict[str, NodeView] = {}
         self.moves: dict[str, Move] = {}
         self.hashes: dict[str, str] = {}
         self.names: dict[str, str] = {}
@@ -73,6 +76,7 @@ class Actors:
             **dict.fromkeys(LIVENESS, self.change_nodes),
             **dict.fromkeys(ORDERS, self.order),
             "register": self.register,
+            "restart": self.restart,
             "relocate": self.relocate,
             "approve": self.approve,
             "locate": self.locate,
@@ -91,6 +95,9 @@ class Actors:
     def see(self, ready: Ready) -> None:
         """Executors and operators read what was published."""
         for node_id, view in ready.topology.items():
+            self.views.pop(node_id, None)
+            if view is not None:
+                self.views[node_id] = view
             if view is not None and view.pending is not None:
                 self.hashes[node_id] = view.pending.impact_hash
         for move, forgotten in ready.moves.values():
@@ -126,6 +133,23 @@ class Actors:
         )
         for node_id in self.named(command):
             yield self.change(node_id, Liveness.UP, attributes=attributes)
+
+    def restart(self, command: Command) -> Iterator[Event]:
+        """Processes end and come back; time passes meanwhile."""
+        asked = Restart(
+            command.take("way", "kill"),
+            round(float(command.take("away", "2")) * 1000),
+            round(float(command.take("seconds", "12")) * 1000),
+            command.given("location"),
+        )
+        views = [self.views[each] for each in self.named(command) if each in self.views]
+        self.sequence += 1
+        events, self.now = events_of(views, asked, self.now, f"life{self.sequence}")
+        for event in events:
+            place = event.attributes.location if event.attributes else None
+            known = self.nodes.get(event.node_id, (None, ""))[1]
+            self.nodes[event.node_id] = event.liveness, known if place is None else place
+            yield event
 
     def change_nodes(self, command: Command) -> Iterator[Event]:
         for node_id in self.named(command):
@@ -181,7 +205,9 @@ class Actors:
 
     def change(self, node_id: str, liveness: Liveness, **more: Any) -> NodeChanged:
         self.sequence += 1
-        event = NodeChanged(self.now, node_id, "a", self.sequence, liveness, **more)
+        view = self.views.get(node_id)
+        life = "a" if view is None else view.incarnation
+        event = NodeChanged(self.now, node_id, life, self.sequence, liveness, **more)
         location = event.attributes.location if event.attributes else event.location
         known = self.nodes.get(node_id, (None, ""))[1]
         self.nodes[node_id] = liveness, known if location is None else location

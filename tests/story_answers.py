@@ -36,6 +36,10 @@ def node_line(node_id: str, view: NodeView) -> str:
         line += f", pending {view.pending.location or '-'}"
     elif view.claimed is not None:
         line += f", claims {view.claimed or '-'}"
+    if view.lives.pending is not None:
+        line += f", {view.lives.pending.incarnation} waits"
+    if view.lives.refused is not None:
+        line += f", {view.lives.refused.incarnation} is refused"
     return line
 
 

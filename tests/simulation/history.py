@@ -14,6 +14,7 @@ from tests.datadriven import parse_command
 from tests.simulation.fleets import ELSEWHERE, draw_fleet, draw_settings
 from tests.simulation.wishes import AFFINITIES, POLICIES
 from tests.story import Story
+from tests.story_lives import WAYS
 
 # Batches of a history, besides those in which it comes to rest.
 BATCHES = (6, 16)
@@ -76,6 +77,8 @@ class History:
         self.balances = mode if self.balancing.random() < BALANCING else ""
         # Operators who forget nodes and end hold-downs.
         self.forgets = random.Random(f"forgets {seed}")
+        # Processes of nodes that are restarted, or doubled.
+        self.restarts = random.Random(f"restarts {seed}")
         # Likewise of executors that stop what was called off, or do not hear of it.
         self.stops = random.Random(f"stops {seed}")
         self.reminders = f" remind={self.stops.choice((10, 60))}"
@@ -117,6 +120,8 @@ class History:
             self._tell(f"ask action={action} target={self.forgets.choice([*self.homes])}")
         if self.balances and self.balancing.random() < 0.2:
             self._ask_balance()
+        if self.restarts.random() < 0.2:
+            self._restart()
         lines = [f"tick seconds={rng.choice((0.01, 1, 20))}"]
         for _ in range(rng.randint(0, 4)):
             lines += self._draw()
@@ -126,6 +131,31 @@ class History:
         lines += self._draw_stops()
         caught_up = "" if rng.random() < 0.9 else " caught_up=no"
         self._tell("\n".join((f"batch{caught_up}", *lines)))
+
+    def _restart(self) -> None:
+        """Processes are restarted in time, or doubled: what was up stays up, and nothing is told
+        of its coming and going."""
+        rng, nodes = self.restarts, self.story.records.nodes
+        up = [node_id for node_id in self.homes if node_id in nodes]
+        up = [node_id for node_id in up if nodes[node_id].liveness is Liveness.UP]
+        if not up:
+            return
+        chosen = rng.sample(up, min(len(up), rng.randint(1, 3)))
+        before = {node_id: nodes[node_id] for node_id in chosen}
+        way, away = rng.choice(WAYS), rng.choice((0.5, 3, 20, 50))
+        seconds = rng.choice((1, 8, 12))
+        where = f"nodes={','.join(chosen)} way={way} away={away} seconds={seconds}"
+        place = f" location={rng.choice(ELSEWHERE[:-1])}" if rng.random() < 0.1 else ""
+        self._tell(f"restart {where}{place}")
+        for node_id, view in before.items():
+            now = nodes[node_id]
+            assert now.liveness is Liveness.UP, f"{node_id} is {now.liveness} after a restart"
+            assert now.transitions == view.transitions, f"{node_id} came and went by a restart"
+            if way in ("kill", "stop", "name") and seconds >= 8:
+                assert now.incarnation != view.incarnation, f"{node_id} waits for ever"
+                assert now.lives.pending is None, f"{node_id} is followed and waits"
+            if way == "double":
+                assert now.incarnation == view.incarnation, f"{node_id} lost its name"
 
     def _request(self) -> None:
         """An operator asks for something, having looked at what it would touch, or not."""

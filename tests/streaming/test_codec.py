@@ -33,7 +33,7 @@ from placement.model import (
     Violation,
     ViolationClass,
 )
-from placement.node import NodeAttributes
+from placement.node import Lives, NodeAttributes, PendingLife, RefusedLife
 from placement.node_log import Statement, Told
 from placement.reasons import Code, Reason
 from placement.reconcile import Reconciler
@@ -99,9 +99,16 @@ attributes = st.builds(
     NodeAttributes, locations, tags, st.none() | st.just("host.example:9092"),
     st.floats(limits.WEIGHT_MIN, limits.WEIGHT_MAX), st.none() | counts, st.booleans(),
 )  # fmt: skip
+pending_lives = st.builds(
+    PendingLife, ids, numbers, st.sampled_from(["", "0f"]), numbers, numbers, attributes,
+    st.booleans(),
+)  # fmt: skip
+refused_lives = st.builds(RefusedLife, ids, numbers, reasons)
+earlier_lives = st.lists(ids, max_size=3).map(tuple)
+lives = st.builds(Lives, st.none() | pending_lives, st.none() | refused_lives, earlier_lives)
 views = st.builds(
     NodeView, ids, ids, numbers, st.sampled_from(["", "0f"]), numbers, attributes,
-    st.sampled_from(Liveness), numbers,
+    st.sampled_from(Liveness), numbers, lives=lives,
 )  # fmt: skip
 violations = st.builds(
     Violation, st.just("s"), st.just(3), texts, st.sampled_from(["required", "preferred"]), counts,
