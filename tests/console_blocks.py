@@ -18,13 +18,15 @@ _STEP = re.compile(r"^\$ (?P<command>[^\n]*)\n(?P<shown>(?:(?!^\$ ).*\n)*)", re.
 
 @dataclass(frozen=True)
 class Step:
-    """A command of a page and the output below it; `columns` None: into a pipe."""
+    """A command of a page, the `number`th of it, and the output below it; `columns` None: into a
+    pipe."""
 
     page: Path
-    start: int
+    number: int
     command: str
     columns: int | None
     shown: str
+    start: int
 
     def __str__(self) -> str:
         return f"{self.page.parent.name}-{self.command}-{self.columns or 'pipe'}"
@@ -32,17 +34,25 @@ class Step:
 
 def steps(page: str) -> list[Step]:
     """All commands of a page, given by its path from the root, in order."""
-    path = ROOT / page
+    return _steps(ROOT / page)
+
+
+def _steps(path: Path) -> list[Step]:
+    found = [
+        (block, step)
+        for block in _BLOCK.finditer(path.read_text("utf-8"))
+        for step in _STEP.finditer(block["steps"])
+    ]
     return [
         Step(
             path,
-            block.start("steps") + step.start("shown"),
+            number,
             step["command"],
             int(block["columns"]) if block["columns"] else None,
             step["shown"],
+            block.start("steps") + step.start("shown"),
         )
-        for block in _BLOCK.finditer(path.read_text("utf-8"))
-        for step in _STEP.finditer(block["steps"])
+        for number, (block, step) in enumerate(found)
     ]
 
 
@@ -52,14 +62,10 @@ def hold(step: Step, answered: str, rewrite: bool) -> None:
     if not rewrite:
         assert lines == step.shown.rstrip("\n").splitlines()
         return
+    # Steps before this one may have been rewritten, so that it is no longer where it was.
+    now = _steps(step.page)[step.number]
     text = step.page.read_text("utf-8")
-    # Steps before this one may have been rewritten, so that its place is no more what it was.
-    before = f"$ {step.command}\n"
-    at = min(
-        (found.end() for found in re.finditer(re.escape(before + step.shown), text)),
-        key=lambda end: abs(end - len(step.shown) - step.start),
-    )
-    start = at - len(step.shown)
-    tail = "\n" if step.shown.endswith("\n\n") else ""
-    text = text[:start] + "\n".join(lines) + "\n" + tail + text[at:]
-    step.page.write_text(text, "utf-8")
+    # What an empty line sets apart from the next command stays so.
+    tail = "\n" if now.shown.endswith("\n\n") else ""
+    behind = text[now.start + len(now.shown) :]
+    step.page.write_text(text[: now.start] + "\n".join(lines) + "\n" + tail + behind, "utf-8")

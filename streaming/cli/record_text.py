@@ -18,6 +18,8 @@ from streaming.cli.console import counted, shortened
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from rich.console import Console
+
     from streaming.records import Record
 
 # One colour per meaning, in every topic: done, under way, of concern, bad, over.
@@ -81,10 +83,10 @@ class JsonPrinter:
 class TextPrinter:
     """Prints one line per record, coloured on a terminal; reminders are summed up."""
 
-    def __init__(self) -> None:
+    def __init__(self, console: Console | None = None) -> None:
         from streaming.cli.console import text_console
 
-        self._console = text_console()
+        self._console = console or text_console()
         self._reminders = Reminders()
 
     def show(self, records: Iterable[Record]) -> None:

@@ -71,7 +71,7 @@ def watch(
     from streaming.reachability import Reachability
     from streaming.records import CommittedReader
 
-    topics = _short_names(topic)
+    topics = topics_of(topic)
     settings = connection(config, bootstrap, prefix)
     printer = JsonPrinter() if output is Output.JSON else TextPrinter()
     with (
@@ -108,7 +108,7 @@ def _follow(
         shown += len(records)
 
 
-def _short_names(names: str) -> list[str]:
+def topics_of(names: str) -> list[str]:
     """Topics by the names people use: `moves` for `moves.v1`, `dead-letters` for `dlq.v1`."""
     from schemas.topics import CATALOGUE, DEAD_LETTERS
 
