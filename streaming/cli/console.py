@@ -73,7 +73,7 @@ class Table:
     """Rows under the names of their columns, to be printed on a console of any width.
 
     Where the terminal is too narrow, a sentence in the last column is wrapped, then columns are
-    left out in the order of `first_left_out` (from the right where it is not given), and a line
+    left out in the order of `first_left_out` (else from the right, sentences last), and a line
     below names them. Columns that say what a row is about stay at any width. `hint`: how to see
     what is left out. Cells are text, or rich's Text where they have a style.
     """
@@ -91,7 +91,11 @@ class Table:
         self._columns = tuple(columns)
         self._rows = [tuple(row) for row in rows]
         self._right = frozenset(right)
-        order = tuple(reversed(self._columns)) if first_left_out is None else first_left_out
+        # A sentence says what the short columns before it say, and more.
+        from_right = self._columns[::-1]
+        short = [name for name in from_right if name not in PROSE]
+        usual = [*short, *(name for name in from_right if name in PROSE)]
+        order = usual if first_left_out is None else first_left_out
         self._leaves = [name for name in order if name not in IDENTIFYING]
         self._hint, self._header = hint, header
 

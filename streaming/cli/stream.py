@@ -173,7 +173,7 @@ def show(name: Name, settings: "Settings", output: OutputOption = Output.TEXT) -
     if output is Output.JSON:
         _print_json({**body, "health": health, "violations": len(violations)})
     else:
-        _print_decision(decision)
+        print_decision(decision)
         typer.echo(f"  health: {health or 'nothing is placed'}")
         _print_lines("  ", "violation", broken)
         _print_spec(decision)
@@ -216,7 +216,7 @@ def _print_answer(answer: "Answer", output: Output) -> None:
     if output is Output.JSON:
         _print_json(answer.to_json())
     elif decision is not None:
-        _print_decision(decision)
+        print_decision(decision)
     else:
         assert answer.refusal is not None
         code, message = answer.refusal
@@ -230,7 +230,7 @@ def _print_json(body: Any) -> None:
     typer.echo(orjson.dumps(body))
 
 
-def _print_decision(decision: "Decision") -> None:
+def print_decision(decision: "Decision") -> None:
     """The outcome with its counts and reasons; what was refused of an alteration says so."""
     counts = ""
     if decision.outcome not in ("rejected", "dropped"):

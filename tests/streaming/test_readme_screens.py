@@ -8,6 +8,7 @@ import os
 import shlex
 import time
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from io import StringIO
 
 import pytest
@@ -18,6 +19,7 @@ from streaming.cli.listings import listing_table, shown_columns
 from streaming.cli.main import app
 from streaming.cli.record_text import TextPrinter
 from streaming.cli.status_text import StatusScreen
+from streaming.cli.stream import print_decision
 from streaming.cli.watch import DEFAULT_TOPICS, topics_of
 from streaming.listings import LISTINGS
 from streaming.status import status
@@ -53,12 +55,8 @@ wait seconds=75
 """
 
 
-@pytest.fixture(scope="module")
-def world() -> Iterator[World]:
-    """The fleet of the story, in UTC."""
-    before = os.environ.get("TZ")
-    os.environ["TZ"] = "UTC"
-    time.tzset()
+def told() -> World:
+    """The fleet of the story."""
     world = World()
     lines = STORY.splitlines()
     while lines:
@@ -67,7 +65,16 @@ def world() -> Iterator[World]:
         while lines and lines[0].startswith(" "):
             below.append(lines.pop(0).strip())
         world.answer(parse_command(line, below))
-    yield world
+    return world
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[World]:
+    """The fleet of the story, in UTC."""
+    before = os.environ.get("TZ")
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    yield told()
     if before is None:
         del os.environ["TZ"]
     else:
@@ -89,7 +96,22 @@ def live(world: World, step: Step) -> str | None:
         return rendered(table, step.columns)
     if name == "watch" and not options:
         return watched(world, step.columns)
+    if (name, *options[:1]) == ("stream", "create"):
+        return created(told(), options[1], dict(zip(options[2::2], options[3::2], strict=True)))
     return None
+
+
+def created(world: World, stream: str, given: dict[str, str]) -> str:
+    """The decision on a stream that is asked for with these options."""
+    shards, policy = given.get("--shards", "1"), given["--policy"]
+    words = (
+        f"create stream={stream} shards={shards} rf={given['--rf']} policy={shlex.quote(policy)}"
+    )
+    world.answer(parse_command(words))
+    [decision] = [each for each in world.live.decisions if each.stream == stream]
+    with redirect_stdout(StringIO()) as written:
+        print_decision(decision)
+    return written.getvalue()
 
 
 def watched(world: World, columns: int | None) -> str:
@@ -121,7 +143,9 @@ SCREENS = [step for page in PAGES for step in steps(page) if step.columns]
 
 def test_there_are_screens() -> None:
     shown = {(step.command.split()[1], step.columns) for step in SCREENS}
-    assert {(name, n) for name in ("status", "nodes", "streams") for n in (80, 120)} <= shown
+    commands = ("status", "nodes", "streams", "check")
+    assert {(name, n) for name in commands for n in (80, 120)} <= shown
+    assert {("explain", 80), ("stream", 80), ("watch", 80)} <= shown
 
 
 @pytest.mark.parametrize("step", SCREENS, ids=str)
