@@ -161,12 +161,12 @@ class CommittedReader:
 
         A transaction that is still open holds back its partition: the end is where it began.
         """
-        return [
-            self._record(message)
-            for messages in self._to_end()
-            for message in messages
-            if self._advance(message)
-        ]
+        return [*self.records_to_end()]
+
+    def records_to_end(self) -> Iterator[Record]:
+        """The same one by one, for topics of which only few records are to be kept."""
+        for messages in self._to_end():
+            yield from (self._record(each) for each in messages if self._advance(each))
 
     def read_latest(self) -> dict[str, dict[bytes, bytes]]:
         """The last value of every key up to the ends as they are now, by topic; tombstones take

@@ -20,6 +20,7 @@ from streaming.cli import (
     executor,
     explain,
     fleet,
+    history,
     listings,
     nearest,
     node,
@@ -103,6 +104,7 @@ operate.register(app)
 status.register(app)
 listings.register(app)
 app.add_typer(describe.app)
+app.add_typer(history.app)
 suggest.register(app)
 place.register(app)
 check.register(app)

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 # Numbers of so many digits are milliseconds since 1970 (from 2001 on), smaller ones are not.
 TIME_MS_MIN = 10**12
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
+_UNITS = {"s": 1, "m": _MINUTE, "h": _HOUR, "d": _DAY}
 
 
 def time_text(time_ms: int) -> str:
@@ -31,6 +32,15 @@ def duration_text(seconds: float) -> str:
 def ago_text(time_ms: int, now_ms: int) -> str:
     """How long before `now_ms` something was: `3m12s ago`. Clocks differ: never in the future."""
     return f"{duration_text(max(now_ms - time_ms, 0) / 1000)} ago"
+
+
+def parse_since(text: str, now_ms: int) -> int:
+    """Ms since the epoch of a time, or of how long ago: `90s`, `30m`, `2h`, `7d`. Raises
+    ValueError."""
+    unit = _UNITS.get(text[-1:])
+    if unit is not None and text[:-1].isdecimal():
+        return now_ms - int(text[:-1]) * unit * 1000
+    return parse_time(text)
 
 
 def parse_time(text: str) -> int:

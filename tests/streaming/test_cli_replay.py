@@ -6,6 +6,7 @@ process.
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -46,9 +47,9 @@ def at(broker: EmbeddedBroker, commits: list[Commit]) -> tuple[str, str]:
     return place
 
 
-def answer(result: Result, code: int = 0) -> dict[str, object]:
+def answer(result: Result, code: int = 0) -> dict[str, Any]:
     assert result.exit_code == code, result.output
-    body: dict[str, object] = orjson.loads(result.stdout.splitlines()[-1])
+    body: dict[str, Any] = orjson.loads(result.stdout.splitlines()[-1])
     return body
 
 
@@ -118,6 +119,31 @@ def test_what_differs_is_shown(
     refused = placer("snapshot", "unused.ndjson", at=at)
     assert refused.exit_code == 3
     assert "does not agree with its marker" in refused.output
+
+
+def test_history(placer: Placer, at: tuple[str, str]) -> None:
+    """Goal: what a node that died, came back and was emptied has gone through; from records alone
+    and from a replay alike."""
+    told = answer(placer("history", "node", "n0", "--output", "json", at=at))
+    again = answer(placer("history", "node", "n0", "--replay", "--output", "json", at=at))
+    said = [each["said"] for each in told["entries"]]
+    assert said[0].startswith("registered, incarnation")
+    assert any("liveness dead" in each for each in said)
+    assert any("issued (under_replicated)" in each for each in said)
+    assert sorted(said) == sorted(each["said"] for each in again["entries"])
+    gone = next(each for each in said if each.startswith("gave up")).split()[-1]
+    text = placer("history", "shard", gone, "--limit", "2", at=at).stdout.splitlines()
+    assert "earlier: --limit" in text[0]
+    assert "nothing is missing" in text[-1]
+    recent = placer("history", "shard", gone, "--since", "2100-01-01T00:00:00Z", at=at)
+    assert (recent.exit_code, "nothing is known" in recent.stdout) == (0, True)
+
+
+def test_history_of_what_is_not_there(placer: Placer, at: tuple[str, str]) -> None:
+    result = placer("history", "node", "nobody", at=at)
+    assert (result.exit_code, "nothing is known of nobody" in result.stdout) == (1, True)
+    wrong = placer("history", "node", "n0", "--since", "soon", at=at)
+    assert (wrong.exit_code, "expected 2h, 30m, 7d or a time" in wrong.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(

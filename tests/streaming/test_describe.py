@@ -8,21 +8,49 @@ from pathlib import Path
 
 import orjson
 import pytest
+from rich.console import Group
 
+from placement.configuration import Configuration
+from placement.events import Event
+from placement.model import Ready
 from streaming.cli.describe import shard_name
 from streaming.cli.describe_text import DescribeScreen, node_lines, shard_lines, stream_lines
+from streaming.cli.history import history_lines
 from streaming.describe import describe_node, describe_shard, describe_stream
+from streaming.journal import Entry
 from streaming.live_explain import NotThere
+from streaming.replay import Replay
+from streaming.timeline import NodeTimeline, ShardTimeline, take_replayed
 from tests.datadriven import Command, parse_command, run_file
-from tests.streaming.screens import World, answered
+from tests.streaming.screens import CELL, World, answered
 
 STORIES = sorted((Path(__file__).parent / "testdata" / "describe").glob("*.txt"))
 
 
 class Descriptions(World):
-    """A world with `describe kind=node|stream|shard name= [width=]`."""
+    """A world with
+
+    `describe kind=node|stream|shard name= [width=]`;
+    `history kind=node|shard name= [limit= since= (seconds ago) replay=yes width=]`;
+    `compact`, after which only the last record of each key is left.
+    """
+
+    def begin(self, configuration: Configuration) -> None:
+        super().begin(configuration)
+        self.entries: list[Entry] = []
+
+    def commit(self, events: list[Event], caught_up: bool = True) -> Ready:
+        ready = super().commit(events, caught_up)
+        where = (self.sequence, 1, self.now, caught_up, tuple(events), None, 0, len(self.entries))
+        self.entries.append(Entry(*where))
+        return ready
 
     def answer(self, command: Command) -> str:
+        if command.name == "history":
+            return self.history(command)
+        if command.name == "compact":
+            self.written = list({(r.topic, r.key): r for r in self.written}.values())
+            return ""
         if command.name != "describe":
             super().answer(command)
             return ""
@@ -36,6 +64,23 @@ class Descriptions(World):
         # What is shown is what --output json says.
         body = orjson.loads(orjson.dumps(body))
         return answered(lambda: DescribeScreen(body, lines, self.at_ms), command)
+
+    def history(self, command: Command) -> str:
+        name, since = command.take("name"), command.given("since")
+        is_shard = command.take("kind") == "shard"
+        timeline = ShardTimeline(*shard_name(name)) if is_shard else NodeTimeline(name)
+        if command.take("replay", "no") == "yes":
+            for each in Replay(CELL, self.configuration, None).run(self.entries):
+                take_replayed(timeline, each)
+        else:
+            for record in self.written:
+                timeline.take(record)
+            for entry in self.entries:
+                timeline.take_entry(entry)
+        found = timeline.happened(None if since is None else self.at_ms - int(since) * 1000)
+        shown = found[-int(command.take("limit", "100")) :]
+        lines = history_lines(timeline, shown, len(found) - len(shown))
+        return answered(lambda: Group(*lines), command)
 
 
 def test_there_are_stories() -> None:
