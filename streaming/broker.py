@@ -5,15 +5,14 @@ like those of any cluster and stop it. It listens on loopback only and is not me
 matters: there is one copy of everything.
 """
 
-import shutil
 import socket
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from streaming.broker_process import DATA, BrokerFailed, BrokerProcess
+from streaming.scratch import Scratch
 
 HOST = "127.0.0.1"
 # Free ports are picked before the broker binds them; another process may be faster, rarely twice.
@@ -73,6 +72,7 @@ class EmbeddedBroker:
         self._protocol, self._options = protocol, dict(options or {})
         self._port: int | None = None
         self._process: BrokerProcess | None = None
+        self._scratch: Scratch | None = None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -97,7 +97,10 @@ class EmbeddedBroker:
         """Start and return when clients get an answer. Raises BrokerFailed, JarsUnavailable."""
         if self._process is not None:
             raise RuntimeError("the embedded broker was started already")
-        directory = self._kept_dir or Path(tempfile.mkdtemp(prefix="placer-broker-"))
+        if self._kept_dir is None:
+            self._scratch = Scratch("broker")
+        directory = self._kept_dir if self._scratch is None else self._scratch.path
+        assert directory is not None, "a directory is kept, or it is scratch"
         self._process = BrokerProcess(directory)
         try:
             self._start(self._process)
@@ -112,11 +115,12 @@ class EmbeddedBroker:
         """End the broker: cleanly if its data are kept, by force if it does not go then; otherwise
         at once, and its directory with it."""
         process, self._process = self._process, None
-        if process is not None and self._kept_dir is not None:
+        scratch, self._scratch = self._scratch, None
+        if process is not None and scratch is None:
             process.stop()
-        elif process is not None:
+        elif process is not None and scratch is not None:
             process.kill()
-            shutil.rmtree(process.directory, ignore_errors=True)
+            scratch.remove()
         self._port = None
 
     def _start(self, process: BrokerProcess) -> None:

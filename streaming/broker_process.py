@@ -8,6 +8,7 @@ import contextlib
 import fcntl
 import os
 import secrets
+import shutil
 import subprocess
 import sys
 import time
@@ -37,6 +38,8 @@ TAIL_LINE_CHARS = 300
 # In the broker's directory, where it also works: a relative name needs no escaping.
 DATA = "data"
 _LOG_NAME = "broker.log"
+# What the JVM unpacks, such as native libraries; it leaves some of it behind.
+_TEMPORARY = "tmp"
 # 256 MB serves a million records here; C1 only and the serial collector halve the start. An idle
 # broker of a large young generation writes to all of it: 60 MiB more than with 32 MB.
 _JAVA_OPTIONS = (
@@ -104,10 +107,14 @@ class BrokerProcess:
         """Start it and return at once. A directory that is new belongs to the cluster of this id
         from then on. Raises BrokerFailed, JarsUnavailable, JavaUnavailable, OSError."""
         files = jars.ensure("broker")
+        temporary = self.directory / _TEMPORARY
         java_command = [str(java.find().executable), *_JAVA_OPTIONS]
+        java_command.append(f"-Djava.io.tmpdir={temporary}")
         command = [*java_command, "-cp", os.pathsep.join(map(str, files))]
         self.directory.mkdir(parents=True, exist_ok=True)
         with _locked(self.directory) as lock:
+            shutil.rmtree(temporary, ignore_errors=True)
+            temporary.mkdir()
             (self.directory / "log4j2.properties").write_text(_LOG4J2, encoding="utf-8")
             lines = [f"{name}={_escaped(value)}\n" for name, value in properties.items()]
             (self.directory / "server.properties").write_text("".join(lines), encoding="latin-1")
@@ -140,6 +147,7 @@ class BrokerProcess:
         if process is not None:
             process.kill()
             process.wait()
+            shutil.rmtree(self.directory / _TEMPORARY, ignore_errors=True)
 
     def _format(self, command: list[str], cluster_id: str, log: IO[bytes]) -> None:
         tool = [*command, "kafka.tools.StorageTool", "format", "--ignore-formatted"]

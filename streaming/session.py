@@ -6,11 +6,13 @@ The figures are measurements of this pipeline on two cores (milliseconds of one 
 import logging
 import os
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streaming import jars, java
+from streaming.scratch import Scratch
 from streaming.settings_values import SECRET_KEY
 
 if TYPE_CHECKING:
@@ -32,17 +34,24 @@ _JVM_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m -Xms128m -XX:Max
 # glibc gives each of the JVM's threads a pool of native memory; two for all save 30 MiB.
 _MALLOC_POOLS = "2"
 
+# By process id of the JVM; what is here when this process is killed goes with the next start.
+_TEMPORARY: dict[int, Scratch] = {}
+
+_MASTER = "local[2]"
+# The name of a socket takes 104 bytes where least is allowed; Spark's own part of it takes 42.
+_SOCKET_DIR_CHARS = 60
 _SECRETS = r"(?i)secret|password|token|access.?key|jaas|keystore"
 
 
 def spark_options(
-    topology_shards: int, driver_memory: str, jar_paths: list[Path]
+    topology_shards: int, driver_memory: str, jar_paths: list[Path], temporary: Path
 ) -> dict[str, str]:
-    """The settings of the session; user settings may override them."""
+    """The settings of the session; user settings may override them. The JVM unpacks native
+    libraries and spills into `temporary`."""
     return {
         "spark.jars": ",".join(str(path) for path in jar_paths),
         "spark.driver.memory": driver_memory,
-        "spark.driver.extraJavaOptions": _JVM_OPTIONS,
+        "spark.driver.extraJavaOptions": f'{_JVM_OPTIONS} "-Djava.io.tmpdir={temporary}"',
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
@@ -64,6 +73,7 @@ def spark_options(
         ),
         # Nagle's algorithm on the TCP socket to Python workers: -45 per Python stage.
         "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.unix.domain.socket.dir": _socket_dir(temporary),
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         # Only some runners set it in their workers' environment; workers of unlike environments
         # are forked from daemons of their own, each with all imports: 150 MiB, 1 s of the start.
@@ -89,6 +99,13 @@ def spark_options(
     }
 
 
+def _socket_dir(temporary: Path) -> str:
+    """Where sockets may have their names, which the system keeps short; at last where Java would
+    put them."""
+    places = (str(temporary), tempfile.gettempdir())
+    return next((place for place in places if len(place) <= _SOCKET_DIR_CHARS), "/tmp")
+
+
 def open_session(
     topology_shards: int, driver_memory: str, options: Mapping[str, str], scratch: Path
 ) -> "SparkSession":
@@ -112,8 +129,12 @@ def open_session(
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
-    conf = SparkConf(loadDefaults=False).setAppName("placement-reconciler").setMaster("local[2]")
-    chosen = spark_options(topology_shards, driver_memory, paths) | dict(options)
+    conf = SparkConf(loadDefaults=False).setAppName("placement-reconciler").setMaster(_MASTER)
+    temporary = Scratch("jvm")
+    chosen = spark_options(topology_shards, driver_memory, paths, temporary.path) | dict(options)
+    if options.get("spark.master", _MASTER).startswith("local"):
+        # A directory of this machine; those of a cluster are its own affair.
+        chosen = {"spark.local.dir": str(temporary.path)} | chosen
     # The JVM gets these on its command line, which everyone on the machine can read; secrets
     # follow through the gateway.
     conf.setAll([(name, value) for name, value in chosen.items() if not SECRET_KEY.search(name)])
@@ -125,6 +146,7 @@ def open_session(
     conf.setAll(list(chosen.items()))
     context = SparkContext(conf=conf, gateway=gateway)
     context.setLogLevel("ERROR")
+    _TEMPORARY[gateway.proc.pid] = temporary
     return SparkSession(context)
 
 
@@ -136,3 +158,4 @@ def close_session(session: "SparkSession") -> None:
         gateway.shutdown()
         gateway.proc.stdin.close()
         gateway.proc.wait()
+        _TEMPORARY.pop(gateway.proc.pid).remove()

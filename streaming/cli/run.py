@@ -4,7 +4,6 @@ import os
 import threading
 from contextlib import ExitStack
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -161,14 +160,11 @@ def _with_broker(settings: "Settings", data_dir: Path | None, owned: ExitStack) 
     """
     from streaming.admin import apply_topics
     from streaming.broker import EmbeddedBroker
+    from streaming.scratch import Scratch
 
     broker = owned.enter_context(EmbeddedBroker(data_dir=data_dir))
     apply_topics(broker.bootstrap_servers, settings.topics.prefix, 1)
-    scratch = settings.checkpoint or Path(
-        owned.enter_context(
-            TemporaryDirectory(prefix="placer-checkpoint-", ignore_cleanup_errors=True)
-        )
-    )
+    scratch = settings.checkpoint or owned.enter_context(Scratch("checkpoint")).path
     kafka = settings.kafka.model_copy(
         update={"bootstrap_servers": broker.bootstrap_servers, "options": {}}
     )

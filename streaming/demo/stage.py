@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Self
 
@@ -22,6 +21,7 @@ from streaming.demo.world import Watcher, World
 from streaming.errors import StreamingError
 from streaming.playing import StreamCreator
 from streaming.records import CommittedReader
+from streaming.scratch import Scratch
 
 # Production waits for minutes; the story should not. Four missed beats make a suspect.
 SUSPECT_AFTER_SECONDS = 2.0
@@ -143,7 +143,7 @@ class Stage:
 
     def __enter__(self) -> Self:
         self._tell("starting a Kafka broker")
-        scratch = Path(self._owned.enter_context(TemporaryDirectory(prefix="placer-demo-")))
+        scratch = self._owned.enter_context(Scratch("demo")).path
         broker = self._owned.enter_context(EmbeddedBroker())
         self.bootstrap = broker.bootstrap_servers
         apply_topics(self.bootstrap, DEFAULT_PREFIX, 1)

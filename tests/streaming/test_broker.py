@@ -62,6 +62,9 @@ def test_records_go_through_and_nothing_is_left(prefix: str) -> None:
         create_topic(broker.bootstrap_servers, prefix + "a")
         produce(broker.bootstrap_servers, prefix + "a", b"hello")
         assert consume_one(broker.bootstrap_servers, prefix + "a") == b"hello"
+        # What its JVM unpacks would otherwise stay in the system's temporary directory.
+        assert f"-Djava.io.tmpdir={directory}/tmp" in psutil.Process(pid).cmdline()
+        assert [*(directory / "tmp").glob("liblz4-java-*.so")]
     assert not psutil.pid_exists(pid)
     assert not directory.exists()
     assert broker.pid is None
@@ -77,6 +80,7 @@ def test_kept_directory_keeps_records_and_is_formatted_once(tmp_path: Path) -> N
     with EmbeddedBroker(data_dir=directory) as broker:
         assert consume_one(broker.bootstrap_servers, "kept") == b"from the first run"
     assert (directory / "data" / "meta.properties").read_text() == formatted
+    assert not (directory / "tmp").exists()
 
 
 def test_directory_in_use_is_refused_and_its_owner_undisturbed(
