@@ -96,18 +96,21 @@ class Incarnations:
         """Whether this life held the node's name, or waited for it, before."""
         return incarnation in self._earlier.get(node, ())
 
-    def wait(self, node: int, life: PendingLife, at: Mark) -> None:
-        """A later life has registered, or says something new of itself; of two that wait the one
-        that came last does so further."""
+    def wait(self, node: int, life: PendingLife, at: Mark) -> bool:
+        """A later life has registered, or speaks of itself again; of two that wait the one that
+        came last does so further. Returns whether that has to be published: an agent that
+        registers again and again while it waits says nothing new."""
         known = self.waiting.get(node)
         if known is not None and known.life.incarnation == life.incarnation:
             life = replace(life, since=known.life.since, grace_ms=known.life.grace_ms)
             self.waiting[node] = Waiting(life, life.sequence, known.since, at)
-            return
+            said = (known.life.attributes, known.life.external)
+            return said != (life.attributes, life.external)
         if known is not None:
             self._withdraw(node, known.life.incarnation)
             self._followed(node, known.life.incarnation, life.incarnation)
         self.waiting[node] = Waiting(life, life.sequence, at, at)
+        return True
 
     def withdraw(self, node: int) -> None:
         """The life that waits is gone."""

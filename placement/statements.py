@@ -119,16 +119,19 @@ class Statements:
             if self._comes_at_once(node, said, at):
                 return True
             about = said.attributes or NodeAttributes()
-            self._wait(node, said, about, said.external, at)
+            if not self._wait(node, said, about, said.external, at):
+                return False
         elif waits and said.told is Told.STOPPING:
-            return lives.hear(node, said.sequence, at) and False
+            lives.hear(node, said.sequence, at)
+            return False
         elif waits and said.told is Told.UNREGISTERED:
             lives.withdraw(node)
         elif waits:
             life = lives.waiting[node].life
             tags = life.attributes.tags if said.tags is None else said.tags
             about = replace(life.attributes, location=said.location or "", tags=tags)
-            self._wait(node, said, about, life.external, at)
+            if not self._wait(node, said, about, life.external, at):
+                return False
         else:
             return self._refused_counts(node, said, at, verdicts)
         verdicts.append(self._states.verdict(node, said.at, said.offset, lives=lives.of(node)))
@@ -150,16 +153,12 @@ class Statements:
 
     def _wait(
         self, node: int, said: Statement, about: NodeAttributes, external: bool, at: Mark
-    ) -> None:
-        who = (
-            said.incarnation,
-            said.sequence,
-            said.body_hash,
-            said.at,
-            self._states.grace_ms(node),
-        )
-        self._states.lives.wait(node, PendingLife(*who, about, external), at)
-        self._states.nodes.rename()
+    ) -> bool:
+        """A life waits for the holder's silence; whether that has to be published."""
+        states = self._states
+        who = (said.incarnation, said.sequence, said.body_hash, said.at, states.grace_ms(node))
+        states.nodes.rename()
+        return states.lives.wait(node, PendingLife(*who, about, external), at)
 
     def _comes_at_once(self, node: int, said: Statement, at: Mark) -> bool:
         """Whether a registering life need not wait: the holder is not up, or goes, or is followed

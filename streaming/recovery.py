@@ -44,7 +44,7 @@ REPAIR = (
     "placer repair"
 )
 # What this version writes; a state of a newer one is refused, as it may mean more than is read.
-STATE_FORMAT = 1
+STATE_FORMAT = 2
 
 
 class RecoveryRefused(StreamingError):

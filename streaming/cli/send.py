@@ -81,6 +81,14 @@ def node(
         bool, typer.Option("--external", help="A detector's reports alone say whether it lives.")
     ] = False,
     incarnation: Incarnation = "manual",
+    replaces: Annotated[
+        str | None,
+        typer.Option(
+            "--replaces",
+            metavar="INCARNATION",
+            help="The life that this one takes over from at once; it must have ended.",
+        ),
+    ] = None,
     sequence: Sequence = None,
     bootstrap: Bootstrap = None,
     prefix: Prefix = None,
@@ -102,6 +110,7 @@ def node(
         "capacity": capacity,
         "leader": False if no_leader else None,
         "liveness": "external" if external else None,
+        "replaces": replaces,
     }
     _send("nodes.v1", "NodeRegistered", node_id, fields, config, bootstrap, prefix)
 
@@ -110,13 +119,19 @@ def node(
 def heartbeat(
     node_id: Node,
     incarnation: Incarnation = "manual",
+    stopping: Annotated[
+        bool,
+        typer.Option(
+            "--stopping", help="Its process ends and will come back: the next one takes over."
+        ),
+    ] = False,
     sequence: Sequence = None,
     bootstrap: Bootstrap = None,
     prefix: Prefix = None,
     config: Config = None,
 ) -> None:
     """Say that a node lives."""
-    fields = _about_node(node_id, incarnation, sequence)
+    fields = _about_node(node_id, incarnation, sequence) | {"stopping": stopping or None}
     _send("nodes.v1", "NodeHeartbeat", node_id, fields, config, bootstrap, prefix)
 
 

@@ -131,6 +131,10 @@ def test_each_role_does_its_part(guarded: EmbeddedBroker, placer: Any, tmp_path:
             words = ("watch", "--topic", "decisions", "--from", "beginning", "--count", "1")
             seen = placer(user, *words, "--for-seconds", "30", "--output", "json")
             assert '"placed"' in seen.output, seen.output
+        # A process that finds another incarnation there learns of it.
+        words = ("watch", "--topic", "topology", "--from", "beginning", "--count", "1")
+        seen = placer("nodes", *words, "--for-seconds", "30", "--output", "json")
+        assert '"incarnation":"manual"' in seen.output.replace(" ", ""), seen.output
         seen = placer("executors", "watch", "--topic", "moves", "--for-seconds", "1")
         assert seen.exit_code == 0, seen.output
         # Neither on a command line, nor in what is printed or logged.
@@ -164,6 +168,7 @@ def process_line(process: psutil.Process) -> list[str]:
     ("user", "words", "message"),
     [
         ("nodes", "send stream s --shards 1 --rf 1", "may not use topic guarded.streams.v1"),
+        ("nodes", "watch --topic decisions", "may not use topic guarded.decisions.v1"),
         ("readers", "send node n --location /z", "may not use topic guarded.nodes.v1"),
         ("nobody", "watch --topic decisions", "may not use topic guarded.decisions.v1"),
         ("nobody", "topics apply", "TopicAuthorizationFailed"),

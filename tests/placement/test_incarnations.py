@@ -224,6 +224,13 @@ def test_who_registers_again_while_it_waits_says_what_counts() -> None:
     assert found[-1].sequence == 103
 
 
+def test_who_registers_again_and_again_while_it_waits_is_published_once() -> None:
+    again = [(20_200 + n * 1_000, f"n1.b.{n + 1} registers") for n in range(200)]
+    old = beats("n1.a", 21, 230, first=500)
+    found = course(run(log_of(OLD, old, again, until=220)))
+    assert found == ["0 a up", "20.2 a up waits=b", "26.5 a up waits=b refused=b"]
+
+
 def test_heartbeats_of_the_past_do_not_end_the_waiting() -> None:
     """A holder's repeated words are no sign that it lives."""
     new = [*at(20.2, "n1.b.1 registers"), *beats("n1.b", 20.4, 60)]

@@ -20,11 +20,11 @@ def logs(draw: st.DrawFn) -> list[Raw]:
     said: list[Raw] = []
     sequence = Counter[str]()
     at = 0
-    kinds = ["beat"] * 6 + ["tick"] * 3 + ["statement", "repeat"]
+    kinds = ["beat"] * 6 + ["tick"] * 3 + ["statement"] * 2 + ["repeat"]
     for offset in range(draw(st.integers(1, 50))):
         at += draw(GAPS)
         kind = draw(st.sampled_from(kinds))
-        node_id, incarnation = draw(st.sampled_from(["n1", "n2"])), draw(st.sampled_from("aab"))
+        node_id, incarnation = draw(st.sampled_from(["n1", "n2"])), draw(st.sampled_from("aabbc"))
         if kind == "tick":
             records.append(tick(offset, at))
             continue
@@ -42,6 +42,10 @@ def logs(draw: st.DrawFn) -> list[Raw]:
         message = "NodeHeartbeat" if kind == "beat" else draw(st.sampled_from(STATEMENTS))
         if message in STATEMENTS[:2]:
             body["location"] = draw(st.sampled_from(["/z1", "/z2"]))
+        if message == "NodeRegistered" and draw(st.booleans()):
+            body["replaces"] = draw(st.sampled_from("ab"))
+        elif message == "NodeHeartbeat" and draw(st.sampled_from([False] * 5 + [True])):
+            body["stopping"] = True
         records.append(raw(message, node_id, body, offset, at))
         said.append(records[-1])
     return records

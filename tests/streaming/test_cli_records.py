@@ -39,6 +39,14 @@ class TestSend:
                 },
             ),
             ("heartbeat n1", "nodes.v1", "NodeHeartbeat", "n1", {"incarnation": "manual"}),
+            ("heartbeat n1 --stopping", "nodes.v1", "NodeHeartbeat", "n1", {"stopping": True}),
+            (
+                "node n1 --incarnation i2 --replaces i1",
+                "nodes.v1",
+                "NodeRegistered",
+                "n1",
+                {"incarnation": "i2", "replaces": "i1"},
+            ),
             (
                 "locality n1 --location /z2/r1",
                 "nodes.v1",

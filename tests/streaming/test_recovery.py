@@ -112,7 +112,7 @@ def test_a_lost_record_breaks_the_digest(at: tuple[str, str]) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"format": 2}, "written by a newer version"),
+        ({"format": 3}, "written by a newer version"),
         ({"output_partitions": {"assignments.v1": 3}}, "had 3 partitions and now has 1"),
         ({"digest": "0" * 16}, "the commit marker says 0000000000000000"),
     ],
