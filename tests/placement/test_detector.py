@@ -64,6 +64,30 @@ def said_of(table: LivenessTable, lines: Sequence[str]) -> list[str]:
             ["n1.a.1 registers", "n1.a.1 down", "n1.b.1 registers", "n1.b.1 down"],
             ["n1.a.1 up", "n1.a.1 dead", "n1.b.1 up after=a", "n1.b.1 dead"],
         ),
+        # A life that waits takes over when the detector speaks of it, or gives up the holder.
+        (
+            ["n1.a.1 registers", "n1.b.1 registers", "n1.b.1 up", "n1.a.2 down"],
+            ["n1.a.1 up", "n1.a.1 up waits=b", "n1.b.1 up after=a"],
+        ),
+        (
+            ["n1.a.1 registers", "n1.b.1 registers", "n1.b.1 down"],
+            ["n1.a.1 up", "n1.a.1 up waits=b", "n1.b.1 up after=a", "n1.b.1 dead"],
+        ),
+        (
+            ["n1.a.1 registers", "n1.b.1 registers", "n1.a.1 down"],
+            ["n1.a.1 up", "n1.a.1 up waits=b", "n1.b.1 up after=a"],
+        ),
+        # Without a word of the detector the holder's own silence decides.
+        (
+            ["n1.a.1 registers", "n1.b.1 registers", "silence", "n1.a.9 leaves"],
+            [
+                "n1.a.1 up",
+                "n1.a.1 up waits=b",
+                "n1.b.1 up after=a",
+                "n1.b.1 up refused=a after=a",
+                "n1.a.9 INCARNATION_CONFLICT",
+            ],
+        ),
         (
             ["n1.a.1 registers", "n1.a.2 leaves", "n1.a.1 up"],
             ["n1.a.1 up", "n1.a.2 unregistered"],
