@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from schemas import limits
+from schemas import generate, limits
 from schemas.acks import MoveCompleted
 from schemas.envelope import (
     Envelope,
@@ -17,15 +17,17 @@ from schemas.envelope import (
     validate,
 )
 from schemas.inputs import (
+    INPUTS,
     NodeHeartbeat,
     NodeRegistered,
     StreamCreated,
     Tick,
 )
 from schemas.refusals import RefusalCode
-from schemas.topics import BY_NAME
+from schemas.topics import BY_NAME, CATALOGUE
 
 BEAT = {"node_id": "node-0x1", "incarnation": "i-1", "sequence": 2}
+TOPIC_OF = {message: topic.name for topic in CATALOGUE for message in topic.messages}
 CREATED = {"stream": "orders", "sequence": 1, "shards": 2, "replication_factor": 3}
 
 
@@ -134,6 +136,30 @@ def test_headers_are_stable_bytes():
 )
 def test_a_sound_record_becomes_its_model(message, fields, key, topic, model):
     assert read(bare(message, **fields), key, topic) == model.model_validate(fields)
+
+
+def listed_words():
+    """Every field of an input whose schema lists its words at the top, with the words."""
+    for name in INPUTS:
+        for field, found in generate.json_schema(name)["properties"].items():
+            if "enum" in found:
+                yield pytest.param(name, field, found["enum"], id=f"{name}.{field}")
+
+
+@pytest.mark.parametrize(("name", "field", "words"), [*listed_words()])
+def test_a_word_that_is_none_of_the_listed_ones_is_refused_with_the_list(name, field, words):
+    example = {**generate.examples()[name], field: "nonsense"}
+    key = generate.MODELS[name].model_validate(generate.examples()[name]).record_key().encode()
+    refusal = read(bare(name, **example), key, TOPIC_OF[name])
+    assert refusal.code is RefusalCode.WRONG_TYPE
+    assert f"field '{field}' must be" in refusal.detail
+    assert [word for word in words if f"'{word}'" not in refusal.detail] == []
+
+
+@pytest.mark.parametrize("field", ["quorum", "repair"])
+def test_words_of_streams_are_left_to_the_core(field):
+    message = read(bare("StreamCreated", **{**CREATED, field: "nonsense"}), b"orders", "streams.v1")
+    assert getattr(message, field) == "nonsense"
 
 
 def test_a_senseless_stream_is_left_to_the_core():
