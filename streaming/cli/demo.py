@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streaming.cli.console import Table, text_console
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from threading import Event
@@ -46,13 +48,12 @@ def demo(
     ] = None,
 ) -> None:
     """Show the whole system on this machine: placement, node death, repair, kill -9, recovery."""
-    from rich.console import Console
     from rich.live import Live
 
     from streaming.cli.signals import EXIT_INTERRUPTED, stop_on_signals
 
     staged = _stage(scenario)
-    console = Console(highlight=False)
+    console = text_console()
     started = time.monotonic()
     lines: list[str] = []
     with stop_on_signals() as stop:
@@ -108,29 +109,28 @@ class _Scene:
 
 
 def _topology(world: "World") -> Any:
-    from rich.table import Table
     from rich.text import Text
 
     held = [node for each in list(world.assignments.values()) for node in each["replicas"]]
     arriving = [node for each in list(world.assignments.values()) for node in each["adding"]]
     most = max((held.count(node) for node in set(held)), default=1)
-    table = Table(box=None, padding=(0, 2), pad_edge=False)
-    for column in ("location", "node", "state", "replicas", "arriving"):
-        table.add_column(column)
+    rows: list[tuple[Any, ...]] = []
     before = ""
     for view in _in_place(world):
         node_id, count = view["node_id"], held.count(view["node_id"])
         bar = "█" * round(_BAR_WIDTH * count / most)
         coming = arriving.count(node_id)
-        table.add_row(
-            view["location"] if view["location"] != before else "",
-            node_id,
-            Text(view["liveness"], _STYLES.get(view["liveness"], "")),
-            Text.assemble((bar, "cyan"), f" {count}"),
-            Text("+" + str(coming) if coming else "", "yellow"),
+        rows.append(
+            (
+                view["location"] if view["location"] != before else "",
+                node_id,
+                Text(view["liveness"], _STYLES.get(view["liveness"], "")),
+                Text.assemble((bar, "cyan"), f" {count}"),
+                Text("+" + str(coming) if coming else "", "yellow"),
+            )
         )
         before = view["location"]
-    return table
+    return Table(("location", "node", "state", "replicas", "arriving"), rows)
 
 
 def _in_place(world: "World") -> list[dict[str, Any]]:
@@ -139,17 +139,12 @@ def _in_place(world: "World") -> list[dict[str, Any]]:
 
 
 def _close(console: Any, report: "Report", seconds: float) -> None:
-    from rich.table import Table
-
-    table = Table(title="Closing report", box=None, title_justify="left", padding=(0, 2))
-    table.add_column("what")
-    table.add_column("figure", justify="right")
-    for what, count in report.counts.items():
-        table.add_row(what, str(count))
+    rows = [(what, str(count)) for what, count in report.counts.items()]
     for what, duration in report.seconds.items():
-        table.add_row(what, f"{duration:.2f} s" if duration >= 1 else f"{duration * 1000:.0f} ms")
-    table.add_row("the whole demo", f"{seconds:.1f} s")
-    console.print(table)
+        rows.append((what, f"{duration:.2f} s" if duration >= 1 else f"{duration * 1000:.0f} ms"))
+    rows.append(("the whole demo", f"{seconds:.1f} s"))
+    console.print("Closing report", style="bold")
+    console.print(Table(("what", "figure"), rows, right=("figure",), first_left_out=()))
     if not report.findings:
         console.print(
             "Audit of the topics: every shard has its replicas on live nodes within its policy, "

@@ -38,7 +38,9 @@ _CRITICAL_NAMED_MAX = 3
 _MOVES_SHOWN_MAX = 5
 # What the tree gets on a terminal that scrolls, however long the summary is. Where nothing may
 # scroll, single moves give way to it: their number and causes are in the summary.
-_TREE_LINES_MIN = 12
+_TREE_LINES_WANTED = 12
+# The root, a line for what is hidden, and how to see it.
+_TREE_LINES_LEAST = 3
 # What is asked of the terminal below the screen: the line with the prompt.
 _PROMPT_LINES = 1
 # Whose records wait on each input topic.
@@ -66,18 +68,20 @@ class StatusScreen:
         from rich.text import Text
 
         width = options.max_width
-        lines = [line for field in _summary(self._found) for line in indented(*field, width)]
-        moves, room = _moves(self._found, width), None
+        body = self._found.body()
+        fields = _summary(self._found, body)
+        lines = [line for field in fields for line in indented(*field, width)]
+        moves, room = _moves(body["moves"], width), None
         if console.is_terminal:
             height = (options.height or console.height) - _PROMPT_LINES
             room = height - len(lines) - len(moves) - 1
             if not self._fits:
-                room = max(room, _TREE_LINES_MIN)
-            elif room < _TREE_LINES_MIN:
+                room = max(room, _TREE_LINES_WANTED)
+            elif room < _TREE_LINES_WANTED:
                 moves, room = [], height - len(lines) - 1
                 lines = lines[:height]
         yield from (*lines, *moves)
-        if self._depth != 0 and (room is None or room > 1):
+        if self._depth != 0 and (room is None or room >= _TREE_LINES_LEAST):
             yield Text()
             yield from self._tree(room).lines(width)
 
@@ -99,11 +103,10 @@ class StatusScreen:
 Field = tuple[str, Any]
 
 
-def _summary(found: "Status") -> Iterator[Field]:
+def _summary(found: "Status", body: Mapping[str, Any]) -> Iterator[Field]:
     """Label and text, one after the other; a field without a label goes on with the one before."""
     from rich.text import Text
 
-    body = found.body()
     yield "cell", _heading(found)
     yield from _health(body["health"])
     yield "nodes", _counts(body["conditions"])
@@ -120,7 +123,8 @@ def _summary(found: "Status") -> Iterator[Field]:
     yield "moves", _move_counts(body["moves"])
     for each in body["moves"]["waiting"][:_NAMED_MAX]:
         waits = counted(each["count"], "need waits", "needs wait")
-        yield "", Text(f"{waits}: {each['code']} {each['message']}")
+        such = "such as " if each["count"] > 1 else ""
+        yield "", Text(f"{waits}: {each['code']}, {such}{each['message']}")
     for target, request in body["requests"].items():
         yield "request", Text(progress(request, found.at_ms))
         yield from (("", Text(line)) for line in blocked_lines(request))
@@ -139,9 +143,11 @@ def _heading(found: "Status") -> Any:
 
     marker = found.marker
     waiting = {name.removesuffix(".v1"): count for name, count in found.lag.items() if count}
-    whose = [f"{n} {_RECORDS_OF.get(name, f'on {name}')}" for name, n in waiting.items()]
-    records = counted(sum(waiting.values()), "record")
-    unread = f"{records} not yet read: {', '.join(whose)}" if waiting else "all input is read"
+    whose = [
+        f"{counted(count, 'record')} {_RECORDS_OF.get(name, f'on {name}')}"
+        for name, count in waiting.items()
+    ]
+    unread = f"{', '.join(whose)} not yet read" if waiting else "all input is read"
     ago = ago_text(int(marker["now"]), found.at_ms)
     commit = f"commit {marker['sequence']} of writer epoch {marker['writer_epoch']}, {ago}"
     return Text.assemble((str(marker["cell"]), "bold"), f", {commit}; {unread}")
@@ -279,11 +285,10 @@ def _alert(alert: Mapping[str, Any], now_ms: int) -> Any:
     return Text.assemble((f"{severity} " if severity else "", style), (kind, style), said)
 
 
-def _moves(found: "Status", width: int) -> list[Any]:
+def _moves(told: Mapping[str, Any], width: int) -> list[Any]:
     """The oldest moves under way."""
     from rich.text import Text
 
-    told = found.body()["moves"]
     moves = told["oldest"][:_MOVES_SHOWN_MAX]
     if not moves:
         return []

@@ -108,3 +108,20 @@ def test_restarts_and_relocations_are_shown() -> None:
     assert [each for each in words if each not in shown] == []
     rows = LISTINGS["nodes"].rows(world.live)
     assert [row["restart"] for row in rows] == ["pending", "refused", "none"]
+
+
+def test_what_is_watched_never_scrolls() -> None:
+    world = Screens()
+    nodes = [f"/a/b{n} n{n}1 n{n}2 n{n}3" for n in range(20)]
+    world.answer(parse_command("topology", nodes))
+    world.answer(parse_command("create stream=s shards=30 rf=3"))
+    world.answer(parse_command("dead nodes=n11,n52"))
+    found = world.status(Command("status", {}))
+    for height in range(4, 60):
+        lines = rendered(StatusScreen(found, fits=True), 80, height).splitlines()
+        assert len(lines) < height
+        assert lines[0].startswith("cell ")
+        assert lines[1].startswith("health ")
+        tree = lines[lines.index("") :] if "" in lines else []
+        # The dead node, or the closest branch for which there is room.
+        assert height <= 14 or any("dead" in line for line in tree)
