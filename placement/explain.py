@@ -17,7 +17,7 @@ from placement.funnel import apart, keeping, room, supply, tagged, why_not_admit
 from placement.model import StreamSpec
 from placement.policy import Policy
 from placement.reasons import Reason
-from placement.rules import STREAM_RULES, Mask, Rule, Standing, Strength
+from placement.rules import STREAM_RULES, Mask, Rule, Standing, Strength, scope_of
 from placement.rules_places import WithTags
 from placement.strategies import STRATEGIES
 from placement.strategies.base import Need, Trace, View, candidates, choose
@@ -34,7 +34,9 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Why a node holds a replica. `chosen_by` is None for a replica that the stream came with."""
+    """Why a node holds a replica. `chosen_by` is None for a replica that is given, of which is
+    told whether it may stay: not `lawful` is one on a node that is lost or has to be emptied, that
+    the policy does not admit, or with which a required rule is broken. `status` is the node's."""
 
     shard: int
     slot: int
@@ -42,6 +44,8 @@ class Held:
     funnel: tuple[Step, ...]
     chosen_by: str | None
     reason: str
+    status: str = "up"
+    lawful: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +60,17 @@ class Absent:
 
 # What decided where the rules left no choice.
 ONLY_NODE = "no other node was left"
+# What becomes of a replica on a node that is not simply up.
+_CONDITIONS = {
+    "dead": "this copy is lost",
+    "unregistered": "this copy is lost",
+    "suspect": "it has been silent for a while and may come back",
+    "draining": "the replica has to leave",
+    "quarantined": "the replica has to leave",
+    "maintenance": "the replica stays and is expected back",
+    "cordoned": "the replica stays, new ones do not come",
+    "held_down": "the replica stays, new ones do not come",
+}
 # What was decided while its node could still be chosen.
 EARLIER = "an earlier look: it may not be given replicas now"
 
@@ -100,11 +115,50 @@ class Explainer:
             steps = self._funnel(need)
             funnel = tuple(Step(step, int(mask.sum())) for step, mask in steps)
             if slot < given:
-                yield Held(shard, slot, name, funnel, None, f"{what}: the stream came with it")
+                yield self._stands(Held(shard, slot, name, funnel, None, what), node, steps)
                 continue
             by = self._chosen_by(shard, slot, node)
             decided = by if by == ONLY_NODE else f"chosen by {by}"
             yield Held(shard, slot, name, funnel, by, f"{what}: {self._told(steps)}; {decided}")
+
+    def _stands(self, held: Held, node: int, steps: Sequence[tuple[str, Mask]]) -> Held:
+        """A replica that is given: what speaks against it, or how many nodes could hold it."""
+        topology = self._view.topology
+        wrong, broken = [], False
+        if not topology.eligible[node]:
+            wrong.append(_CONDITIONS.get(topology.status(node), "it receives no new replicas"))
+        outside = why_not_admitted(self._policy.nodes, topology, node)
+        wrong += [outside] if outside else []
+        if topology.is_lost(node):
+            wrong = wrong[:1]
+        else:
+            for rule, told in self._broken_by(held.shard, node):
+                broken = broken or rule.strength is Strength.REQUIRED
+                wrong.append(told)
+        status = topology.status(node)
+        lawful = not (broken or outside) and bool(topology.accounted[node])
+        if wrong:
+            says = f", on a node that is {status}: " if not topology.eligible[node] else ", but "
+            reason = f"{held.reason}{says}{'; '.join(wrong)}"
+        else:
+            reason = f"{held.reason}: it is up and breaks no rule; {self._told(steps)}"
+        return replace(held, reason=reason, status=status, lawful=lawful)
+
+    def _broken_by(self, shard: int, node: int) -> Iterator[tuple[Rule, str]]:
+        """The rules that the shard breaks in the node's domain, or on the node itself."""
+        topology, nodes = self._view.topology, self._shards[shard]
+        kept = [n for n in nodes if n != EMPTY and not topology.is_lost(n)]
+        need = self._need(shard, 0, kept)
+        standing = replace(need.standing(topology.judging()), load=self._load)
+        for rule in self._rules:
+            scope = scope_of(rule)
+            places = {topology.ids[node]}
+            if scope is not None and topology.domain_of(scope)[node] != NO_DOMAIN:
+                places.add(topology.domain_name(scope, int(topology.domain_of(scope)[node])))
+            for finding in rule.violations(standing):
+                if finding.domain in places:
+                    counts = f"{finding.count} in {finding.domain}, the limit is {finding.limit}"
+                    yield rule, f"the {rule.strength} rule '{rule}' is broken: {counts}"
 
     def absent(self, shard: int, node: int, why: Reason | None = None) -> Absent | None:
         """Why the node holds nothing of the shard, None if it does; `why` is what kept the whole
@@ -137,7 +191,7 @@ class Explainer:
             reason = f", but {why.message}" if why else ", and the slot is still empty"
             return Absent(shard, ids[node], "the stream as a whole", what + reason)
         if slot < self._came(shard):
-            reason = f", but the stream came with {ids[holder]} there"
+            reason = f", but {ids[holder]} holds it already"
             return Absent(shard, ids[node], "given", what + reason)
         by = self._lost_to(shard, slot, node, holder)
         return Absent(shard, ids[node], by, f"{what}, but {ids[holder]} was chosen by {by}")

@@ -114,7 +114,7 @@ class LiveState:
         for shard in sorted(self.assignments, key=lambda each: each.shard):
             replicas.setdefault(shard.stream, []).append(shard.replicas)
         streams = [
-            _stream(decision, replicas.get(decision.spec.stream))
+            stream_of(decision, replicas.get(decision.spec.stream))
             for decision in self.decisions
             if decision.outcome in _IN_FORCE
         ]
@@ -224,7 +224,8 @@ def _node(view: NodeView) -> ClusterNode:
     )
 
 
-def _stream(decision: Decision, replicas: list[tuple[str, ...]] | None) -> ClusterStream:
+def stream_of(decision: Decision, replicas: list[tuple[str, ...]] | None) -> ClusterStream:
+    """A decided stream as a cluster file would say it."""
     spec = decision.spec
     body = {name: getattr(spec, name) for name in _SPEC_FIELDS}
     body |= {"replicas": replicas}

@@ -17,6 +17,7 @@ import yaml
 from placement.configuration import Configuration
 from placement.decide import decide
 from placement.events import NodeChanged, StreamCreated
+from placement.limits import Limits
 from placement.model import AdministrativeState, Decision, Guard, Outcome
 from placement.reasons import Code, Reason
 from placement.state import State
@@ -301,9 +302,10 @@ def placed(document: Document) -> Placed:
     return Placed(document, answers, state)
 
 
-def fleet(cluster: Cluster) -> State:
+def fleet(cluster: Cluster, limits: Limits | None = None) -> State:
     """The state of a reconciler that knows the cluster's nodes."""
-    state = State(Configuration(levels=cluster.levels))
+    bounds = Limits() if limits is None else limits
+    state = State(Configuration(levels=cluster.levels, limits=bounds))
     nodes, _ = codec.cluster_events(cluster)
     for node in nodes:
         assert isinstance(node, NodeChanged)

@@ -1,20 +1,34 @@
-"""`explain` offline: why the replicas of a cluster file stand where they do, or what is missing."""
+"""`explain`: why the replicas of a cluster stand where they do, what is wrong, what happens next.
+
+One implementation for cluster files and for the live state, which is asked about as a cluster file
+would say it (`Published` has what only the topics know). Only what the wanted shards need is done:
+streams that are whole are counted as they are, those behind the wanted one are left aside.
+"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from placement.advice import Advice, advise
 from placement.assignments import EMPTY
+from placement.decide import spec_of
+from placement.diagnosis import UNKNOWN, Examined
 from placement.events import StreamCreated
+from placement.examine import examine
 from placement.explain import Absent, Explainer, Held
-from placement.model import Decision, Outcome
+from placement.health import Health, worst
+from placement.hold import find_hold
+from placement.model import Decision, Move, Outcome, Violation
+from placement.outlook import Outlook, outlook
+from placement.plan import WITHOUT_LIMITS
 from placement.policy import Policy
 from placement.reasons import Band, Code, Reason
 from placement.state import State
 from placement.strategies.base import View
-from schemas.cluster import RefusedStream
-from streaming import codec
+from schemas.cluster import ClusterMove, RefusedStream
+from streaming import codec, record_codec
 from streaming.offline import UNANSWERED, Document, Placed, decided, fleet
 
 
@@ -28,13 +42,94 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
+class Published:
+    """What the topics say of one stream: its last decision, and by shard the epoch, replicas on
+    their way in and out, the open move as it is told, and the open violations."""
+
+    decision: Decision
+    epochs: Mapping[int, int]
+    adding: Mapping[int, tuple[str, ...]]
+    removing: Mapping[int, tuple[str, ...]]
+    moves: Mapping[int, dict[str, Any]]
+    violations: Mapping[int, tuple[Violation, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class ShardExplained:
+    """One shard: its health, why each replica is there or may not stay, why the node has none, what
+    is broken, and the move that is under way or comes next (its `state` says which)."""
+
+    stream: str
+    shard: int
+    replicas: tuple[str, ...]
+    health: Health | None
+    held: tuple[Held, ...]
+    absent: Absent | None
+    violations: tuple[Violation, ...] = ()
+    move: dict[str, Any] | None = None
+    epoch: int | None = None
+    adding: tuple[str, ...] = ()
+    removing: tuple[str, ...] = ()
+    hold: str | None = None
+
+    @property
+    def still(self) -> str | None:
+        """Why nothing moves; None while something does, or will."""
+        if self.move is not None:
+            return None
+        if not self.violations:
+            return "no rule is broken, nothing is to be moved"
+        first = self.violations[0]
+        return f"{first.violation_class}: {first.reason.message}"
+
+    def body(self) -> dict[str, Any]:
+        """The shard's part of the answer."""
+        return {
+            "shard": self.shard,
+            "epoch": self.epoch,
+            "health": self.health,
+            "replicas": list(self.replicas),
+            "adding": list(self.adding),
+            "removing": list(self.removing),
+            "held": [asdict(each) for each in self.held],
+            "absent": None if self.absent is None else asdict(self.absent),
+            "move": self.move,
+            "violations": [
+                {
+                    "rule": each.rule,
+                    "strength": each.strength,
+                    "domain": each.domain,
+                    "class": each.violation_class,
+                    "reason": record_codec.reason_body(each.reason),
+                }
+                for each in self.violations
+            ],
+            "still": self.still,
+            "hold": self.hold,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Explained:
-    """One stream's decision with why each replica is there, why the node is not, and advice."""
+    """One stream's decision, the health of its replicas where any are given, its shards that were
+    asked about, why the node holds none of a stream that is not placed, and advice."""
 
     decision: Decision | RefusedStream
-    held: tuple[Held, ...] = ()
-    absent: tuple[Absent, ...] = ()
+    health: Health | None = None
+    shards: tuple[ShardExplained, ...] = ()
+    unplaced: tuple[Absent, ...] = ()
     advice: tuple[Advice, ...] = ()
+
+    @property
+    def held(self) -> tuple[Held, ...]:
+        """Why each replica is there, of all shards."""
+        return tuple(each for shard in self.shards for each in shard.held)
+
+    @property
+    def absent(self) -> tuple[Absent, ...]:
+        """Why the node holds none, of all shards."""
+        found = (shard.absent for shard in self.shards)
+        return (*self.unplaced, *(each for each in found if each is not None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,32 +152,93 @@ class Explanation:
         body: dict[str, Any] = {} if name is None else {"name": name}
         if self.missing is not None:
             return body | {"error": {"message": self.missing, "line": None, "field": None}}
-        return body | {"explain": [_body(each, self.placed) for each in self.streams]}
+        return body | {"explain": [self._told(each) for each in self.streams]}
+
+    def _told(self, each: Explained) -> dict[str, Any]:
+        return stream_body(each, self.placed.answer(each.decision))
 
 
-def explained(document: Document, wanted: Wanted) -> Explanation:
-    """Place the document's streams one by one and explain those that are wanted."""
-    state = fleet(document.cluster)
-    _, events = codec.cluster_events(document.cluster)
+def explained(
+    document: Document, wanted: Wanted, published: Published | None = None
+) -> Explanation:
+    """Place the document's streams one by one, as far as it matters for those that are wanted, and
+    explain these."""
+    state = fleet(document.cluster, WITHOUT_LIMITS)
+    _, created = codec.cluster_events(document.cluster)
+    events = [event for event in created if isinstance(event, StreamCreated)]
     found: dict[str, Explained] = {}
     decisions: dict[str, Decision] = {}
-    for event in events:
-        assert isinstance(event, StreamCreated)
+    for event in _in_turn(events, wanted):
+        if wanted.stream not in (None, event.stream):
+            decisions[event.stream] = _taken(state, event)
+            continue
         before = View(state.topology, state.table)
-        decision = decisions[event.stream] = decided(state, event)
-        if wanted.stream in (None, event.stream):
-            found[event.stream] = _explain(state, event, decision, before, wanted)
+        if published is None:
+            decision = decided(state, event)
+            shards = state.streams[event.stream].shards
+            rows = [state.table.nodes(shard) for shard in shards]
+        else:
+            decision, rows = published.decision, _given(state, event)
+        decisions[event.stream] = decision
+        found[event.stream] = _explain(state, event, decision, before, wanted, rows)
     answers = tuple(
-        stream if isinstance(stream, RefusedStream) else decisions[stream.stream]
+        stream if isinstance(stream, RefusedStream) else decisions.get(stream.stream)
         for stream in document.cluster.streams
     )
-    placed = Placed(document, answers, state)
+    known = tuple(answer for answer in answers if answer is not None)
+    placed = Placed(document, known, state)
+    missing = _missing(placed, decisions, wanted)
+    ahead = _Ahead(document, state, published)
+    given = {event.stream: event for event in events if event.replicas and any(event.replicas)}
     streams = tuple(
-        Explained(answer) if isinstance(answer, RefusedStream) else found[answer.stream]
-        for answer in answers
+        Explained(answer)
+        if isinstance(answer, RefusedStream)
+        else ahead.told(found[answer.stream], given.get(answer.stream))
+        for answer in known
         if wanted.stream in (None, answer.stream)
     )
-    return Explanation(placed, streams, _missing(placed, decisions, wanted))
+    return Explanation(placed, streams, missing)
+
+
+def _in_turn(events: Sequence[StreamCreated], wanted: Wanted) -> Sequence[StreamCreated]:
+    """The streams that matter, the wanted one last: all others whose replicas are given where its
+    own are, as these stand beside each other; else those that are placed before it."""
+    at = next((n for n, event in enumerate(events) if event.stream == wanted.stream), None)
+    if at is None:
+        return events if wanted.stream is None else ()
+    if not any(events[at].replicas or ()):
+        return events[: at + 1]
+    behind = [event for event in events[at + 1 :] if any(event.replicas or ())]
+    return [*events[:at], *behind, events[at]]
+
+
+def _taken(state: State, event: StreamCreated) -> Decision:
+    """A stream that is not asked about: as it is, where all its replicas are given."""
+    policy = state.compile(event.placement_policies, event.policy)
+    index, given = state.topology.index, event.replicas or ()
+    rows = [[index.get(node, EMPTY) for node in nodes] for nodes in given]
+    if isinstance(policy, Reason) or len(rows) != event.shards:
+        return decided(state, event)
+    copies = policy.copies(event.replication_factor)
+    if any(len(row) < copies or EMPTY in row or len({*row}) < len(row) for row in rows):
+        return decided(state, event)
+    spec = spec_of(state, event)
+    parts = (event.body_hash, policy.strategy, event.shards, 0, (), (), state.now)
+    decision = Decision(event.stream, event.sequence, 1, Outcome.PLACED, spec, *parts)
+    stream = state.publish_decision(decision, policy)
+    shards = np.asarray(state.allot(stream, rows), np.int64)
+    counts = np.fromiter(map(len, rows), np.int64, len(rows))
+    state.table.fill(shards, counts, np.array([node for row in rows for node in row], np.int64))
+    return decision
+
+
+def _given(state: State, event: StreamCreated) -> list[list[int]]:
+    """The replicas that a stream has, by slot; none are completed."""
+    policy, copies = state.compile(event.placement_policies, event.policy), 0
+    if isinstance(policy, Policy):
+        copies = policy.copies(event.replication_factor)
+    rows = [[state.topology.index.get(n, EMPTY) for n in nodes] for nodes in event.replicas or ()]
+    return [[*row, *[EMPTY] * (copies - len(row))] for row in rows]
 
 
 def _missing(placed: Placed, decisions: Mapping[str, Decision], wanted: Wanted) -> str | None:
@@ -101,30 +257,35 @@ def _missing(placed: Placed, decisions: Mapping[str, Decision], wanted: Wanted) 
 
 
 def _explain(
-    state: State, event: StreamCreated, decision: Decision, before: View, wanted: Wanted
+    state: State,
+    event: StreamCreated,
+    decision: Decision,
+    before: View,
+    wanted: Wanted,
+    shards: list[list[int]],
 ) -> Explained:
+    """What was decided, with the `shards` as they stand, by slot."""
     policy = state.compile(event.placement_policies, event.policy)
     wrong = (r for r in decision.reasons if r.code is not Code.DOMAIN_UNKNOWN)
     if isinstance(policy, Reason) or any(reason.band is Band.CONFIG for reason in wrong):
         return Explained(decision)
-    stream = state.streams[event.stream]
-    shards = [state.table.nodes(shard) for shard in stream.shards]
     given = [len(nodes) for nodes in event.replicas or ()] if shards else []
     explainer = Explainer(decision.spec, policy, shards, before, given)
-    asked = _asked(decision.spec.shards, shards, wanted)
-    held: list[Held] = []
-    absent: list[Absent] = []
-    for shard in asked:
-        if shards and wanted.node is None:
-            held += explainer.held(shard)
-        elif shards:
-            held += [each for each in explainer.held(shard) if each.node == wanted.node]
-        node = state.topology.index.get(wanted.node or "")
-        why = decision.reasons[0] if decision.reasons else None
-        lacks = None if node is None else explainer.absent(shard, node, why)
-        absent += [] if lacks is None else [lacks]
+    node = state.topology.index.get(wanted.node or "")
+    why = decision.reasons[0] if decision.reasons else None
+    found: list[ShardExplained] = []
+    unplaced: list[Absent] = []
+    for shard in _asked(decision.spec.shards, shards, wanted):
+        absent = None if node is None else explainer.absent(shard, node, why)
+        if not shards:
+            unplaced += [] if absent is None else [absent]
+            continue
+        held = explainer.held(shard)
+        mine = tuple(each for each in held if wanted.node in (None, each.node))
+        names = tuple(state.topology.ids[n] for n in shards[shard] if n != EMPTY)
+        found.append(ShardExplained(event.stream, shard, names, None, mine, absent))
     advice = _advice(state, event, decision, policy, wanted)
-    return Explained(decision, tuple(held), tuple(absent), tuple(advice))
+    return Explained(decision, None, tuple(found), tuple(unplaced), tuple(advice))
 
 
 def _asked(count: int, shards: Sequence[Sequence[int]], wanted: Wanted) -> range:
@@ -134,6 +295,91 @@ def _asked(count: int, shards: Sequence[Sequence[int]], wanted: Wanted) -> range
     return range(len(shards)) if shards else range(1)
 
 
+class _Ahead:
+    """Health, what is broken, and what comes next, of streams that stand somewhere."""
+
+    def __init__(self, document: Document, state: State, published: Published | None) -> None:
+        self._state, self._published = state, published
+        self._moves = {(move.stream, move.shard): move for move in document.cluster.moves}
+        hold = find_hold(state.topology)
+        self._hold = None if hold is None else hold.reason
+
+    def told(self, explained: Explained, event: StreamCreated | None) -> Explained:
+        """The explanation with what is ahead; as it is for a stream that was only placed now."""
+        if event is None or not explained.shards:
+            return explained
+        state = self._state
+        policy = state.compile(event.placement_policies, event.policy)
+        assert isinstance(policy, Policy), "a stream that stands somewhere has one"
+        rows = self._rows(event)
+        moving = frozenset(number for name, number in self._moves if name == event.stream)
+        judged = Examined(spec_of(state, event), policy, rows, rows, moving)
+        health = examine(state.topology, [judged]).shards[event.stream]
+        ahead: Mapping[int, Outlook] = {}
+        if self._published is None:
+            indexes = state.streams[event.stream].shards
+            found = outlook(state, [indexes[each.shard] for each in explained.shards])
+            ahead = {each.shard: found[indexes[each.shard]] for each in explained.shards}
+        shards = tuple(
+            self._shard(each, health[each.shard], ahead.get(each.shard, Outlook()))
+            for each in explained.shards
+        )
+        return replace(explained, health=worst(health), shards=shards)
+
+    def _rows(self, event: StreamCreated) -> list[list[int]]:
+        """The nodes of each shard: as they are, or, of a file, with what was completed."""
+        if self._published is not None:
+            index = self._state.topology.index
+            return [[index.get(n, UNKNOWN) for n in nodes] for nodes in event.replicas or ()]
+        table, shards = self._state.table, self._state.streams[event.stream].shards
+        return [[node for node in table.nodes(shard) if node != EMPTY] for shard in shards]
+
+    def _shard(self, each: ShardExplained, health: Health, ahead: Outlook) -> ShardExplained:
+        topics, number = self._published, each.shard
+        if topics is not None:
+            return replace(
+                each,
+                health=health,
+                violations=topics.violations.get(number, ()),
+                move=topics.moves.get(number),
+                epoch=topics.epochs.get(number),
+                adding=topics.adding.get(number, ()),
+                removing=topics.removing.get(number, ()),
+            )
+        opened = self._moves.get((each.stream, number))
+        move = None if opened is None else _under_way(opened)
+        if move is None and ahead.move is not None:
+            move = move_body(ahead.move) | {"move_id": None, "state": "planned"}
+        hold = self._hold if ahead.violations else None
+        return replace(each, health=health, violations=ahead.violations, move=move, hold=hold)
+
+
+def move_body(move: Move) -> dict[str, Any]:
+    """A move as it is told of a shard."""
+    return {
+        "move_id": move.move_id,
+        "state": move.state,
+        "cause": move.cause,
+        "kind": move.kind,
+        "remove": move.remove,
+        "add": move.add,
+        "reason": record_codec.reason_body(move.reason),
+    }
+
+
+def _under_way(move: ClusterMove) -> dict[str, Any]:
+    reason = Reason(Code.REPLACEMENT_WANTED, "the file has it among the moves in flight")
+    return {
+        "move_id": None,
+        "state": "under way" if move.add or move.kind != "replace" else "wanted",
+        "cause": None,
+        "kind": move.kind,
+        "remove": move.remove,
+        "add": move.add,
+        "reason": record_codec.reason_body(reason),
+    }
+
+
 def _advice(
     state: State, event: StreamCreated, decision: Decision, policy: Policy, wanted: Wanted
 ) -> list[Advice]:
@@ -141,7 +387,7 @@ def _advice(
     if decision.outcome not in UNANSWERED or wanted.node is not None:
         return []
     given = event.replicas
-    if decision.outcome is Outcome.PARTIAL:
+    if decision.outcome is Outcome.PARTIAL and event.stream in state.streams:
         return _completing(state, decision, policy, given)
     return advise(state, decision.spec, policy, given)
 
@@ -164,8 +410,9 @@ def _completing(
     return advice
 
 
-def _body(each: Explained, placed: Placed) -> dict[str, Any]:
-    answer = placed.answer(each.decision)
+def stream_body(each: Explained, answer: Mapping[str, Any]) -> dict[str, Any]:
+    """A stream's part of the answer: its decision (`answer`), replica by replica, and shard by
+    shard where they stand somewhere already."""
     held = []
     for replica in each.held:
         row = asdict(replica)
@@ -174,10 +421,12 @@ def _body(each: Explained, placed: Placed) -> dict[str, Any]:
     return {
         "stream": answer["stream"],
         "outcome": answer["outcome"],
+        "health": each.health,
         "policy": answer["policy"],
         "reasons": answer["reasons"],
         "warnings": answer["warnings"],
         "replicas": held,
         "absent": [asdict(absent) for absent in each.absent],
         "advice": [asdict(advice) for advice in each.advice],
+        "shards": [] if each.health is None else [shard.body() for shard in each.shards],
     }

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from placement.health import Copies
     from streaming.offline_check import Checked
 
-_STYLES = {
+HEALTH_STYLES = {
     "healthy": "green",
     "rebalancing": "cyan",
     "degraded": "yellow",
@@ -115,7 +115,7 @@ def _show_streams(console: Any, body: Mapping[str, Any]) -> None:
         counts = ((classes[name, word], word) for word in _CLASS_STYLES)
         said = ", ".join(f"{count} {word}" for count, word in counts if count)
         of = f"{sick} of {len(shards[name])}"
-        rows.append((name, Text(health[name], _STYLES[health[name]]), of, said or "-"))
+        rows.append((name, Text(health[name], HEALTH_STYLES[health[name]]), of, said or "-"))
     if rows:
         shown = rows[:_STREAMS_SHOWN_MAX]
         console.print(Table(("stream", "health", "shards", "violations"), shown))
@@ -123,11 +123,13 @@ def _show_streams(console: Any, body: Mapping[str, Any]) -> None:
         for word in _FINE:
             count = sum(each == word for each in health.values())
             if count:
-                console.print(Text.assemble(f"{counted(count, 'stream')} ", (word, _STYLES[word])))
+                console.print(
+                    Text.assemble(f"{counted(count, 'stream')} ", (word, HEALTH_STYLES[word]))
+                )
 
 
 def _worst_first(health: Mapping[str, str]) -> list[str]:
-    ladder = list(_STYLES)
+    ladder = list(HEALTH_STYLES)
     return sorted(health, key=lambda name: (-ladder.index(health[name]), natural_key(name)))
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streaming.cli.answers import EXIT_DOCUMENT, answer_documents
-from streaming.cli.console import text_console
 from streaming.cli.options import (
     Bootstrap,
     Config,
@@ -22,8 +21,7 @@ from streaming.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from streaming.live_explain import LiveExplanation, LiveShard
-    from streaming.offline_explain import Explained, Explanation, Wanted
+    from streaming.offline_explain import Explained, Explanation, ShardExplained, Wanted
     from streaming.settings import Settings
 
 # Whole sentences for the first replicas; programs take --output json.
@@ -118,11 +116,11 @@ def _wanted(stream: str | None, node: str | None) -> "Wanted":
 
 
 def _show(console: Any, answer: "Explanation") -> None:
+    from streaming.cli.place import line_of
+
     if answer.missing is not None:
         console.print(answer.missing, style="red")
         return
-    from streaming.cli.place import line_of
-
     placed = answer.placed
     places = {id(decision): index for index, decision in enumerate(placed.decisions)}
     for position, each in enumerate(answer.streams):
@@ -130,15 +128,15 @@ def _show(console: Any, answer: "Explanation") -> None:
             console.print()
         decision = placed.answer(each.decision)
         line = line_of(placed.document, places[id(each.decision)], decision)
-        _show_stream(console, each, decision, line)
+        show_stream(console, each, decision, line)
 
 
-def _show_stream(
+def show_stream(
     console: Any, each: "Explained", decision: dict[str, Any], line: int | None
 ) -> None:
-    from streaming.cli.place import heading
-
-    console.print(heading(decision, line))
+    """A stream's heading, what was decided and why, what would help, and shard by shard what holds
+    its replicas."""
+    console.print(_heading(each, decision, line))
     for kind in ("reasons", "warnings"):
         for reason in decision[kind]:
             console.print(f"  {_sentence(reason['message'])}", markup=False)
@@ -146,19 +144,56 @@ def _show_stream(
         console.print("  What would let it be placed (each has been tried):")
         for advice in each.advice:
             console.print(f"    - {advice.message}", markup=False)
-    lines = _lines(each)
+    lines = [absent.reason for absent in each.unplaced]
+    for shard in each.shards:
+        lines += _lines(shard)
     for text in lines[:_LINES_SHOWN_MAX]:
         console.print(f"  {text}", markup=False)
     if len(lines) > _LINES_SHOWN_MAX:
         left = len(lines) - _LINES_SHOWN_MAX
-        console.print(f"  … and {left} more; ask for {each.decision.stream}/SHARD", style="dim")
+        name = decision["stream"]
+        console.print(f"  … and {left} more; ask for {name}/SHARD", style="dim")
 
 
-def _lines(each: "Explained") -> list[str]:
-    """The sentences of all replicas, by shard."""
-    held = [(row.shard, 0, row.reason) for row in each.held]
-    absent = [(row.shard, 1, row.reason) for row in each.absent]
-    return [reason for _, _, reason in sorted([*held, *absent], key=lambda row: row[:2])]
+def _heading(each: "Explained", decision: dict[str, Any], line: int | None) -> Any:
+    """The stream and how it fares: its health where it stands somewhere, else what was decided."""
+    from streaming.cli.check_text import HEALTH_STYLES
+    from streaming.cli.place import heading
+
+    if each.health is None:
+        return heading(decision, line)
+    from rich.text import Text
+
+    name, health = decision["stream"], str(each.health)
+    partly = f", {decision['outcome']}" if decision["outcome"] in ("partial", "waiting") else ""
+    return Text.assemble((f"{name} ", "bold"), (health, HEALTH_STYLES[health]), partly)
+
+
+def _lines(shard: "ShardExplained") -> list[str]:
+    """The sentences of one shard: its replicas; of one that stands somewhere already also what is
+    broken, the move of it, or why it stands still."""
+    held = [each.reason for each in shard.held]
+    held += [] if shard.absent is None else [shard.absent.reason]
+    if shard.health is None:
+        return held
+    epoch = "" if shard.epoch is None else f" at epoch {shard.epoch}"
+    lines = [f"{shard.stream}/{shard.shard}{epoch} {shard.health}: {' '.join(shard.replicas)}"]
+    lines += [f"  {each}" for each in held]
+    for each in shard.violations:
+        what = f"{each.rule} in {each.domain}" if each.domain else each.rule
+        reason = _sentence(each.reason.message)
+        lines.append(f"  {each.strength} {what}, {each.violation_class}: {reason}")
+    move = shard.move
+    if move is not None:
+        ways = f"{move['remove'] or '-'} -> {move['add'] or '-'}"
+        lines.append(f"  move {ways} is {move['state']}: {_sentence(move['reason']['message'])}")
+    if shard.hold is not None:
+        lines.append(f"  a running reconciler would hold repair back: {_sentence(shard.hold)}")
+    if shard.violations and move is None:
+        lines.append(f"  nothing moves: what is broken is {shard.violations[0].violation_class}.")
+    elif shard.still is not None:
+        lines.append(f"  nothing moves: {_sentence(shard.still)}")
+    return lines
 
 
 def _sentence(text: str) -> str:
@@ -168,6 +203,7 @@ def _sentence(text: str) -> str:
 
 
 def _explain_live(wanted: "Wanted", output: Output, settings: "Settings") -> None:
+    from streaming.cli.console import text_console
     from streaming.cli.options import enable_plugins
     from streaming.live import Live
     from streaming.live_explain import explained_live
@@ -180,37 +216,4 @@ def _explain_live(wanted: "Wanted", output: Output, settings: "Settings") -> Non
 
         typer.echo(orjson.dumps(found.body()))
         return
-    _show_live(text_console(), found)
-
-
-def _show_live(console: Any, found: "LiveExplanation") -> None:
-    from streaming.cli.place import heading
-
-    body = found.body()
-    console.print(heading(body, None))
-    for reason in (*body["reasons"], *body["warnings"]):
-        console.print(f"  {_sentence(reason['message'])}", markup=False)
-    for shard in found.shards[:_LINES_SHOWN_MAX]:
-        for text in _live_lines(shard):
-            console.print(f"  {text}", markup=False)
-    left = len(found.shards) - _LINES_SHOWN_MAX
-    if left > 0:
-        console.print(f"  … and {left} more shards; ask for {body['stream']}/SHARD", style="dim")
-
-
-def _live_lines(shard: "LiveShard") -> list[str]:
-    """The sentences of one shard: its replicas, its move, what is broken, why it stands still."""
-    a, body = shard.assignment, shard.body()
-    lines = [f"{a.stream}/{a.shard} at epoch {a.epoch}: {' '.join(a.replicas)}"]
-    lines += [f"  {each.reason}" for each in shard.held]
-    lines += [] if shard.absent is None else [f"  {shard.absent.reason}"]
-    move = body["move"]
-    if move is not None:
-        ways = f"{move['remove'] or '-'} -> {move['add'] or '-'}"
-        lines.append(f"  move {ways} is {move['state']}: {_sentence(move['reason']['message'])}")
-    for each in body["violations"]:
-        what = f"{each['rule']} in {each['domain']}" if each["domain"] else each["rule"]
-        lines.append(f"  {each['strength']} {what}: {_sentence(each['reason']['message'])}")
-    if body["still"] is not None:
-        lines.append(f"  nothing moves: {_sentence(body['still'])}")
-    return lines
+    show_stream(text_console(), found.stream, found.body(), None)

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import pytest
 import yaml
-from typer.testing import Result
+from typer.testing import CliRunner, Result
 
 from placement.configuration import Configuration
 from placement.events import NodeChanged, StreamCreated
@@ -19,6 +19,7 @@ from placement.model import Liveness
 from placement.node import NodeAttributes
 from streaming.admin import apply_topics
 from streaming.broker import EmbeddedBroker
+from streaming.cli.main import app
 from streaming.listings import LISTINGS
 from tests.streaming.published import Publisher
 
@@ -166,6 +167,32 @@ def test_explain_live(placer: Placer, at: tuple[str, str]) -> None:
     assert "clicks/0 at epoch" in text
     absent = placer("explain", "--live", "orders/0", "--node", "n1", at=at).stdout
     assert "n1" in absent
+
+
+def test_explain_live_says_what_explain_says_of_the_export(
+    placer: Placer, at: tuple[str, str]
+) -> None:
+    """Goal: one implementation: replica by replica, advice and health are those of the file."""
+    exported = placer("export", at=at).stdout
+    for stream in ("orders", "clicks"):
+        told = body(placer("explain", "--live", stream, "--output", "json", at=at))
+        words = ["explain", "-", stream, "--output", "json"]
+        [file] = orjson.loads(CliRunner().invoke(app, words, input=exported).stdout)["explain"]
+        assert told["health"] == file["health"]
+        assert told["replicas"] == file["replicas"]
+        for live, offline in zip(told["shards"], file["shards"], strict=True):
+            assert live["held"] == offline["held"]
+            assert (live["move"] is None) == (offline["move"] is None)
+            assert live["still"] == offline["still"]
+    wide = body(placer("explain", "--live", "wide", "--output", "json", at=at))
+    assert wide["advice"], "what would let a refused stream be placed is tried live, too"
+    text = placer("explain", "--live", "wide", at=at).stdout
+    assert "What would let it be placed (each has been tried):" in text
+    absent = body(
+        placer("explain", "--live", "orders/0", "--node", "n1", "--output", "json", at=at)
+    )
+    [shard] = absent["shards"]
+    assert "it is dead" in shard["absent"]["reason"] or not shard["held"][0]["lawful"]
 
 
 def test_a_dry_run_of_a_drain_lists_its_moves(placer: Placer, at: tuple[str, str]) -> None:
