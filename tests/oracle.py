@@ -12,9 +12,15 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any
 
-from placement.events import AckKind, Event, MoveAcked, ReplicaLost
+from placement.events import AckKind, Event, MoveAcked, OperatorAsked, ReplicaLost
 from placement.model import Ready
-from tests.oracle_batch import judge_counts, judge_limits, judge_open, judge_shard
+from tests.oracle_batch import (
+    judge_answers,
+    judge_counts,
+    judge_limits,
+    judge_open,
+    judge_shard,
+)
 from tests.oracle_joins import judge_epoch, judge_step
 from tests.oracle_moves import judge_form, judge_need, judge_words
 from tests.oracle_policy import UNKNOWN_NODE, Value
@@ -103,6 +109,8 @@ class Log(World):
         self._unmarked = Unmarked(remind_ms)
         self._bodies: dict[object, Value] = {}
         self._epochs: dict[Shard, list[Value]] = {}
+        # Requests that may be spoken of again: accepted ones.
+        self._accepted: set[str] = set()
         self._completed: dict[Shard, list[Value]] = {}
         # Nodes that a rule made a shard leave, and by which move, since the fleet last changed.
         self._left: dict[tuple[Shard, str], str] = {}
@@ -165,8 +173,9 @@ class Log(World):
             if isinstance(event, ReplicaLost):
                 self.lose((event.stream, event.shard), event.node_id)
 
-    def hear(self, ready: Ready, events: Iterable[Event]) -> None:
-        """Hold what became of moves against what executors said in the same batch."""
+    def hear(self, ready: Ready, events: Sequence[Event]) -> None:
+        """Hold what became of moves against what executors said in the same batch, and answers
+        against requests."""
         acks = [event for event in events if isinstance(event, MoveAcked)]
         words = {(str(a.kind), a.move_id or f"{a.stream}/{a.shard}") for a in acks}
         # Whoever stops a move that was not called off gives it up.
@@ -176,6 +185,8 @@ class Log(World):
         words |= {("failed", f"{event.stream}/{event.shard}") for event in lost}
         moves = [as_plain(move) for move, dropped in ready.moves.values() if not dropped]
         self._wrong(judge_words(moves, words))
+        asked = [event for event in events if isinstance(event, OperatorAsked)]
+        self._wrong(judge_answers(asked, ready.answers, self._accepted))
 
     def violations(self) -> list[str]:
         """Everything found wrong so far, in words."""

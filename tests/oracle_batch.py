@@ -1,9 +1,11 @@
 """What holds after every batch: leaders, counts, limits, leases, and that nothing is lost."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from placement.alerts import Answer
+from placement.events import OperatorAsked
 from tests.oracle_world import Shard, Value, World
 
 
@@ -87,6 +89,25 @@ def judge_limits(world: World, limits: Any, issued: list[Value]) -> Iterator[str
             yield f"{away[move['remove']]} moves away from {move['remove']} are open"
         if move["source"] and copied[move["source"]] > limits.max_copies_from_node:
             yield f"{copied[move['source']]} moves copying from {move['source']} are open"
+
+
+def judge_answers(
+    asked: Sequence[OperatorAsked], answers: Sequence[Answer], standing: set[str]
+) -> Iterator[str]:
+    """Every request of a batch has one answer; what else is said is of one that was accepted
+    earlier. `standing`: ids of those, to which the accepted ones are added."""
+    first = [answer for answer in answers if answer.outcome in ("accepted", "refused")]
+    wanted = [(each.request_id, each.action, each.target) for each in asked]
+    given = [(each.request_id, each.action, each.target) for each in first]
+    if wanted != given:
+        yield f"requests {wanted} were answered by {given}"
+    standing |= {each.request_id for each in first if each.outcome == "accepted"}
+    for answer in answers:
+        if answer not in first and answer.request_id not in standing:
+            yield f"{answer.outcome} is said of {answer.request_id}, which was not accepted"
+        accepts = answer.reason.code == "REQUEST_ACCEPTED"
+        if accepts != (answer.outcome == "accepted"):
+            yield f"{answer.request_id} is {answer.outcome} with {answer.reason.code}"
 
 
 def _link(world: World, move: Value) -> frozenset[str]:

@@ -153,6 +153,7 @@ class Story:
         if self.twin is not None:
             again = self.twin.apply(events, self.now, caught_up)
             assert list(records_of(again)) == list(records_of(ready))
+            assert (again.alerts, again.answers) == (ready.alerts, ready.answers)
             self.reconciler, self.twin = self.twin, None
         return ready
 

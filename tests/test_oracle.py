@@ -6,10 +6,15 @@ replaced; every case changes one thing in it and names what the oracle has to sa
 
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from placement.alerts import Answer, AnswerOutcome
+from placement.events import Action, OperatorAsked
+from placement.model import Ready
+from placement.reasons import Code, Reason
 from tests.oracle import Log
 
 Record = tuple[str, str, dict[str, Any] | None]
@@ -347,3 +352,35 @@ def test_a_replica_may_go_when_its_executor_says_so() -> None:
                 log.feed(topic, key, deepcopy(value))
             log.commit()
         assert (not log.violations()) == told, log.violations()
+
+
+ASKED = OperatorAsked(1, "r1", Action.CORDON, "a1")
+GRANTED = Answer(
+    "r1", "cordon", "a1", AnswerOutcome.ACCEPTED, 1, Reason(Code.REQUEST_ACCEPTED, "so")
+)
+REFUSED = replace(GRANTED, outcome=AnswerOutcome.REFUSED, reason=Reason(Code.NODE_UNKNOWN, "no"))
+OVER = replace(GRANTED, outcome=AnswerOutcome.ENDED, reason=Reason(Code.REQUEST_ENDED, "over"))
+
+
+@pytest.mark.parametrize(
+    ("batches", "says"),
+    [
+        ([([ASKED], [GRANTED]), ([], [OVER])], ""),
+        ([([ASKED], [REFUSED])], ""),
+        ([([ASKED], [])], "were answered by []"),
+        ([([ASKED], [GRANTED, GRANTED])], "were answered by"),
+        ([([], [GRANTED])], "requests [] were answered by"),
+        ([([ASKED], [replace(GRANTED, target="b1")])], "were answered by"),
+        ([([ASKED], [REFUSED]), ([], [OVER])], "which was not accepted"),
+        ([([ASKED], [replace(REFUSED, reason=GRANTED.reason)])], "is refused with"),
+    ],
+)
+def test_every_request_has_one_answer(
+    batches: list[tuple[list[OperatorAsked], list[Answer]]], says: str
+) -> None:
+    log = Log()
+    for events, answers in batches:
+        log.hear(Ready(answers=answers), events)
+    found = log.violations()
+    assert bool(found) == bool(says)
+    assert says in "".join(found)
