@@ -135,16 +135,15 @@ class LivenessTable:
             said += self._hear_others({n: named[n] for n in others}, position, *spoken)
         for row, each, other in sorted(said):
             at, offset = int(beats.at[run][row]), int(beats.offsets[run][row])
-            before = heard[(node[heard] == each) & (heard <= row)]
-            reached = int(sequence[before].max(initial=nodes.sequence[each]))
             if other:
+                before = heard[(node[heard] == each) & (heard < row)]
+                reached = int(sequence[before].max(initial=nodes.sequence[each]))
                 mark = Mark(partition, start + int(beats.elapsed[run][row]))
                 self._states.overhear(each, other, reached, (at, offset), mark, verdicts)
             else:
-                told = self._states.verdict(
-                    each, at, offset, flaps=self._states.turn(each, Status.UP, at)
-                )
-                verdicts.append(replace(told, sequence=reached))
+                flaps = self._states.turn(each, Status.UP, at)
+                told = self._states.verdict(each, at, offset, flaps=flaps)
+                verdicts.append(replace(told, sequence=int(sequence[row])))
         # Of each node the highest sequence counts, and among equals the first.
         order = heard[np.lexsort((-heard, sequence[heard], node[heard]))]
         last = order[np.append(np.diff(node[order]) != 0, True)] if len(order) else order

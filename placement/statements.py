@@ -30,6 +30,7 @@ class Statements:
         self._states = states
 
     def apply(self, said: Statement, partition: int, now: int, verdicts: list[Verdict]) -> None:
+        """Apply what a node says, where its partition's clock shows `now`; adds the verdicts."""
         node, at = self._states.nodes.index.get(said.node_id), Mark(partition, now)
         if node is None:
             counts = self._may_come(said)

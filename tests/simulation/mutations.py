@@ -6,6 +6,7 @@ Each is put in by replacing one function or rule, so that the planner itself sta
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,19 +14,23 @@ import pytest
 
 from placement import agenda, issuing, mend, node_events, orders, succession
 from placement.assignments import EMPTY
+from placement.incarnations import Incarnations
 from placement.issuing import Issuing
 from placement.mend import Score
 from placement.model import AdministrativeState, Liveness
 from placement.move_events import MoveEvents
 from placement.moves import Ledger
+from placement.node import Lives
 from placement.reasons import Reason
 from placement.repair import Repair
 from placement.rules import AtMost, Even, ExclusiveNodes
 from placement.state import State
+from placement.statements import Statements
 from placement.strategies.base import View
 from placement.stream_events import StreamEvents
 from placement.topology import Topology
 from placement.wants import Wants
+from tests.placement.records import Records
 from tests.simulation.history import Failure, History
 
 # What the issue asks for.
@@ -355,3 +360,32 @@ def stuck_shards_are_forgotten(patch: Patch) -> None:
 def nodes_in_order_of_arrival(patch: Patch) -> None:
     """Ties are broken by the order in which nodes came."""
     patch.setattr(Topology, "order", lambda self: np.arange(self.size))
+
+
+@mutation
+def refuse_restarts(patch: Patch) -> None:
+    """A later life of a node's process waits for ever."""
+    patch.setattr(Incarnations, "judge", lambda *_: (set(), []))
+    patch.setattr(Statements, "_comes_at_once", lambda *_: False)
+
+
+@mutation
+def take_any_life(patch: Patch) -> None:
+    """Whoever registered last holds the name, beside a life that goes on speaking."""
+    patch.setattr(Statements, "_comes_at_once", lambda *_: True)
+
+
+@mutation
+def forget_lives(patch: Patch) -> None:
+    """A rebuilt reconciler does not know which lives of nodes wait or are refused."""
+    restored = Records.rebuild
+
+    def rebuild(records: Records, *known: Any) -> Any:
+        nodes = records.nodes
+        records.nodes = {name: replace(view, lives=Lives()) for name, view in nodes.items()}
+        try:
+            return restored(records, *known)
+        finally:
+            records.nodes = nodes
+
+    patch.setattr(Records, "rebuild", rebuild)
