@@ -123,10 +123,17 @@ def _command(name: str) -> "Callable[..., None]":
             def told(found: "Rows") -> Any:
                 return listing_table(found, shown, left_out, time.time_ns() // 1_000_000)
 
+            def body(found: "Rows") -> "Rows":
+                """The columns that were asked for; all where none were."""
+                if columns is None:
+                    return found
+                return [{name: row[name] for name in shown} for row in found]
+
             if watch:
-                follow(live, rows, lambda found: found, told, output)
+                follow(live, rows, body, told, output)
                 return
-            _print(rows(live), told, output)
+            found = rows(live)
+            _print(body(found), told(found), output)
 
     return command
 
@@ -182,7 +189,7 @@ def shown_columns(
     return asked, []
 
 
-def _print(rows: "Rows", told: "Callable[[Rows], Any]", output: Output) -> None:
+def _print(rows: "Rows", told: Any, output: Output) -> None:
     if output is Output.JSON:
         import orjson
 
@@ -190,7 +197,7 @@ def _print(rows: "Rows", told: "Callable[[Rows], Any]", output: Output) -> None:
         return
     from streaming.cli.console import text_console
 
-    text_console().print(told(rows))
+    text_console().print(told)
 
 
 def listing_table(rows: "Rows", columns: list[str], left_out: list[str], now_ms: int) -> Any:

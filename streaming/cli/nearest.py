@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streaming.cli.answers import File, answer_documents
-from streaming.cli.console import Table
 from streaming.cli.options import (
     FailOn,
     FailOnOption,
@@ -16,6 +15,7 @@ from streaming.cli.options import (
     PluginOption,
     StrictOption,
 )
+from streaming.cli.report_text import print_table
 
 if TYPE_CHECKING:
     from streaming.offline_nearest import Served
@@ -104,4 +104,4 @@ def _show(console: Any, answer: "Served") -> None:
         )
         for row in answer.choices
     ]
-    console.print(Table(("client", "shard", "replica", "why"), rows))
+    print_table(console, ("client", "shard", "replica", "why"), rows)

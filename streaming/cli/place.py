@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streaming.cli.answers import File, answer_documents
-from streaming.cli.console import Table
+from streaming.cli.console import Table, counted
 from streaming.cli.options import (
     FailOn,
     FailOnOption,
@@ -38,6 +38,8 @@ STYLES = {
 }
 # A person looks at the first shards; programs take --output json.
 _SHARDS_SHOWN_MAX = 40
+# Of all streams together: then only those are shown that are not placed as they asked.
+_ROWS_SHOWN_MAX = 200
 
 
 def register(app: typer.Typer) -> None:
@@ -105,9 +107,17 @@ def _show(console: Any, answer: "Placed") -> None:
 
     cluster = answer.cluster
     console.print(topology_tree(cluster.nodes, loads(answer), cluster.levels))
+    left, hidden = _ROWS_SHOWN_MAX, 0
     for index, decision in enumerate(answer.body()["decisions"]):
+        if left <= 0 and decision["outcome"] == "placed":
+            hidden += 1
+            continue
         console.print()
-        show_decision(console, decision, line_of(answer.document, index, decision))
+        rows = show_decision(console, decision, line_of(answer.document, index, decision))
+        left -= rows
+    if hidden:
+        more = counted(hidden, "more placed stream")
+        console.print(f"\n… and {more}: --output json, --output cluster", style="dim")
 
 
 def line_of(document: "Document", index: int, decision: dict[str, Any]) -> int | None:
@@ -131,8 +141,8 @@ def heading(decision: dict[str, Any], line: int | None) -> Any:
     return Text.assemble((f"{name} ", "bold"), (outcome, STYLES[outcome]), (where, "dim"))
 
 
-def show_decision(console: Any, decision: dict[str, Any], line: int | None) -> None:
-    """A decision with its reasons and replicas."""
+def show_decision(console: Any, decision: dict[str, Any], line: int | None) -> int:
+    """A decision with its reasons and replicas; how many rows these took."""
     from rich.text import Text
 
     console.print(heading(decision, line))
@@ -141,7 +151,7 @@ def show_decision(console: Any, decision: dict[str, Any], line: int | None) -> N
             code = (reason["code"], STYLES[decision["outcome"]])
             console.print(Text.assemble("  ", code, " ", reason["message"]))
     if not decision["replicas"]:
-        return
+        return 0
     rows = _rows(decision["replicas"])
     shown = [
         (shards, nodes[0] if nodes else "-", " ".join(nodes[1:]))
@@ -151,6 +161,7 @@ def show_decision(console: Any, decision: dict[str, Any], line: int | None) -> N
     console.print(Table(columns, shown, right=("shards",), first_left_out=()))
     if len(rows) > _SHARDS_SHOWN_MAX:
         console.print(f"  … and {len(rows) - _SHARDS_SHOWN_MAX} more rows", style="dim")
+    return len(shown)
 
 
 def _rows(replicas: list[list[str]]) -> list[tuple[str, list[str]]]:

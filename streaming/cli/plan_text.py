@@ -44,12 +44,16 @@ def show_plan(console: Any, answer: "Planned") -> None:
         name = each["stream"] or "(a stream without a name)"
         said = each["reasons"][0]["message"]
         console.print(Text.assemble((f"{name} ", "bold"), ("rejected", "red"), f" {said}"))
-    for each in body["unfixable"]:
+    unfixable = body["unfixable"]
+    for each in unfixable[:_MOVES_SHOWN_MAX]:
         shard = "" if each["shard"] is None else f"/{each['shard']}"
         where = f" in {each['domain']}" if each["domain"] else ""
         what = f"{each['stream'] or 'the cluster'}{shard}: {each['rule']}{where}, "
         style = "red" if each["strength"] == "required" else "yellow"
         console.print(Text.assemble(("unfixable ", style), what, each["reason"]["message"]))
+    if len(unfixable) > _MOVES_SHOWN_MAX:
+        left = counted(len(unfixable) - _MOVES_SHOWN_MAX, "more violation")
+        console.print(f"  … and {left}: --output json", style="dim")
 
 
 def show_verified(console: Any, answer: "Verified") -> None:

@@ -57,6 +57,8 @@ def status(
     from streaming.status import Status
     from streaming.status import status as read
 
+    if output is Output.JSON and (path or depth is not None):
+        raise typer.BadParameter("PATH and --depth fold the text; --output json is of all nodes")
     settings = connection(config, bootstrap, prefix)
     with Live(settings) as live:
 

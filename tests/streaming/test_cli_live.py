@@ -116,6 +116,8 @@ def test_listings(placer: Placer, at: tuple[str, str]) -> None:
     broken = body(placer("violations", "--output", "json", at=at))
     assert {row["rule"] for row in broken} == {"replicas"}
     assert all(row["class"] in ("fixable", "deferred") for row in broken)
+    few = body(placer("nodes", "--columns", "node,status", "--output", "json", at=at))
+    assert few[0] == {"node": "n1", "status": "dead"}
     table = placer("nodes", "--columns", "node,status", at=at).stdout.split()
     assert table[:4] == ["node", "status", "n1", "dead"]
     for name, rows in (("nodes", nodes), ("streams", list(streams.values()))):

@@ -166,6 +166,27 @@ def test_the_nodes_that_join_are_held_to_strict_too(tmp_path):
     assert (refused.exit_code, "did you mean 'weight'?" in refused.stderr) == (2, True)
 
 
+def test_long_answers_are_cut_and_what_is_wrong_is_not(tmp_path):
+    """Goal: a large file does not scroll away what a person looks for."""
+    nodes = ", ".join(f"{{id: n{n}, location: /z{n}}}" for n in range(60))
+    client = "clients: [{id: c, location: /z0}]\n"
+    asked = "".join(
+        f"  - {{stream: s{n}, shards: 60, replication_factor: {70 if n == 49 else 2}, "
+        "policy: {strategy: simple}}\n"
+        for n in range(50)
+    )
+    cluster = tmp_path / "cluster.yaml"
+    cluster.write_text(f"nodes: [{nodes}]\n{client}streams:\n{asked}")
+    for command in ("place", "check", "plan", "nearest"):
+        _, out, _ = run(f"{command} {cluster}")
+        assert len(out.splitlines()) < 400, command
+    _, out, _ = run(f"place {cluster}")
+    assert "s49 rejected" in out
+    assert "more placed streams: --output json" in out
+    _, out, _ = run(f"nearest {cluster}")
+    assert "more rows" in out
+
+
 @pytest.mark.parametrize("status", ["suspect", "fenced", "draining", "maintenance", "cordoned"])
 @pytest.mark.parametrize("gone", ["dead", "down", "unregistered", "held_down", "quarantined"])
 def test_only_nodes_that_are_up_receive_replicas(status, gone):

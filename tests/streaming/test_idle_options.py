@@ -1,0 +1,42 @@
+"""Goal: an option in a place where it would do nothing is refused, before anything is done."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from streaming.cli.main import app
+
+CASES = (
+    ("status /eu --output json", "PATH and --depth fold the text"),
+    ("status --depth 1 --output json", "PATH and --depth fold the text"),
+    ("drain n1 --dry-run --watch", "--dry-run changes nothing"),
+    ("drain n1 --dry-run --yes", "--dry-run sends nothing"),
+    ("drain n1 --dry-run --hash 00ff", "--dry-run sends nothing"),
+    ("cordon n1 --dry-run --no-wait", "--dry-run sends nothing"),
+    ("replay FILE --snapshot FILE", "--snapshot goes with --from-topic"),
+    ("replay FILE --speed 2", "--speed goes with --inputs"),
+    ("replay FILE --bootstrap x:1", "go with --from-topic"),
+    ("replay FILE --inputs --verify", "--inputs takes a recording"),
+    ("replay FILE --inputs --output ndjson", "--inputs takes a recording"),
+    ("plan FILE --verify FILE --max-moves 3", "no other option goes with it"),
+    ("plan FILE --verify FILE --phase repair", "no other option goes with it"),
+    ("plan FILE --verify FILE --fail-on never", "no other option goes with it"),
+    ("plan FILE --verify FILE --output kafka", "--output kafka writes a new one"),
+    ("explain --live orders --strict", "without --strict and --fail-on"),
+    ("explain --live orders --fail-on never", "without --strict and --fail-on"),
+    ("explain FILE --bootstrap x:1", "belong to --live"),
+    ("run --embedded --bootstrap x:1", "leave out --bootstrap"),
+    ("run --data-dir FILE", "--data-dir belongs to --embedded"),
+    ("suggest --simple --policies x", "exclude each other"),
+)
+
+
+@pytest.mark.parametrize(("words", "says"), CASES, ids=[words for words, _ in CASES])
+def test_it_is_refused(words: str, says: str, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("nodes: []\n")
+    arguments = shlex.split(words.replace("FILE", str(file)))
+    result = CliRunner(env={"COLUMNS": "400"}).invoke(app, arguments)
+    assert (result.exit_code, says in result.stderr) == (2, True), result.output
