@@ -61,6 +61,20 @@ def known_node(settings: Settings, node_id: str) -> NodeView:
         return _view(live, node_id)
 
 
+def names_like(settings: Settings, target: str) -> str:
+    """The end of a sentence that names the nodes, or domains, whose names are spelt nearly like an
+    unknown one; empty where there are none."""
+    with Live(settings, (TOPOLOGY,)) as live:
+        views = live.nodes
+    if not target.startswith("/"):
+        return did_you_mean(target, [view.node_id for view in views])
+    places: dict[str, None] = {}
+    for view in views:
+        parts = view.attributes.location.split("/")
+        places |= dict.fromkeys("/".join(parts[:depth]) for depth in range(2, len(parts) + 1))
+    return did_you_mean(target, [*places])
+
+
 def departure(settings: Settings, node_id: str) -> Departure:
     """What a node's unregistration would say and touch. Raises as `known_node`."""
     with Live(settings, (TOPOLOGY, "assignments.v1")) as live:

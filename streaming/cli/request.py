@@ -10,6 +10,8 @@ import typer
 from streaming.cli.options import Output, OutputOption
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from schemas.requests import OperatorRequest
     from streaming.asking import DryRun
     from streaming.settings import Settings
@@ -89,7 +91,8 @@ class Asking:
         from streaming.asking import ask
 
         answer = ask(settings, request, self.timeout)
-        _print_answer(answer, self.output)
+        hint = _hint(settings, request.target, answer["reason"])
+        _print_answer(answer, hint, self.output)
         if answer["outcome"] != "accepted":
             raise typer.Exit(EXIT_REFUSED)
 
@@ -101,7 +104,8 @@ class Asking:
 
         shown = dry_run(settings, request)
         form = self.output if self.dry_run else Output.TEXT
-        _show(shown, request.target, form, err=not self.dry_run)
+        hint = _hint(settings, request.target, shown.summary["refusal"])
+        _show(shown, request.target, hint, form, err=not self.dry_run)
         if shown.seen.refusal is not None:
             raise typer.Exit(EXIT_REFUSED)
         if self.dry_run or not shown.seen.destructive:
@@ -153,7 +157,16 @@ def _made(
         raise typer.BadParameter(f"{first['loc'][0]}: {first['msg']}") from error
 
 
-def _show(shown: "DryRun", target: str, output: Output, err: bool) -> None:
+def _hint(settings: "Settings", target: str, reason: "Mapping[str, Any] | None") -> str:
+    """What is spelt nearly like a target that nobody knows."""
+    if reason is None or reason["code"] not in ("NODE_UNKNOWN", "DOMAIN_UNKNOWN"):
+        return ""
+    from streaming.node_requests import names_like
+
+    return names_like(settings, target)
+
+
+def _show(shown: "DryRun", target: str, hint: str, output: Output, err: bool) -> None:
     summary = shown.summary
     if output is Output.JSON:
         import orjson
@@ -162,7 +175,8 @@ def _show(shown: "DryRun", target: str, output: Output, err: bool) -> None:
         return
     refusal = summary["refusal"]
     if refusal is not None:
-        typer.secho(f"{refusal['code']} {refusal['message']}", fg=typer.colors.RED, err=err)
+        said = f"{refusal['code']} {refusal['message']}{hint}"
+        typer.secho(said, fg=typer.colors.RED, err=err)
         return
     typer.echo(f"{target}: {shown.seen}", err=err)
     for each in shown.seen.relabelled:
@@ -179,7 +193,7 @@ def _show(shown: "DryRun", target: str, output: Output, err: bool) -> None:
         typer.echo(f"hash {shown.seen.hash}", err=err)
 
 
-def _print_answer(answer: Any, output: Output) -> None:
+def _print_answer(answer: Any, hint: str, output: Output) -> None:
     if output is Output.JSON:
         import orjson
 
@@ -188,4 +202,4 @@ def _print_answer(answer: Any, output: Output) -> None:
     accepted, reason = answer["outcome"] == "accepted", answer["reason"]
     colour = typer.colors.GREEN if accepted else typer.colors.RED
     typer.secho(f"{'accepted' if accepted else 'refused'}: ", fg=colour, nl=False)
-    typer.echo(f"{reason['code']} {reason['message']}")
+    typer.echo(f"{reason['code']} {reason['message']}{hint}")

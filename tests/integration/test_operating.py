@@ -5,10 +5,12 @@ answers topic; what it did is seen in the output topics.
 """
 
 import signal
+from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
+import yaml
 from typer.testing import CliRunner, Result
 
 from streaming.cli.main import app
@@ -190,6 +192,81 @@ def detect(system: System, node: str, status: str, sequence: int) -> None:
 def holds(system: System) -> list[dict[str, Any]]:
     told = [record.value for record in system.outputs.of("alerts.v1")]
     return [each for each in told if each and each["kind"] == "HOLD"]
+
+
+def test_streams_are_asked_for_and_answered(system: System, tmp_path: Path) -> None:
+    created = placer(system, "stream", "create", "asked", "--shards", "2", "--rf", "2")
+    assert (created.exit_code, created.output) == (0, "asked placed, 2 of 2 shards whole\n")
+    altered = placer(system, "stream", "alter", "asked", "--shards", "3")
+    assert (altered.exit_code, "3 of 3 shards whole" in altered.output) == (0, True)
+    far = ("--rf", "60", "--policy", "{strategy: spread, on_infeasible: reject}")
+    rejected = placer(system, "stream", "create", "far", *far)
+    assert (rejected.exit_code, "far rejected" in rejected.output) == (1, True), rejected.output
+    assert "NODES_TOO_FEW" in rejected.output or "NO_CANDIDATE" in rejected.output
+    unsent = placer(system, "stream", "create", "typo", "--policies", "nod=exclusive")
+    assert (unsent.exit_code, "POLICY_UNKNOWN_KEY" in unsent.output) == (2, True)
+
+    exported = yaml.safe_load(placer(system, "export").stdout)
+    (asked,) = (each for each in exported["streams"] if each["stream"] == "asked")
+    asked["shards"] = 4
+    file = tmp_path / "streams.yaml"
+    file.write_text(yaml.safe_dump(exported))
+    dry = placer(system, "apply", "-f", str(file), "--dry-run")
+    changed = [line for line in dry.stdout.splitlines() if line.startswith("  ")]
+    assert changed == ["  shards: 3 -> 4"], dry.output
+    applied = placer(system, "apply", "-f", str(file))
+    assert "asked placed, 4 of 4 shards whole" in applied.output
+    dropped = placer(system, "stream", "drop", "asked")
+    assert (dropped.exit_code, dropped.output) == (0, "asked dropped\n")
+    gone = placer(system, "stream", "show", "asked")
+    assert (gone.exit_code, "there is no stream 'asked'" in gone.output) == (2, True)
+    system.outputs.check()
+
+
+def test_nodes_are_released_unregistered_and_forgotten(system: System) -> None:
+    outputs = system.outputs
+
+    def status(node: str) -> str | None:
+        found = outputs.latest("topology.v1").get(node)
+        return found and found["status"]
+
+    register(system, "flapper", "/out/r1", liveness="external")
+    outputs.wait(lambda: status("flapper") == "up", "it is known")
+    for number in range(6):
+        detect(system, "flapper", ("down", "up")[number % 2], number + 2)
+    outputs.wait(lambda: status("flapper") == "held_down", "it is held down")
+    released = placer(system, "node", "release", "flapper")
+    assert (released.exit_code, "is ended" in released.output) == (0, True), released.output
+    assert status("flapper") == "up"
+    refused(system, "NOTHING_TO_DO", "node", "release", "flapper")
+    refused(system, "REQUEST_CONTRADICTED", "node", "forget", "flapper")
+    detect(system, "flapper", "down", 20)
+    outputs.wait(lambda: status("flapper") == "dead", "it is dead")
+    assert placer(system, "node", "forget", "flapper").exit_code == 0
+    assert status("flapper") is None
+    unknown = placer(system, "node", "forget", "flaper")
+    assert (unknown.exit_code, "there is no node 'flaper'" in unknown.output) == (2, True)
+
+    register(system, "leaver", "/out/r2", incarnation="f7c1", liveness="external")
+    outputs.wait(lambda: status("leaver") == "up", "it is known")
+    left = placer(system, "node", "unregister", "leaver", "--yes")
+    assert (left.exit_code, left.output) == (0, "accepted: leaver is unregistered\n"), left.output
+    outputs.wait(lambda: status("leaver") is None, "it holds nothing and is forgotten")
+    outputs.check()
+
+
+def test_an_acknowledgement_of_what_there_is_not_is_a_dead_letter(system: System) -> None:
+    words = ("send", "ack", "lost", "--shard")
+    assert placer(system, *words, "nosuch/0", "--node", "n1").exit_code == 0
+    assert placer(system, *words, "s/99", "--node", "n1").exit_code == 0
+    assert placer(system, *words, "s/0", "--node", "n999").exit_code == 0
+
+    def reasons() -> set[str]:
+        listed = placer(system, "dlq", "show", "--output", "json")
+        return {orjson.loads(line)["reason"] for line in listed.stdout.splitlines()}
+
+    wanted = {"STREAM_UNKNOWN", "SHARD_UNKNOWN", "NODE_UNKNOWN"}
+    system.outputs.wait(lambda: wanted <= reasons(), "letters")
 
 
 def test_without_an_application_a_command_says_so(system: System, application: Application) -> None:

@@ -296,6 +296,21 @@ class TestNode:
         assert "NODE_UNKNOWN: there is no node 'n11'; did you mean n1" in result.stderr
         assert sent(at, "operator.v1") == before
 
+    @pytest.mark.parametrize(
+        ("words", "said"),
+        [
+            ("drain n22 --dry-run", "did you mean n2"),
+            ("cordon n22", "did you mean n2"),
+            ("drain /z11", "did you mean /z1"),
+            ("cordon nowhere", "is not known; a domain begins with '/'\n"),
+        ],
+    )
+    def test_other_requests_name_it_too(
+        self, placer: Placer, at: At, words: str, said: str
+    ) -> None:
+        result = placer(*words.split(), at=at)
+        assert (result.exit_code, said in result.output) == (1, True), result.output
+
     def test_what_cannot_be_done_is_refused_with_its_reason(self, placer: Placer, at: At) -> None:
         forgotten = placer("node", "forget", "n1", at=at)
         assert (forgotten.exit_code, "REQUEST_CONTRADICTED" in forgotten.stdout) == (1, True)
