@@ -170,6 +170,8 @@ class BatchApplier:
             step = planned[each.index]
             if step is not None and step.raw is not None:
                 refused.append(Refused(step.raw, "apply", each.reason.code, each.reason.message))
+            else:  # What came with no record of its own, as a life that takes over at a tick.
+                self._count_ignored({each.reason.code.lower(): 1}, now)
         records, left_out = self._letters.of(refused)
         self._count_ignored(ready.counts, now)
         records += record_codec.ready_records(ready, self._cell, now, self._sequence + 1)

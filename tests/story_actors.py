@@ -145,6 +145,8 @@ class Actors:
         views = [self.views[each] for each in self.named(command) if each in self.views]
         self.sequence += 1
         events, self.now = events_of(views, asked, self.now, f"life{self.sequence}")
+        # What nodes say later comes after what they have said here.
+        self.sequence = max([self.sequence, *(event.sequence for event in events)])
         for event in events:
             place = event.attributes.location if event.attributes else None
             known = self.nodes.get(event.node_id, (None, ""))[1]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from placement.configuration import Configuration
+from placement.quotas import Quotas
 from streaming.app import timers_of
 from streaming.settings import Settings
 from streaming.source import Raw
@@ -45,7 +46,11 @@ class Log:
     """The nodes topic from its processes, read in batches of five seconds."""
 
     def __init__(
-        self, processes: list[Process], until: int, others: tuple[tuple[int, Raw], ...] = ()
+        self,
+        processes: list[Process],
+        until: int,
+        others: tuple[tuple[int, Raw], ...] = (),
+        quotas: Quotas | None = None,
     ) -> None:
         said = [*others, *(record for process in processes for record in process.said())]
         said += [(at, tick(0, at)) for at in range(500, until, 1_000)]
@@ -55,7 +60,8 @@ class Log:
             for offset, (at, record) in enumerate(said)
             if at < until
         ]
-        self.driver = Driver(timers=TIMERS, configuration=Configuration(cell=CELL))
+        configuration = Configuration(cell=CELL, quotas=quotas or Quotas())
+        self.driver = Driver(timers=TIMERS, configuration=configuration)
         self.commits = [*self.driver.commits]
 
     def play(self, until: int) -> None:
@@ -178,3 +184,18 @@ def test_registered_by_hand_for_a_living_node_lapses() -> None:
     assert (view["incarnation"], view["status"]) == ("a", "up")
     assert "pending_life" not in view
     assert bodies(log.commits, "alerts.v1") == []
+
+
+def test_a_later_life_of_a_node_that_was_not_admitted_is_not_admitted_either() -> None:
+    lives = [Process("n0", "a", 100, 99_000), Process("n1", "a", 200, 9_000)]
+    lives.append(Process("n1", "b", 9_100, 99_000))
+    log = Log(lives, 30_000, quotas=Quotas(nodes=1))
+    log.play(30_000)
+    assert set(log.views()) == {"n0"}
+    letters = [r for commit in log.commits for r in commit if r.topic.startswith("dlq")]
+    assert len(letters) == 1, "that of the first registration"
+    (marker,) = bodies(log.commits[-1:], "commits.v1")
+    assert {reason: each["count"] for reason, each in marker["ignored"].items()} == {
+        "quota_exceeded": 1,
+        "unknown_node": 1,
+    }
