@@ -6,7 +6,6 @@ Plain values, as `--output json` shows them; `streaming.cli.describe_text` makes
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
-from difflib import get_close_matches
 from typing import Any
 
 from placement.health import by_rung
@@ -20,6 +19,7 @@ from placement.model import (
     ViolationClass,
 )
 from schemas.cluster import Cluster
+from schemas.spelling import did_you_mean
 from streaming import record_codec
 from streaming.fields import fields_of
 from streaming.listings import policy_text
@@ -152,9 +152,8 @@ def _decision(live: LiveState, name: str) -> Decision:
 
 
 def _missing(kind: str, name: str, known: Iterable[str]) -> Any:
-    close = get_close_matches(name, list(known), 1)
-    hint = f"did you mean '{close[0]}'? " if close else ""
-    raise NotThere(f"there is no {kind} '{name}'; {hint}see: placer {kind}s")
+    hint = did_you_mean(name, [*known]) or ";"
+    raise NotThere(f"there is no {kind} '{name}'{hint} see: placer {kind}s")
 
 
 def _judged(cluster: Cluster, streams: set[str]) -> Checked:

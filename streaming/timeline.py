@@ -63,7 +63,7 @@ class Timeline:
 
     def __init__(self, name: str) -> None:
         """`began`: the time of the oldest entry of the journal that there is; `whole_from`: from
-        when on no record of the subject's own is missing, None where there is none; `is_whole`:
+        when on no record of the subject's own is missing, None where nobody can tell; `is_whole`:
         none is missing at all."""
         self.name = name
         self.began: int | None = None
@@ -208,7 +208,7 @@ class NodeTimeline(Timeline):
     def _record(self, record: Record) -> str | None:
         value = record.value
         if record.topic == "topology.v1" and record.key == self.name:
-            return self._seen(value, record.timestamp_ms)
+            return self._seen(value)
         if record.topic == "assignments.v1":
             self._hold(record)
         if value is None:
@@ -220,11 +220,10 @@ class NodeTimeline(Timeline):
             return _alerted(value)
         return None
 
-    def _seen(self, value: dict[str, Any] | None, at: int) -> str | None:
+    def _seen(self, value: dict[str, Any] | None) -> str | None:
         before, self._view = self._view, value
         if value is None:
             return "forgotten: it is in no list any more"
-        self._counted(int(value["revision"]), at)
         self._place = value["location"]
         if before is None:
             stands = f"{value['status']} at {value['location'] or 'no location'}"
@@ -272,17 +271,19 @@ def read_timeline(settings: Settings, timeline: Timeline, *, again: bool) -> Non
             for entry in entries:
                 timeline.take_entry(entry)
             return
-        for each in Replay(settings.cell, configuration(settings), None).run(entries):
-            take_replayed(timeline, each)
+        take_replayed(timeline, Replay(settings.cell, configuration(settings), None).run(entries))
 
 
-def take_replayed(timeline: Timeline, replayed: Replayed) -> None:
-    """Feed an entry and the records that it gives."""
-    timeline.take_entry(replayed.entry)
-    at = replayed.entry.now
-    for number, out in enumerate(replayed.records):
-        headers = tuple(out.headers)
-        timeline.take(Record.of(out.topic, 0, number, at, out.key, out.value, headers))
+def take_replayed(timeline: Timeline, replayed: Iterable[Replayed]) -> None:
+    """Feed the entries of a whole journal and the records that they give."""
+    for each in replayed:
+        timeline.take_entry(each.entry)
+        for number, out in enumerate(each.records):
+            headers = tuple(out.headers)
+            timeline.take(
+                Record.of(out.topic, 0, number, each.entry.now, out.key, out.value, headers)
+            )
+    timeline.is_whole = True
 
 
 def _from_a_beginning(records: Iterable[Record]) -> Iterator[Record]:
@@ -335,8 +336,9 @@ def _broken(value: dict[str, Any] | None) -> str:
 
 
 def _alerted(value: Mapping[str, Any]) -> str:
-    what = value.get("kind") or "answer"
-    return f"{what}: {value['reason']['code']} {value['reason']['message']}"
+    what, code = value.get("kind") or "answer", value["reason"]["code"]
+    words = what if what == code else f"{what}: {code}"
+    return f"{words} {value['reason']['message']}"
 
 
 def _asked(event: OperatorAsked) -> str:

@@ -4,7 +4,6 @@ import gc
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -146,8 +145,9 @@ def _unknown_fault(document: "Document") -> "DocumentFault":
 
 
 def _hint(name: str) -> str:
-    close = get_close_matches(name.rpartition(".")[2], _known_fields(name), 1)
-    return f"; did you mean '{close[0]}'?" if close else ""
+    from schemas.spelling import did_you_mean
+
+    return did_you_mean(name.rpartition(".")[2], _known_fields(name))
 
 
 def _known_fields(name: str) -> list[str]:

@@ -162,7 +162,9 @@ def _bounds(timeline: "Timeline") -> str:
     if began is None:
         return "there is no journal"
     since = f"the journal begins at {time_text(began)}"
-    if whole is None or timeline.is_whole:
+    if timeline.is_whole:
         return f"{since}: from then on nothing is missing"
+    if whole is None:
+        return f"{since}; compaction may have taken records: --replay gives all"
     taken = f"records are whole from {time_text(whole)} on, compaction has taken earlier ones"
     return f"{since}; {taken} (--replay)"

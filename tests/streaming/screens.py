@@ -16,10 +16,13 @@ from placement.events import Event
 from placement.model import Ready
 from streaming import record_codec
 from streaming.cli.console import text_console
+from streaming.journal import Entry
 from streaming.journal_codec import configuration_body
 from streaming.live import ALERTS, ALERTS_KEPT, LiveState
 from streaming.records import Record
 from streaming.recovery import COMMITS
+from streaming.replay import Replay
+from streaming.timeline import Timeline, take_replayed
 from tests.datadriven import Command
 from tests.story import Story
 from tests.story_actors import Actors
@@ -49,6 +52,7 @@ class World(Story):
         self.live = LiveState(CELL, "placement.", configuration.levels)
         self.alerts: deque[Mapping[str, Any]] = deque(maxlen=ALERTS_KEPT)
         self.written: list[Record] = []
+        self.entries: list[Entry] = []
 
     def answer(self, command: Command) -> str:
         """Carry out one command; of what it publishes nothing is told."""
@@ -67,6 +71,8 @@ class World(Story):
         ready = super().commit(events, caught_up)
         self.sequence += 1
         self.waited_ms = 0
+        where = (self.sequence, 1, self.now, caught_up, tuple(events), None, 0, len(self.entries))
+        self.entries.append(Entry(*where))
         for out in record_codec.ready_records(ready, CELL, self.now, self.sequence):
             record = Record.of(
                 out.topic, 0, len(self.written), self.now, out.key, out.value, tuple(out.headers)
@@ -78,6 +84,16 @@ class World(Story):
                 self.live.take(out.topic, record.key or "", record.value)
         self.live.take(COMMITS, CELL, self._marker())
         return ready
+
+    def tell(self, timeline: Timeline, *, again: bool = False) -> None:
+        """Feed a timeline from the topics; `again`: from a replay of the journal."""
+        if again:
+            take_replayed(timeline, Replay(CELL, self.configuration, None).run(self.entries))
+            return
+        for record in self.written:
+            timeline.take(record)
+        for entry in self.entries:
+            timeline.take_entry(entry)
 
     def _marker(self) -> dict[str, Any]:
         marker = {

@@ -10,19 +10,14 @@ import orjson
 import pytest
 from rich.console import Group
 
-from placement.configuration import Configuration
-from placement.events import Event
-from placement.model import Ready
 from streaming.cli.describe import shard_name
 from streaming.cli.describe_text import DescribeScreen, node_lines, shard_lines, stream_lines
 from streaming.cli.history import history_lines
 from streaming.describe import describe_node, describe_shard, describe_stream
-from streaming.journal import Entry
 from streaming.live_explain import NotThere
-from streaming.replay import Replay
-from streaming.timeline import NodeTimeline, ShardTimeline, take_replayed
+from streaming.timeline import NodeTimeline, ShardTimeline
 from tests.datadriven import Command, parse_command, run_file
-from tests.streaming.screens import CELL, World, answered
+from tests.streaming.screens import World, answered
 
 STORIES = sorted((Path(__file__).parent / "testdata" / "describe").glob("*.txt"))
 
@@ -34,16 +29,6 @@ class Descriptions(World):
     `history kind=node|shard name= [limit= since= (seconds ago) replay=yes width=]`;
     `compact`, after which only the last record of each key is left.
     """
-
-    def begin(self, configuration: Configuration) -> None:
-        super().begin(configuration)
-        self.entries: list[Entry] = []
-
-    def commit(self, events: list[Event], caught_up: bool = True) -> Ready:
-        ready = super().commit(events, caught_up)
-        where = (self.sequence, 1, self.now, caught_up, tuple(events), None, 0, len(self.entries))
-        self.entries.append(Entry(*where))
-        return ready
 
     def answer(self, command: Command) -> str:
         if command.name == "history":
@@ -69,14 +54,7 @@ class Descriptions(World):
         name, since = command.take("name"), command.given("since")
         is_shard = command.take("kind") == "shard"
         timeline = ShardTimeline(*shard_name(name)) if is_shard else NodeTimeline(name)
-        if command.take("replay", "no") == "yes":
-            for each in Replay(CELL, self.configuration, None).run(self.entries):
-                take_replayed(timeline, each)
-        else:
-            for record in self.written:
-                timeline.take(record)
-            for entry in self.entries:
-                timeline.take_entry(entry)
+        self.tell(timeline, again=command.take("replay", "no") == "yes")
         found = timeline.happened(None if since is None else self.at_ms - int(since) * 1000)
         shown = found[-int(command.take("limit", "100")) :]
         lines = history_lines(timeline, shown, len(found) - len(shown))
@@ -95,9 +73,9 @@ def test_stories(path: Path, request: pytest.FixtureRequest) -> None:
 @pytest.mark.parametrize(
     ("kind", "name", "said"),
     [
-        ("node", "n11", "there is no node 'n11'; did you mean 'n1'? see: placer nodes"),
+        ("node", "n11", "there is no node 'n11'; did you mean n1? see: placer nodes"),
         ("node", "x", "there is no node 'x'; see: placer nodes"),
-        ("stream", "order", "there is no stream 'order'; did you mean 'orders'?"),
+        ("stream", "order", "there is no stream 'order'; did you mean orders?"),
         ("shard", "orders/9", "there is no shard orders/9: stream 'orders' has 2 shards"),
         ("shard", "wide/0", "there is no shard wide/0: stream 'wide' is not placed"),
         ("shard", "clicks/0", "there is no stream 'clicks'"),

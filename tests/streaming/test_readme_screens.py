@@ -12,17 +12,23 @@ from contextlib import redirect_stdout
 from io import StringIO
 
 import pytest
+from rich.console import Group
 from typer.testing import CliRunner
 
 from streaming.cli.console import text_console
+from streaming.cli.describe import shard_name
+from streaming.cli.describe_text import DescribeScreen, node_lines, shard_lines
+from streaming.cli.history import history_lines
 from streaming.cli.listings import listing_table, shown_columns
 from streaming.cli.main import app
 from streaming.cli.record_text import TextPrinter
 from streaming.cli.status_text import StatusScreen
 from streaming.cli.stream import print_decision
 from streaming.cli.watch import DEFAULT_TOPICS, topics_of
+from streaming.describe import describe_node, describe_shard
 from streaming.listings import LISTINGS
 from streaming.status import status
+from streaming.timeline import NodeTimeline, ShardTimeline
 from tests.console_blocks import ROOT, Step, hold, steps
 from tests.datadriven import parse_command
 from tests.streaming.screens import World, rendered
@@ -94,11 +100,25 @@ def live(world: World, step: Step) -> str | None:
         shown, left_out = shown_columns(name, None, LISTINGS[name])
         table = listing_table(LISTINGS[name].rows(world.live), shown, left_out, world.at_ms)
         return rendered(table, step.columns)
+    if name in ("describe", "history"):
+        return rendered(inspected(world, name, *options), step.columns)
     if name == "watch" and not options:
         return watched(world, step.columns)
     if (name, *options[:1]) == ("stream", "create"):
         return created(told(), options[1], dict(zip(options[2::2], options[3::2], strict=True)))
     return None
+
+
+def inspected(world: World, command: str, kind: str, name: str) -> Group:
+    """What `describe` or `history` shows of a node or a shard."""
+    if command == "history":
+        timeline = NodeTimeline(name) if kind == "node" else ShardTimeline(*shard_name(name))
+        world.tell(timeline)
+        return Group(*history_lines(timeline, timeline.happened(), 0))
+    if kind == "node":
+        return Group(DescribeScreen(describe_node(world.live, name), node_lines, world.at_ms))
+    body = describe_shard(world.live, *shard_name(name))
+    return Group(DescribeScreen(body, shard_lines, world.at_ms))
 
 
 def created(world: World, stream: str, given: dict[str, str]) -> str:
@@ -145,7 +165,7 @@ def test_there_are_screens() -> None:
     shown = {(step.command.split()[1], step.columns) for step in SCREENS}
     commands = ("status", "nodes", "streams", "check")
     assert {(name, n) for name in commands for n in (80, 120)} <= shown
-    assert {("explain", 80), ("stream", 80), ("watch", 80)} <= shown
+    assert {(name, 80) for name in ("explain", "stream", "watch", "describe", "history")} <= shown
 
 
 @pytest.mark.parametrize("step", SCREENS, ids=str)
