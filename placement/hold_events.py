@@ -168,7 +168,7 @@ class HoldEvents:
         self._keep(held.name, None if over else after)
         if over:
             rest = "; what stood on the others is replaced" if away else ""
-            message = f"{after.most - away} of {after.most} nodes are back{rest}"
+            message = f"{after.most - away} of {after.most} nodes are no longer away{rest}"
             detail = {"state": "ended", "domain": held.domain, "nodes": away}
             self._state.alert(AlertKind.HOLD, held.name, Reason(Code.HOLD_ENDED, message), detail)
 
