@@ -17,6 +17,7 @@ from placement.model import Ready
 from tests.oracle_batch import (
     judge_answers,
     judge_counts,
+    judge_forgotten,
     judge_limits,
     judge_open,
     judge_shard,
@@ -115,6 +116,8 @@ class Log(World):
         # Nodes that a rule made a shard leave, and by which move, since the fleet last changed.
         self._left: dict[tuple[Shard, str], str] = {}
         self.travels = Travels(self)
+        # Nodes that were forgotten in this batch.
+        self._forgotten: set[str] = set()
         # Whether a stream was dropped: epochs of new shards may begin higher from then on.
         self._dropped = False
         self._steps: list[tuple[Value | None, Value]] = []
@@ -155,6 +158,8 @@ class Log(World):
         for stream, replicas in lists.items():
             self._wrong(judge_counts(self, stream, replicas))
         self._wrong(judge_open(self, caught_up, now))
+        self._wrong(judge_forgotten(self, self._forgotten))
+        self._forgotten.clear()
         if self._limits is not None:
             self._wrong(judge_limits(self, self._limits, self._issued))
         if self._issued and not caught_up:
@@ -235,7 +240,9 @@ class Log(World):
         self._left.clear()
         self._settled()
         if value is None:
+            self._forgotten.add(key)
             return
+        self._forgotten.discard(key)
         if before is not None and value["revision"] <= before["revision"]:
             self._say(f"node {key} went from revision {before['revision']} to {value}")
         self.nodes[key] = value

@@ -1,7 +1,7 @@
 """What holds after every batch: leaders, counts, limits, leases, and that nothing is lost."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from placement.alerts import Answer
@@ -62,6 +62,16 @@ def judge_open(world: World, caught_up: bool, now: int | None) -> Iterator[str]:
             yield f"move {move_id} of {shard} gives up {move['remove']}, one of {held} that live"
         if now is not None and move["deadline"] <= now:
             yield f"move {move_id} of {shard} is open at {now}, past its deadline"
+
+
+def judge_forgotten(world: World, nodes: Collection[str]) -> Iterator[str]:
+    """Nothing stands on nodes that were forgotten, and nothing is on its way to or from them."""
+    if not nodes:
+        return
+    for shard, assignment in world.assignments.items():
+        named = (*assignment["replicas"], *assignment["adding"], *assignment["removing"])
+        for node_id in sorted({*named} & {*nodes}):
+            yield f"node {node_id} was forgotten, and {shard} names it"
 
 
 def judge_limits(world: World, limits: Any, issued: list[Value]) -> Iterator[str]:

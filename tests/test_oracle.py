@@ -206,6 +206,8 @@ BROKEN = [
     (adding(3, ("violations.v1", "s/0", None)), "were healed twice"),
     (adding(3, node("a", "dead", 2), missing()), "is led by a, which is dead, though c lives"),
     (adding(3, node("a", "dead", 2), missing()), "has live replicas ['c'] only"),
+    (adding(3, ("topology.v1", "c", None)), "node c was forgotten, and ('s', 0) names it"),
+    (adding(1, ("topology.v1", "b", None)), "node b was forgotten, and ('s', 0) names it"),
     (adding(3, node("c", revision=2, place="/r1")), "node=exclusive is broken by ['a', 'c']"),
 ]
 
