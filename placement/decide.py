@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from placement.adopt import adopt, complete
 from placement.assignments import EMPTY
 from placement.contradictions import contradiction
+from placement.evenness import evened
 from placement.events import StreamRequested
 from placement.feasibility import Question, why_not
 from placement.judge import judged
@@ -113,10 +114,7 @@ def place_in(
     wrong = unfit(spec, policy, topology) if unfit else None
     if wrong:
         return Answer(Outcome.REJECTED, reasons=(wrong,))
-    if given is None:
-        placed = _checked(STRATEGIES[policy.strategy].place(spec, policy, view), spec, policy, view)
-    else:
-        placed = adopt(spec, policy, given, view)
+    placed = _placed(spec, policy, view) if given is None else adopt(spec, policy, given, view)
     if isinstance(placed, Reason) and _refuses(placed):
         return Answer(Outcome.REJECTED, reasons=(placed,))
     soft = policy.strength is Strength.PREFERRED
@@ -172,6 +170,13 @@ def answered(placed: Placement, policy: Policy, topology: Topology, adopted: boo
         nothing = [[EMPTY] * len(nodes) for nodes in placed.shards]
         return Answer(Outcome.WAITING, nothing, placed.reasons)
     return Answer(Outcome.PARTIAL, placed.shards, placed.reasons, placed.warnings)
+
+
+def _placed(spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
+    """What the strategy answers, as even as it can be."""
+    placed = STRATEGIES[policy.strategy].place(spec, policy, view)
+    placed = _checked(placed, spec, policy, view)
+    return placed if isinstance(placed, Reason) else evened(placed, spec, policy, view)
 
 
 def _checked(

@@ -329,7 +329,7 @@ class Explainer:
         factor, nodes = self._policy.copies(spec.replication_factor), self._policy.nodes
         slots = [list(self._shards[shard]).index(node) for node in kept]
         need = Need(spec.stream, shard, slot, factor, kept, others, nodes, slots=slots)
-        return need._replace(shards=spec.shards)
+        return need._replace(shards=spec.shards, leads=not kept)
 
     def _standing(self, need: Need) -> Standing:
         """What the rules are asked about; the load is the finished stream's without its replica."""

@@ -59,53 +59,44 @@ def _compile(kernel: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def spread_shards(  # noqa: C901 - numba caches no function that calls another kernel
-    tree: Any, sums: Any, room: Any, key: Any, cap: Any, seeds: Any, factor: int, out: Any
+    tree: Any, need: Any, room: Any, key: Any, cap: Any, seeds: Any, factor: int, out: Any
 ) -> None:
-    """Place shard after shard, each replica where the shard has fewest copies, then where load
-    per weight is least, then for its leader, the first, where leaders per weight are fewest: level
-    by level from the top, at last the node.
+    """Place shard after shard, each replica where the shard has fewest copies, then where most of
+    what is to be placed is left (`placement.apportion`): level by level from the top, at last the
+    node. Whatever is left most is taken first, so that all of it finds a place where it can.
 
     By element of the tree, numbered from the root, 0: `tree` holds the first child and the one
     behind the last (equal for a node), the parent, the worth of one copy (a copy at a higher level
-    outweighs any below), and a 31-bit hash; `sums` weight, load and leaders; `room` the replicas a
+    outweighs any below), and a 31-bit hash; `need` what is left to be placed; `room` the replicas a
     node may still take; `key` 0 where some node below is open, else NEVER; `cap` the copies of one
     shard that a domain may hold. `seeds` are 31-bit hashes of the shards. Fills `out` with `factor`
     elements per shard, -1 where no node is left.
     """
     first, end, parent, worth, tie = tree[0], tree[1], tree[2], tree[3], tree[4]
-    weight, load, led = sums[0], sums[1], sums[2]
     copies = [0] * len(first)
     for position in range(len(seeds) * factor):
         shard, slot = position // factor, position % factor
         element = 0 if key[0] < NEVER else -1
         while element >= 0 and first[element] < end[element]:
-            chosen, best_key, best_load, best_led, best_tie = -1, NEVER, 0.0, 0.0, 0
+            chosen, best_key, most, best_tie = -1, NEVER, 0, 0
             for child in range(first[element], end[element]):
                 if key[child] > best_key or key[child] >= NEVER:
                     continue
-                loaded = (load[child] + 0.5) / weight[child]
-                leads = (led[child] + 0.5) / weight[child] if slot == 0 else 0.0
-                if key[child] == best_key and (
-                    loaded > best_load or (loaded == best_load and leads > best_led)
-                ):
+                if key[child] == best_key and need[child] < most:
                     continue
                 mixed = (((tie[child] ^ seeds[shard]) + slot) * 73244475) & 0x7FFFFFFF
                 mixed = ((mixed ^ (mixed >> 15)) * 73244475) & 0x7FFFFFFF
-                nearer = loaded < best_load or leads < best_led or mixed < best_tie
-                if key[child] < best_key or nearer:
-                    chosen, best_key, best_tie = child, key[child], mixed
-                    best_load, best_led = loaded, leads
+                if key[child] < best_key or need[child] > most or mixed < best_tie:
+                    chosen, best_key, most, best_tie = child, key[child], need[child], mixed
             element = chosen
         out[position] = element
         if element >= 0:
             room[element] -= 1
-            load[element] += 1
-            led[element] += slot == 0
+            need[element] -= 1
             key[element] = NEVER
         while element > 0:
             element = parent[element]
-            load[element] += 1
-            led[element] += slot == 0
+            need[element] -= 1
             copies[element] += 1
             least = NEVER
             for child in range(first[element], end[element]):

@@ -42,6 +42,16 @@ class Affinity(StrEnum):
     EXCLUSIVE = "exclusive"
 
 
+class Balance(StrEnum):
+    """What rebalancing evens out first for the streams of a strategy: all replicas, then those of
+    each stream, as `spread` places them; each stream, then all, as sources with an order of their
+    own do; or nothing, where the strategy itself says where everything stands."""
+
+    TOTALS_FIRST = "totals_first"
+    STREAMS_FIRST = "streams_first"
+    NEVER = "never"
+
+
 class OnInfeasible(StrEnum):
     """What becomes of a stream that cannot be placed as its policy says: refused for good, kept
     and retried as a whole, placed as far as it goes, or placed with a broken rule."""

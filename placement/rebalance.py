@@ -19,8 +19,8 @@ import numpy as np
 
 from placement.model import MoveKind
 from placement.reasons import Code, Reason
-from placement.rebalance_board import ALL, OWN, Board
-from placement.rebalance_leaders import Electorate
+from placement.rebalance_board import ALL, LATER, OWN, Board
+from placement.rebalance_leaders import EVERY, Electorate
 from placement.rebalance_pairs import balance
 from placement.rebalance_replicas import Balancer, Budget
 from placement.rebalance_rules import Guard
@@ -155,14 +155,14 @@ def _replaced(
 def _fewest(board: Board) -> int:
     """Replicas that have to move at least: what each family has too much of on each node, before
     against after."""
-    own = board.family[OWN]
-    result = 0
-    for family in range(len(board.tallies[OWN].kinds)):
-        items = np.flatnonzero(own == family)
-        size = len(board.eligible)
-        surplus = np.bincount(board.start[items], minlength=size)
-        surplus -= np.bincount(board.node[items], minlength=size)
-        result += int(surplus[surplus > 0].sum())
+    result, size = 0, len(board.eligible)
+    for kind in (OWN, LATER):
+        families = board.family[kind]
+        for family in np.unique(families[board.moved & (families >= 0)]).tolist():
+            items = np.flatnonzero(families == family)
+            surplus = np.bincount(board.start[items], minlength=size)
+            surplus -= np.bincount(board.node[items], minlength=size)
+            result += int(surplus[surplus > 0].sum())
     return result
 
 
@@ -188,6 +188,9 @@ def _led(
 
 def _skews(board: Board, leaders: Electorate) -> tuple[Skew, ...]:
     names = board.levels.names[1:]
-    columns = (board.tallies[OWN], board.tallies[ALL], leaders.tallies[-1])
-    rows = zip(names, *(tally.skews() for tally in columns), strict=True)
+    first, after, every, leads = (
+        tally.skews()
+        for tally in (*(board.tallies[k] for k in (OWN, LATER, ALL)), leaders.tallies[EVERY])
+    )
+    rows = zip(names, map(max, first, after), every, leads, strict=True)
     return tuple(Skew(*row) for row in rows)

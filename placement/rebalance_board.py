@@ -13,18 +13,22 @@ from numpy.typing import NDArray
 from placement.assignments import EMPTY
 from placement.location import natural_key
 from placement.model import RepairMode, StreamSpec
-from placement.policy import Policy
+from placement.policy import Balance, Policy
 from placement.reasons import Code, Reason
-from placement.rebalance_levels import Integers, Levels, Tally
+from placement.rebalance_levels import Integers, Slack, Tally, levels_of
 from placement.rules import ColocateSlots, Rule
 from placement.strategies import STRATEGIES
 from placement.strategies.base import View
 
-# Strategies that say themselves where everything stands (design section 6.2).
-UNBALANCED = ("ring", "network_topology", "copysets", "client_tags")
+# Families of replicas: of a stream or range that its strategy has even before all are, of a
+# dimension of such streams, of all, and of a stream that comes after these (`Balance`).
+OWN, DIMENSION, ALL, LATER = range(4)
 
-# Families of replicas, from the narrowest: of a stream or range, of a dimension, of all.
-OWN, DIMENSION, ALL = range(3)
+# Totals come first, so that a stream can be placed unevenly, and be even once others have come:
+# nothing is copied for a stream alone that is near enough. Cruise Control copies for a topic beyond
+# three times its mean (`topic.replica.count.balance.threshold`). A shard is led by one of its own
+# replicas, so that leaders can be placed one off.
+STREAM_SLACK, LEADER_SLACK = Slack.DOUBLE, Slack.ONE
 
 
 @dataclass(slots=True)
@@ -44,20 +48,34 @@ class Arranged:
         """Slots that a shard is to have."""
         return self.policy.copies(self.spec.replication_factor)
 
+    @property
+    def totals_first(self) -> bool:
+        """Whether the stream is evened out only as far as all replicas together are even."""
+        return balance_of(self.policy) is Balance.TOTALS_FIRST
+
 
 class Board:
-    """Items as columns, tallies of their families, and who holds what."""
+    """Items as columns, tallies of their families, and who holds what.
 
-    def __init__(self, view: View, moving: Collection[int]) -> None:
+    With `only` one stream that has just been placed: its replicas are the items, and whatever else
+    the view counts is load that stays; its own evenness is then looked at to the last replica.
+    """
+
+    def __init__(
+        self, view: View, moving: Collection[int] = (), only: Arranged | None = None
+    ) -> None:
         self.topology = view.topology
         self.judging = view.topology.judging()
-        self.levels = Levels(view.topology)
+        self.levels = levels_of(view.topology)
         nodes = self.levels.nodes
         self.eligible = view.topology.eligible[nodes]
         self.capacity = view.topology.capacity[nodes]
         self.can_lead = view.topology.can_lead[nodes]
-        self.load = view.table.load(view.topology.size)[nodes].copy()
-        self.streams = _streams(view)
+        load = view.table.load(view.topology.size) if only is None else view.load
+        self.load = load[nodes].copy()
+        self.streams = _streams(view) if only is None else [only]
+        self.leads = None if only is None else view.leaders[nodes].copy()
+        self.slack = STREAM_SLACK if only is None else Slack.NONE
         self.kept: dict[str, Reason] = {}
         for stream in self.streams:
             reason = _fixed(stream, moving)
@@ -72,21 +90,22 @@ class Board:
         columns: list[tuple[Integers, ...]] = []
         self.filters: dict[Hashable, int] = {}
         dimensions: dict[str, int] = {}
-        names: list[int] = []
+        names: tuple[list[int], list[int]] = ([], [])  # of streams first, and of those after
         for number, each in enumerate(self.streams):
             kind = self.filters.setdefault(each.policy.nodes, len(self.filters))
             rows = each.rows[:1] if each.unit else each.rows
             shard, slot = np.nonzero(rows != EMPTY)
             node = rows[shard, slot]
             size = np.full(len(node), len(each.rows) if each.unit else 1)
-            own = np.full(len(node), EMPTY)
+            own, later = np.full(len(node), EMPTY), np.full(len(node), EMPTY)
             fixed = each.spec.stream in self.kept
             if not (fixed or each.unit):
-                labels = _labels(each)
-                own = len(names) + labels[shard]
-                names += [kind] * (int(labels.max(initial=-1)) + 1)
+                labels, known = _labels(each), names[each.totals_first]
+                numbers = len(known) + labels[shard]
+                own, later = (own, numbers) if each.totals_first else (numbers, later)
+                known += [kind] * (int(labels.max(initial=-1)) + 1)
             dimension, counted = each.spec.dimension, EMPTY
-            if dimension is not None:
+            if dimension is not None and not each.totals_first:
                 counted = dimensions.setdefault(dimension, len(dimensions))
             free = np.full(len(node), not fixed)
             if moving:
@@ -95,11 +114,11 @@ class Board:
                 free &= ~under_way
             of = np.full(len(node), number)
             pools = np.full(len(node), counted)
-            columns.append((node, size, of, shard, slot, own, pools, free))
-        empty = tuple(np.zeros(0, np.int64) for _ in range(8))
+            columns.append((node, size, of, shard, slot, own, pools, later, free))
+        empty = tuple(np.zeros(0, np.int64) for _ in range(9))
         joined = [np.concatenate(c) for c in zip(*(columns or [empty]), strict=True)]
         self.node, self.size, self.stream, self.shard, self.slot = joined[:5]
-        own, pool, free = joined[5], joined[6], joined[7].astype(bool)
+        own, pool, later, free = *joined[5:8], joined[8].astype(bool)
         admitted = np.ones((len(self.filters), len(self.eligible)), bool)
         for each in self.streams:
             nodes = each.policy.nodes
@@ -113,6 +132,7 @@ class Board:
             np.where(here, own, EMPTY),
             np.where(up, pool, EMPTY),
             np.where(up, 0, EMPTY),
+            np.where(here, later, EMPTY),
         ]
         self._names, self._dimensions = names, len(dimensions)
         self.moved = np.zeros(len(self.node), bool)
@@ -122,13 +142,19 @@ class Board:
         levels = self.levels
         by_filter = [levels.weights(mask) for mask in self.admitted]
         everywhere = levels.weights(self.eligible)
+        first, after = self._names
         self.tallies = [
-            Tally(levels, by_filter or [everywhere], self._names),
+            Tally(levels, by_filter or [everywhere], first),
             Tally(levels, [everywhere], [0] * self._dimensions),
-            Tally(levels, [everywhere], [0]),
+            Tally(levels, [everywhere], [0], scaled=True),
+            Tally(levels, by_filter or [everywhere], after, self.slack),
         ]
-        for tally, family in zip(self.tallies, self.family, strict=True):
-            tally.fill(family, self.node, self.size)
+        for kind, (tally, family) in enumerate(zip(self.tallies, self.family, strict=True)):
+            if kind != ALL or self.leads is None:
+                tally.fill(family, self.node, self.size)
+            else:
+                up = np.flatnonzero(self.eligible)
+                tally.fill(np.zeros_like(up), up, self.load[up])
         order = np.argsort(self.node, kind="stable")
         bounds = np.searchsorted(self.node[order], np.arange(len(self.eligible) + 1))
         self._order, self._bounds = order, bounds
@@ -147,6 +173,19 @@ class Board:
         """Whether each node may hold `size` replicas more."""
         capacity = self.capacity[nodes]
         found: NDArray[np.bool_] = (capacity < 0) | (self.load[nodes] + size <= capacity)
+        return found
+
+    def welcome(self, items: Integers, node: int) -> Integers:
+        """Those items that the node is admitted for and of whose shards it holds nothing."""
+        items = items[self.admitted[self.kind[self.stream[items]], node]]
+        if not len(items):
+            return items
+        held = self.items_on(node)
+        width = np.int64(
+            max(int(self.shard[items].max()), int(self.shard[held].max(initial=0))) + 1
+        )
+        here = self.stream[held] * width + self.shard[held]
+        found: Integers = items[~np.isin(self.stream[items] * width + self.shard[items], here)]
         return found
 
     def row(self, item: int) -> list[int]:
@@ -188,6 +227,12 @@ class Board:
         row[0], row[slot] = row[slot], row[0]
 
 
+def balance_of(policy: Policy) -> Balance:
+    """What is evened out first for a policy's streams; `spread`'s order where a strategy that users
+    brought does not say."""
+    return getattr(STRATEGIES[policy.strategy], "balance", Balance.TOTALS_FIRST)
+
+
 def _streams(view: View) -> list[Arranged]:
     """Placed streams that have a policy, in the order of their names."""
     rank = np.append(view.topology.order(), EMPTY)  # so that EMPTY stays what it is
@@ -207,7 +252,7 @@ def _fixed(stream: Arranged, moving: Collection[int]) -> Reason | None:
     name, strategy = stream.spec.stream, stream.policy.strategy
     if stream.spec.repair == RepairMode.DEAD_ONLY:
         return Reason(Code.KEPT_AS_IS, f"{name} is moved only when a node is dead")
-    if strategy in UNBALANCED:
+    if balance_of(stream.policy) is Balance.NEVER:
         return Reason(Code.KEPT_AS_IS, f"strategy '{strategy}' is not balanced by load")
     if not any(isinstance(rule, ColocateSlots) for rule in stream.rules):
         return None

@@ -5,13 +5,14 @@ change helps. A way over nodes between is looked for, breadth first, so that the
 all its links are made or none, and only where the objective falls.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placement.assignments import EMPTY
 from placement.rebalance_levels import Integers, Levels, Tally
+from placement.rebalance_objective import Objective
 
 # Links of a chain, nodes that a search reaches, shards looked at on each: a way that is not found
 # in these is not worth the changes of leaders that it takes.
@@ -38,22 +39,26 @@ class Chains:
         members: Integers,
         leads: dict[int, set[int]],
         allowed: Callable[[int, int], bool],
+        objective: Objective,
+        groups: Sequence[Sequence[int]],
     ) -> None:
         self._levels, self._tallies, self._families = levels, tallies, families
         self._members, self._leads, self._allowed = members, leads, allowed
+        self._objective, self._groups = objective, groups
         self._left = _SEARCHES
 
     def run(self, make: Callable[[list[Link]], None]) -> bool:
         """Look once for chains of every uneven family; `make` makes the links of one, in their
         order. Whether there was any."""
         found = False
-        for level in range(1, self._levels.last + 1):
-            for kind, tally in enumerate(self._tallies):
-                self._left = _SEARCHES
-                for family, parent in list(tally.uneven(level)):
-                    while links := self._find(level, kind, family, parent):
-                        make(links)
-                        found = True
+        for group in self._groups:
+            for level in range(1, self._levels.last + 1):
+                for kind in group:
+                    self._left = _SEARCHES
+                    for family, parent in list(self._tallies[kind].uneven(level)):
+                        while links := self._find(level, kind, family, parent):
+                            make(links)
+                            found = True
         return found
 
     def _find(self, level: int, kind: int, family: int, parent: int) -> list[Link]:
@@ -62,7 +67,8 @@ class Chains:
             if not self._left:
                 return []
             links = self._way(kind, family, starts, ends)
-            if links and self._improves(level, links):
+            upto = level if kind in self._groups[0] else None
+            if links and self._objective.falls(links, upto):
                 return [(item, heir) for item, _, heir in reversed(links)]
             self._left -= 1
         return []
@@ -113,29 +119,6 @@ class Chains:
             for heir in self._members[item].tolist():
                 if heir not in (EMPTY, node):
                     yield item, heir
-
-    def _improves(self, level: int, links: list[tuple[int, int, int]]) -> bool:
-        """Whether the objective falls, on the level or above, when all links are made."""
-        before = self._objective(level, links)
-        self._shift(links, 1)
-        after = self._objective(level, links)
-        self._shift(links, -1)
-        return after < before
-
-    def _objective(self, level: int, links: list[tuple[int, int, int]]) -> list[int]:
-        """The part of the objective that the links can change, down to the level."""
-        items = np.asarray([item for item, _, _ in links])
-        concerned = [np.unique(families[items]) for families in self._families]
-        return [
-            tally.distance(above, families[families != EMPTY])
-            for above in range(1, level + 1)
-            for tally, families in zip(self._tallies, concerned, strict=True)
-        ]
-
-    def _shift(self, links: list[tuple[int, int, int]], sign: int) -> None:
-        for item, source, target in links:
-            for tally, families in zip(self._tallies, self._families, strict=True):
-                tally.move(int(families[item]), source, target, sign)
 
 
 def _back(came: dict[int, tuple[int, int] | None], end: int) -> list[tuple[int, int, int]]:

@@ -1,9 +1,10 @@
 """Leaders, evened out last: shards put another of their replicas first, which moves no data.
 
-The same objective and the same argument for its end as for replicas: per level from the top, how
-far the leaders of each stream and then all leaders are from their shares. A shard that gives
+The same objective, in the same order, and the same argument for its end as for replicas: how far
+all leaders are from their shares, level by level from the top, then those of each stream; where a
+strategy has streams even first, those before all leaders on each level. A shard that gives
 leadership from node to node changes the first level on which these differ and those below it, and
-does so only if that lowers the objective there.
+does so only if that lowers the objective there, or a later term and nothing before it.
 """
 
 from collections.abc import Iterator
@@ -12,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.assignments import EMPTY
-from placement.rebalance_board import Board
+from placement.rebalance_board import LEADER_SLACK, Board
 from placement.rebalance_chains import Chains, Link
-from placement.rebalance_levels import Integers, Tally
+from placement.rebalance_levels import Integers, Slack, Tally
+from placement.rebalance_objective import Objective
 from placement.rebalance_replicas import Budget
 from placement.rebalance_rules import Guard
 from placement.rules_roles import Elsewhere
@@ -22,6 +24,10 @@ from placement.rules_roles import Elsewhere
 # Nodes and shards looked at from the best on before a pair of domains is given up.
 _NODES = 24
 _SHARDS = 48
+
+# Kinds of families: of a stream that comes first, of all, of a stream that comes after.
+FIRST, EVERY, AFTER = range(3)
+GROUPS = ((FIRST, EVERY), (AFTER,))
 
 # Systems in which the first replica is no leader, but where the writer was.
 _LEADERLESS = ("hdfs",)
@@ -58,14 +64,28 @@ class Electorate:
         by_filter = [levels.weights(mask & board.can_lead) for mask in board.admitted]
         everywhere = levels.weights(able)
         kinds = board.kind.tolist()
+        # Sources that have streams even first have every leader counted.
+        exact = board.leads is not None or any(not each.totals_first for each in board.streams)
+        slack = Slack.NONE if exact else LEADER_SLACK
         self.tallies = [
             Tally(levels, by_filter or [everywhere], kinds),
-            Tally(levels, [everywhere], [0]),
+            Tally(levels, [everywhere], [0], slack, scaled=True),
+            Tally(levels, by_filter or [everywhere], kinds, board.slack),
         ]
         here = able[self.node]
-        self._family = [np.where(here, self.stream, EMPTY), np.where(here, 0, EMPTY)]
-        for tally, family in zip(self.tallies, self._family, strict=True):
-            tally.fill(family, self.node, np.ones(len(self.node), np.int64))
+        after = np.asarray([each.totals_first for each in board.streams], bool)[self.stream]
+        self._family = [
+            np.where(here & ~after, self.stream, EMPTY),
+            np.where(here, 0, EMPTY),
+            np.where(here & after, self.stream, EMPTY),
+        ]
+        for kind, (tally, family) in enumerate(zip(self.tallies, self._family, strict=True)):
+            if kind != EVERY or board.leads is None:
+                tally.fill(family, self.node, np.ones(len(self.node), np.int64))
+            else:
+                nodes = np.flatnonzero(able)
+                tally.fill(np.zeros_like(nodes), nodes, board.leads[nodes])
+        self._objective = Objective(levels, self.tallies, self._family, GROUPS)
         self.free &= here
         self._on: dict[int, set[int]] = {}
         for item in np.flatnonzero(self.free).tolist():
@@ -88,8 +108,9 @@ class Electorate:
 
     def run(self) -> None:
         """Hand over until nothing improves."""
+        levels, families, of = self._board.levels, self._family, self._objective
         chains = Chains(
-            self._board.levels, self.tallies, self._family, self.members, self._on, self._allowed
+            levels, self.tallies, families, self.members, self._on, self._allowed, of, GROUPS
         )
         while self._once() or chains.run(self._hand_on):
             self._blocked.clear()
@@ -103,11 +124,12 @@ class Electorate:
 
     def _once(self) -> bool:
         changed = False
-        for level in range(1, self._board.levels.last + 1):
-            for kind, tally in enumerate(self.tallies):
-                for family, parent in list(tally.uneven(level)):
-                    while self._step(level, kind, family, parent):
-                        changed = True
+        for group in GROUPS:
+            for level in range(1, self._board.levels.last + 1):
+                for kind in group:
+                    for family, parent in list(self.tallies[kind].uneven(level)):
+                        while self._step(level, kind, family, parent):
+                            changed = True
         return changed
 
     def _step(self, level: int, kind: int, family: int, parent: int) -> bool:
@@ -120,7 +142,7 @@ class Electorate:
         same = np.full(len(elements), family)
         relief = -tally.change(level, same, elements, -1)
         burden = tally.change(level, same, elements, 1)
-        pressure = self.tallies[1].pressure(level, elements)
+        pressure = self.tallies[EVERY].pressure(level, elements)
         held = tally.counts[level][family, elements]
         for giver in np.lexsort((elements, -pressure, -relief)).tolist():
             source = int(elements[giver])
@@ -141,7 +163,7 @@ class Electorate:
         levels, tally = self._board.levels, self.tallies[kind]
         givers = levels.members(level, source)
         givers = givers[tally.counts[-1][family, givers] > 0]
-        load = self.tallies[1].pressure(levels.last, givers)
+        load = self.tallies[EVERY].pressure(levels.last, givers)
         wanted = np.zeros(levels.size(level), bool)
         wanted[list(takers)] = True
         for giver in givers[np.lexsort((givers, -load))][:_NODES].tolist():
@@ -165,24 +187,31 @@ class Electorate:
         found, nodes = items[which], heirs[which, column]
         costs = [
             cost
+            for group in GROUPS
             for below in range(level, levels.last + 1)
-            for cost in self._costs(below, found, giver, nodes)
+            for cost in self._costs(below, found, giver, nodes, group)
         ]
+        settled = (costs[0] != 0) | (costs[1] != 0)
         better = (costs[0] < 0) | ((costs[0] == 0) & (costs[1] < 0))
         order = np.lexsort([found, nodes, *costs[::-1]])
-        order = order[better[order]][:_SHARDS]
-        yield from zip(found[order].tolist(), nodes[order].tolist(), strict=True)
+        order = order[(better | ~settled)[order]][:_SHARDS]
+        for each in order.tolist():
+            item, heir = int(found[each]), int(nodes[each])
+            if better[each] or self._objective.falls([(item, giver, heir)]):
+                yield item, heir
 
-    def _costs(self, level: int, items: Integers, source: int, heirs: Integers) -> list[Integers]:
-        """What each change does to its stream's leaders and to all on a level."""
+    def _costs(
+        self, level: int, items: Integers, source: int, heirs: Integers, group: tuple[int, ...]
+    ) -> list[Integers]:
+        """What each change does to the leaders of each kind on a level."""
         of = self._board.levels.of[level]
         one, other = np.full(len(heirs), int(of[source])), of[heirs]
         result = []
-        for tally, family in zip(self.tallies, self._family, strict=True):
-            families = family[items]
+        for kind in group:
+            tally, families = self.tallies[kind], self._family[kind][items]
             change = tally.change(level, families, one, -1)
             change += tally.change(level, families, other, 1)
-            result.append(np.where(one == other, 0, change))
+            result.append(np.where((one == other) | (families < 0), 0, change))
         return result
 
     def _allowed(self, item: int, heir: int) -> bool:
@@ -202,7 +231,8 @@ class Electorate:
         source, target = int(row[0]), heir
         self._board.lead(int(self.stream[item]), int(self.shard[item]), slot)
         for tally, family in zip(self.tallies, self._family, strict=True):
-            tally.move(int(family[item]), source, target, 1)
+            if family[item] >= 0:
+                tally.move(int(family[item]), source, target, 1)
         self.node[item] = target
         self._on[source].discard(item)
         self._on.setdefault(target, set()).add(item)

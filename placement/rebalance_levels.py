@@ -7,10 +7,12 @@ distance, so that what rules keep from the band is still as even as it can be.
 """
 
 from collections.abc import Iterator, Sequence
+from enum import Enum
 
 import numpy as np
 from numpy.typing import NDArray
 
+from placement.apportion import SCALE
 from placement.rules import Mask
 from placement.topology import Topology
 
@@ -18,8 +20,22 @@ Integers = NDArray[np.int64]
 
 # Weights in whole millionths, so that sums and shares are exact.
 _PARTS = 1e6
+# Up to here every one counts.
+SMALL_SHARE = 2
 # Families looked at in one piece: bounds what detection holds at a time.
 _ROWS = 256
+
+
+class Slack(Enum):
+    """How far from its share a count is near enough.
+
+    `NONE`: at the next whole number. `ONE`: one further, where the share is more than SMALL_SHARE.
+    `DOUBLE`: up to twice the share, and one further at least; of two siblings, halfway to all.
+    """
+
+    NONE = 0
+    ONE = 1
+    DOUBLE = 2
 
 
 class Levels:
@@ -76,19 +92,36 @@ class Levels:
         return [_sums(of, own, self.size(m)) for m, of in enumerate(self.of)]
 
 
+def levels_of(topology: Topology) -> Levels:
+    """The levels of a fleet, kept while no node's attributes change."""
+    known: Levels | None = topology.derived.get("levels")
+    if known is None:
+        known = topology.derived["levels"] = Levels(topology)
+    return known
+
+
 class Tally:
     """Counts of families by element on every level; `kinds` says for each family which of
-    `weights` its shares follow."""
+    `weights` its shares follow. What is as near to its share as `slack` says is no reason for a
+    move. What rules keep from the shares of `scaled` families is shared by weight as well."""
 
     def __init__(
-        self, levels: Levels, weights: Sequence[Sequence[Integers]], kinds: Sequence[int]
+        self,
+        levels: Levels,
+        weights: Sequence[Sequence[Integers]],
+        kinds: Sequence[int],
+        slack: Slack = Slack.NONE,
+        scaled: bool = False,
     ) -> None:
-        self.levels = levels
+        self.levels, self._slack = levels, slack
         self.kinds = np.asarray(kinds, np.int64)
         self._weights = [np.stack([each[m] for each in weights]) for m in range(levels.last + 1)]
-        self.counts = [
-            np.zeros((len(kinds), levels.size(m)), np.int64) for m in range(levels.last + 1)
-        ]
+        self._scale = [_scales(levels, m, self._weights) if scaled else None for m in self._every]
+        self.counts = [np.zeros((len(kinds), levels.size(m)), np.int64) for m in self._every]
+
+    @property
+    def _every(self) -> range:
+        return range(self.levels.last + 1)
 
     def fill(self, families: Integers, nodes: Integers, sizes: Integers) -> None:
         """Count many at once; a family of -1 counts for none."""
@@ -120,16 +153,36 @@ class Tally:
         return found
 
     def change(
-        self, level: int, families: Integers, elements: Integers, more: Integers | int
+        self,
+        level: int,
+        families: Integers,
+        elements: Integers,
+        more: Integers | int,
+        strict: bool = False,
     ) -> Integers:
-        """How much worse each pair is with `more` in it."""
+        """How much worse each pair is with `more` in it, as long as what the element above holds
+        stays; `strict`: without slack."""
         least, most = self.bands(level, families, elements)
+        if not strict:
+            above = self.counts[level - 1][families, self.levels.parent[level][elements]]
+            least, most = self._loosened(least, most, above)
         held = self.counts[level][families, elements]
-        return _outside(held + more, least, most) - _outside(held, least, most)
+        changed = _outside(held + more, least, most) - _outside(held, least, most)
+        scale = self._scale[level]
+        return changed if scale is None else changed * scale[self.kinds[families], elements]
 
     def distance(self, level: int, families: Integers) -> int:
         """How far the families are from their shares on a level."""
         return int(self._outside_of(level, families).sum())
+
+    def distance_around(self, level: int, families: Integers, nodes: Sequence[int]) -> int:
+        """The same among the siblings of the domains of these nodes: all that moves between the
+        nodes can change."""
+        if not len(families):
+            return 0
+        above = sorted({int(self.levels.of[level - 1][node]) for node in nodes})
+        elements = np.concatenate([self.levels.children(level, parent) for parent in above])
+        return int(self._distances(level, families, elements).sum())
 
     def pressure(self, level: int, elements: Integers) -> NDArray[np.float64]:
         """What the first family has in each element, per weight."""
@@ -170,8 +223,27 @@ class Tally:
         return self.counts[level][rows], least, most
 
     def _outside_of(self, level: int, rows: Integers) -> Integers:
-        held, least, most = self._grid(level, rows)
-        return _outside(held, least, most)
+        return self._distances(level, rows, np.arange(self.levels.size(level)))
+
+    def _distances(self, level: int, rows: Integers, elements: Integers) -> Integers:
+        pairs = rows[:, None], elements[None, :]
+        least, most = self.bands(level, *pairs)
+        above = self.counts[level - 1][rows[:, None], self.levels.parent[level][elements][None, :]]
+        outside = _outside(self.counts[level][pairs], *self._loosened(least, most, above))
+        scale = self._scale[level]
+        return outside if scale is None else outside * scale[self.kinds[rows][:, None], elements]
+
+    def _loosened(
+        self, least: Integers, most: Integers, held: Integers
+    ) -> tuple[Integers, Integers]:
+        """The bands as far as it is worth a move; `held` is what the elements above hold."""
+        if self._slack is Slack.NONE:
+            return least, most
+        if self._slack is Slack.ONE:
+            slack = (most > SMALL_SHARE).astype(np.int64)
+        else:
+            slack = np.maximum(np.minimum(most, (held - most) // 2), 1)
+        return least - slack, most + slack
 
     def _skew(self, level: int, kind: int, rows: Integers) -> int:
         weights, above = self._weights[level][kind], self.levels.parent[level]
@@ -193,6 +265,18 @@ def _outside(held: Integers, least: Integers, most: Integers) -> Integers:
     distance = np.maximum(held - most, 0) + np.maximum(least - held, 0)
     squared: Integers = distance * distance
     return squared
+
+
+def _scales(levels: Levels, level: int, weights: Sequence[Integers]) -> Integers:
+    """By what a squared distance counts, for each kind and element: as `apportion` has it."""
+    own, above = weights[level], levels.parent[level]
+    whole = weights[max(level - 1, 0)]
+    width = np.zeros_like(whole)
+    for kind, used in enumerate(own > 0):
+        np.add.at(width[kind], above[used], 1)
+    mean = whole // np.maximum(width, 1) * SCALE
+    found: Integers = np.maximum(mean[:, above] // np.maximum(own, 1), 1)
+    return found
 
 
 def _sums(of: Integers, own: Integers, size: int) -> Integers:

@@ -11,9 +11,10 @@ from itertools import permutations
 
 import numpy as np
 
-from placement.rebalance_board import ALL, OWN
+from placement.rebalance_board import ALL, LATER, OWN
 from placement.rebalance_levels import Integers
-from placement.rebalance_replicas import KINDS, Balancer
+from placement.rebalance_objective import Way
+from placement.rebalance_replicas import GROUPS, KINDS, Balancer
 
 # Items up to which exchanges of all pairs of them are looked at.
 _SWAPPED = 300
@@ -24,9 +25,6 @@ _TRIES = 200
 _NODES = 6
 _ITEMS = 12
 _REPLICAS = 24
-
-# An item, the node it stands on, the node it goes to.
-Way = tuple[int, int, int]
 
 
 def balance(search: Balancer) -> None:
@@ -55,16 +53,24 @@ class Pairs:
             return False
         # Items of one size change nothing in total.
         kinds = (OWN, ALL) if len(np.unique(board.size[board.free])) > 1 else (OWN,)
-        for level in range(1, self._levels.last + 1):
-            for kind in kinds:
-                for family, parent in list(board.tallies[kind].uneven(level)):
-                    elements = self._levels.children(level, parent)
-                    for source, target in permutations(elements.tolist(), 2):
-                        for giver in self._levels.members(level, source).tolist():
-                            items = self._search.items(kind, family, giver)
-                            for taker in self._levels.members(level, target).tolist():
-                                if len(items) and self._exchange(level, items, giver, taker):
-                                    return True
+        for group in (kinds, (LATER,)):
+            self._tries = _TRIES
+            for level in range(1, self._levels.last + 1):
+                for kind in group:
+                    for family, parent in list(board.tallies[kind].uneven(level)):
+                        if self._swap(level, kind, family, parent):
+                            return True
+        return False
+
+    def _swap(self, level: int, kind: int, family: int, parent: int) -> bool:
+        """Exchange an item of the family with one of another element inside `parent`."""
+        elements = self._levels.children(level, parent)
+        for source, target in permutations(elements.tolist(), 2):
+            for giver in self._levels.members(level, source).tolist():
+                items = self._search.items(kind, family, giver)
+                for taker in self._levels.members(level, target).tolist():
+                    if len(items) and self._exchange(level, items, giver, taker):
+                        return True
         return False
 
     def _exchange(self, level: int, items: Integers, one: int, other: int) -> bool:
@@ -72,12 +78,20 @@ class Pairs:
         back = self._board.items_on(other)
         back = back[self._board.free[back]]
         for item in items.tolist() if len(back) else ():
-            own, dimension, total = (
-                self._together(level, kind, item, back, one, other) for kind in KINDS
+            own, dimension, total, later = (
+                self._together(level, kind, item, back, one, other) for kind in (*KINDS, LATER)
             )
-            equal = (own == 0) & ((dimension < 0) | ((dimension == 0) & (total < 0)))
-            for against in back[(own < 0) | equal][:_REPLICAS].tolist():
-                there, here = (item, one, other), (against, other, one)
+            better = own < 0
+            better |= (own == 0) & ((dimension < 0) | ((dimension == 0) & (total < 0)))
+            same = (own == 0) & (dimension == 0) & (total == 0) & (later < 0)
+            for which in np.flatnonzero(better | same)[:_REPLICAS].tolist():
+                there, here = (item, one, other), (int(back[which]), other, one)
+                if same[which]:
+                    if not self._tries:
+                        break
+                    self._tries -= 1
+                    if not self._search.objective.falls([there, here]):
+                        continue
                 if self._both(there, here) or self._both(here, there):
                     return True
         return False
@@ -102,12 +116,13 @@ class Pairs:
         """Look once at every uneven family: an item comes for one that goes on to where the first
         may not go."""
         found = False
-        for level in range(1, self._levels.last + 1):
-            for kind in KINDS:
-                self._tries = _TRIES
-                for family, parent in list(self._board.tallies[kind].uneven(level)):
-                    while self._tries and self._detour(level, kind, family, parent):
-                        found = True
+        for group in GROUPS:
+            for level in range(1, self._levels.last + 1):
+                for kind in group:
+                    self._tries = _TRIES
+                    for family, parent in list(self._board.tallies[kind].uneven(level)):
+                        while self._tries and self._detour(level, kind, family, parent):
+                            found = True
         return found
 
     def _detour(self, level: int, kind: int, family: int, parent: int) -> bool:
@@ -163,7 +178,8 @@ class Pairs:
                             continue
                         for item in able:
                             pair = (item, third, end), (comes, start, third)
-                            if self._improves(level, pair) and self._both(*pair):
+                            upto = None if kind == LATER else level
+                            if search.objective.falls(pair, upto) and self._both(*pair):
                                 return True
                             self._tries -= self._tries > 0
         return False
@@ -175,33 +191,6 @@ class Pairs:
         may = self._search.lawful(item, node)
         self._tries -= not may
         return may
-
-    def _improves(self, level: int, pair: tuple[Way, Way]) -> bool:
-        """Whether the objective falls, on the level or above, when both moves are made."""
-        before = self._objective(level, pair)
-        self._shift(pair, 1)
-        after = self._objective(level, pair)
-        self._shift(pair, -1)
-        return after < before
-
-    def _objective(self, level: int, pair: tuple[Way, Way]) -> list[int]:
-        """The part of the objective that the pair can change, down to the level."""
-        board = self._board
-        items = np.asarray([item for item, _, _ in pair])
-        concerned = [np.unique(board.family[kind][items]) for kind in KINDS]
-        return [
-            board.tallies[kind].distance(above, families[families >= 0])
-            for above in range(1, level + 1)
-            for kind, families in zip(KINDS, concerned, strict=True)
-        ]
-
-    def _shift(self, pair: tuple[Way, Way], sign: int) -> None:
-        board = self._board
-        for item, source, target in pair:
-            for kind in KINDS:
-                family = int(board.family[kind][item])
-                if family >= 0:
-                    board.tallies[kind].move(family, source, target, sign * int(board.size[item]))
 
     def _both(self, first: Way, second: Way) -> bool:
         """Make both moves, in this order, if either is lawful when its turn comes."""

@@ -1,10 +1,12 @@
 """The search for moves of replicas: level by level from the top, family by family, move by move.
 
 The objective is a list of whole numbers, compared from the first: for each level, top first, how
-far each stream's (range's) replicas are from their shares, then each dimension's, then all
-replicas (`rebalance_levels`). A move inside an element changes nothing on the levels above it and
-is made only if it lowers the objective on its own level. The numbers are not negative and a list
-of them cannot fall for ever: the search ends, and ends where no move that it looks at helps.
+far all replicas are from their shares; then, once more for each level, how far those of each stream
+are. Streams whose strategy has them even first (`Balance`), and their dimensions, come before all
+replicas on each level. A move inside an element changes nothing on the levels above it and is made
+only if it lowers the objective on its own level, or changes nothing there and lowers a later term.
+The numbers are not negative and a list of them cannot fall for ever: the search ends, and ends
+where no move that it looks at helps.
 """
 
 from collections.abc import Sequence
@@ -12,8 +14,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from placement.rebalance_board import ALL, DIMENSION, OWN, Board
+from placement.rebalance_board import ALL, DIMENSION, LATER, OWN, Board
 from placement.rebalance_levels import Integers
+from placement.rebalance_objective import Objective
 from placement.rebalance_rules import Guard
 from placement.rules import Mask
 
@@ -22,7 +25,12 @@ from placement.rules import Mask
 _PAIRS = 12
 _NODES = 12
 _REPLICAS = 24
+# Moves for a later term that are looked at in vain, for the families of one level: each is held
+# against every earlier term.
+_CHECKS = 400
 KINDS = (OWN, DIMENSION, ALL)
+# What is compared level by level, and what is once that is as good as it can be.
+GROUPS = (KINDS, (LATER,))
 
 
 @dataclass(slots=True)
@@ -73,6 +81,8 @@ class Balancer:
     def __init__(self, board: Board, guard: Guard, budget: Budget) -> None:
         self.board, self._guard, self.budget = board, guard, budget
         self._levels = board.levels
+        self.objective = Objective(board.levels, board.tallies, board.family, GROUPS, board.size)
+        self._checks = 0
         self._blocked: set[tuple[int, ...]] = set()
         self.steps: list[tuple[int, int, int]] = []
         # Steps that are one with the step behind them.
@@ -82,11 +92,13 @@ class Balancer:
         """Move until no single move improves; whether there was one."""
         self._blocked.clear()
         changed = False
-        for level in range(1, self._levels.last + 1):
-            for kind in KINDS:
-                for family, parent in list(self.board.tallies[kind].uneven(level)):
-                    while self._step(level, kind, family, parent):
-                        changed = True
+        for group in GROUPS:
+            for level in range(1, self._levels.last + 1):
+                for kind in group:
+                    self._checks = _CHECKS
+                    for family, parent in list(self.board.tallies[kind].uneven(level)):
+                        while self._step(level, kind, family, parent):
+                            changed = True
         return changed
 
     def _step(self, level: int, kind: int, family: int, parent: int) -> bool:
@@ -105,6 +117,10 @@ class Balancer:
         givers = np.lexsort((elements, -pressure, -relief))
         givers = givers[held[givers] > 0][:_PAIRS]
         takers = np.lexsort((elements, pressure, burden))[:_PAIRS]
+        if kind == ALL and level == self._levels.last:
+            givers, takers = self._equal_in_front(
+                elements, givers, takers, (relief, pressure), (burden, pressure)
+            )
         for giver in givers.tolist():
             for taker in takers.tolist():
                 if relief[giver] <= burden[taker]:
@@ -117,6 +133,28 @@ class Balancer:
                     self._blocked.add(key)
         return False
 
+    def _equal_in_front(
+        self,
+        elements: Integers,
+        givers: Integers,
+        takers: Integers,
+        give: tuple[np.ndarray, np.ndarray],
+        take: tuple[np.ndarray, np.ndarray],
+    ) -> tuple[Integers, Integers]:
+        """Of nodes that give, and that take, as well as the first, those in front that let a stream
+        be most even."""
+        if not len(givers) or not len(takers):
+            return givers, takers
+        alike = [
+            ranked[np.logical_and.reduce([key[ranked] == key[ranked[0]] for key in keys])]
+            for ranked, keys in ((givers, give), (takers, take))
+        ]
+        pair = self._evenest(self._levels.last, elements[alike[0]], elements[alike[1]])
+        if pair is None:
+            return givers, takers
+        giver, taker = (int(np.flatnonzero(elements == node)[0]) for node in pair)
+        return _in_front(givers, giver), _in_front(takers, taker)
+
     def _move(self, level: int, kind: int, family: int, source: int, target: int) -> bool:
         """Move one item of the family from the one element to the other."""
         board = self.board
@@ -128,6 +166,8 @@ class Balancer:
         takers = self.ranked(level, kind, family, takers, 1)
         if not len(givers) or not len(takers):
             return False
+        if kind == ALL:
+            givers, takers = self._by_stream(level, givers, takers)
         first, best = int(givers[0]), int(takers[0])
         if self._transfer(level, self.items(kind, family, first), first, best):
             return True
@@ -141,6 +181,51 @@ class Balancer:
                 if self._transfer(level, items, giver, taker):
                     return True
         return False
+
+    def _by_stream(
+        self, level: int, givers: Integers, takers: Integers
+    ) -> tuple[Integers, Integers]:
+        """Nodes that should give and take, of equal ones those in front that let a stream be most
+        even."""
+        pair = self._evenest(level, self._tied(level, givers, -1), self._tied(level, takers, 1))
+        if pair is None:
+            return givers, takers
+        return _in_front(givers, pair[0]), _in_front(takers, pair[1])
+
+    def _evenest(self, level: int, givers: Integers, takers: Integers) -> tuple[int, int] | None:
+        """The nodes between which an item goes with most gain, on the level, for its stream's own
+        evenness; None where nothing tells them apart."""
+        if len(givers) < 2 and len(takers) < 2:
+            return None
+        board = self.board
+        items = np.concatenate([self.items(ALL, 0, node) for node in givers.tolist()])
+        items = items[board.family[LATER][items] >= 0]
+        if not len(items):
+            return None
+        families, sizes, here = board.family[LATER][items], board.size[items], board.node[items]
+        of, tally = self._levels.of[level], board.tallies[LATER]
+        leaves = tally.change(level, families, of[here], -sizes, strict=True)
+        costs = np.stack(
+            [
+                leaves + tally.change(level, families, np.full(len(items), e), sizes, strict=True)
+                for e in of[takers].tolist()
+            ]
+        )
+        taker, which = divmod(int(np.argmin(costs)), len(items))
+        return int(here[which]), int(takers[taker])
+
+    def _tied(self, level: int, nodes: Integers, more: int) -> Integers:
+        """The first of ranked nodes and those that give or take as well as it does."""
+        nodes = nodes[:_NODES]
+        if len(nodes) < 2:
+            return nodes
+        tally, family = self.board.tallies[ALL], np.zeros(len(nodes), np.int64)
+        equal = np.ones(len(nodes), bool)
+        for m in self._from(level + 1):
+            elements = self._levels.of[m][nodes]
+            for key in (tally.change(m, family, elements, more), self._pressure(m, elements)):
+                equal &= key == key[0]
+        return nodes[equal]
 
     def items(self, kind: int, family: int, node: int) -> Integers:
         """Items of the family on a node that may move."""
@@ -166,11 +251,21 @@ class Balancer:
             fits = budget.node_open(source, len(shards)) and budget.node_open(target, len(shards))
             if not fits or not budget.open(shards) or not self.lawful(item, target):
                 continue
+            if not self._falls(level, item, source, target):
+                continue
             board.move(item, target)
             budget.take(shards, source, target)
             self.steps.append((item, source, target))
             return True
         return False
+
+    def _falls(self, level: int, item: int, source: int, target: int) -> bool:
+        """Whether an improving move lowers the objective where it changes nothing on its level."""
+        one = np.asarray([item])
+        if any(self.change(level, kind, one, source, target)[0] for kind in KINDS):
+            return True
+        self._checks -= 1
+        return self._checks >= 0 and self.objective.falls([(item, source, target)])
 
     def lawful(self, item: int, target: int) -> bool:
         """Whether the item may go to the node, its room aside."""
@@ -183,17 +278,28 @@ class Balancer:
         source, of = int(self.board.node[item]), self._levels.of
         level = next(m for m, each in enumerate(of) if each[source] != each[target])
         better = self._improving(level, np.asarray([item]), source, target)
-        return len(better) > 0 and self.lawful(item, target)
+        self._checks = 1
+        return (
+            len(better) > 0
+            and self.lawful(item, target)
+            and self._falls(level, item, source, target)
+        )
 
     def _improving(self, level: int, items: Integers, source: int, target: int) -> Integers:
         """Items whose move lowers the objective, best first: what they do on this level, then on
         those below, then followers before leaders, and items that stand where they stood."""
         board = self.board
+        items = board.welcome(items, target)
         changes = [self.change(level, kind, items, source, target) for kind in KINDS]
         own, dimension, everything = changes
         better = (own < 0) | (
             (own == 0) & ((dimension < 0) | ((dimension == 0) & (everything < 0)))
         )
+        later = [self.change(m, LATER, items, source, target) for m in self._from(level)]
+        same = (own == 0) & (dimension == 0) & (everything == 0)
+        for each in later:
+            better |= same & (each < 0)
+            same &= each == 0
         better &= board.room(np.full(len(items), target), board.size[items])
         keep = np.flatnonzero(better)
         if len(keep) < 2:
@@ -201,14 +307,29 @@ class Balancer:
         items = items[keep]
         deeper = [
             self.change(below, kind, items, source, target)
-            for below in range(level + 1, self._levels.last + 1)
+            for below in self._from(level + 1)
             for kind in KINDS
+        ]
+        deeper += [
+            self.change(below, LATER, items, source, target, strict=True)
+            for below in self._from(level)
         ]
         last = [board.moved[items], board.slot[items] == 0, items]
         keys = [*(change[keep] for change in changes), *deeper, *last]
         return items[np.lexsort(keys[::-1])]
 
-    def change(self, level: int, kind: int, items: Integers, source: int, target: int) -> Integers:
+    def _from(self, level: int) -> range:
+        return range(level, self._levels.last + 1)
+
+    def change(
+        self,
+        level: int,
+        kind: int,
+        items: Integers,
+        source: int,
+        target: int,
+        strict: bool = False,
+    ) -> Integers:
         """What the move of each item does to its family of one kind on one level."""
         board = self.board
         result = np.zeros(len(items), np.int64)
@@ -218,8 +339,8 @@ class Balancer:
             return result
         families, sizes = board.family[kind][items[known]], board.size[items[known]]
         tally = board.tallies[kind]
-        leaves = tally.change(level, families, np.full(len(known), one), -sizes)
-        comes = tally.change(level, families, np.full(len(known), other), sizes)
+        leaves = tally.change(level, families, np.full(len(known), one), -sizes, strict)
+        comes = tally.change(level, families, np.full(len(known), other), sizes, strict)
         result[known] = leaves + comes
         return result
 
@@ -229,7 +350,9 @@ class Balancer:
         board = self.board
         if len(nodes) < 2:
             return nodes
-        kinds = [(kind, family)] if kind == ALL else [(kind, family), (ALL, 0)]
+        kinds = {ALL: [(ALL, 0)], LATER: [(ALL, 0), (LATER, family)]}.get(
+            kind, [(kind, family), (ALL, 0)]
+        )
         below = range(level + 1, self._levels.last + 1)
         keys = [
             board.tallies[k].change(m, np.full(len(nodes), f), self._levels.of[m][nodes], more)
@@ -243,3 +366,8 @@ class Balancer:
     def _pressure(self, level: int, elements: Integers) -> np.ndarray:
         """Replicas per weight of each element."""
         return self.board.tallies[ALL].pressure(level, elements)
+
+
+def _in_front(nodes: Integers, first: int) -> Integers:
+    """The nodes, one of them before all others."""
+    return np.concatenate([nodes[nodes == first], nodes[nodes != first]])

@@ -6,7 +6,7 @@ the stream away from where the first has come to. Both are found afterwards and 
 
 from collections import deque
 
-from placement.rebalance_board import OWN, Board
+from placement.rebalance_board import LATER, OWN, Board
 from placement.rebalance_replicas import Balancer
 
 Step = tuple[int, int, int]
@@ -61,50 +61,65 @@ def _direct(
     result: list[Step | None] = list(steps)
     taken = _shards(board, steps) if one_per_shard else set()
     used = {item for item, _, _ in steps}
-    arrived: dict[tuple[int, int], deque[int]] = {}
+    arrived: dict[tuple[int | None, int], deque[int]] = {}
     for number, (item, _, target) in enumerate(steps):
-        if board.family[OWN][item] >= 0:
-            arrived.setdefault((int(board.family[OWN][item]), target), deque()).append(number)
-    for number, (item, source, target) in enumerate(steps):
-        waiting = arrived.get((int(board.family[OWN][item]), source))
+        if (kin := _kin(board, item)) is not None:
+            arrived.setdefault((kin, target), deque()).append(number)
+    for number, step in enumerate(steps):
+        item, source, target = step
+        waiting = arrived.get((_kin(board, item), source))
         while waiting:
             other = waiting.popleft()
             first = result[other]
             if first is None or first[2] != source or first[1] == target or other == number:
                 continue
-            goes = _instead(board, first[0], first[1], target, used, taken, barred)
+            goes = _instead(board, first[0], first[1], step, used, taken, barred)
             if goes is not None:
                 used.add(goes)
                 if one_per_shard:
                     taken.update(board.table_shards(goes))
                 result[other], result[number] = None, (goes, first[1], target)
                 break
-    return [step for step in result if step is not None]
+    return [each for each in result if each is not None]
+
+
+def _kin(board: Board, item: int) -> int | None:
+    """What may go instead of the item: others of its family, or of all streams that come after the
+    totals."""
+    own = int(board.family[OWN][item])
+    return own if own >= 0 else -1 if board.family[LATER][item] >= 0 else None
 
 
 def _instead(
     board: Board,
     item: int,
     source: int,
-    target: int,
+    instead: Step,
     used: set[int],
     taken: set[int],
     barred: set[tuple[int, int]],
 ) -> int | None:
-    """The item, or another of its family on the node, that may go to the target; none of those
-    used, nor of the shards taken."""
+    """The item, or another of its kin on the node, that may go to the target of the step that falls
+    away; none of those used, nor of the shards taken."""
+    gone, _, target = instead
     there = board.items_on(source)
     same = board.free[there] & (board.family[OWN][there] == board.family[OWN][item])
+    same &= (board.family[LATER][there] >= 0) == (board.family[LATER][item] >= 0)
     others: list[int] = there[same].tolist()
     for each in (item, *others):
         fresh = each not in used and taken.isdisjoint(board.table_shards(each))
         if (
             (fresh or each == item)
             and (each, target) not in barred
-            and target not in board.row(each)
+            and (target not in board.row(each) or _of_one_shard(board, each, gone))
         ):
             return each
     return None
+
+
+def _of_one_shard(board: Board, one: int, other: int) -> bool:
+    same = board.stream[one] == board.stream[other] and board.shard[one] == board.shard[other]
+    return bool(same)
 
 
 def _undo(board: Board, steps: list[Step]) -> None:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from placement.funnel import supply
 from placement.judge import judged
 from placement.location import natural_key
 from placement.model import StreamSpec
-from placement.policy import Affinity, OnInfeasible, Policy, affinity, name_list
+from placement.policy import Affinity, Balance, OnInfeasible, Policy, affinity, name_list
 from placement.reasons import Code, Reason
 from placement.rules import (
     AtMost,
@@ -69,6 +69,7 @@ class AffinityStrategy(ByRules):
     aliases: tuple[str, ...] = ("timeplus",)
     parameters: tuple[str, ...] = ("node", "shard", "preferred_nodes", "level")
     on_infeasible: OnInfeasible = OnInfeasible.REJECT
+    balance: ClassVar[Balance] = Balance.STREAMS_FIRST
 
     def compile(self, policy: Mapping[str, Any], topology: Topology) -> Mapping[str, Any] | Reason:
         """`node`, `shard`, `preferred_nodes`, and `level` (the whole path unless given)."""

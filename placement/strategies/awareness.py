@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from placement.choice import scores
 from placement.location import natural_key
-from placement.policy import OnInfeasible, Policy, name_list
+from placement.policy import Balance, OnInfeasible, Policy, name_list
 from placement.reasons import Code, Reason
 from placement.rules import CountsDomains, Finding, Mask, Penalties, Rule, Standing, Strength
 from placement.sift import fullest
@@ -120,6 +120,7 @@ class AwarenessStrategy(SetStrategy):
     aliases: tuple[str, ...] = ("elasticsearch",)
     parameters: tuple[str, ...] = ("attributes", "forced")
     on_infeasible: OnInfeasible = OnInfeasible.PARTIAL
+    balance: ClassVar[Balance] = Balance.STREAMS_FIRST
     on_shortage: ClassVar[OnInfeasible] = OnInfeasible.PARTIAL
 
     def compile(self, policy: Mapping[str, Any], _topology: Topology) -> Mapping[str, Any] | Reason:

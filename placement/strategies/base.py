@@ -20,7 +20,7 @@ from placement.judge import judged
 from placement.location import DEPTH_MAX
 from placement.model import StreamSpec
 from placement.node_filter import NodeFilter
-from placement.policy import Compiles, OnInfeasible, Policy
+from placement.policy import Balance, Compiles, OnInfeasible, Policy
 from placement.reasons import Code, Reason
 from placement.rules import Mask, Rule, Standing, Strength
 from placement.rules_roles import LeaderIn
@@ -33,8 +33,6 @@ _NEAR = 0.1
 
 # More than any node can be asked to hold.
 _UNLIMITED = 1 << 40
-
-_ANY = NodeFilter()
 
 
 class View:
@@ -153,6 +151,13 @@ class View:
         level = self.level(scope)
         return level.pressure(level.domains if nodes is None else level.domains[nodes], more)
 
+    def leads(self, scope: Scope | None, nodes: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Leaders per weight of each node's domain, or of the node, had it half a leader more."""
+        if scope is None:
+            return per_weight(self.leaders[nodes], self._weight[nodes])  # type: ignore[no-any-return]
+        level = DomainLoads(self.topology, scope, self.leaders, self._millionths)
+        return level.pressure(level.domains[nodes], HALF)
+
     def level(self, scope: Scope) -> DomainLoads:
         """What the domains of a level carry; kept up to date."""
         if scope not in self.levels:
@@ -182,7 +187,7 @@ class Need(NamedTuple):
     replication_factor: int
     kept: Sequence[int]
     stream_nodes: Sequence[int] = ()
-    nodes: NodeFilter = _ANY
+    nodes: NodeFilter = NodeFilter()
     replaces: int = EMPTY
     excluded: frozenset[int] = frozenset()
     token: int | str | None = None
@@ -190,6 +195,7 @@ class Need(NamedTuple):
     slots: Sequence[int] = ()
     shards: int = 1  # of the stream
     shunned: frozenset[int] = frozenset()
+    leads: bool = False  # the first replica of a new shard, which is likely to lead
 
     def standing(self, topology: Topology) -> Standing:
         """What the rules are asked about."""
@@ -244,6 +250,7 @@ class ByRules:
     """`extend` of a strategy that says all it asks for in its rules."""
 
     on_shortage: ClassVar[OnInfeasible] = OnInfeasible.REJECT
+    balance: ClassVar[Balance] = Balance.TOTALS_FIRST
 
     def extend(self: Strategy, need: Need, policy: Policy, mask: Mask, view: View) -> int | Reason:
         """The best candidate by the strategy's rules, load and nearness."""
@@ -309,6 +316,10 @@ def _settled(found: NDArray[np.int64], need: Need, view: View, steps: Trace) -> 
         steps.append((f"the least loaded domain of level {scope.level}", found))
     found = least(found, view.pressure(found))
     steps.append(("the least loaded node", found))
+    if need.leads and len(found) > 1:
+        for level in (*view.topology.tiers(), None):
+            found = least(found, view.leads(level, found))
+        steps.append(("the node that leads least", found))
     if len(found) > 1:
         found = found[[by_lot(found, need, view.topology)]]
         steps.append(("a hash of shard and node, which breaks ties", found))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from placement.assignments import EMPTY
 from placement.location import natural_key
 from placement.model import StreamSpec
-from placement.policy import OnInfeasible, Policy, name_list
+from placement.policy import Balance, OnInfeasible, Policy, name_list
 from placement.reasons import Code, Reason
 from placement.rules import AtMost, Mask, Penalties, Rule, Standing, Strength
 from placement.strategies.base import Need, Placement, View, candidates, choose, nodes_too_few
@@ -77,6 +77,7 @@ class ClientTagsStrategy(SetStrategy):
     aliases: tuple[str, ...] = ("kafka_streams",)
     parameters: tuple[str, ...] = ("rack_aware_tags",)
     on_infeasible: OnInfeasible = OnInfeasible.DEGRADE
+    balance: ClassVar[Balance] = Balance.NEVER
     on_shortage: ClassVar[OnInfeasible] = OnInfeasible.PARTIAL
 
     def compile(self, policy: Mapping[str, Any], _topology: Topology) -> Mapping[str, Any] | Reason:

@@ -12,7 +12,7 @@ from placement.choice import digest64, scores
 from placement.copysets import Copysets, Terms
 from placement.funnel import supply
 from placement.model import StreamSpec
-from placement.policy import OnInfeasible, Policy, unknown_value
+from placement.policy import Balance, OnInfeasible, Policy, unknown_value
 from placement.reasons import Code, Reason
 from placement.risk import distinct_copysets, loss_probability, scatter_width
 from placement.rules import STREAM_RULES, Even, Mask, Rule, Standing, Strength
@@ -58,6 +58,7 @@ class CopysetsStrategy:
     aliases: tuple[str, ...] = ()
     parameters: tuple[str, ...] = ("scatter_width",)
     on_infeasible: OnInfeasible = OnInfeasible.REJECT
+    balance: ClassVar[Balance] = Balance.NEVER
     on_shortage: ClassVar[OnInfeasible] = OnInfeasible.REJECT
 
     def compile(self, policy: Mapping[str, Any], _topology: Topology) -> Mapping[str, Any] | Reason:

@@ -13,7 +13,7 @@ import numpy as np
 from placement.assignments import EMPTY
 from placement.choice import scores
 from placement.model import StreamSpec
-from placement.policy import OnInfeasible, Policy, unknown_value
+from placement.policy import Balance, OnInfeasible, Policy, unknown_value
 from placement.reasons import Code, Reason
 from placement.rules import (
     AtMost,
@@ -89,6 +89,7 @@ class CostStrategy:
     aliases: ClassVar[tuple[str, ...]] = ("bytedance",)
     parameters: ClassVar[tuple[str, ...]] = ("weights", "cold")
     on_infeasible: ClassVar[OnInfeasible] = OnInfeasible.REJECT
+    balance: ClassVar[Balance] = Balance.STREAMS_FIRST
     on_shortage: ClassVar[OnInfeasible] = OnInfeasible.REJECT
 
     def compile(self, policy: Mapping[str, Any], topology: Topology) -> Mapping[str, Any] | Reason:

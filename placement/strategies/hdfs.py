@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from placement.location import Location, parse_location
 from placement.model import StreamSpec
-from placement.policy import OnInfeasible, Policy, unknown_value
+from placement.policy import Balance, OnInfeasible, Policy, unknown_value
 from placement.reasons import Code, Reason
 from placement.rules import AtMost, Finding, Mask, Penalties, Rule, Standing, Strength
 from placement.rules_span import SpanDomains
@@ -79,6 +79,7 @@ class HdfsStrategy:
     aliases: tuple[str, ...] = ()
     parameters: tuple[str, ...] = ("variant", "writer", "factor", "tag")
     on_infeasible: OnInfeasible = OnInfeasible.DEGRADE
+    balance: ClassVar[Balance] = Balance.STREAMS_FIRST
     on_shortage: ClassVar[OnInfeasible] = OnInfeasible.PARTIAL
 
     def compile(self, policy: Mapping[str, Any], _topology: Topology) -> Mapping[str, Any] | Reason:

@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placement.assignments import EMPTY
 from placement.model import StreamSpec
-from placement.policy import OnInfeasible, Policy
+from placement.policy import Balance, OnInfeasible, Policy
 from placement.reasons import Code, Reason
 from placement.rules import (
     AtMost,
@@ -86,6 +86,7 @@ class LocationMajorityStrategy(ByRules):
         one location; here each counts at once. A replica to be replaced does not count for its
         location, and its location comes last while its server is well: Kudu may put the new one
         beside another.
+        Rebalancing keeps Kudu's order: each table (range) is even before all replicas are.
 
     Example:
         /a and /b with two servers, /c with one, all empty: three replicas stand 1 + 1 + 1, five
@@ -96,6 +97,7 @@ class LocationMajorityStrategy(ByRules):
     aliases: tuple[str, ...] = ("kudu",)
     parameters: tuple[str, ...] = ("range_aware",)
     on_infeasible: OnInfeasible = OnInfeasible.DEGRADE
+    balance: ClassVar[Balance] = Balance.STREAMS_FIRST
 
     def compile(self, policy: Mapping[str, Any], _topology: Topology) -> Mapping[str, Any] | Reason:
         """`range_aware`: true or false."""

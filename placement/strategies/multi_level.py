@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from placement import kernels
 from placement.assignments import EMPTY
 from placement.domain_tree import domain_tree
 from placement.model import StreamSpec
-from placement.policy import OnInfeasible, Policy
+from placement.policy import Balance, OnInfeasible, Policy
 from placement.reasons import Reason
 from placement.rules import Mask, Rule, Strength
 from placement.rules_even import EvenAsFits
@@ -75,6 +75,7 @@ class MultiLevelStrategy(ByRules):
     aliases: tuple[str, ...] = ("kip879",)
     parameters: tuple[str, ...] = ("start",)
     on_infeasible: OnInfeasible = OnInfeasible.REJECT
+    balance: ClassVar[Balance] = Balance.STREAMS_FIRST
 
     def compile(self, policy: Mapping[str, Any], _topology: Topology) -> Mapping[str, Any] | Reason:
         """`start`: replicas that the rings have dealt out before, a number from 0 on."""

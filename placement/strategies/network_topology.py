@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from placement.location import Location, natural_key
 from placement.model import StreamSpec
-from placement.policy import OnInfeasible, Policy, unknown_value
+from placement.policy import Balance, OnInfeasible, Policy, unknown_value
 from placement.reasons import Code, Reason
 from placement.rules import CountsDomains, Finding, Mask, Penalties, Rule, Standing, Strength
 from placement.rules_places import Exactly
@@ -71,6 +71,7 @@ class NetworkTopologyStrategy:
     aliases: tuple[str, ...] = ("cassandra",)
     parameters: tuple[str, ...] = ("replication", "vnodes")
     on_infeasible: OnInfeasible = OnInfeasible.PARTIAL
+    balance: ClassVar[Balance] = Balance.NEVER
     on_shortage: ClassVar[OnInfeasible] = OnInfeasible.PARTIAL
 
     def compile(self, policy: Mapping[str, Any], _topology: Topology) -> Mapping[str, Any] | Reason:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from placement.judge import judged
 from placement.model import StreamSpec
-from placement.policy import OnInfeasible, Policy, name_list, unknown_value
+from placement.policy import Balance, OnInfeasible, Policy, name_list, unknown_value
 from placement.reasons import Code, Reason
 from placement.rules import AtMost, Mask, Rule, Standing, Strength
 from placement.rules_span import SpanDomains
@@ -62,6 +62,7 @@ class RingStrategy:
     aliases: tuple[str, ...] = ()
     parameters: tuple[str, ...] = ("levels", "vnodes", "strict")
     on_infeasible: OnInfeasible = OnInfeasible.DEGRADE
+    balance: ClassVar[Balance] = Balance.NEVER
     on_shortage: ClassVar[OnInfeasible] = OnInfeasible.REJECT
 
     def compile(self, policy: Mapping[str, Any], topology: Topology) -> Mapping[str, Any] | Reason:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from placement.assignments import EMPTY
 from placement.choice import digest64, scores
 from placement.model import StreamSpec
-from placement.policy import OnInfeasible, Policy
+from placement.policy import Balance, OnInfeasible, Policy
 from placement.reasons import Reason
 from placement.rules import Rule
 from placement.strategies.base import ByRules, Placement, View
@@ -48,6 +48,7 @@ class SimpleStrategy(ByRules):
     aliases: tuple[str, ...] = ()
     parameters: tuple[str, ...] = ("start",)
     on_infeasible: OnInfeasible = OnInfeasible.REJECT
+    balance: ClassVar[Balance] = Balance.STREAMS_FIRST
 
     def compile(self, policy: Mapping[str, Any], _topology: Topology) -> Mapping[str, Any] | Reason:
         """`start`: where Kafka starts at random, a number from 0 on."""

@@ -10,7 +10,7 @@ from placement.assignments import EMPTY
 from placement.judge import judged
 from placement.location import UNLOCATED
 from placement.model import StreamSpec
-from placement.policy import OnInfeasible, Policy
+from placement.policy import Balance, OnInfeasible, Policy
 from placement.reasons import Code, Reason
 from placement.rules import (
     STREAM_RULES,
@@ -74,6 +74,7 @@ class SpreadStrategy:
     aliases: tuple[str, ...] = ()
     parameters: tuple[str, ...] = ()
     on_infeasible: OnInfeasible = OnInfeasible.DEGRADE
+    balance: ClassVar[Balance] = Balance.TOTALS_FIRST
     on_shortage: ClassVar[OnInfeasible] = OnInfeasible.PARTIAL
     # `explain` names the step of `choose` that decided, instead of an order of the strategy's own.
     places_by_choice: ClassVar[bool] = True
@@ -109,7 +110,9 @@ class SpreadStrategy:
         if _REQUIRED not in together and unit and tried.placed < spec.replication_factor:
             unit = False
             tried = _Attempts(spec, policy, rules, unit).best(view.fork())
+        leaders = view.leaders
         view.take(tried.view)
+        view.leaders = leaders  # elected below, among all replicas of a shard
         shards = _led(tried.shards, rules, spec, view)
         if unit:
             shards = _repeated(shards[0], spec, view)
@@ -177,6 +180,7 @@ class _Attempts:
             used,
             self.policy.nodes,
             shards=spec.shards,
+            leads=not kept,
         )
 
     def _in_turn(self, rules: Sequence[Rule], view: View) -> _Tried:
@@ -188,8 +192,9 @@ class _Attempts:
         for shard in range(self.shards):
             kept, reason = self._shard(rules, shard, used, view, choose)
             if reason:
-                for node in kept:
+                for slot, node in enumerate(kept):
                     view.remove(node)
+                    view.leaders[node] -= slot == 0
                 kept, reason = self._shard(rules, shard, used, view, choose_ahead)
             if reason:
                 reasons.setdefault(reason.code, reason)
@@ -206,7 +211,7 @@ class _Attempts:
             node = choice(rules, self._open(view), self._need(shard, kept, used), view)
             if isinstance(node, Reason):
                 return kept, node
-            view.add(node)
+            view.add(node, leader=not kept)
             kept.append(node)
         return kept, None
 

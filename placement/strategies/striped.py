@@ -11,7 +11,7 @@ from placement.assignments import EMPTY
 from placement.choice import digest64, scores
 from placement.location import natural_key
 from placement.model import StreamSpec
-from placement.policy import OnInfeasible, Policy
+from placement.policy import Balance, OnInfeasible, Policy
 from placement.reasons import Code, Reason
 from placement.rules import Mask, Rule
 from placement.rules_even import EvenAsFits
@@ -56,6 +56,7 @@ class StripedStrategy(ByRules):
     aliases: tuple[str, ...] = ("kafka",)
     parameters: tuple[str, ...] = ("start", "level")
     on_infeasible: OnInfeasible = OnInfeasible.REJECT
+    balance: ClassVar[Balance] = Balance.STREAMS_FIRST
     followers_on_suspect: ClassVar[bool] = True
 
     def compile(self, policy: Mapping[str, Any], topology: Topology) -> Mapping[str, Any] | Reason:

@@ -12,6 +12,7 @@ import pytest
 from placement.assignments import EMPTY
 from placement.model import MoveKind
 from placement.rebalance import RebalanceMove
+from placement.rebalance_levels import Slack
 from placement.strategies import STRATEGIES
 from placement.strategies.base import Placement, View
 from tests.placement.arrangements import Arrangement, arrangement
@@ -89,25 +90,32 @@ def objective(made: Arrangement, leaders: bool = False) -> list[int]:
     """What the planner says it lowers, counted anew with Python's integers."""
     topology = made.topology
     tiers = [list(map(str, topology.domain_of(scope))) for scope in topology.tiers()]
-    levels = [[""] * topology.size, *tiers, list(topology.ids)]
-    result = []
-    for upper, lower in pairwise(levels):
-        for kind in families(made, leaders):
-            distances = (_distance(made, held, upper, lower, ok) for held, ok in kind.values())
-            result.append(sum(distances))
-    return result
+    levels = [*pairwise([[""] * topology.size, *tiers, list(topology.ids)])]
+    *first, after = families(made, leaders)
+    spread = all(policy.strategy == "spread" for policy in made.policies)
+    slack = Slack.ONE if leaders and spread else Slack.NONE
+    terms = [
+        sum(_distance(made, *each, *level, slack, kind is first[2]) for each in kind.values())
+        for level in levels
+        for kind in first
+    ]
+    return terms + [
+        sum(_distance(made, *each, *level, Slack.DOUBLE) for each in after.values())
+        for level in levels
+    ]
 
 
 def families(made: Arrangement, leaders: bool) -> list[dict[object, tuple[list[int], list[bool]]]]:
-    """Nodes of the replicas of each stream or range, of each dimension, of all; and which nodes
-    have a share of them."""
+    """Nodes of the replicas of each stream or range that comes first, of each dimension of these,
+    of all, and of each stream that comes after; and which nodes have a share of them."""
     topology = made.topology
     able = topology.eligible & topology.can_lead if leaders else topology.eligible
-    found: list[dict[object, tuple[list[int], list[bool]]]] = [{}, {}, {}]
+    found: list[dict[object, tuple[list[int], list[bool]]]] = [{}, {}, {}, {}]
     for spec, policy, shards in zip(made.specs, made.policies, made.shards, strict=True):
         unit = policy.strategy == "affinity" and policy.parameters["shard"] == "colocated"
         by_itself = policy.strategy != "ring" and (leaders or not unit)
         passes = (policy.nodes.mask(topology) & able).tolist()
+        after = policy.strategy == "spread"
         aware = policy.parameters.get("range_aware") and spec.ranges and not leaders
         for number, shard in enumerate(shards):
             nodes = made.table.nodes(shard)[: 1 if leaders else None]
@@ -115,18 +123,25 @@ def families(made: Arrangement, leaders: bool) -> list[dict[object, tuple[list[i
             for node in nodes:
                 if able[node]:
                     found[2].setdefault("all", ([], able.tolist()))[0].append(node)
-                    if spec.dimension and not leaders:
+                    if spec.dimension and not (leaders or after):
                         dimension = found[1].setdefault(spec.dimension, ([], able.tolist()))
                         dimension[0].append(node)
                 if by_itself and passes[node]:
-                    found[0].setdefault(key, ([], passes))[0].append(node)
+                    found[3 * after].setdefault(key, ([], passes))[0].append(node)
     return found
 
 
 def _distance(
-    made: Arrangement, held: list[int], upper: list[str], lower: list[str], usable: list[bool]
+    made: Arrangement,
+    held: list[int],
+    usable: list[bool],
+    upper: list[str],
+    lower: list[str],
+    slack: Slack,
+    scaled: bool = False,
 ) -> int:
-    """Squared distances of a family from its shares on one level."""
+    """Squared distances of a family from its shares on one level, as far as `slack` has them count;
+    `scaled`: those of domains of little weight count more, in 64ths."""
     parts = [round(weight * 1e6) for weight in made.topology.weight.tolist()]
     nodes = [node for node, ok in enumerate(usable) if ok]
     total = 0
@@ -134,11 +149,18 @@ def _distance(
         inside = [node for node in nodes if upper[node] == parent]
         whole = sum(parts[node] for node in inside)
         have = sum(upper[node] == parent for node in held)
-        for domain in {lower[node] for node in inside}:
+        domains = {lower[node] for node in inside}
+        for domain in domains:
             weight = sum(parts[node] for node in inside if lower[node] == domain)
             count = sum(lower[node] == domain for node in held)
             least, most = have * weight // whole, -(-have * weight // whole)
-            total += max(count - most, least - count, 0) ** 2
+            near = {
+                Slack.NONE: 0,
+                Slack.ONE: int(most > 2),
+                Slack.DOUBLE: max(min(most, (have - most) // 2), 1),
+            }[slack]
+            scale = max(whole // len(domains) * 64 // weight, 1) if scaled else 1
+            total += max(count - most - near, least - near - count, 0) ** 2 * scale
     return total
 
 

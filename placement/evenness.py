@@ -1,0 +1,63 @@
+"""A stream that has just been placed, made as even as rebalancing would make it.
+
+Choosing one node after the other, however well, can end where one replica more or less would be
+more even. The search of rebalancing goes over the stream's own replicas, and then its leaders, by
+the same objective: what it would find later is not left for it. Streams placed in bulk are exact
+already (`placement.apportion`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from placement.assignments import EMPTY
+from placement.model import StreamSpec
+from placement.policy import Balance, Policy
+from placement.rebalance_board import Arranged, Board, balance_of
+from placement.rebalance_leaders import Electorate
+from placement.rebalance_pairs import balance
+from placement.rebalance_replicas import Balancer, Budget
+from placement.rebalance_rules import Guard
+from placement.shard_rows import matrix
+from placement.strategies import STRATEGIES
+from placement.strategies.base import Placement, View
+
+# Replicas up to which a stream is gone over: a search over more takes longer than placing them did.
+REPLICAS_MAX = 3_000
+
+
+def evened(placed: Placement, spec: StreamSpec, policy: Policy, view: View) -> Placement:
+    """The placement, which `view` counts, as even as its replicas can make it; `view` counts it."""
+    rows, _ = matrix(placed.shards)
+    balanced = balance_of(policy) is Balance.TOTALS_FIRST
+    if not balanced or rows.size > REPLICAS_MAX or not (rows != EMPTY).any():
+        return placed
+    ranks = np.append(view.topology.order(), EMPTY)
+    rules = STRATEGIES[policy.strategy].rules(policy, view.topology.judging())
+    fresh = replace(spec, repair=None)  # nothing is copied yet
+    stream = Arranged(fresh, policy, rules, np.arange(len(rows)), ranks[rows].astype(np.int64))
+    board = Board(view, only=stream)
+    guard, budget = Guard(board), Budget()
+    search = Balancer(board, guard, budget)
+    balance(search)
+    leaders = Electorate(board, guard, budget, set())
+    leaders.run()
+    if not search.steps and not leaders.steps:
+        return placed
+    found = np.append(board.levels.nodes, EMPTY)[stream.rows]
+    _recount(rows, found, view)
+    return Placement(_lists(found, placed.shards), placed.reasons, placed.warnings)
+
+
+def _recount(before: np.ndarray, after: np.ndarray, view: View) -> None:
+    """Let the view count what stands elsewhere now, and who leads."""
+    for rows, more in ((before, -1), (after, 1)):
+        for node in rows[(before != after) & (rows != EMPTY)].tolist():
+            view.add(node) if more > 0 else view.remove(node)
+        leads = rows[:, 0][rows[:, 0] != EMPTY]
+        view.leaders = view.leaders + more * np.bincount(leads, minlength=len(view.leaders))
+
+
+def _lists(found: np.ndarray, shape: Sequence[Sequence[int]]) -> list[list[int]]:
+    return [row[: len(nodes)] for row, nodes in zip(found.tolist(), shape, strict=True)]

@@ -1,0 +1,65 @@
+"""The objective as a list of whole numbers, compared from the first: what moves change, exactly.
+
+Terms are the distances of families from their shares (`rebalance_levels`), level by level from the
+top. Kinds of one group come together on each level; the levels of the next group come after all of
+these. A move between domains changes what both hold, and with it the shares of all below them.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from placement.rebalance_levels import Integers, Levels, Tally
+
+# An item, the node it stands on, the node it goes to.
+Way = tuple[int, int, int]
+
+
+class Objective:
+    """What `tallies` count, of items whose families are in `families`, kind by kind; `sizes` says
+    for how many replicas each item stands."""
+
+    def __init__(
+        self,
+        levels: Levels,
+        tallies: Sequence[Tally],
+        families: Sequence[Integers],
+        groups: Sequence[Sequence[int]],
+        sizes: Integers | None = None,
+    ) -> None:
+        self._levels, self._tallies, self._families = levels, tallies, families
+        self._groups, self._sizes = groups, sizes
+
+    def change(self, ways: Sequence[Way], level: int | None = None) -> list[int]:
+        """By how much each term changes if all of these are made: of all groups on all levels, or
+        of the first group down to `level`."""
+        before = self._terms(ways, level)
+        self._shift(ways, 1)
+        after = self._terms(ways, level)
+        self._shift(ways, -1)
+        return [then - now for then, now in zip(after, before, strict=True)]
+
+    def falls(self, ways: Sequence[Way], level: int | None = None) -> bool:
+        """Whether the first term that changes gets less."""
+        return next((each < 0 for each in self.change(ways, level) if each), False)
+
+    def _terms(self, ways: Sequence[Way], level: int | None) -> list[int]:
+        nodes = [node for _, *ends in ways for node in ends]
+        items = np.asarray([item for item, _, _ in ways])
+        found = [np.unique(families[items]) for families in self._families]
+        concerned = [families[families >= 0] for families in found]
+        last = self._levels.last if level is None else level
+        return [
+            self._tallies[kind].distance_around(at, concerned[kind], nodes)
+            for group in (self._groups if level is None else self._groups[:1])
+            for at in range(1, last + 1)
+            for kind in group
+        ]
+
+    def _shift(self, ways: Sequence[Way], sign: int) -> None:
+        for item, source, target in ways:
+            size = 1 if self._sizes is None else int(self._sizes[item])
+            for tally, families in zip(self._tallies, self._families, strict=True):
+                family = int(families[item])
+                if family >= 0:
+                    tally.move(family, source, target, sign * size)
