@@ -27,6 +27,7 @@ from placement.relocation import Relocations
 from placement.safety import HeldShard, at_stake_reason, held_shards, in_maintenance, quorum_broken
 from placement.standing_orders import StandingOrders
 from placement.state import State
+from placement.wording import counted
 
 # These take replicas off nodes, or let loose what was held back.
 _DESTRUCTIVE = (Action.DRAIN, Action.OVERRIDE_HOLD, Action.APPROVE_RELOCATION)
@@ -52,7 +53,7 @@ class Relabelling:
     nodes: int
 
     def __str__(self) -> str:
-        count = _counted(self.nodes, "node")
+        count = counted(self.nodes, "node")
         if self.meant is not None:
             return f"{self.location}: {count}; was {self.meant} meant?"
         what = "other tags" if self.was == self.location else self.location or "(none)"
@@ -88,7 +89,7 @@ class Preview:
     def __str__(self) -> str:
         streams = len({stream for stream, _ in self.shards})
         parts = ((len(self.nodes), "node"), (len(self.shards), "shard"), (streams, "stream"))
-        return ", ".join(_counted(count, word) for count, word in parts)
+        return ", ".join(counted(count, word) for count, word in parts)
 
 
 def preview(
@@ -214,10 +215,6 @@ def _relocation(
     return Preview(tuple(concerned), held, None, agreed, True, relabelled=relabelled)
 
 
-def _counted(count: int, word: str) -> str:
-    return f"{count} {word}{'' if count == 1 else 's'}"
-
-
 def _unknown(target: str) -> Reason:
     if target.startswith("/"):
         return Reason(Code.DOMAIN_UNKNOWN, f"no node stands in '{target}'")
@@ -306,11 +303,11 @@ def _still_needed(state: State, name: str) -> Reason | None:
     node = topology.index[name]
     held = int(state.table.load(topology.size)[node])
     if held:
-        message = f"{name} still holds {_counted(held, 'replica')}: drain it, or wait for repair"
+        message = f"{name} still holds {counted(held, 'replica')}: drain it, or wait for repair"
         return Reason(Code.REQUEST_CONTRADICTED, message)
     moves = len(state.ledger.touching(node))
     if moves:
-        message = f"{name} takes part in {_counted(moves, 'open move')}: wait until none is open"
+        message = f"{name} takes part in {counted(moves, 'open move')}: wait until none is open"
         return Reason(Code.REQUEST_CONTRADICTED, message)
     dead = topology.liveness[node] is Liveness.DEAD
     if dead or topology.administrative[node] is AdministrativeState.DRAINING:

@@ -19,6 +19,7 @@ from placement.prospects import Prospects
 from placement.reasons import Code, Reason
 from placement.rules import Finding, Rule, Standing, Strength
 from placement.topology import Topology
+from placement.wording import are, counted
 
 NODE_LEVEL = "node"
 
@@ -57,7 +58,8 @@ class Faults:
             prospect = self._prospect(None, suspect) or lost
             yield _of(suspect, REPLICAS_RULE, None, live, factor, prospect, lost)
         if len(nodes) > factor:
-            message = f"{len(nodes)} replicas are listed, {factor} are asked for"
+            listed = counted(len(nodes), "replica is", "replicas are")
+            message = f"{listed} listed, {factor} {are(factor)} asked for"
             surplus = Reason(Code.REPLICA_SURPLUS, message, factor, len(nodes))
             yield _of(suspect, "surplus", None, len(nodes), factor, surplus, surplus)
 
@@ -137,7 +139,10 @@ class Faults:
         missing = self._factor - len(nodes)
         if missing <= 0:
             return Reason(Code.REPLICA_MISSING, "a copy is on its way")
-        return Reason(Code.REPLICA_MISSING, f"{missing} replicas have not been placed")
+        return Reason(
+            Code.REPLICA_MISSING,
+            f"{counted(missing, 'replica has', 'replicas have')} not been placed",
+        )
 
 
 def _of(
@@ -172,7 +177,7 @@ def over_capacity(topology: Topology, load: NDArray[np.int64]) -> Iterator[Diagn
     over = np.flatnonzero((capacity >= 0) & (load > capacity))
     for node in sorted(over.tolist(), key=topology.order().__getitem__):
         room, held, name = int(capacity[node]), int(load[node]), topology.ids[node]
-        message = f"{name} holds {held} replicas of {room}"
+        message = f"{name} holds {counted(held, 'replica')} of {room}"
         reason = Reason(Code.CAPACITY_EXCEEDED, message, room, held)
         spare = boundless or rooms >= held - room
         kind = ViolationClass.FIXABLE if spare else ViolationClass.UNFIXABLE

@@ -30,6 +30,7 @@ from placement.rules import (
 from placement.rules_even import EvenAsFits
 from placement.rules_places import AtLeastIn, Exactly, WithTags
 from placement.topology import NO_DOMAIN, Scope, Topology
+from placement.wording import are, counted
 
 # Small fleets and single-level rules need fewer than a hundred states; a fleet on which more than
 # this are needed has so many domains that an arrangement is found at once or does not exist.
@@ -239,7 +240,8 @@ def _lacking(question: Question, rule: Rule) -> Reason:
         cap = _cap(rule, question, scope)
         need = ceil(factor / cap) if cap else factor
     if need > have or not cap:
-        message = f"rule '{rule}': {factor} replicas need {need} domains, {have} are usable"
+        wanted = counted(factor, "replica needs", "replicas need")
+        message = f"rule '{rule}': {wanted} {counted(need, 'domain')}, {have} {are(have)} usable"
         if not cap:
             message = f"rule '{rule}': no domain may hold any of {factor} replicas"
         return Reason(Code.DOMAINS_TOO_FEW, message, need, have, level, seen)

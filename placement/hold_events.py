@@ -21,6 +21,7 @@ from placement.move_events import MoveEvents
 from placement.reasons import Code, Reason
 from placement.repair import Repair
 from placement.state import State
+from placement.wording import counted
 
 KIND = "hold"
 # What the hold is called that is about nodes here and there.
@@ -88,7 +89,8 @@ class HoldEvents:
         """Have what is held replaced all the same, until what has gone is no news any more."""
         held = self._held[name]
         self._keep(name, replace(held, overridden=True))
-        message = f"the hold of {name} is overridden: what stood on {held.away} nodes is replaced"
+        nodes = counted(held.away, "node")
+        message = f"the hold of {name} is overridden: what stood on {nodes} is replaced"
         detail = {"state": "overridden", "domain": held.domain, "nodes": held.away}
         self._state.alert(AlertKind.HOLD, name, Reason(Code.HOLD_ENDED, message), detail)
 

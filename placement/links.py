@@ -14,6 +14,7 @@ from placement.health import quorum_size
 from placement.location import Location, natural_key, parse_location
 from placement.reasons import Code, Reason
 from placement.state import State
+from placement.wording import counted
 
 # What is remembered in `state.v1`, by link: how many measurements in a row were slow.
 KIND = "link"
@@ -78,7 +79,8 @@ class Links:
     def _tell(self, link: Link, rtt_ms: float | None, limit: float) -> None:
         shards = sorted(crossing(self._state, link))
         how = "does not answer" if rtt_ms is None else f"takes {rtt_ms:g} ms, more than {limit:g}"
-        message = f"the link {link} {how}: {len(shards)} shards need it for their quorum"
+        need = counted(len(shards), "shard needs", "shards need")
+        message = f"the link {link} {how}: {need} it for a quorum"
         detail = {
             "one": str(link.one),
             "other": str(link.other),

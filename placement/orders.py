@@ -11,6 +11,7 @@ from placement.reasons import Code, Reason
 from placement.state import State
 from placement.topology import Scope, Topology
 from placement.wants import Want
+from placement.wording import counted
 
 _TOP = Scope(depth=1)
 
@@ -52,7 +53,9 @@ def gives_all(state: State, node: int) -> bool:
 def _gives_all(state: State, node: int) -> Reason:
     """Why no other replica may leave a node. `seen` names the node: its shards wait for it."""
     node_id, most = state.topology.ids[node], state.configuration.limits.max_out_per_node
-    message = f"{node_id} has {most} moves away from it already, as many as a node may have"
+    message = (
+        f"{node_id} has {counted(most, 'move')} away from it already, as many as a node may have"
+    )
     return Reason(Code.LIMIT_REACHED, message, 1, 0, "node", (node_id,))
 
 
@@ -79,18 +82,19 @@ def over_limit(
     limits, ids, ledger = state.configuration.limits, state.topology.ids, state.ledger
     incoming, copied = ledger.incoming[target], ledger.copied[source]
     if target != EMPTY and incoming >= limits.max_in_per_node:
-        message = f"{ids[target]} already receives {incoming} replicas"
+        message = f"{ids[target]} already receives {counted(incoming, 'replica')}"
         return Reason(Code.LIMIT_REACHED, message, 1, limits.max_in_per_node - incoming)
     if target != EMPTY and gives_all(state, removed):
         return _gives_all(state, removed)
     if source != EMPTY and copied >= limits.max_copies_from_node:
-        message = f"{ids[source]} already sends {copied} replicas"
+        message = f"{ids[source]} already sends {counted(copied, 'replica')}"
         return Reason(Code.LIMIT_REACHED, message, 1, limits.max_copies_from_node - copied)
     pair = limits.max_per_domain_pair
     crossing = None if busy is None or pair is None else link(state.topology, source, target)
     if crossing is not None and busy is not None and pair is not None and busy[crossing] >= pair:
         names = " and ".join(state.topology.domain_names(_TOP, crossing))
-        message = f"{busy[crossing]} replicas are copied between {names} already"
+        copied_now = counted(busy[crossing], "replica is", "replicas are")
+        message = f"{copied_now} copied between {names} already"
         return Reason(Code.LIMIT_REACHED, message, 1, pair - busy[crossing])
     most = limits.max_touching_per_node
     for node in () if most is None else (removed, target):
@@ -101,7 +105,9 @@ def over_limit(
             and count >= most
             and not state.topology.is_dead(node)
         ):
-            return Reason(Code.LIMIT_REACHED, f"{ids[node]} has {count} moves already", 1, 0)
+            return Reason(
+                Code.LIMIT_REACHED, f"{ids[node]} has {counted(count, 'move')} already", 1, 0
+            )
     return None
 
 

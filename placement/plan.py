@@ -34,6 +34,7 @@ from placement.state import State
 from placement.strategies.base import View
 from placement.topology import Topology
 from placement.traffic import crosses
+from placement.wording import counted
 
 UNLIMITED = 1 << 40
 WITHOUT_LIMITS = Limits(UNLIMITED, UNLIMITED, UNLIMITED, UNLIMITED, UNLIMITED)
@@ -119,7 +120,8 @@ def plan(
     draft.repair()
     if phase is Phase.REBALANCE and draft.moves:
         count = len(draft.moves)
-        message = f"{count} repairs come first: plan and carry out the phase 'repair'"
+        come = counted(count, "repair comes", "repairs come")
+        message = f"{come} first: plan and carry out the phase 'repair'"
         untouched = _Draft(topology, streams, limits)
         return untouched.plan((Reason(Code.REPAIR_FIRST, message, 0, count),))
     repaired = draft.plan()

@@ -20,6 +20,7 @@ from placement.node import NodeAttributes
 from placement.place_names import likely_meant, new_domain, tier_flaw
 from placement.reasons import Code, Reason
 from placement.state import State
+from placement.wording import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,8 +212,9 @@ class Relocations:
         what = f"{pending.location or '(none)'} instead of {old.location or '(none)'}"
         what = "other tags" if pending.location == old.location else what
         message = (
-            f"{name}: {what} waits for approval: it would take {found.moves} moves, make "
-            f"{len(found.violations_made)} violations and heal {len(found.violations_healed)}"
+            f"{name}: {what} waits for approval: it would take {counted(found.moves, 'move')}, "
+            f"make {counted(len(found.violations_made), 'violation')} "
+            f"and heal {len(found.violations_healed)}"
         )
         reason = Reason(Code.RELOCATION_PENDING, message)
         self._state.alert(AlertKind.RELOCATION_PENDING, name, reason, detail)

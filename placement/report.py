@@ -21,6 +21,7 @@ from placement.reasons import Band, Code, Reason
 from placement.rules import ColocateSlots, Strength
 from placement.state import State
 from placement.wants import Failed, Wants
+from placement.wording import are, counted
 
 SURPLUS_RULE = "surplus"
 DRAIN_RULE = "drain"
@@ -100,7 +101,9 @@ class Report:
             )
         held = len(state.table.replicas(shard))
         if held > factor:
-            message = f"{held} replicas are there, {factor} are asked for"
+            message = (
+                f"{counted(held, 'replica')} {are(held)} there, {factor} {are(factor)} asked for"
+            )
             many = Reason(Code.REPLICA_SURPLUS, message, factor, held)
             waits = why_kept(nodes, topology)
             surplus = self._of(shard, SURPLUS_RULE, held, factor, waits or many)

@@ -25,7 +25,8 @@ def judged(
     decision = counted(state, stream, decision)
     warnings = unmet_now(state, stream)
     if decision.replicas_missing:
-        message = f"{decision.replicas_missing} replicas are to be added"
+        missing = decision.replicas_missing
+        message = f"{missing} {'replica is' if missing == 1 else 'replicas are'} to be added"
         why = lacking or (Reason(Code.REPLICA_MISSING, message),)
         return replace(decision, outcome=Outcome.PARTIAL, reasons=why, warnings=warnings)
     outcome = Outcome.DEGRADED if warnings else Outcome.PLACED

@@ -18,6 +18,7 @@ from placement.rules import STREAM_RULES, ColocateSlots, Rule, Strength
 from placement.state import State, Stream
 from placement.strategies.base import View
 from placement.topology import LEAF, Topology
+from placement.wording import are, counted
 
 # Nodes beyond the unit's size among which the unit is sought by its rules; more come up only when
 # many nodes of a stream fail within one repair, and then the most used ones are taken.
@@ -289,7 +290,9 @@ class Wants:
         # What goes needs no other node, and no rule minds it any more.
         if self.surplus(shard):
             count, copies = len(state.table.replicas(shard)), stream.copies
-            message = f"{count} replicas are there, {copies} are asked for"
+            message = (
+                f"{counted(count, 'replica')} {are(count)} there, {copies} {are(copies)} asked for"
+            )
             reason = Reason(Code.REPLICA_SURPLUS, message, copies, count)
             slot = self._superfluous(shard, view)
             yield Want(Cause.SURPLUS, MoveKind.REMOVE, slot, reason)

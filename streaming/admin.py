@@ -27,6 +27,7 @@ from kafka.errors import (
     for_code,
 )
 
+from placement.wording import counted
 from schemas.topics import BY_NAME, CATALOGUE, DEFAULT_PREFIX, Topic, configs_for, full_name
 from streaming.clients import connected
 from streaming.errors import BrokerUnreachable, SettingsInvalid, StreamingError
@@ -194,7 +195,7 @@ def _plan(admin: KafkaAdminClient, wanted: Sequence[_Wanted]) -> list[_Step]:
 def _steps(wanted: _Wanted, found: _Found | None) -> list[_Step]:
     """The differences of one topic, or one step `ok`."""
     if found is None:
-        detail = f"{wanted.partitions} partitions, {wanted.topic.cleanup}"
+        detail = f"{counted(wanted.partitions, 'partition')}, {wanted.topic.cleanup}"
         return [_Step(Change(wanted.name, "create", detail), wanted, wanted.configs)]
     steps = []
     for action, detail in _differences(wanted, found):

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
 
+from placement.wording import counted
 from schemas.topics import DEAD_LETTERS
 from streaming.record_codec import OutRecord
 from streaming.source import Raw, Refused
@@ -88,6 +89,7 @@ def _summary(refused: Sequence[Refused]) -> OutRecord:
     from `offset` to `offset.last`."""
     offsets = [each.raw.offset for each in refused]
     first = min(refused, key=lambda each: each.raw.offset)
+    many = counted(len(offsets), "record has", "records have")
     provenance = {
         "topic": first.raw.topic,
         "partition": str(first.raw.partition),
@@ -97,7 +99,7 @@ def _summary(refused: Sequence[Refused]) -> OutRecord:
         "timestamp": str(first.raw.at),
         "stage": first.stage,
         "reason": first.code,
-        "message": f"{len(offsets)} records have no letter of their own; first: {first.detail}",
+        "message": f"{many} no dead letter of their own; first: {first.detail}",
     }
     return OutRecord(DEAD_LETTERS, None, None, _headers(provenance))
 

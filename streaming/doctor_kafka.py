@@ -4,6 +4,7 @@ import time
 
 from confluent_kafka import KafkaException, Producer
 
+from placement.wording import counted
 from schemas.topics import CATALOGUE
 from streaming import admin, rights
 from streaming.clients import connected
@@ -29,7 +30,9 @@ def broker(settings: Settings) -> str | Symptom:
         nodes = client.describe_cluster()["brokers"]
         found = client.get_broker_version_data(nodes[0]["broker_id"]).broker_version
     version = ".".join(map(str, found))
-    said = f"{len(nodes)} brokers, Kafka {version}, at {settings.kafka.bootstrap_servers}"
+    said = (
+        f"{counted(len(nodes), 'broker')}, Kafka {version}, at {settings.kafka.bootstrap_servers}"
+    )
     if tuple(found[:2]) < VERSION_MIN:
         return Symptom(said, "use Kafka 4.0 or newer; older ones were not tried", Health.WARN)
     return said

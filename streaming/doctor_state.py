@@ -3,6 +3,7 @@
 import time
 from typing import Any
 
+from placement.wording import counted
 from schemas.topics import BY_NAME, full_name
 from streaming.configuration import configuration
 from streaming.records import CommittedReader
@@ -75,7 +76,7 @@ def rebuilt(settings: Settings) -> str | Symptom:
             "see what differs: placer replay --from-topic --verify; it names topic and key",
         )
     return (
-        f"{len(taken.records)} records in {time.monotonic() - started:.1f} s, sequence "
+        f"{counted(len(taken.records), 'record')} in {time.monotonic() - started:.1f} s, sequence "
         f"{taken.sequence}, digest {taken.digest}"
     )
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import orjson
 
+from placement.wording import counted
 from schemas.envelope import Headers, encode_headers
 from schemas.topics import full_name
 from streaming.clients import make_producer
@@ -345,5 +346,5 @@ class Fleet:
     def _flush(self) -> None:
         unsent = self._producer.flush(FLUSH_TIMEOUT_SECONDS)
         if unsent or self._beats.error:
-            reason = self._beats.error or f"{unsent} records wait"
+            reason = self._beats.error or counted(unsent, "record waits", "records wait")
             raise StreamingError(f"the fleet's records do not reach the broker: {reason}")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from placement.model import Liveness, NodeView
 from placement.reasons import Code
+from placement.wording import counted
 from schemas.spelling import did_you_mean
 from schemas.topics import DEAD_LETTERS, full_name
 from streaming.asking import NoAnswer
@@ -81,7 +82,7 @@ def departure(settings: Settings, node_id: str) -> Departure:
         view = _view(live, node_id)
         held = [shard for shard in live.assignments if node_id in shard.replicas]
     if view.liveness is Liveness.UNREGISTERED:
-        waits = f"{len(held)} replicas there are being replaced"
+        waits = f"{counted(len(held), 'replica there is', 'replicas there are')} being replaced"
         raise NodeNotThere(f"{Code.NOTHING_TO_DO}: {node_id} has unregistered already; {waits}")
     return Departure(
         view,

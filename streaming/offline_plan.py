@@ -21,6 +21,7 @@ from placement.strategies import STRATEGIES
 from placement.topology import Topology
 from placement.traffic import top_level
 from placement.waves import Waves, until_balanced
+from placement.wording import counted
 from schemas.cluster import Cluster, ClusterMove, ClusterNode
 from streaming import record_codec
 from streaming.offline import Document
@@ -128,7 +129,9 @@ class Planned:
 
     def _warnings(self) -> list[Reason]:
         waiting = self.plan.throttled
-        limits = f"{waiting} shards wait for a limit of this plan: plan again for them"
+        limits = (
+            f"{counted(waiting, 'shard waits', 'shards wait')} for a limit of this plan: plan again"
+        )
         reached = [Reason(Code.LIMIT_REACHED, limits, waiting, 0)] if waiting else []
         return [*self.plan.warnings, *reached, *([self.stakes] if self.stakes else [])]
 

@@ -19,6 +19,7 @@ from placement.liveness import LivenessTable
 from placement.model import NodeView
 from placement.reconcile import Reconciler
 from placement.silence import Clock, Timers
+from placement.wording import counted
 from schemas.topics import CATALOGUE, full_name
 from streaming import collector
 from streaming.clients import CONNECT_TIMEOUT_SECONDS, connected, make_reader
@@ -251,8 +252,8 @@ def _check_partitions(marker: Mapping[str, Any], partitions: Mapping[str, int]) 
     for topic, count in marker["output_partitions"].items():
         if topic in compacted and partitions[topic] != count:
             raise RecoveryRefused(
-                f"{topic} had {count} partitions and now has {partitions[topic]}: keys would "
-                "stand in two partitions; restore the count or start under another prefix"
+                f"{topic} had {counted(count, 'partition')} and now has {partitions[topic]}: keys "
+                "would stand in two partitions; restore the count or start under another prefix"
             )
 
 

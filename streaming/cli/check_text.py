@@ -9,7 +9,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from placement.location import natural_key
-from streaming.cli.console import Table, counted, shortened
+from placement.wording import counted
+from streaming.cli.console import Table, shortened
 from streaming.cli.report_text import print_table, show_report
 
 if TYPE_CHECKING:

@@ -57,11 +57,6 @@ def tell(sentence: str) -> None:
     typer.echo(f"placer: {sentence}", err=True)
 
 
-def counted(count: int, one: str, more: str = "") -> str:
-    """`1 move`, `2 moves`; `more` where an s does not make the plural."""
-    return f"{count} {one if count == 1 else more or one + 's'}"
-
-
 def shortened(words: Sequence[str], most: int, separator: str = ", ") -> str:
     """The first of a list, and how many follow: `a, b and 3 more`."""
     if len(words) <= most:

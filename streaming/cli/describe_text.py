@@ -6,7 +6,8 @@ Lists are bounded, so that a screen is a screen; `--output json` has all.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from streaming.cli.console import Table, counted, shortened
+from placement.wording import counted
+from streaming.cli.console import Table, shortened
 from streaming.cli.moment import ago_text, duration_text
 from streaming.cli.progress_text import blocked_lines, progress
 from streaming.cli.status_text import STYLES, indented

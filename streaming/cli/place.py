@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from placement.wording import counted
 from streaming.cli.answers import File, answer_documents
-from streaming.cli.console import Table, counted
+from streaming.cli.console import Table
 from streaming.cli.options import (
     FailOn,
     FailOnOption,

@@ -3,7 +3,8 @@
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from streaming.cli.console import Table, counted
+from placement.wording import counted
+from streaming.cli.console import Table
 
 if TYPE_CHECKING:
     from streaming.offline_plan import Planned

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from streaming.cli.console import counted
+from placement.wording import counted
 from streaming.cli.moment import ago_text, duration_text
 
 # Of what is blocked the first are named.

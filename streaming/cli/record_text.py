@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from placement.wording import counted
 from schemas.envelope import OUTCOME_HEADER
-from streaming.cli.console import counted, shortened
+from streaming.cli.console import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

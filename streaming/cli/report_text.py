@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from streaming.cli.console import Table, counted
+from placement.wording import counted
+from streaming.cli.console import Table
 
 # A person looks at the first rows; programs take --output json.
 _ROWS_SHOWN_MAX = 40

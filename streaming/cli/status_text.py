@@ -6,7 +6,8 @@ The summary is a few lines at any size of a fleet. The tree below it takes the r
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from streaming.cli.console import Table, counted, shortened
+from placement.wording import counted
+from streaming.cli.console import Table, shortened
 from streaming.cli.moment import ago_text, duration_text
 from streaming.cli.progress_text import blocked_lines, progress
 from streaming.cli.topology_text import TopologyTree

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from streaming.cli.console import counted
+from placement.wording import counted
 from streaming.cli.location_tree import UP, Branch, Folded, folded, grown
 
 if TYPE_CHECKING:

@@ -162,7 +162,7 @@ def test_the_summary_of_a_flood_is_shown_and_not_sent_again(
     write_flood(at, 5)
     shown = placer("dlq", "show", at=at).stdout
     assert "NOT_JSON  streams.v1-0@1..4  -" in shown
-    assert "4 records have no letter of their own; first: torn" in shown
+    assert "4 records have no dead letter of their own; first: torn" in shown
     lines = placer("dlq", "show", "--output", "json", at=at).stdout.splitlines()
     assert [orjson.loads(line)["count"] for line in lines] == [1, 4]
     result = placer("dlq", "redrive", "--reason", "NOT_JSON", at=at)

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from streaming.cli.console import PROSE_WIDTH_MIN, Table, counted, shortened, text_console
+from placement.wording import counted
+from streaming.cli.console import PROSE_WIDTH_MIN, Table, shortened, text_console
 from streaming.cli.main import app
 from streaming.cli.moment import ago_text, duration_text
 
