@@ -2,24 +2,47 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from placement.health import by_rung
 from placement.model import AdministrativeState, Guard, Move, NodeView, Violation, ViolationClass
+from placement.plan import Phase
 from schemas.cluster import Cluster
 from streaming.live import LiveState
 from streaming.offline import Document
 from streaming.offline_check import Asked, Checked, checked, health_body
+from streaming.offline_plan import Wanted, planned
 
 # A person looks at the oldest moves; the count says how many there are.
 MOVES_SHOWN_MAX = 20
 # What was said longer ago either still stands, and is shown as what it is, or is over.
 ALERTS_WITHIN_MS = 3_600_000
 ALERTS_SHOWN_MAX = 3
+# A plan of so many replicas takes about a second.
+PLANNED_REPLICAS_MAX = 10_000
 # Severities of alerts that nobody has to act on; answers to requests were alerts once.
 _NO_NEWS = ("info",)
 _ANSWERS = "REQUEST"
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """What a rebalance would do now: how many moves, and how many of them copy a replica."""
+
+    moves: int
+    copies: int
+
+
+def balance(live: LiveState) -> Balance | None:
+    """What a rebalance would do now; None while it would wait for repairs and open moves, and of
+    fleets for which planning it takes longer than somebody who looks would wait."""
+    held = sum(len(each.replicas) for each in live.assignments)
+    waits = any(v.violation_class is not ViolationClass.UNFIXABLE for v in live.violations)
+    if waits or live.open_moves or held > PLANNED_REPLICAS_MAX:
+        return None
+    found = planned(Document(live.cluster()), Wanted(phase=Phase.REBALANCE))
+    return Balance(len(found.plan.moves), found.impact.copies)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +65,7 @@ class Status:
     requests: Mapping[str, Mapping[str, Any]]
     lag: Mapping[str, int]
     alerts: Sequence[Mapping[str, Any]] = ()
+    balance: Balance | None = None
 
     @property
     def silence_seconds(self) -> float:
@@ -104,6 +128,7 @@ class Status:
                 "waiting": self.waiting,
                 "oldest": [self._move(move) for move in self.moves[:MOVES_SHOWN_MAX]],
             },
+            "balance": None if self.balance is None else asdict(self.balance),
             "alerts": list(self.alerts),
         }
 
@@ -157,9 +182,10 @@ def status(
     at_ms: int,
     lag: Mapping[str, int],
     alerts: Iterable[Mapping[str, Any]] = (),
+    balance: Balance | None = None,
 ) -> Status:
-    """The live state, the records that wait to be read, and the latest alerts (the oldest first) as
-    of now. Raises StreamingError where there is none."""
+    """The live state, the records that wait to be read, the latest alerts (the oldest first) and
+    what a rebalance would do, as of now. Raises StreamingError where there is none."""
     cluster, marker = live.cluster(), live.marker
     return Status(
         at_ms=at_ms,
@@ -176,6 +202,7 @@ def status(
         requests=live.memory("request"),
         lag=lag,
         alerts=_of_note(alerts, at_ms),
+        balance=balance,
     )
 
 

@@ -54,16 +54,23 @@ def status(
     their load."""
     from streaming.cli.status_text import StatusScreen
     from streaming.live import Live
-    from streaming.status import Status
+    from streaming.status import Balance, Status, balance
     from streaming.status import status as read
 
     if output is Output.JSON and (path or depth is not None):
         raise typer.BadParameter("PATH and --depth fold the text; --output json is of all nodes")
     settings = connection(config, bootstrap, prefix)
     with Live(settings) as live:
+        # Planned anew when the state has changed, not at each look.
+        even: dict[str, Balance | None] = {}
 
         def now(live: Live) -> Status:
-            return read(live, time.time_ns() // 1_000_000, live.lag(), live.alerts())
+            digest = str(live.marker["digest"])
+            if digest not in even:
+                even.clear()
+                even[digest] = balance(live)
+            at_ms = time.time_ns() // 1_000_000
+            return read(live, at_ms, live.lag(), live.alerts(), even[digest])
 
         def told(found: Status) -> StatusScreen:
             return StatusScreen(found, path=domain, depth=depth, fits=watch)

@@ -15,7 +15,7 @@ from streaming.cli.topology_text import TopologyTree
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
-    from streaming.status import Status
+    from streaming.status import Balance, Status
 
 STYLES = {
     "healthy": "green",
@@ -106,9 +106,22 @@ Field = tuple[str, Any]
 
 def _summary(found: "Status", body: Mapping[str, Any]) -> Iterator[Field]:
     """Label and text, one after the other; a field without a label goes on with the one before."""
+    yield "cell", _heading(found)
+    yield from _standing(found, body)
+    yield from _under_way(found, body)
+    for each in body["alerts"]:
+        # A hold that is on has said all that its alert says.
+        if each.get("kind") != "HOLD" or each.get("subject") not in body["holds"]:
+            yield "alert", _alert(each, found.at_ms)
+    if body["ignored"]:
+        yield "ignored", _ignored(body["ignored"], found.at_ms)
+    yield from _critical(body["health"]["critical"])
+
+
+def _standing(found: "Status", body: Mapping[str, Any]) -> Iterator[Field]:
+    """How streams and nodes are, and what is broken."""
     from rich.text import Text
 
-    yield "cell", _heading(found)
     yield from _health(body["health"])
     yield "nodes", _counts(body["conditions"])
     yield from (("", line) for line in _notes_on_nodes(body, found.at_ms))
@@ -117,6 +130,12 @@ def _summary(found: "Status", body: Mapping[str, Any]) -> Iterator[Field]:
         yield "violations", _counts(body["violations"])
         if "unfixable" in body["violations"]:
             yield "", Text("why: placer violations --where class=unfixable", "dim")
+
+
+def _under_way(found: "Status", body: Mapping[str, Any]) -> Iterator[Field]:
+    """What holds repair up, what is moved, what operators have asked for."""
+    from rich.text import Text
+
     for domain, hold in body["holds"].items():
         yield "hold", _hold(domain, hold, found)
         if not hold["overridden"]:
@@ -126,17 +145,12 @@ def _summary(found: "Status", body: Mapping[str, Any]) -> Iterator[Field]:
         waits = counted(each["count"], "need waits", "needs wait")
         such = "such as " if each["count"] > 1 else ""
         yield "", Text(f"{waits}: {each['code']}, {such}{each['message']}")
+    if found.balance is not None:
+        yield "balance", _balance(found.balance)
     for target, request in body["requests"].items():
         yield "request", Text(progress(request, found.at_ms))
         yield from (("", Text(line)) for line in blocked_lines(request))
         yield from _end_of(target, request)
-    for each in body["alerts"]:
-        # A hold that is on has said all that its alert says.
-        if each.get("kind") != "HOLD" or each.get("subject") not in body["holds"]:
-            yield "alert", _alert(each, found.at_ms)
-    if body["ignored"]:
-        yield "ignored", _ignored(body["ignored"], found.at_ms)
-    yield from _critical(body["health"]["critical"])
 
 
 def _heading(found: "Status") -> Any:
@@ -236,6 +250,15 @@ def _move_counts(moves: Mapping[str, Any]) -> Any:
         return Text("none open")
     causes = ", ".join(f"{count} {cause}" for cause, count in moves["by_cause"].items())
     return Text(f"{moves['open']} open: {causes}")
+
+
+def _balance(balance: "Balance") -> Any:
+    from rich.text import Text
+
+    if not balance.moves:
+        return Text("even: a rebalance would move nothing")
+    moves, copies = counted(balance.moves, "move"), counted(balance.copies, "copy", "copies")
+    return Text(f"a rebalance would make {moves} ({copies}): placer rebalance --dry-run")
 
 
 def _end_of(target: str, request: Mapping[str, Any]) -> Iterator[Field]:

@@ -27,7 +27,7 @@ from streaming.cli.stream import print_decision
 from streaming.cli.watch import DEFAULT_TOPICS, topics_of
 from streaming.describe import describe_node, describe_shard
 from streaming.listings import LISTINGS
-from streaming.status import status
+from streaming.status import balance, status
 from streaming.timeline import NodeTimeline, ShardTimeline
 from tests.console_blocks import ROOT, Step, hold, steps
 from tests.datadriven import parse_command
@@ -94,7 +94,7 @@ def live(world: World, step: Step) -> str | None:
     if name == "status":
         assert options[:-1] in ([], ["--depth"])
         depth = int(options[-1]) if options else None
-        found = status(world.live, world.at_ms, {}, world.alerts)
+        found = status(world.live, world.at_ms, {}, world.alerts, balance(world.live))
         return rendered(StatusScreen(found, depth=depth), step.columns, HEIGHT)
     if name in LISTINGS and not options:
         shown, left_out = shown_columns(name, None, LISTINGS[name])

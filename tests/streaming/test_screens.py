@@ -18,7 +18,7 @@ from streaming.cli.listings import listing_table, selected, shown_columns
 from streaming.cli.status_text import StatusScreen
 from streaming.listings import LISTINGS
 from streaming.recovery import COMMITS
-from streaming.status import Status, status
+from streaming.status import Status, balance, status
 from tests.datadriven import Command, parse_command, run_file
 from tests.streaming.screens import CELL, World, answered, rendered
 
@@ -60,7 +60,7 @@ class Screens(World):
             reason: {"count": int(n), "last_at": self.now}
             for reason, n in _pairs(command.take("ignored", ""))
         }
-        return status(self.live, self.at_ms, counts, self.alerts)
+        return status(self.live, self.at_ms, counts, self.alerts, balance(self.live))
 
     def _tells(self, command: Command) -> bool:
         return command.name in ("show", "orders", "explain")
