@@ -114,3 +114,14 @@ def test_a_wild_field_name_cannot_write_into_a_log():
     assert sentence.isprintable()
     assert sentence.isascii()
     assert len(field) < 80
+
+
+@pytest.mark.parametrize(("wrong", "end"), [(2, "'tags.k1'"), (6, "'tags.k5'"), (9, "and 3 more")])
+def test_all_wrong_fields_are_named_as_far_as_a_sentence_goes(wrong, end):
+    given = {**BEAT, "tags": {f"k{n}": n for n in range(wrong)}}
+    with pytest.raises(ValidationError) as caught:
+        NodeRegistered.model_validate(given)
+    field, sentence = describe(caught.value, given)
+    assert field == "tags.k0"
+    assert sentence.startswith("field 'tags.k0' must be a string, it is 0; also wrong: 'tags.k1'")
+    assert sentence.endswith(end)
