@@ -44,6 +44,7 @@ def show_check(console: Any, answer: "Checked") -> None:
     """Print what is wrong with a cluster."""
     from rich.text import Text
 
+    from schemas.cluster import ClusterNodeStatus
     from streaming.cli.topology_text import TopologyTree
     from streaming.offline_report import checked_body
 
@@ -64,12 +65,11 @@ def show_check(console: Any, answer: "Checked") -> None:
     if "report" in body:
         show_report(console, body["report"])
     console.print()
+    lost = {"status": ClusterNodeStatus.DEAD}
+    nodes = [n.model_copy(update=lost) if n.id in answer.lost else n for n in cluster.nodes]
     hint = "folded; every node: --report --output json"
-    console.print(
-        TopologyTree(
-            cluster.nodes, (answer.loads,), cluster.levels, lines_max=_TREE_LINES_MAX, hint=hint
-        )
-    )
+    loads = (answer.loads,)
+    console.print(TopologyTree(nodes, loads, cluster.levels, lines_max=_TREE_LINES_MAX, hint=hint))
 
 
 def _show_totals(console: Any, body: Mapping[str, Any]) -> None:

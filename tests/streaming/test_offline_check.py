@@ -427,6 +427,16 @@ def test_long_lists_are_cut_and_say_so():
     assert int(left.split()[2]) + sum(others) + len(rows) == 30 * 59
 
 
+def test_what_is_lost_is_dead_in_the_tree():
+    """Method: a fleet that has to be folded; the branch with what is lost stays open."""
+    nodes = " ".join(f"{zone}{n}" for zone in "abcd" for n in range(1, 30))
+    text = orjson.dumps(cluster(nodes, stream("s", "a1 b1 c1"))).decode()
+    result = CliRunner().invoke(app, ["check", "-", "--lose", "b7"], input=text)
+    tree = result.stdout[result.stdout.index("/region/zone") :]
+    assert [line.split()[-1] for line in tree.splitlines() if " b7 " in line] == ["dead"]
+    assert " b8 " not in tree
+
+
 def test_text_names_what_is_wrong():
     text = orjson.dumps(cluster("a1 a2 b1 c1", stream("s", "a1 a2 b1"))).decode()
     result = CliRunner().invoke(app, ["check", "-", "--fail", "2", "--report"], input=text)
