@@ -7,7 +7,7 @@ import typer
 from streaming.cli.answers import read, understood
 from streaming.cli.options import Output, connected, with_options
 from streaming.cli.request import Waiting, confirm
-from streaming.cli.stream import EXIT_UNANSWERED, finish
+from streaming.cli.stream import EXIT_UNANSWERED, finish, known_streams
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,11 +59,11 @@ def apply(
     """Make the streams those of a file: new ones are created, those that differ are altered, those
     that do not are left alone. The file's nodes and moves are not read."""
     from streaming.cluster_difference import changes
-    from streaming.stream_requests import is_fine, streams_in_force
+    from streaming.stream_requests import is_fine
 
     if yes and not prune:
         raise typer.BadParameter("--yes agrees to what --prune drops: there is nothing to agree to")
-    found = changes(streams_in_force(settings), _streams(file), prune)
+    found = changes(known_streams(settings), _streams(file), prune)
     quiet = waiting.output is Output.JSON and not dry_run
     if not quiet:
         for change in found:

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streaming.cli.options import Output, OutputOption, connected, with_options
+from streaming.cli.options import (
+    Output,
+    OutputOption,
+    connected,
+    enable_plugins,
+    with_options,
+)
 from streaming.cli.request import Waiting, print_sent
 
 if TYPE_CHECKING:
@@ -17,7 +23,7 @@ if TYPE_CHECKING:
 
     from placement.model import Decision
     from streaming.settings import Settings
-    from streaming.stream_requests import Answer, StreamMessage
+    from streaming.stream_requests import Answer, StreamMessage, Streams
 
 EXIT_UNANSWERED = 1
 _ENDS = (
@@ -117,13 +123,11 @@ class Spec:
 @with_options(spec=Spec, waiting=Waiting, settings=connected)
 def create(name: Name, spec: Spec, waiting: Waiting, settings: "Settings") -> None:
     """Ask for the placement of a new stream, and show what was decided."""
-    from streaming.stream_requests import streams_in_force
-
     fields = spec.fields()
     fields.setdefault("shards", 1)
     if "replication" not in fields.get("policy", {}):
         fields.setdefault("replication_factor", 3)
-    finish(settings, [streams_in_force(settings).created(name, fields)], waiting)
+    finish(settings, [known_streams(settings).created(name, fields)], waiting)
 
 
 @app.command(
@@ -134,21 +138,17 @@ def create(name: Name, spec: Spec, waiting: Waiting, settings: "Settings") -> No
 @with_options(spec=Spec, waiting=Waiting, settings=connected)
 def alter(name: Name, spec: Spec, waiting: Waiting, settings: "Settings") -> None:
     """Change a stream; what is not given stays as it is."""
-    from streaming.stream_requests import streams_in_force
-
     fields = spec.fields()
     if not fields:
         raise typer.BadParameter("say what is to change: --shards, --rf, --policy …")
-    finish(settings, [streams_in_force(settings).altered(name, fields)], waiting)
+    finish(settings, [known_streams(settings).altered(name, fields)], waiting)
 
 
 @app.command(epilog=_ENDS)
 @with_options(waiting=Waiting, settings=connected)
 def drop(name: Name, waiting: Waiting, settings: "Settings") -> None:
     """Drop a stream: its moves are cancelled, its assignments are taken away."""
-    from streaming.stream_requests import streams_in_force
-
-    finish(settings, [streams_in_force(settings).dropped(name)], waiting)
+    finish(settings, [known_streams(settings).dropped(name)], waiting)
 
 
 @app.command(
@@ -163,6 +163,7 @@ def show(name: Name, settings: "Settings", output: OutputOption = Output.TEXT) -
     from streaming.offline_check import Asked, checked
     from streaming.stream_requests import Streams, is_fine
 
+    enable_plugins(settings.policy.plugins)
     with Live(settings) as live:
         decision = Streams(live, settings).named(name)
         judged = checked(Document(live.cluster()), Asked())
@@ -179,6 +180,15 @@ def show(name: Name, settings: "Settings", output: OutputOption = Output.TEXT) -
         _print_spec(decision)
     if not is_fine(decision):
         raise typer.Exit(EXIT_UNANSWERED)
+
+
+def known_streams(settings: "Settings") -> "Streams":
+    """The streams of the running reconciler; the strategies of one's own that the settings name
+    are known, too."""
+    from streaming.stream_requests import streams_in_force
+
+    enable_plugins(settings.policy.plugins)
+    return streams_in_force(settings)
 
 
 def finish(settings: "Settings", messages: "Sequence[StreamMessage]", waiting: Waiting) -> None:
