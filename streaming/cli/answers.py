@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from placement.wording import counted
 from streaming.cli.console import text_console
 from streaming.cli.options import Output
 
@@ -19,6 +20,8 @@ EXIT_FINDINGS = 1
 EXIT_DOCUMENT = 2
 # A file of 100,000 shards makes some two million; cycles of so many objects are no burden.
 _OBJECTS_BEFORE_COLLECTING = 500_000
+# From so many on a document takes seconds.
+_SHARDS_LARGE = 20_000
 # Of a long list of unknown fields the first say what is wrong.
 _IGNORED_SHOWN_MAX = 10
 
@@ -39,13 +42,14 @@ def answer_documents(
     lines: Callable[[_Answer], Iterable[str]] | None = None,
     *,
     strict: bool = False,
+    doing: str = "looking at",
 ) -> None:
     """Answer every document of a file, one JSON line each or as text, and end the command.
 
     `body` makes the line, `show` prints to a console, `found` says which exit status the answer
-    calls for (true is 1). `lines`, where given, writes the answer in a form of its own. A document
-    that cannot be understood, or with `strict` has unknown fields, is answered with its error and
-    status 2.
+    calls for (true is 1). `lines`, where given, writes the answer in a form of its own. `doing`
+    says on a terminal's standard error at what a large document is worked. A document that cannot
+    be understood, or with `strict` has unknown fields, is answered with its error and status 2.
     """
     from streaming.offline import DocumentFault, clusters
 
@@ -59,7 +63,8 @@ def answer_documents(
                 status = EXIT_DOCUMENT
                 _tell_fault(document, file, output)
                 continue
-            answer = solve(document)
+            with _clock(doing, document):
+                answer = solve(document)
             status = max(status, int(found(answer)))
             if lines is not None:
                 for line in lines(answer):
@@ -74,6 +79,23 @@ def answer_documents(
             show(console, answer)
             console.print()
     raise typer.Exit(status)
+
+
+@contextmanager
+def _clock(doing: str, document: "Document") -> Iterator[None]:
+    """What a large file is worked at for, and how long, on standard error if it is a terminal."""
+    streams = document.cluster.streams
+    shards = sum(getattr(stream, "shards", 0) for stream in streams)
+    if shards < _SHARDS_LARGE or not sys.stderr.isatty():
+        yield
+        return
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    what = f"{doing} {counted(shards, 'shard')} of {counted(len(streams), 'stream')}"
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=text_console(stderr=True), transient=True) as progress:
+        progress.add_task(f"{what} on {counted(len(document.cluster.nodes), 'node')}", total=None)
+        yield
 
 
 @contextmanager

@@ -94,6 +94,7 @@ def check(
             show_check,
             found,
             strict=strict,
+            doing="checking",
         )
     except NothingThere as error:
         raise typer.BadParameter(str(error), param_hint="--lose") from error

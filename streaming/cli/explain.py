@@ -99,7 +99,9 @@ def explain(
         return answer.unanswered or degraded
 
     try:
-        answer_documents(file, output, solve, Explanation.body, _show, found, strict=strict)
+        answer_documents(
+            file, output, solve, Explanation.body, _show, found, strict=strict, doing="explaining"
+        )
     except typer.Exit:
         if lost:
             raise typer.Exit(EXIT_DOCUMENT) from None
@@ -116,7 +118,7 @@ def _wanted(stream: str | None, node: str | None) -> "Wanted":
 
 
 def _show(console: Any, answer: "Explanation") -> None:
-    from streaming.cli.place import line_of
+    from streaming.cli.place_text import line_of
 
     if answer.missing is not None:
         console.print(answer.missing, style="red")
@@ -158,7 +160,7 @@ def show_stream(
 def _heading(each: "Explained", decision: dict[str, Any], line: int | None) -> Any:
     """The stream and how it fares: its health where it stands somewhere, else what was decided."""
     from streaming.cli.check_text import HEALTH_STYLES
-    from streaming.cli.place import heading
+    from streaming.cli.place_text import heading
 
     if each.health is None:
         return heading(decision, line)

@@ -5,9 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from placement.wording import counted
 from streaming.cli.answers import File, answer_documents
-from streaming.cli.console import Table
 from streaming.cli.options import (
     FailOn,
     FailOnOption,
@@ -30,25 +28,14 @@ class PlaceOutput(StrEnum):
     CLUSTER = "cluster"
 
 
-STYLES = {
-    "placed": "green",
-    "degraded": "yellow",
-    "partial": "yellow",
-    "waiting": "magenta",
-    "rejected": "red",
-}
-# A person looks at the first shards; programs take --output json.
-_SHARDS_SHOWN_MAX = 40
-# Of all streams together: then only those are shown that are not placed as they asked.
-_ROWS_SHOWN_MAX = 200
-
-
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
         "place",
         epilog="[bold]Examples[/bold]\n\n"
         "  placer place cluster.yaml\n\n"
+        "  placer place cluster.yaml --summary    [dim]# totals of a large file[/dim]\n\n"
+        "  placer place cluster.yaml --stream orders\n\n"
         "  placer place cluster.yaml --output json | jq '.decisions[].outcome'\n\n"
         "  placer place cluster.yaml --output cluster | placer check -    "
         "[dim]# the file with its replicas[/dim]\n\n"
@@ -69,22 +56,67 @@ def place(
             "filled in, which check, plan and explain take.",
         ),
     ] = PlaceOutput.TEXT,
+    stream: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--stream",
+            metavar="NAME",
+            help="Show only this stream; all are placed. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    summary: Annotated[
+        bool,
+        typer.Option("--summary", help="Totals and what is lacking instead of every shard."),
+    ] = False,
     fail_on: FailOnOption = None,
     strict: StrictOption = False,
     _plugin: PluginOption = None,
 ) -> None:
     """Place the streams of a cluster file as the running reconciler would."""
     from streaming import offline
+    from streaming.cli.place_text import show_placed, show_summary
+    from streaming.cli.place_text import summary as summarized
 
     def found(answer: "Placed") -> bool:
         if fail_on is FailOn.NEVER:
             return False
         return answer.unanswered or (fail_on is FailOn.DEGRADED and answer.degraded)
 
+    named = frozenset(stream or ())
+    if output is PlaceOutput.CLUSTER and (named or summary):
+        raise typer.BadParameter("--output cluster writes the whole file: no --stream, --summary")
+    if named and summary:
+        raise typer.BadParameter("--summary is of all streams: no --stream")
     form = Output.JSON if output is PlaceOutput.JSON else Output.TEXT
     lines = _cluster_files() if output is PlaceOutput.CLUSTER else None
-    body = offline.Placed.body
-    answer_documents(file, form, offline.placed, body, _show, found, lines, strict=strict)
+    body = _body(named) if named else summarized if summary else offline.Placed.body
+
+    def show(console: Any, answer: "Placed") -> None:
+        if summary:
+            show_summary(console, answer)
+        else:
+            show_placed(console, answer, named)
+
+    def solve(document: "Document") -> "Placed":
+        there = {each.stream for each in document.cluster.streams}
+        if named - there:
+            names = ", ".join(f"'{name}'" for name in sorted(named - there))
+            raise typer.BadParameter(f"the file has no stream {names}", param_hint="--stream")
+        return offline.placed(document)
+
+    answer_documents(file, form, solve, body, show, found, lines, strict=strict, doing="placing")
+
+
+def _body(named: frozenset[str]) -> "Callable[[Placed], dict[str, Any]]":
+    """The answer with the decisions of some streams only."""
+
+    def body(answer: "Placed") -> dict[str, Any]:
+        name = {} if answer.cluster.name is None else {"name": answer.cluster.name}
+        chosen = (each for each in answer.decisions if each.stream in named)
+        return name | {"decisions": [answer.answer(each) for each in chosen]}
+
+    return body
 
 
 def _cluster_files() -> "Callable[[Placed], Iterator[str]]":
@@ -101,76 +133,3 @@ def _cluster_files() -> "Callable[[Placed], Iterator[str]]":
         yield cluster_text(answer.filled()).rstrip("\n")
 
     return text
-
-
-def _show(console: Any, answer: "Placed") -> None:
-    from streaming.cli.topology_text import topology_tree
-
-    cluster = answer.cluster
-    console.print(topology_tree(cluster.nodes, loads(answer), cluster.levels))
-    left, hidden = _ROWS_SHOWN_MAX, 0
-    for index, decision in enumerate(answer.body()["decisions"]):
-        if left <= 0 and decision["outcome"] == "placed":
-            hidden += 1
-            continue
-        console.print()
-        rows = show_decision(console, decision, line_of(answer.document, index, decision))
-        left -= rows
-    if hidden:
-        more = counted(hidden, "more placed stream")
-        console.print(f"\n… and {more}: --output json, --output cluster", style="dim")
-
-
-def line_of(document: "Document", index: int, decision: dict[str, Any]) -> int | None:
-    """Where a stream stands in the file, if it was refused."""
-    return document.line(f"streams[{index}]") if decision["outcome"] == "rejected" else None
-
-
-def loads(answer: "Placed") -> dict[str, int]:
-    """Replicas on each node."""
-    ids, load = answer.state.topology.ids, answer.state.table.load(answer.state.topology.size)
-    return {node_id: int(load[node]) for node, node_id in enumerate(ids)}
-
-
-def heading(decision: dict[str, Any], line: int | None) -> Any:
-    """A stream's name and outcome; where it stands in the file, if it was refused."""
-    from rich.text import Text
-
-    outcome = decision["outcome"]
-    where = f" (line {line})" if line else ""
-    name = decision["stream"] or "(a stream without a name)"
-    return Text.assemble((f"{name} ", "bold"), (outcome, STYLES[outcome]), (where, "dim"))
-
-
-def show_decision(console: Any, decision: dict[str, Any], line: int | None) -> int:
-    """A decision with its reasons and replicas; how many rows these took."""
-    from rich.text import Text
-
-    console.print(heading(decision, line))
-    for kind in ("reasons", "warnings"):
-        for reason in decision[kind]:
-            code = (reason["code"], STYLES[decision["outcome"]])
-            console.print(Text.assemble("  ", code, " ", reason["message"]))
-    if not decision["replicas"]:
-        return 0
-    rows = _rows(decision["replicas"])
-    shown = [
-        (shards, nodes[0] if nodes else "-", " ".join(nodes[1:]))
-        for shards, nodes in rows[:_SHARDS_SHOWN_MAX]
-    ]
-    columns = ("shards", "leader", "followers")
-    console.print(Table(columns, shown, right=("shards",), first_left_out=()))
-    if len(rows) > _SHARDS_SHOWN_MAX:
-        console.print(f"  … and {len(rows) - _SHARDS_SHOWN_MAX} more rows", style="dim")
-    return len(shown)
-
-
-def _rows(replicas: list[list[str]]) -> list[tuple[str, list[str]]]:
-    """Shards with their nodes; neighbours with equal lists share a row."""
-    rows: list[tuple[str, list[str]]] = []
-    begin = 0
-    for shard, nodes in enumerate(replicas):
-        if shard + 1 == len(replicas) or replicas[shard + 1] != nodes:
-            rows.append((str(shard) if shard == begin else f"{begin}-{shard}", nodes))
-            begin = shard + 1
-    return rows

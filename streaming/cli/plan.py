@@ -134,7 +134,7 @@ def _answer(file: str, output: PlanOutput, *parts: Any, strict: bool) -> None:
 
     form = Output.JSON if output is PlanOutput.JSON else Output.TEXT
     try:
-        answer_documents(file, form, *parts, strict=strict)
+        answer_documents(file, form, *parts, strict=strict, doing="planning")
     except NothingThere as error:
         raise typer.BadParameter(str(error), param_hint="--lose, --drain, --rf") from error
     except ReassignmentInvalid as error:

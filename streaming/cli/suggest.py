@@ -94,7 +94,7 @@ def suggest(
 
         typer.echo(orjson.dumps(answer))
     else:
-        from streaming.cli.place import show_decision
+        from streaming.cli.place_text import show_decision
 
         show_decision(text_console(), answer, None)
     raise typer.Exit(EXIT_UNANSWERED if whole.unanswered else 0)

@@ -1,13 +1,15 @@
 """`make bench`: how fast and evenly we place and plan beside our peers, and the latency.
 
-`python -m tests.benchmarks placement`, `planning`, `latency` or `recovery` measures one part. The
-first two run in this process and in those of the peers; for latency the application and the floor
-beneath it run as processes of their own, one after the other, on one embedded broker.
+`python -m tests.benchmarks placement`, `planning`, `offline`, `latency` or `recovery` measures one
+part. The first two run in this process and in those of the peers, the third runs the command line;
+for latency the application and the floor beneath it run as processes of their own, one after the
+other, on one embedded broker.
 """
 
 import dataclasses
 import signal
 import sys
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,6 +25,7 @@ from streaming.cli.options import Output, OutputOption
 from streaming.errors import StreamingError
 from tests.benchmarks import (
     machine,
+    offline,
     peers,
     placing,
     placing_report,
@@ -50,7 +53,7 @@ app = typer.Typer(add_completion=False)
 def everything(
     context: typer.Context, quick: QuickOption = False, output: OutputOption = Output.TEXT
 ) -> None:
-    """Measure placement, planning, then latency, unless one of them is named."""
+    """Measure placement, planning, large files, then latency, unless one of them is named."""
     signal.signal(signal.SIGTERM, _interrupt)
     if context.invoked_subcommand is not None:
         if quick or output is not Output.TEXT:
@@ -66,13 +69,19 @@ def everything(
     planned = _planning(amount)
     if output is Output.TEXT:
         planning_report.show(Console(), amount, planned)
+    size = offline.QUICK if quick else offline.FULL
+    files = _offline(size)
+    if output is Output.TEXT:
+        offline.show(Console(), size, files)
     answered = _latency(plan, None)
     if output is Output.TEXT:
         report.show(Console(), about, answered)
         return
     latency_found = report.as_json(about, dataclasses.asdict(plan), answered)
     found = {"placement": placing_report.as_json(extent, placed)}
-    _write(found | {"planning": planning_report.as_json(amount, planned), "latency": latency_found})
+    found["planning"] = planning_report.as_json(amount, planned)
+    found["offline"] = [dataclasses.asdict(each) for each in files]
+    _write(found | {"latency": latency_found})
 
 
 @app.command()
@@ -145,6 +154,33 @@ def recovery(quick: QuickOption = False, output: OutputOption = Output.TEXT) -> 
     else:
         report.show_machine(Console(), about)
         recovering_report.show(Console(), found)
+
+
+@app.command("offline")
+def large_files(quick: QuickOption = False, output: OutputOption = Output.TEXT) -> None:
+    """Measure place, check, plan and explain on a file of 100,000 shards on 2,000 nodes."""
+    about, extent = machine.describe(), offline.QUICK if quick else offline.FULL
+    found = _offline(extent)
+    if output is Output.JSON:
+        _write({"machine": about, "offline": [dataclasses.asdict(each) for each in found]})
+    else:
+        report.show_machine(Console(), about)
+        offline.show(Console(), extent, found)
+
+
+def _offline(extent: offline.Extent) -> list[offline.Taken]:
+    """Every offline command on large files."""
+    with (
+        TemporaryDirectory(prefix="placer-bench-") as scratch,
+        Progress(console=Console(stderr=True), transient=True) as progress,
+    ):
+        bar = progress.add_task("", total=None)
+        tell = partial(_describe, progress, bar)
+        return list(offline.measure(extent, Path(scratch), tell))
+
+
+def _describe(progress: Progress, bar: Any, what: str) -> None:
+    progress.update(bar, description=what)
 
 
 def _placement(extent: placing.Extent) -> placing_report.Results:

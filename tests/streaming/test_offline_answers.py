@@ -182,7 +182,7 @@ def test_long_answers_are_cut_and_what_is_wrong_is_not(tmp_path):
         assert len(out.splitlines()) < 400, command
     _, out, _ = run(f"place {cluster}")
     assert "s49 rejected" in out
-    assert "more placed streams: --output json" in out
+    assert "more placed streams: --summary" in out
     _, out, _ = run(f"nearest {cluster}")
     assert "more rows" in out
 
@@ -340,6 +340,52 @@ def test_a_long_list_is_cut_for_people():
     assert "n77 █" not in out
     _, out, _ = run("explain -", text)
     assert "more; ask for s/SHARD" in out
+
+
+LARGE = (
+    "levels: [az]\nnodes: ["
+    + ", ".join(f"{{id: n{n}, location: /z{n % 9}}}" for n in range(100))
+    + "]\nstreams:\n  - {stream: s, shards: 90, replication_factor: 2}\n"
+    "  - {stream: t, shards: 3, replication_factor: 2}\n"
+    "  - {stream: u, shards: 1, replication_factor: 9, placement_policies: node=exclusive}\n"
+    "  - {stream: v, shards: 1, replication_factor: 10, placement_policies: node=exclusive}\n"
+)
+
+
+def test_place_shows_some_streams_or_a_summary():
+    """Goal: thousands of lines are not the answer to everything; nothing else is placed."""
+    _, whole, _ = run("place - --output json", LARGE)
+    decisions = {each["stream"]: each for each in orjson.loads(whole)["decisions"]}
+    status, out, _ = run("place - --stream t --stream v --output json", LARGE)
+    assert (status, orjson.loads(out)["decisions"]) == (1, [decisions["t"], decisions["v"]])
+    _, out, _ = run("place - --stream t", LARGE)
+    assert out.startswith("t placed")
+    assert "/az" not in out
+    status, out, _ = run("place - --summary", LARGE)
+    assert status == 1
+    lines = out.splitlines()
+    assert lines[0] == "4 streams: 3 placed, 1 rejected; 195 replicas of 94 shards"
+    # 195 replicas on 100 nodes: how even they are is the strategy's.
+    assert lines[1].startswith("100 nodes: 1 to ")
+    assert "v rejected" in lines
+    assert len(lines) < 60
+    told = orjson.loads(run("place - --summary --output json", LARGE)[1])
+    assert (told["outcomes"], told["replicas"]) == ({"placed": 3, "rejected": 1}, 195)
+    assert all("replicas" not in each for each in told["decisions"])
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--stream nobody", "the file has no stream 'nobody'"),
+        ("--stream s --summary", "--summary is of all streams"),
+        ("--summary --output cluster", "--output cluster writes the whole file"),
+    ],
+)
+def test_what_place_cannot_show_is_refused(words, says):
+    status, out, told = run(f"place - {words}", LARGE)
+    assert (status, out) == (2, "")
+    assert says in " ".join(told.replace("│", " ").split())
 
 
 @pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.name)
