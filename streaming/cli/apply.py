@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from placement.wording import counted
 from streaming.cli.answers import read, understood
 from streaming.cli.options import Output, connected, with_options
 from streaming.cli.request import Waiting, confirm
@@ -73,7 +74,7 @@ def apply(
     dropped = [change for change in found if change.action == "drop"]
     if dropped:
         names = ", ".join(change.stream for change in dropped)
-        confirm(f"Drop {len(dropped)} streams ({names})?", yes, "--yes")
+        confirm(f"Drop {counted(len(dropped), 'stream')} ({names})?", yes, "--yes")
     kept = [change.decision for change in found if change.action == "keep"]
     messages = [change.message for change in found if change.message is not None]
     if messages:

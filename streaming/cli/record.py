@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from placement.wording import counted
 from streaming.cli.moment import time_text
 from streaming.cli.options import Bootstrap, Config, Prefix, connection
 
@@ -54,7 +55,7 @@ def snapshot(
     head = head_of(address, begin, settings.cell, _lasting(settings), options)
     write_lines(file, snapshot_lines(head, taken))
     typer.echo(
-        f"{file}: {len(taken.records)} records at sequence {taken.sequence}, "
+        f"{file}: {counted(len(taken.records), 'record')} at sequence {taken.sequence}, "
         f"{time_text(taken.now)}, digest {taken.digest}"
     )
 

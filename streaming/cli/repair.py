@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from placement.wording import counted
 from streaming.cli.options import Bootstrap, Config, Prefix, connection
 
 
@@ -49,5 +50,7 @@ def repair(
         typer.echo(f"{each.record.topic} {key}: {each.was}")
     if mended and not dry_run:
         write_repair(address, begin, settings.cell, mended, options)
-    done = "would be written" if dry_run else "were written again"
-    typer.echo(f"{len(mended)} records {done}" if mended else "nothing is damaged")
+    count = counted(len(mended), "record")
+    was = "was" if len(mended) == 1 else "were"
+    done = "would be written" if dry_run else f"{was} written again"
+    typer.echo(f"{count} {done}" if mended else "nothing is damaged")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from placement.wording import counted
 from streaming.cli.moment import TIME_MS_MIN, parse_time, time_text
 from streaming.cli.options import Bootstrap, Config, Prefix, connection
 
@@ -253,7 +254,11 @@ def _show(report: "Report", verify: bool, output: ReplayOutput) -> None:
     if not verify:
         return
     if not report.differences:
-        typer.secho(f"equal: {report.compared} records, byte for byte", fg=typer.colors.GREEN)
+        typer.secho(
+            f"equal: {counted(report.compared, 'record')}, byte for byte", fg=typer.colors.GREEN
+        )
         return
-    typer.secho(f"{len(report.differences)} differences, the first:", fg=typer.colors.RED)
+    typer.secho(
+        f"{counted(len(report.differences), 'difference')}, the first:", fg=typer.colors.RED
+    )
     typer.echo(f"  {report.differences[0]}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from placement.wording import counted
 from streaming.cli.options import Output, OutputOption
 
 if TYPE_CHECKING:
@@ -187,8 +188,9 @@ def _show(shown: "DryRun", target: str, hint: str, output: Output, err: bool) ->
 
         show_rehearsal(text_console(stderr=err), shown.rehearsal)
     else:
-        first = "{moves_at_once} moves at once, {waiting} wait for limits, {blocked} blocked"
-        typer.echo(first.format(**summary), err=err)
+        first = counted(summary["moves_at_once"], "move")
+        rest = "{waiting} waiting for limits, {blocked} blocked".format(**summary)
+        typer.echo(f"{first} at once, {rest}", err=err)
     if shown.seen.destructive:
         typer.echo(f"hash {shown.seen.hash}", err=err)
 

@@ -174,7 +174,10 @@ def _health(health: Mapping[str, Any]) -> Iterator[Field]:
     worst, counts = health["worst"], health["counts"]
     totals = {things: sum(rungs.values()) for things, rungs in counts.items()}
     if len(counts["shards"]) > 1 or len(counts["streams"]) > 1:
-        there = [f"{counts[things].get(worst, 0)} of {n} {things}" for things, n in totals.items()]
+        there = [
+            f"{counts[things].get(worst, 0)} of {counted(n, things[:-1])}"
+            for things, n in totals.items()
+        ]
         yield "health", Text.assemble((worst, _style(worst)), f": {', '.join(there)}")
         for things in ("streams", "shards"):
             yield "", Text.assemble(f"{things}: ", _counts(counts[things]))
