@@ -88,10 +88,10 @@ def _stage(scenario: Path | None) -> "Callable[[Callable[[str], None], Event], S
         from streaming.demo.story import Demo
 
         return Demo
-    from streaming.demo.rehearsed import Rehearsed
+    from streaming.demo.played import Played
     from streaming.scenario import read_scenario
 
-    return partial(Rehearsed, read_scenario(read(str(scenario))))
+    return partial(Played, read_scenario(read(str(scenario))))
 
 
 class _Scene:

@@ -13,7 +13,7 @@ from streaming.scenario import Scenario
 from streaming.settings import ENV_DELIMITER, ENV_PREFIX
 
 
-class Rehearsed(Stage):
+class Played(Stage):
     """One scenario, with the settings that it names."""
 
     def __init__(
