@@ -81,8 +81,10 @@ def describe_stream(live: LiveState, name: str) -> dict[str, Any]:
     """A stream: what it asks for, the answer to it, how its shards are and where they stand. Raises
     NotThere."""
     decision = _decision(live, name)
+    live = live.of_stream(name)
     shards = [each for each in live.assignments if each.stream == name]
-    judged = _judged(live.cluster(), {name})
+    cluster = live.cluster()
+    judged = _judged(cluster, {name})
     health = judged.diagnosis.shards.get(name, ())
     broken = [v for v in live.violations if v.stream == name]
     requested = decision.requested
@@ -104,7 +106,7 @@ def describe_stream(live: LiveState, name: str) -> dict[str, Any]:
         "missing": judged.missing.get(name),
         "nodes": len({node for each in shards for node in each.replicas}),
         "replicas": sum(len(each.replicas) for each in shards),
-        "spread": _spread(live, shards),
+        "spread": _spread(live.nodes, shards, cluster.levels),
         "moves": [_move(move) for move in live.open_moves if move.stream == name],
         "violation_classes": dict(Counter(str(v.violation_class) for v in broken)),
         "violations": _violations(broken),
@@ -115,6 +117,7 @@ def describe_shard(live: LiveState, stream: str, shard: int) -> dict[str, Any]:
     """A shard: its replicas and their nodes, its quorum, its move, what is broken, and what happens
     next. Raises NotThere."""
     decision = _decision(live, stream)
+    live = live.of_stream(stream)
     found = next((s for s in live.assignments if (s.stream, s.shard) == (stream, shard)), None)
     if found is None:
         many = decision.spec.shards
@@ -147,8 +150,8 @@ def describe_shard(live: LiveState, stream: str, shard: int) -> dict[str, Any]:
 
 
 def _decision(live: LiveState, name: str) -> Decision:
-    decisions = {each.stream: each for each in live.decisions}
-    return decisions.get(name) or _missing("stream", name, decisions)
+    found = live.of_stream(name).decisions
+    return found[0] if found else _missing("stream", name, live.latest["decisions.v1"])
 
 
 def _missing(kind: str, name: str, known: Iterable[str]) -> Any:
@@ -187,15 +190,16 @@ def _by_stream(shards: Sequence[Assignment], name: str) -> list[dict[str, Any]]:
     ]
 
 
-def _spread(live: LiveState, shards: Sequence[Assignment]) -> list[dict[str, Any]]:
+def _spread(
+    nodes: Sequence[NodeView], shards: Sequence[Assignment], levels: Sequence[str]
+) -> list[dict[str, Any]]:
     """Replicas and leaders in each domain, level by level from the top; nodes without a location
     are one domain. Domains of living nodes that hold nothing are among them."""
-    places = {view.node_id: view.attributes.location for view in live.nodes}
-    usable = [view for view in live.nodes if view.status == "up"]
+    places = {view.node_id: view.attributes.location for view in nodes}
+    usable = [view for view in nodes if view.status == "up"]
     depth = max((place.count("/") for place in places.values()), default=0)
     held = Counter(node for each in shards for node in each.replicas)
     led = Counter(each.replicas[0] for each in shards if each.replicas)
-    levels = live.cluster().levels
     found = []
     for level in range(1, depth + 1):
         domains = {_domain(view.attributes.location, level): [0, 0] for view in usable}

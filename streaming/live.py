@@ -63,6 +63,19 @@ class LiveState:
         marker = self.latest[COMMITS].get(self._cell)
         return None if marker is None else marker.get("configuration")
 
+    def of_stream(self, name: str) -> "LiveState":
+        """The same without what is about other streams: of a large fleet a fraction to parse."""
+        few = LiveState(self._cell, self._prefix, self._levels)
+        for topic, values in self.latest.items():
+            if topic in ("assignments.v1", "violations.v1"):
+                kept = {key: each for key, each in values.items() if _stream_of(key) == name}
+            elif topic == "decisions.v1":
+                kept = {name: values[name]} if name in values else {}
+            else:
+                kept = values
+            few.latest[topic] = kept
+        return few
+
     @property
     def marker(self) -> Mapping[str, Any]:
         """The last commit. Raises StreamingError where no reconciler of this cell has run."""
@@ -205,6 +218,11 @@ class Live(LiveState):
         return CommittedReader(
             self._bootstrap, self._prefix, topics, options=self._options, **where
         )
+
+
+def _stream_of(key: str) -> str:
+    """Of `orders/3`, the key of a shard."""
+    return key.rpartition("/")[0]
 
 
 def _node(view: NodeView) -> ClusterNode:
