@@ -93,6 +93,7 @@ class Table:
         order = usual if first_left_out is None else first_left_out
         self._leaves = [name for name in order if name not in IDENTIFYING]
         self._hint, self._header = hint, header
+        self._widths: dict[int, int] = {}
 
     def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
         """The lines for a console of `options.max_width` columns."""
@@ -129,11 +130,14 @@ class Table:
         return sum(widths) + len(GAP) * (len(shown) - 1)
 
     def _width(self, number: int) -> int:
+        """That of the widest cell; looked for once, as a fleet may have thousands of rows."""
         from rich.cells import cell_len
 
-        cells = (str(row[number]) for row in self._rows)
-        head = cell_len(self._columns[number]) if self._header else 0
-        return max([head, *map(cell_len, cells)])
+        if number not in self._widths:
+            cells = (str(row[number]) for row in self._rows)
+            head = cell_len(self._columns[number]) if self._header else 0
+            self._widths[number] = max([head, *map(cell_len, cells)])
+        return self._widths[number]
 
     def _prose(self, shown: Sequence[int]) -> int | None:
         """The column whose sentences may be wrapped: the last, if it has any."""
