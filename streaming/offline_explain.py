@@ -7,6 +7,7 @@ streams that are whole are counted as they are, those behind the wanted one are 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -168,10 +169,12 @@ def explained(
     events = [event for event in created if isinstance(event, StreamCreated)]
     found: dict[str, Explained] = {}
     decisions: dict[str, Decision] = {}
+    crowd = _Crowd(state)
     for event in _in_turn(events, wanted):
         if wanted.stream not in (None, event.stream):
-            decisions[event.stream] = _taken(state, event)
+            decisions[event.stream] = crowd.take(event)
             continue
+        crowd.settle()
         before = View(state.topology, state.table)
         if published is None:
             decision = decided(state, event)
@@ -212,24 +215,48 @@ def _in_turn(events: Sequence[StreamCreated], wanted: Wanted) -> Sequence[Stream
     return [*events[:at], *behind, events[at]]
 
 
-def _taken(state: State, event: StreamCreated) -> Decision:
-    """A stream that is not asked about: as it is, where all its replicas are given."""
-    policy = state.compile(event.placement_policies, event.policy)
-    index, given = state.topology.index, event.replicas or ()
-    rows = [[index.get(node, EMPTY) for node in nodes] for nodes in given]
-    if isinstance(policy, Reason) or len(rows) != event.shards:
-        return decided(state, event)
+class _Crowd:
+    """The streams that are not asked about. Those that have all their replicas are only counted,
+    all at once, before something is placed beside them."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._rows: list[list[int]] = []
+        self._shards: list[int] = []
+
+    def take(self, event: StreamCreated) -> Decision:
+        """Count the stream as it is, or place what it lacks."""
+        state = self._state
+        policy = state.compile(event.placement_policies, event.policy)
+        index, given = state.topology.index, event.replicas or ()
+        rows = [[index.get(node, EMPTY) for node in nodes] for nodes in given]
+        if (
+            isinstance(policy, Reason)
+            or len(rows) != event.shards
+            or not _whole(rows, policy, event)
+        ):
+            self.settle()
+            return decided(state, event)
+        spec = spec_of(state, event)
+        parts = (event.body_hash, policy.strategy, event.shards, 0, (), (), state.now)
+        decision = Decision(event.stream, event.sequence, 1, Outcome.PLACED, spec, *parts)
+        self._shards += state.allot(state.publish_decision(decision, policy), rows)
+        self._rows += rows
+        return decision
+
+    def settle(self) -> None:
+        """Enter what was taken into the table."""
+        if self._rows:
+            counts = np.fromiter(map(len, self._rows), np.int64, len(self._rows))
+            nodes = np.fromiter(chain.from_iterable(self._rows), np.int64, int(counts.sum()))
+            self._state.table.fill(np.asarray(self._shards, np.int64), counts, nodes)
+            self._rows, self._shards = [], []
+
+
+def _whole(rows: Sequence[Sequence[int]], policy: Policy, event: StreamCreated) -> bool:
+    """Whether every shard has as many different, known nodes as the stream asks for."""
     copies = policy.copies(event.replication_factor)
-    if any(len(row) < copies or EMPTY in row or len({*row}) < len(row) for row in rows):
-        return decided(state, event)
-    spec = spec_of(state, event)
-    parts = (event.body_hash, policy.strategy, event.shards, 0, (), (), state.now)
-    decision = Decision(event.stream, event.sequence, 1, Outcome.PLACED, spec, *parts)
-    stream = state.publish_decision(decision, policy)
-    shards = np.asarray(state.allot(stream, rows), np.int64)
-    counts = np.fromiter(map(len, rows), np.int64, len(rows))
-    state.table.fill(shards, counts, np.array([node for row in rows for node in row], np.int64))
-    return decision
+    return all(len(row) >= copies and EMPTY not in row and len({*row}) == len(row) for row in rows)
 
 
 def _given(state: State, event: StreamCreated) -> list[list[int]]:
