@@ -9,8 +9,12 @@ from streaming.cli.console import tell
 from streaming.cli.options import Bootstrap, Config, Prefix, connection
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from streaming.demo.world import World
     from streaming.executor import Executor
     from streaming.scenario import Scenario
+    from streaming.settings import Settings
 
 
 def register(app: typer.Typer) -> None:
@@ -49,13 +53,11 @@ def fleet(
     from contextlib import nullcontext
 
     from streaming.cli.signals import stop_on_signals
-    from streaming.demo.stage import WATCHED
-    from streaming.demo.world import Watcher, World
+    from streaming.demo.world import World
     from streaming.executor import Executor
     from streaming.fleet import Fleet
     from streaming.playing import Playing, StreamCreator, told_end
     from streaming.reachability import Reachability
-    from streaming.records import CommittedReader
     from streaming.scenario import read_scenario
 
     scenario = read_scenario(read(file))
@@ -63,11 +65,10 @@ def fleet(
     address, options = settings.kafka.bootstrap_servers, settings.resolved_kafka_options()
     topics, nodes, world = settings.topics.prefix, scenario.fleet(), World()
     _tell_settings(scenario, file)
-    reader = CommittedReader(address, topics, WATCHED, options=options)
     shared: dict[str, Any] = {"options": options, "reachability": Reachability(address, tell)}
     with (
         stop_on_signals() as stop,
-        Watcher(world, reader),
+        _watched(scenario, world, settings),
         Fleet(address, topics, nodes, scenario.heartbeat_seconds, **shared) as running,
         Executor(address, topics, scenario.executor, **shared, serves=running.serves)
         if executor
@@ -85,6 +86,22 @@ def fleet(
             _tell_moves(acts)
     if judged and found:
         raise typer.Exit(EXIT_FINDINGS)
+
+
+def _watched(
+    scenario: "Scenario", world: "World", settings: "Settings"
+) -> "AbstractContextManager[object]":
+    """The world is shown what the topics show, if the scenario has anything to look at: nodes that
+    only beat need no right to read."""
+    from contextlib import nullcontext
+
+    from streaming.demo.world import SHOWN, Watcher
+    from streaming.records import CommittedReader
+
+    if not scenario.streams and scenario.ends is None:
+        return nullcontext()
+    address, options = settings.kafka.bootstrap_servers, settings.resolved_kafka_options()
+    return Watcher(world, CommittedReader(address, settings.topics.prefix, SHOWN, options=options))
 
 
 def _tell_settings(scenario: "Scenario", file: str) -> None:

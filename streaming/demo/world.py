@@ -8,6 +8,16 @@ from typing import Any, Self
 
 from streaming.records import CommittedReader, Record
 
+_TABLES = {
+    "topology.v1": "nodes",
+    "decisions.v1": "decisions",
+    "assignments.v1": "assignments",
+    "moves.v1": "moves",
+    "violations.v1": "violations",
+}
+# The topics that it takes notice of.
+SHOWN = (*_TABLES, "alerts.v1")
+
 
 @dataclass(slots=True)
 class World:
@@ -42,16 +52,10 @@ class World:
         """Note a record."""
         if record.topic == "alerts.v1" and record.value is not None:
             self.alerts.append(record.value)
-        tables = {
-            "topology.v1": self.nodes,
-            "decisions.v1": self.decisions,
-            "assignments.v1": self.assignments,
-            "moves.v1": self.moves,
-            "violations.v1": self.violations,
-        }
-        table, key = tables.get(record.topic), record.key or ""
-        if table is None:
+        name, key = _TABLES.get(record.topic), record.key or ""
+        if name is None:
             return
+        table: dict[str, Any] = getattr(self, name)
         if record.value is None:
             table.pop(key, None)
         else:
