@@ -20,8 +20,6 @@ Integers = NDArray[np.int64]
 
 # Weights in whole millionths, so that sums and shares are exact.
 _PARTS = 1e6
-# Up to here every one counts.
-SMALL_SHARE = 2
 # Families looked at in one piece: bounds what detection holds at a time.
 _ROWS = 256
 
@@ -29,8 +27,9 @@ _ROWS = 256
 class Slack(Enum):
     """How far from its share a count is near enough.
 
-    `NONE`: at the next whole number. `ONE`: one further, where the share is more than SMALL_SHARE.
-    `DOUBLE`: up to twice the share, and one further at least; of two siblings, halfway to all.
+    `NONE`: at the next whole number. `ONE`: one further, but not at none where the share is one or
+    more. `DOUBLE`: up to twice the share, and one further at least; of two siblings, halfway to
+    all.
     """
 
     NONE = 0
@@ -240,9 +239,8 @@ class Tally:
         if self._slack is Slack.NONE:
             return least, most
         if self._slack is Slack.ONE:
-            slack = (most > SMALL_SHARE).astype(np.int64)
-        else:
-            slack = np.maximum(np.minimum(most, (held - most) // 2), 1)
+            return least - (least > 1), most + 1
+        slack = np.maximum(np.minimum(most, (held - most) // 2), 1)
         return least - slack, most + slack
 
     def _skew(self, level: int, kind: int, rows: Integers) -> int:

@@ -154,13 +154,14 @@ def _distance(
             weight = sum(parts[node] for node in inside if lower[node] == domain)
             count = sum(lower[node] == domain for node in held)
             least, most = have * weight // whole, -(-have * weight // whole)
-            near = {
-                Slack.NONE: 0,
-                Slack.ONE: int(most > 2),
-                Slack.DOUBLE: max(min(most, (have - most) // 2), 1),
+            near = max(min(most, (have - most) // 2), 1)
+            below, above = {
+                Slack.NONE: (0, 0),
+                Slack.ONE: (int(least > 1), 1),
+                Slack.DOUBLE: (near, near),
             }[slack]
             scale = max(whole // len(domains) * 64 // weight, 1) if scaled else 1
-            total += max(count - most - near, least - near - count, 0) ** 2 * scale
+            total += max(count - most - above, least - below - count, 0) ** 2 * scale
     return total
 
 
