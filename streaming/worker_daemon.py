@@ -8,6 +8,7 @@ run by Spark (`spark.python.daemon.module`), never by hand.
 import gc
 
 import pandas as pd  # noqa: F401
+import pyspark.sql.streaming.proto.StateMessage_pb2
 import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 

@@ -16,7 +16,7 @@ def test_a_directory_that_does_not_serve_is_told_before_anything_is_begun(tmp_pa
         app, ["run", "--bootstrap", "127.0.0.1:1", "--checkpoint", str(below)]
     )
     assert result.exit_code == 3
-    (line,) = result.output.splitlines()
+    _starting, line = result.output.splitlines()
     assert f"{below}: Not a directory" in line
     assert "name another scratch directory" in line
 
