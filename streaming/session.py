@@ -77,7 +77,6 @@ def spark_options(
         ),
         # Nagle's algorithm on the TCP socket to Python workers: -45 per Python stage.
         "spark.python.unix.domain.socket.enabled": "true",
-        "spark.python.unix.domain.socket.dir": _socket_dir(temporary),
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         # Only some runners set it in their workers' environment; workers of unlike environments
         # are forked from daemons of their own, each with all imports: 150 MiB, 1 s of the start.
@@ -137,8 +136,12 @@ def open_session(
     temporary = Scratch("jvm")
     chosen = spark_options(topology_shards, driver_memory, paths, temporary.path) | dict(options)
     if options.get("spark.master", _MASTER).startswith("local"):
-        # A directory of this machine; those of a cluster are its own affair.
-        chosen = {"spark.local.dir": str(temporary.path)} | chosen
+        # Directories of this machine; executors on others have their own.
+        places = {
+            "spark.local.dir": str(temporary.path),
+            "spark.python.unix.domain.socket.dir": _socket_dir(temporary.path),
+        }
+        chosen = places | chosen
     # The JVM gets these on its command line, which everyone on the machine can read; secrets
     # follow through the gateway.
     conf.setAll([(name, value) for name, value in chosen.items() if not SECRET_KEY.search(name)])
