@@ -4,8 +4,11 @@ A pure planner: what it returns is a function of the arrangement, and nothing wh
 Only eligible nodes give and take. Repair comes first: call it when nothing that can be repaired is
 waiting (design section 6.4).
 
-The goal is Kudu's, on every level: the replicas of each stream and all replicas lie within one of
-their shares by weight, streams first. Kudu moves between locations only where a table's replicas
+The goal is that of placing with `spread`: on every level all replicas lie within one of their
+shares by weight, as far as the diversity of each shard allows; then, as far as that allows, those
+of each stream are near theirs; then leaders. Strategies that follow a source with another order say
+so in `balance` (`placement.policy.Balance`): their streams are even before all replicas are, which
+is Kudu's order, or stay where they are. Kudu moves between locations only where a table's replicas
 *per server* differ by more than 1.0, which leaves a location of 100 servers a hundred replicas too
 many, and never looks at the total there; it picks servers by their total, which may hold nothing of
 the table, and gives up when the worst table cannot be moved. Here a share lies between two whole

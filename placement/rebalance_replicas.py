@@ -195,9 +195,10 @@ class Balancer:
     def _evenest(self, level: int, givers: Integers, takers: Integers) -> tuple[int, int] | None:
         """The nodes between which an item goes with most gain, on the level, for its stream's own
         evenness; None where nothing tells them apart."""
-        if len(givers) < 2 and len(takers) < 2:
-            return None
         board = self.board
+        one_stream = len(board.tallies[LATER].kinds) < 2
+        if one_stream or (len(givers) < 2 and len(takers) < 2):
+            return None
         items = np.concatenate([self.items(ALL, 0, node) for node in givers.tolist()])
         items = items[board.family[LATER][items] >= 0]
         if not len(items):
@@ -295,11 +296,11 @@ class Balancer:
         better = (own < 0) | (
             (own == 0) & ((dimension < 0) | ((dimension == 0) & (everything < 0)))
         )
-        later = [self.change(m, LATER, items, source, target) for m in self._from(level)]
         same = (own == 0) & (dimension == 0) & (everything == 0)
-        for each in later:
-            better |= same & (each < 0)
-            same &= each == 0
+        for m in self._from(level) if same.any() else ():
+            later = self.change(m, LATER, items, source, target)
+            better |= same & (later < 0)
+            same &= later == 0
         better &= board.room(np.full(len(items), target), board.size[items])
         keep = np.flatnonzero(better)
         if len(keep) < 2:

@@ -58,6 +58,7 @@ class AffinityStrategy(ByRules):
         where it says nothing of leaders, others lead if those by position are not even over nodes
         and no `preferred_nodes` order them. Where that order does not keep the user's own rules,
         `spread` arranges the stream by these and the affinities together.
+        Rebalancing evens out each stream before all replicas.
 
     Example:
         Sites 1, 2, 3 with nodes {0x1, 0x2}, {0x3, 0x4}, {0x5, 0x6}: the order is 0x1, 0x3, 0x5,

@@ -109,6 +109,7 @@ class AwarenessStrategy(SetStrategy):
         and may so leave copies unplaced although a set for all exists as soon as two attributes
         interact; it may also stack 2/2/1/0 copies over four values where 2/1/1/1 is possible.
         An attribute is a tag, or, where no node has such a tag, a level of the location.
+        Rebalancing evens out each stream before all replicas.
 
     Example:
         Five copies, five nodes in zone a, one in zone b: the cap is 3, so that three copies stand

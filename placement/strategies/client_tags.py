@@ -66,7 +66,7 @@ class ClientTagsStrategy(SetStrategy):
         one client after the other and may so miss an ideal set, stacks 3/1/1 copies where 2/2/1
         exists, forgets all keys where it cannot keep all, and balances load in some orders of the
         tasks only. Here a shard's answer depends on the loads alone, which whole sets are chosen
-        to even out.
+        to even out. Rebalancing leaves replicas where they are.
 
     Example:
         Clusters 1 to 3 with zones a to c, nodes 1 = 1a, 2 = 1b … 9 = 3c, two standbys: for an

@@ -47,6 +47,7 @@ class CopysetsStrategy:
         who joins gets new sets, who leaves is replaced in each of its sets, once for all shards.
         A shard takes the set whose fullest member is least loaded. ElasticCopyset and Curve hold
         the same ground; neither has levels of domains, or tells the loss probability.
+        Rebalancing leaves replicas where they are.
 
     Example:
         Nine nodes, three copies, scatter width 4: two permutations, six sets, four partners for

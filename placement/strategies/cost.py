@@ -80,6 +80,7 @@ class CostStrategy:
     deepest one counts, so that in `/dc/rack` every rack is a zone too. The source's "exactly one
     primary per rack" is not one in every rack of a hundred; its claim that two zones suffice to
     lose one primary per zone holds for three only, which is why three are preferred.
+    Rebalancing evens out each stream before all replicas.
 
     Example: rf 3 on e1 to e3 in `/eu/az1/r1` to `/eu/az3/r3` and u1 in `/us/az1/r1`: the list is
     `[e1, e2, e3, u1]`, u1 being the cold copy.

@@ -69,7 +69,7 @@ class HdfsStrategy:
         the rack of the first that is left. Further ones anywhere under the cap.
         `rack_fault_tolerant`: always a rack that holds fewest, the writer's own first (its
         "cap - 1, then one more", without the retries of HDFS-17052). `writer` is a node, or the
-        location of a client.
+        location of a client. Rebalancing evens out each stream before all replicas.
 
     Example:
         Racks /a with a1, a2 and /b with b1, b2; writer a1, three replicas: a1, b1, b2.

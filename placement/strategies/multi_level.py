@@ -65,6 +65,7 @@ class MultiLevelStrategy(ByRules):
         place of another one goes near it, by the rules.
         The vendor's implementation skips nodes that are used already, which makes uneven trees
         uneven at the top, and forgets where it ended; counting at every level does neither.
+        Rebalancing evens out each stream before all replicas.
 
     Example:
         Three data centers of two racks with one node each, three replicas: the first shard stands

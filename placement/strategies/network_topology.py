@@ -60,7 +60,7 @@ class NetworkTopologyStrategy:
 
         Repeats go to whichever racks the walk meets first: more replicas than racks are not spread
         evenly, and the answers of existing rings are worth more than that. Where hashing decides,
-        `weight` gives a node more tokens.
+        `weight` gives a node more tokens. Rebalancing leaves replicas where the tokens put them.
 
     Example:
         Tokens A1=0, A2=10, B1=20 in racks A and B of dc1, replication {dc1: 3}: a shard at 0

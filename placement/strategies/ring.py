@@ -52,6 +52,7 @@ class RingStrategy:
 
         Load is not looked at: that is the price of a ring. A node that joins or leaves changes no
         list that does not hold it. `extend` takes the node at which the walk arrives next.
+        Rebalancing leaves replicas where the tokens put them.
 
     Example:
         Tokens A1=10, A2=20, B1=30, C1=40, racks A, B and C, and a shard at 15: the walk is A2,

@@ -37,7 +37,7 @@ class SimpleStrategy(ByRules):
         draws start and distance at random. Here both are `start` if it is given, 0 on an empty
         cluster (the table in Kafka's documentation), and otherwise those that put least on loaded
         nodes. Shards added to a stream, and replicas to a shard, go on with the start and the
-        distance that its first shard shows.
+        distance that its first shard shows. Rebalancing evens out each stream before all replicas.
 
     Example:
         Five nodes, three replicas: 0 1 2 · 1 2 3 · 2 3 4 · 3 4 0 · 4 0 1 and, in the second round,

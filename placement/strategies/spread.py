@@ -43,10 +43,12 @@ _MAY_LEAD = LeaderIn((UNLOCATED,))
 class SpreadStrategy:
     """Spread replicas over all failure domains, and load over all nodes.
 
-    Goals, in this order:
+    Goals, in this order, when streams are placed and when they are rebalanced:
         1. A shard's replicas are even over the domains of every level, top level first.
-        2. Load per weight is even over domains, then over nodes.
-        3. Leaders per weight are even over domains, then over nodes.
+        2. All replicas are within one of their shares by weight, over domains from the top level
+           down, then over nodes; where 1 does not allow that, as near as it does.
+        3. The stream's own replicas are, as far as 2 allows.
+        4. Leaders are even over domains, then over nodes, by weight.
 
     Constraints:
         Distinct nodes; the user's required rules and node filters; capacity. They are never
@@ -57,10 +59,13 @@ class SpreadStrategy:
     Algorithm:
         One replica after the other is placed on the node that `choose` ranks first: preferred
         rules, evenness level by level, then the least loaded domain level by level, then the least
-        loaded node, then a hash of the shard and the node. Where that ends without a candidate,
-        the shard is placed again looking ahead, the stream again with the scarcest nodes in mind,
-        and a small stream by search, so that a lawful arrangement is found where there is one. Many
-        shards go in one walk over arrays if their own rules are required ones on levels or tags.
+        loaded node, for the first replica the one that leads least, then a hash of the shard and
+        the node. Where that ends without a candidate, the shard is placed again looking ahead, the
+        stream again with the scarcest nodes in mind, and a small stream by search, so that a lawful
+        arrangement is found where there is one. Of many
+        shards whose own rules are required ones on levels or tags, what each domain and node is to
+        get is settled first, exactly, and then dealt out. Smaller streams are gone over once more
+        by the search of rebalancing (`placement.evenness`), which then finds nothing to do later.
         Of each shard's members one is elected to lead, in the earliest domain of `leader_in`.
 
     Example:

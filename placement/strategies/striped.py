@@ -46,7 +46,7 @@ class StripedStrategy(ByRules):
         Kafka's leaders are even per rack (of racks with 10, 10 and 1 nodes the lone node leads a
         third), it forgets what exists when shards are added, and now and then it takes a fenced
         node while another is free; here leaders are even per node, existing shards count, and a
-        fenced node is the last resort.
+        fenced node is the last resort. Rebalancing evens out each stream before all replicas.
 
     Example:
         Racks A, B and C of three nodes, three replicas: A0 B0 C0 · B1 C1 A1 · C2 A2 B2.
