@@ -47,6 +47,8 @@ class Repair:
         self._issuing = Issuing(state, self._wants)
         self._looked: set[int] = set()
         self._issued: set[int] = set()
+        # Moves issued in this batch that no shard asked for.
+        self._unasked = 0
         # Shards that this run let wait without a look, by live replicas and those asked for.
         self._queued: dict[tuple[int, int], violated.Keys] = defaultdict(dict)
         self._stopped = _FULL
@@ -115,6 +117,7 @@ class Repair:
         """Issue a move that no shard asks for; the reason says why it cannot be."""
         reason = self._issuing.attempt(shard, want, view, None)
         self._agenda.recheck.add(shard)
+        self._unasked += reason is None
         return reason
 
     def resume(self) -> None:
@@ -159,6 +162,7 @@ class Repair:
         self._publish(failed)
         issuing.finish()
         self._issued.clear()
+        self._unasked = 0
         self._looked.clear()
         self._queued.clear()
         self._wants.forget()
@@ -260,7 +264,7 @@ class Repair:
         """Whether the limits that are nobody's own allow one more move."""
         limits = self._state.configuration.limits
         opened = len(self._state.ledger.by_shard)
-        return len(self._issued) < limits.max_per_batch and opened < limits.max_open
+        return len(self._issued) + self._unasked < limits.max_per_batch and opened < limits.max_open
 
     def _all_busy(self, view: View) -> bool:
         """Whether there are nodes, and limits keep all of them from taking one more replica."""
@@ -271,4 +275,4 @@ class Repair:
     def _has_begun(self, shard: int) -> bool:
         """Whether the shard has an open move, for which another one may be issued."""
         most = self._state.configuration.limits.max_per_batch
-        return len(self._issued) < most and shard in self._state.ledger.by_shard
+        return len(self._issued) + self._unasked < most and shard in self._state.ledger.by_shard
