@@ -72,7 +72,7 @@ _CONDITIONS = {
     "held_down": "the replica stays, new ones do not come",
 }
 # What was decided while its node could still be chosen.
-EARLIER = "an earlier look: it may not be given replicas now"
+EARLIER = "an earlier decision: the node receives no new replicas now"
 
 
 class Explainer:

@@ -231,4 +231,4 @@ def _accepted(event: OperatorAsked, seen: Preview) -> str:
     if done is not None:
         return done.format(event.target)
     impact = f": {seen}" if seen.nodes else ""
-    return f"{event.action} of {event.target} is carried out{impact}"
+    return f"{event.action} of {event.target} accepted{impact}"

@@ -242,8 +242,8 @@ class Move(Message):
     the position in the assignment, `remove` the node that gives up its replica, `add` the one
     that receives it, `source` a live one to copy from, `rate_bytes_per_second` a bound on the copy
     that ends with it. `ended_at` is set in a final state. A move that expired, was cancelled or
-    superseded is told again, with `reminded` counting up, until its executor says that it has
-    stopped it.
+    superseded is published again as a reminder, with `reminded` counting up, until its executor
+    answers MoveStopped.
     """
 
     move_id: Id = Field(description="The move's id, never used again. It is the record's key.")

@@ -30,7 +30,7 @@ RULES: dict[str, Advice] = {
     "replicas": Advice(
         "As many living copies as the replication factor asks for.", "See the reason: who is lost."
     ),
-    "surplus": Advice("No more replicas than asked for.", "The plan removes what is too much."),
+    "surplus": Advice("No more replicas than asked for.", "The plan removes the surplus replicas."),
     "distinct nodes": Advice("No node holds two copies of a shard.", "Correct the list."),
     "drain": Advice("A draining node holds nothing.", "Where it is unfixable, add nodes first."),
     "nodes": Advice(

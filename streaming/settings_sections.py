@@ -184,8 +184,8 @@ class MoveSettings(Section):
     )
     remind_seconds: DurationSeconds = Field(
         default=60.0,
-        description="Pause before an executor is told again that a move expired, was cancelled or "
-        "superseded, until it says that it has stopped (MoveStopped).",
+        description="Interval of reminders to an executor that a move expired, was cancelled or "
+        "superseded, until it answers MoveStopped.",
     )
     rate_bytes_per_second: Count | None = Field(
         default=None,

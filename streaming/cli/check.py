@@ -67,7 +67,7 @@ def check(
     strict: StrictOption = False,
     _plugin: PluginOption = None,
 ) -> None:
-    """Say what breaks the rules, what can be mended, how healthy every stream is."""
+    """Report violations of rules, which of them a plan can mend, and the health of streams."""
     from placement.risk import failures
     from streaming.cli.check_text import show_check
     from streaming.offline_check import Asked, NothingThere, checked

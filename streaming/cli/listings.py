@@ -20,8 +20,8 @@ _HELP = {
     "nodes": "List the nodes: where they stand, whether they live, what they hold.",
     "locations": "List the domains of every level with their nodes and load.",
     "streams": "List the streams: how they are now, and the last answer to each.",
-    "policies": "List the policies in use and how many streams live under each.",
-    "violations": "List what is broken, and what becomes of it.",
+    "policies": "List the policies in use, with the number of streams of each.",
+    "violations": "List the open violations of rules, each with its class and reason.",
 }
 # What a person wants to see first; --columns and --output json have the rest.
 _COLUMNS = {

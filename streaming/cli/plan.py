@@ -81,7 +81,7 @@ def plan(
     strict: StrictOption = False,
     _plugin: PluginOption = None,
 ) -> None:
-    """Say what would be moved to repair a cluster or to even it out."""
+    """Show the moves that repair a cluster or even it out; nothing is carried out."""
     if verify is not None:
         other = lose or drain or add or rf or assignments or until_balanced
         bounded = phase is not Phase.ALL or max_moves is not None or max_moves_per_node is not None

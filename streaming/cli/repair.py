@@ -32,7 +32,7 @@ def repair(
     prefix: Prefix = None,
     config: Config = None,
 ) -> None:
-    """Write again what is damaged in the state topics, from the journal.
+    """Restore damaged records of the state topics from the journal.
 
     Nothing is written unless the result has the digest of the commit marker.
     """

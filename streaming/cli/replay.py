@@ -104,7 +104,7 @@ def replay(
     prefix: Prefix = None,
     config: Config = None,
 ) -> None:
-    """Run the journal through the core again, at full speed; it gives every record again.
+    """Run the journal through the core again, at full speed, and compare every record.
 
     With --verify ids, headers and bodies are held against what was written, byte for byte.
     """
