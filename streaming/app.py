@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from errno import EACCES, EDQUOT, EFBIG, EIO, ENOSPC, EROFS, ESTALE
 from pathlib import Path
@@ -130,7 +130,7 @@ def run(
                     tick_interval_seconds(settings),
                     options,
                 ) as ticker,
-                Arrivals(bootstrap, prefix, options) as arrivals,
+                closing(Arrivals(bootstrap, prefix, options)) as arrivals,
             ):
                 beside_it = (ticker, arrivals, trace, observer)
                 flow = _Flow(settings, spark, recovered, applier, options, *beside_it)

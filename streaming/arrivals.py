@@ -8,8 +8,6 @@ whatever goes wrong here ends the wait.
 
 import time
 from collections.abc import Callable, Mapping
-from types import TracebackType
-from typing import Self
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
@@ -85,14 +83,3 @@ class Arrivals:
     def close(self) -> None:
         """Close the connection."""
         self._consumer.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

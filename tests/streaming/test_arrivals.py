@@ -5,6 +5,7 @@ Method: a follower of topics on the embedded broker; records come before and dur
 
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 from confluent_kafka import Producer
@@ -26,7 +27,7 @@ def producer(bootstrap: str) -> Producer:
 
 @pytest.fixture
 def follower(bootstrap: str, prefix: str) -> Iterator[Arrivals]:
-    with Arrivals(bootstrap, prefix, {}) as made:
+    with closing(Arrivals(bootstrap, prefix, {})) as made:
         yield made
 
 
