@@ -136,6 +136,8 @@ def _under_way(found: "Status", body: Mapping[str, Any]) -> Iterator[Field]:
     """What holds repair up, what is moved, what operators have asked for."""
     from rich.text import Text
 
+    from streaming.status import PLANNED_REPLICAS_MAX
+
     for domain, hold in body["holds"].items():
         yield "hold", _hold(domain, hold, found)
         if not hold["overridden"]:
@@ -147,6 +149,9 @@ def _under_way(found: "Status", body: Mapping[str, Any]) -> Iterator[Field]:
         yield "", Text(f"{waits}: {each['code']}, {such}{each['message']}")
     if found.balance is not None:
         yield "balance", _balance(found.balance)
+    elif sum(found.loads.values()) > PLANNED_REPLICAS_MAX:
+        asked = "placer rebalance --dry-run"
+        yield "balance", Text(f"not planned beyond {PLANNED_REPLICAS_MAX:,} replicas: {asked}")
     for target, request in body["requests"].items():
         yield "request", Text(progress(request, found.at_ms))
         yield from (("", Text(line)) for line in blocked_lines(request))
@@ -260,8 +265,13 @@ def _balance(balance: "Balance") -> Any:
 
     if not balance.moves:
         return Text("even: a rebalance would move nothing")
-    moves, copies = counted(balance.moves, "move"), counted(balance.copies, "copy", "copies")
-    return Text(f"a rebalance would make {moves} ({copies}): placer rebalance --dry-run")
+    leaders = counted(balance.moves - balance.copies, "leader")
+    if not balance.copies:
+        return Text(f"replicas are even; a rebalance would change {leaders} and copy nothing")
+    parts = f"make {counted(balance.copies, 'copy', 'copies')}"
+    if balance.moves > balance.copies:
+        parts += f" and change {leaders}"
+    return Text(f"a rebalance would {parts}: placer rebalance --dry-run")
 
 
 def _end_of(target: str, request: Mapping[str, Any]) -> Iterator[Field]:

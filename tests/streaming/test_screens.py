@@ -14,6 +14,7 @@ from placement.model import Pending
 from placement.node import Lives, PendingLife, RefusedLife
 from placement.reasons import Code, Reason
 from streaming import record_codec
+from streaming import status as status_module
 from streaming.cli.listings import listing_table, selected, shown_columns
 from streaming.cli.status_text import StatusScreen
 from streaming.listings import LISTINGS
@@ -125,3 +126,16 @@ def test_what_is_watched_never_scrolls() -> None:
         tree = lines[lines.index("") :] if "" in lines else []
         # The dead node, or the closest branch for which there is room.
         assert height <= 14 or any("dead" in line for line in tree)
+
+
+def test_a_rebalance_of_a_large_fleet_is_not_planned_for_status(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = Screens()
+    world.answer(parse_command("topology", ["/a n1 n2", "/b n3 n4"]))
+    world.answer(parse_command("create stream=s shards=4 rf=2"))
+    monkeypatch.setattr(status_module, "PLANNED_REPLICAS_MAX", 7)
+    found = world.status(Command("status", {}))
+    assert found.balance is None
+    hint = "balance     not planned beyond 7 replicas: placer rebalance --dry-run"
+    assert hint in rendered(StatusScreen(found), 120).splitlines()
