@@ -80,7 +80,8 @@ def _of_readmes() -> Iterator[Told]:
                 if first and (first[0] in _TOOLS or re.match(r"[A-Z_]+=\S+ placer ", bare)):
                     yield Told(source, bare, whole=True)
         for inline in _INLINE.findall(_BLOCK.sub("", text)):
-            if inline.split()[0] in _TOOLS:
+            words = inline.split()
+            if words and words[0] in _TOOLS:
                 yield from (Told(source, line, whole=False) for line in _alternatives(inline))
 
 
@@ -116,8 +117,9 @@ def _of_files() -> Iterator[Told]:
             if bare.startswith("placer "):
                 yield Told(source, bare, whole=True)
             for inline in _INLINE.findall(comment):
-                if inline.split()[0] in _TOOLS:
-                    yield Told(source, inline, whole=False)
+                words = inline.split()
+            if words and words[0] in _TOOLS:
+                yield Told(source, inline, whole=False)
 
 
 def commands(command: Command, names: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Command]]:

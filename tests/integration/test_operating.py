@@ -243,7 +243,7 @@ def test_nodes_are_released_unregistered_and_forgotten(system: System) -> None:
     detect(system, "flapper", "down", 20)
     outputs.wait(lambda: status("flapper") == "dead", "it is dead")
     assert placer(system, "node", "forget", "flapper").exit_code == 0
-    assert status("flapper") is None
+    outputs.wait(lambda: status("flapper") is None, "it has left the topic")
     unknown = placer(system, "node", "forget", "flaper")
     assert (unknown.exit_code, "there is no node 'flaper'" in unknown.output) == (2, True)
 

@@ -29,7 +29,8 @@ def create_topic(bootstrap_servers: str, topic: str) -> None:
 
 def produce(bootstrap_servers: str, topic: str, value: bytes) -> None:
     errors = []
-    producer = Producer({"bootstrap.servers": bootstrap_servers})
+    # The broker unpacks the native library that it checks such a batch with.
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "compression.type": "lz4"})
     producer.produce(topic, value, key=b"k", on_delivery=lambda error, _: errors.append(error))
     assert producer.flush(20) == 0
     assert errors == [None]
@@ -60,8 +61,8 @@ def test_records_go_through_and_nothing_is_left(prefix: str) -> None:
         assert pid is not None
         assert psutil.pid_exists(pid)
         create_topic(broker.bootstrap_servers, prefix + "a")
-        produce(broker.bootstrap_servers, prefix + "a", b"hello")
-        assert consume_one(broker.bootstrap_servers, prefix + "a") == b"hello"
+        produce(broker.bootstrap_servers, prefix + "a", b"hello" * 1_000)
+        assert consume_one(broker.bootstrap_servers, prefix + "a") == b"hello" * 1_000
         # What its JVM unpacks would otherwise stay in the system's temporary directory.
         assert f"-Djava.io.tmpdir={directory}/tmp" in psutil.Process(pid).cmdline()
         assert [*(directory / "tmp").glob("liblz4-java-*.so")]
