@@ -119,7 +119,8 @@ def test_a_relocation_is_approved_by_the_hash_that_was_seen(system: System) -> N
     assert place(system, node) == home, "nothing is done unseen"
     agree(system, "approve", node)
     outputs.wait(lambda: place(system, node) == away, "the new place counts")
-    assert answered(system, node)[-3:] == ["NOTHING_PENDING", "IMPACT_CHANGED", "REQUEST_ACCEPTED"]
+    told = ["NOTHING_PENDING", "IMPACT_CHANGED", "REQUEST_ACCEPTED"]
+    outputs.wait(lambda: answered(system, node)[-3:] == told, "all answers are read")
     settle(system)
     outputs.check()
 
