@@ -8,7 +8,23 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from schemas.topics import CATALOGUE, DEAD_LETTERS, DEFAULT_PREFIX, Topic, full_name
+from schemas.topics import (
+    ACKS,
+    ASSIGNMENTS,
+    CATALOGUE,
+    DEAD_LETTERS,
+    DECISIONS,
+    DEFAULT_PREFIX,
+    DETECTOR,
+    INVENTORY,
+    MOVES,
+    NODES,
+    OPERATOR,
+    STREAMS,
+    TOPOLOGY,
+    Topic,
+    full_name,
+)
 
 Operation = Literal[
     "Read", "Write", "Describe", "DescribeConfigs", "Create", "Alter", "AlterConfigs"
@@ -17,18 +33,18 @@ Operation = Literal[
 # Who writes each input. A role that may write one topic cannot speak on another: nodes cannot
 # order maintenance, and only the inventory says where nodes stand.
 WRITERS: Mapping[str, str] = {
-    "nodes.v1": "nodes",
-    "detector.v1": "detectors",
-    "streams.v1": "clients",
-    "acks.v1": "executors",
-    "operator.v1": "operators",
-    "inventory.v1": "inventory",
+    NODES: "nodes",
+    DETECTOR: "detectors",
+    STREAMS: "clients",
+    ACKS: "executors",
+    OPERATOR: "operators",
+    INVENTORY: "inventory",
 }
 # What each role reads of what is decided; operators and readers see all outputs.
 READS: Mapping[str, tuple[str, ...]] = {
-    "nodes": ("topology.v1",),
-    "executors": ("moves.v1", "assignments.v1"),
-    "clients": ("decisions.v1", "assignments.v1"),
+    "nodes": (TOPOLOGY,),
+    "executors": (MOVES, ASSIGNMENTS),
+    "clients": (DECISIONS, ASSIGNMENTS),
 }
 ROLES = (
     "reconciler",
@@ -75,7 +91,7 @@ def _on_topic(role: str, topic: Topic) -> tuple[Operation, ...]:
         return ("Create", "Describe", "DescribeConfigs", "Alter", "AlterConfigs")
     if role == "reconciler":
         # Its memory is what it wrote; ticks go to the nodes topic; dead letters it only writes.
-        ticked = topic.name == "nodes.v1"
+        ticked = topic.name == NODES
         told: tuple[Operation, ...] = ("Write",) if output or ticked else ()
         heard: tuple[Operation, ...] = () if topic.name == DEAD_LETTERS else ("Read",)
         return (*heard, *told, "Describe", "DescribeConfigs")

@@ -16,6 +16,28 @@ from typing import Literal
 from schemas import limits
 
 DEFAULT_PREFIX = "placement."
+
+# Every topic by its short name. What the application reads ...
+NODES = "nodes.v1"
+DETECTOR = "detector.v1"
+INVENTORY = "inventory.v1"
+STREAMS = "streams.v1"
+ACKS = "acks.v1"
+OPERATOR = "operator.v1"
+INPUT_TOPICS = (NODES, DETECTOR, INVENTORY, STREAMS, ACKS, OPERATOR)
+# ... the state of record, from which a start goes on ...
+TOPOLOGY = "topology.v1"
+DECISIONS = "decisions.v1"
+ASSIGNMENTS = "assignments.v1"
+MOVES = "moves.v1"
+VIOLATIONS = "violations.v1"
+MEMORY = "state.v1"
+STATE_TOPICS = (TOPOLOGY, DECISIONS, ASSIGNMENTS, MOVES, VIOLATIONS, MEMORY)
+# ... and what else it writes.
+ALERTS = "alerts.v1"
+ANSWERS = "answers.v1"
+JOURNAL = "journal.v1"
+COMMITS = "commits.v1"
 DEAD_LETTERS = "dlq.v1"
 
 _HOUR_MS = 3_600_000
@@ -92,7 +114,7 @@ def _state(name: str, key: str, message: str, description: str) -> Topic:
 # second. Those of `nodes.v1` can be raised for a larger fleet, but never lowered.
 CATALOGUE: tuple[Topic, ...] = (
     _input(
-        "nodes.v1",
+        NODES,
         "node_id",
         ("NodeRegistered", "NodeHeartbeat", "NodeLocalityChanged", "NodeUnregistered", "Tick"),
         # A long weekend's stop loses nothing; heartbeats make a longer time expensive.
@@ -101,7 +123,7 @@ CATALOGUE: tuple[Topic, ...] = (
         "What nodes say of themselves, and the reconciler's ticks (key `tick`)",
     ),
     _input(
-        "detector.v1",
+        DETECTOR,
         "node_id",
         ("NodeLivenessReported",),
         4,
@@ -109,7 +131,7 @@ CATALOGUE: tuple[Topic, ...] = (
         "What external failure detectors say of nodes; give them alone the right to write",
     ),
     Topic(
-        "inventory.v1",
+        INVENTORY,
         "in",
         "compact",
         "node_id",
@@ -119,7 +141,7 @@ CATALOGUE: tuple[Topic, ...] = (
         "Where nodes stand by an inventory; give it alone the right to write",
     ),
     _input(
-        "streams.v1",
+        STREAMS,
         "stream",
         ("StreamCreated", "StreamAltered", "StreamDropped"),
         30,
@@ -127,7 +149,7 @@ CATALOGUE: tuple[Topic, ...] = (
         "What streams ask for",
     ),
     _input(
-        "acks.v1",
+        ACKS,
         "stream/shard",
         ("MoveAccepted", "MoveCompleted", "MoveFailed", "MoveStopped", "ReplicaLost"),
         30,
@@ -135,7 +157,7 @@ CATALOGUE: tuple[Topic, ...] = (
         "What executors say of moves and replicas",
     ),
     _input(
-        "operator.v1",
+        OPERATOR,
         "target",
         (
             "Drain",
@@ -155,45 +177,43 @@ CATALOGUE: tuple[Topic, ...] = (
         "What operators ask for; it has an ACL of its own",
     ),
     _state(
-        "decisions.v1",
+        DECISIONS,
         "stream",
         "Decision",
         "State of record of streams, with full specs; a tombstone follows a while after a stream "
         "was dropped",
     ),
     _state(
-        "assignments.v1",
+        ASSIGNMENTS,
         "stream/shard",
         "Assignment",
         "State of record of placement; a tombstone when the stream is dropped",
     ),
     _state(
-        "moves.v1",
+        MOVES,
         "move_id",
         "Move",
         "Commands in their current state; partitioned by `stream/shard`, so that the moves of one "
         "shard are in order; a tombstone follows a while after a move ended",
     ),
-    _state("topology.v1", "node_id", "NodeView", "What the reconciler believes of each node"),
+    _state(TOPOLOGY, "node_id", "NodeView", "What the reconciler believes of each node"),
+    _state(VIOLATIONS, "stream/shard", "Violations", "Open violations; a tombstone when healed"),
     _state(
-        "violations.v1", "stream/shard", "Violations", "Open violations; a tombstone when healed"
-    ),
-    _state(
-        "state.v1",
+        MEMORY,
         "kind/name",
         "Memory",
         "What else the reconciler remembers: holds, operators' orders and the like",
     ),
-    _log("alerts.v1", "kind", ("Alert",), 30, "What a person should know of, with a severity"),
-    _log("answers.v1", "target", ("RequestAnswered",), 30, "What became of operators' requests"),
+    _log(ALERTS, "kind", ("Alert",), 30, "What a person should know of, with a severity"),
+    _log(ANSWERS, "target", ("RequestAnswered",), 30, "What became of operators' requests"),
     _log(
-        "journal.v1",
+        JOURNAL,
         "cell",
         ("JournalEntry",),
         30,
         "The ordered events of each batch as applied: makes every decision replayable",
     ),
-    _state("commits.v1", "cell", "CommitMarker", "Where a restart goes on, and the state's digest"),
+    _state(COMMITS, "cell", "CommitMarker", "Where a restart goes on, and the state's digest"),
     _log(
         DEAD_LETTERS,
         "the record's own",

@@ -26,7 +26,7 @@ from confluent_kafka import KafkaException
 from placement.authority import KIND as LOCATIONS
 from placement.flaps import FlapRule
 from placement.silence import Timers
-from schemas.topics import CATALOGUE, full_name
+from schemas.topics import CATALOGUE, INPUT_TOPICS, NODES, full_name
 from streaming import admin, rights
 from streaming.arrivals import RECORDS_MAX, Arrivals
 from streaming.batch import BatchApplier
@@ -37,13 +37,13 @@ from streaming.errors import AccessRefused, StreamingError
 from streaming.kafka_options import for_spark
 from streaming.locator import FromCloud, FromCommand, FromFile, Locator
 from streaming.logs import LogEvent, tell
-from streaming.node_lifecycle import OUTPUT_SCHEMA, STATE_SCHEMA, NodeLifecycle
+from streaming.node_lifecycle import OUTPUT_SCHEMA, STATE_SCHEMA, NodeLifecycle, liveness_tables
 from streaming.observer import Observer
 from streaming.outbox import Outbox
-from streaming.recovery import Recovered, liveness_tables, recover
+from streaming.recovery import Recovered, recover
 from streaming.session import close_session, open_session
 from streaming.settings import Settings
-from streaming.source import NODES, SUBSCRIBED, layout, packed_stream, subscription
+from streaming.source import layout, packed_stream, subscription
 from streaming.ticks import Ticker
 
 if TYPE_CHECKING:
@@ -192,7 +192,8 @@ class _Flow:
         prefix = settings.topics.prefix
         packing = layout(prefix, shards, timers)
         positions = {
-            full_name(topic, prefix): dict(self._recovered.positions[topic]) for topic in SUBSCRIBED
+            full_name(topic, prefix): dict(self._recovered.positions[topic])
+            for topic in INPUT_TOPICS
         }
         kafka = {**for_spark(self._options), "bootstrap.servers": settings.kafka.bootstrap_servers}
         records = subscription(

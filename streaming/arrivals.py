@@ -12,9 +12,8 @@ from collections.abc import Callable, Mapping
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from schemas.inputs import TICK_KEY
-from schemas.topics import full_name
+from schemas.topics import NODES, full_name
 from streaming.clients import make_reader
-from streaming.source import NODES
 
 Positions = Mapping[str, Mapping[int, int]]
 

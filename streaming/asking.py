@@ -13,6 +13,7 @@ from placement.consent import Preview
 from placement.events import Action
 from placement.model import Ready
 from schemas.requests import OperatorRequest
+from schemas.topics import ANSWERS, MEMORY, OPERATOR
 from streaming import codec
 from streaming.configuration import configuration
 from streaming.errors import StreamingError
@@ -23,9 +24,6 @@ from streaming.sending import Sent, outgoing, send
 from streaming.settings import Settings
 from streaming.snapshot import restored, take_snapshot
 
-TOPIC = "operator.v1"
-ANSWERS = "answers.v1"
-MEMORY = "state.v1"
 # The outcomes that answer a request; others report later what became of it.
 FIRST_OUTCOMES = ("accepted", "refused")
 POLL_SECONDS = 0.2
@@ -121,7 +119,7 @@ def send_request(settings: Settings, request: OperatorRequest) -> Sent:
     TopicMissing, StreamingError."""
     name, identity = type(request).__name__, request.request_id
     record = outgoing(
-        TOPIC, name, request.target, request.model_dump(mode="json"), settings.cell, identity
+        OPERATOR, name, request.target, request.model_dump(mode="json"), settings.cell, identity
     )
     (sent,) = send(settings, [record])
     return sent

@@ -10,20 +10,30 @@ from typing import Any
 from placement.configuration import Configuration
 from placement.model import MoveState, Outcome
 from placement.reconcile import Reconciler
+from schemas.topics import (
+    ASSIGNMENTS,
+    COMMITS,
+    DECISIONS,
+    JOURNAL,
+    MEMORY,
+    MOVES,
+    TOPOLOGY,
+    VIOLATIONS,
+)
 from streaming import record_codec
 from streaming.records import Record
 
 Latest = Mapping[str, Mapping[str, dict[str, Any]]]
 
 AUDITED = (
-    "topology.v1",
-    "decisions.v1",
-    "assignments.v1",
-    "moves.v1",
-    "violations.v1",
-    "state.v1",
-    "journal.v1",
-    "commits.v1",
+    TOPOLOGY,
+    DECISIONS,
+    ASSIGNMENTS,
+    MOVES,
+    VIOLATIONS,
+    MEMORY,
+    JOURNAL,
+    COMMITS,
 )
 
 
@@ -73,7 +83,7 @@ def _skipped_epochs(records: Iterable[Record]) -> Iterator[str]:
     epochs: dict[str, int] = {}
     dropped: set[str] = set()
     for record in records:
-        if record.topic != "assignments.v1" or record.key is None:
+        if record.topic != ASSIGNMENTS or record.key is None:
             continue
         if record.value is None:
             dropped.add(record.key)
@@ -87,21 +97,21 @@ def _skipped_epochs(records: Iterable[Record]) -> Iterator[str]:
 
 
 def _open_moves(latest: Latest) -> Iterator[str]:
-    for move in latest["moves.v1"].values():
+    for move in latest[MOVES].values():
         if MoveState(move["state"]).is_open:
             yield f"move {move['move_id']} of {move['stream']}/{move['shard']} is {move['state']}"
 
 
 def _unplaced(latest: Latest) -> Iterator[str]:
     """Shards without all their replicas on different live nodes."""
-    nodes = latest["topology.v1"]
+    nodes = latest[TOPOLOGY]
     alive = {node_id for node_id, view in nodes.items() if view["liveness"] in ("up", "suspect")}
-    for name, decision in latest["decisions.v1"].items():
+    for name, decision in latest[DECISIONS].items():
         if decision["outcome"] in _WITHOUT_REPLICAS:
             continue
         spec = decision["spec"]
         for shard in range(spec["shards"]):
-            assignment = latest["assignments.v1"].get(f"{name}/{shard}")
+            assignment = latest[ASSIGNMENTS].get(f"{name}/{shard}")
             held = assignment["replicas"] if assignment else []
             live = len(set(held) & alive)
             # Copies beside the replication factor have a role; restoring counts them again.
@@ -112,7 +122,7 @@ def _unplaced(latest: Latest) -> Iterator[str]:
 
 def _broken(latest: Latest, configuration: Configuration) -> Iterator[str]:
     """The digest, and every rule of every shard, checked again from nothing."""
-    marker = latest["commits.v1"].get(configuration.cell)
+    marker = latest[COMMITS].get(configuration.cell)
     if marker is None:
         yield f"no commit marker of cell {configuration.cell}"
         return

@@ -20,6 +20,7 @@ from placement.silence import Clock
 from placement.verdict import Verdict
 from schemas import limits
 from schemas.envelope import Refusal, decode, has_unknown_fields, validate
+from schemas.topics import COMMITS, DETECTOR, INVENTORY, JOURNAL, NODES
 from streaming import codec, collector, record_codec
 from streaming.batch_trace import BatchTrace
 from streaming.dead_letter import LETTERS_PER_SECOND, DeadLetters
@@ -31,7 +32,7 @@ from streaming.node_lifecycle import Judged
 from streaming.outbox import Outbox
 from streaming.record_codec import OutRecord
 from streaming.recovery import STATE_FORMAT, Positions, Recovered
-from streaming.source import DETECTOR, INVENTORY, NODES, UNKNOWN_FIELD, Raw, Refused
+from streaming.source import UNKNOWN_FIELD, Raw, Refused
 
 # One prefix plans at most so many events, and streams of so many shards: its records stay in
 # memory until the commit, whose time must stay far below the transaction's timeout.
@@ -261,7 +262,7 @@ class BatchApplier:
             "ignored": self.ignored.body(),
             "format": STATE_FORMAT,
         }
-        return record_codec.log_record("CommitMarker", "commits.v1", self._cell, body, now)
+        return record_codec.log_record("CommitMarker", COMMITS, self._cell, body, now)
 
     def _journal(
         self, events: Sequence[Event], now: int, caught_up: bool, first: bool
@@ -286,7 +287,7 @@ class BatchApplier:
         return [
             record_codec.log_record(
                 "JournalEntry",
-                "journal.v1",
+                JOURNAL,
                 self._cell,
                 head
                 | {

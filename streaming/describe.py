@@ -20,6 +20,7 @@ from placement.model import (
 )
 from schemas.cluster import Cluster
 from schemas.spelling import did_you_mean
+from schemas.topics import DECISIONS, TOPOLOGY
 from streaming import record_codec
 from streaming.fields import fields_of
 from streaming.listings import policy_text
@@ -39,7 +40,7 @@ def describe_node(live: LiveState, name: str) -> dict[str, Any]:
     it. Raises NotThere."""
     views = {view.node_id: view for view in live.nodes}
     view = views.get(name) or _missing("node", name, views)
-    attributes, record = view.attributes, live.latest["topology.v1"][name]
+    attributes, record = view.attributes, live.latest[TOPOLOGY][name]
     shards = [each for each in live.assignments if name in each.replicas]
     held = {(each.stream, each.shard) for each in shards}
     moves = live.open_moves
@@ -151,7 +152,7 @@ def describe_shard(live: LiveState, stream: str, shard: int) -> dict[str, Any]:
 
 def _decision(live: LiveState, name: str) -> Decision:
     found = live.of_stream(name).decisions
-    return found[0] if found else _missing("stream", name, live.latest["decisions.v1"])
+    return found[0] if found else _missing("stream", name, live.latest[DECISIONS])
 
 
 def _missing(kind: str, name: str, known: Iterable[str]) -> Any:

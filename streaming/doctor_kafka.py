@@ -5,14 +5,13 @@ import time
 from confluent_kafka import KafkaException, Producer
 
 from placement.wording import counted
-from schemas.topics import CATALOGUE
+from schemas.topics import CATALOGUE, NODES
 from streaming import admin, rights
 from streaming.clients import connected
 from streaming.outbox import FENCE_TIMEOUT_SECONDS, TRANSACTION_TIMEOUT_MS
 from streaming.records import CommittedReader
 from streaming.recovery import abort_command, open_transactions
 from streaming.settings import Settings
-from streaming.source import NODES
 from streaming.symptoms import Health, Symptom
 
 # The oldest that transactions of Spark's and librdkafka's clients work with as tests show it is

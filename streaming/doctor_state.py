@@ -4,10 +4,9 @@ import time
 from typing import Any
 
 from placement.wording import counted
-from schemas.topics import BY_NAME, full_name
+from schemas.topics import BY_NAME, COMMITS, full_name
 from streaming.configuration import configuration
 from streaming.records import CommittedReader
-from streaming.recovery import COMMITS
 from streaming.settings import Settings
 from streaming.snapshot import NoSnapshot, take_snapshot
 from streaming.symptoms import Health, Symptom

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from placement.wording import counted
 from schemas.envelope import encode_headers
-from schemas.topics import full_name
+from schemas.topics import ACKS, MOVES, full_name
 from streaming.clients import make_producer
 from streaming.errors import StreamingError
 from streaming.records import CommittedReader
@@ -177,12 +177,12 @@ class Executor:
         serves: Callable[[str], bool] | None = None,
         reachability: Reachability | None = None,
     ) -> None:
-        self._topic = full_name("acks.v1", prefix)
+        self._topic = full_name(ACKS, prefix)
         if isinstance(conduct, float | int):
             conduct = Conduct(delay_seconds=conduct)
         self.moves = Copying(conduct or Conduct(), self._acknowledge, serves=serves)
         self._reader = CommittedReader(
-            bootstrap, prefix, ["moves.v1"], options=options, reachability=reachability
+            bootstrap, prefix, [MOVES], options=options, reachability=reachability
         )
         self._producer = make_producer(bootstrap, options)
         self._stopping = threading.Event()

@@ -16,7 +16,7 @@ import orjson
 
 from placement.wording import counted
 from schemas.envelope import Headers, encode_headers
-from schemas.topics import full_name
+from schemas.topics import NODES, full_name
 from streaming.clients import make_producer
 from streaming.errors import StreamingError
 from streaming.executor import Executor
@@ -126,7 +126,7 @@ class Fleet:
     ) -> None:
         if heartbeat_interval_seconds <= 0 or not nodes:
             raise ValueError("a fleet needs nodes and a positive heartbeat interval")
-        self._topic = full_name("nodes.v1", prefix)
+        self._topic = full_name(NODES, prefix)
         self._interval_seconds = heartbeat_interval_seconds
         self._lives = {node.node_id: _Life(node) for node in nodes}
         if len(self._lives) != len(nodes):

@@ -8,16 +8,14 @@ read the journal has the entry.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from schemas.topics import ALERTS, ANSWERS, COMMITS, JOURNAL, STATE_TOPICS
 from streaming.errors import StreamingError
-from streaming.journal import JOURNAL
-from streaming.rebuild import STATE_TOPICS
 from streaming.recording import Recording
 from streaming.records import CommittedReader, Record
-from streaming.recovery import COMMITS
 from streaming.snapshot import Snapshot
 
 # What the core publishes that is no state: kept for a time, then deleted.
-LOGS = ("alerts.v1", "answers.v1")
+LOGS = (ALERTS, ANSWERS)
 OUTPUTS = (*STATE_TOPICS, *LOGS, COMMITS)
 
 

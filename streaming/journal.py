@@ -14,8 +14,6 @@ from streaming.errors import StreamingError
 from streaming.journal_codec import parse_configuration, parse_journal_event
 from streaming.records import Record
 
-JOURNAL = "journal.v1"
-
 
 class JournalDamaged(StreamingError):
     """The journal cannot be replayed from here; the message names topic, partition and offset."""

@@ -13,18 +13,26 @@ from placement.location import natural_key
 from placement.model import Assignment, Decision, Move, NodeView, Outcome, Violation
 from schemas.cluster import Cluster, ClusterMove, ClusterNode, ClusterStream
 from schemas.outputs import MoveKind
-from schemas.topics import full_name
+from schemas.topics import (
+    ALERTS,
+    ASSIGNMENTS,
+    COMMITS,
+    DECISIONS,
+    INPUT_TOPICS,
+    MEMORY,
+    MOVES,
+    STATE_TOPICS,
+    TOPOLOGY,
+    VIOLATIONS,
+    full_name,
+)
 from streaming import assignment_codec, record_codec
 from streaming.clients import make_reader
 from streaming.errors import StreamingError
 from streaming.offsets import watermarks
-from streaming.rebuild import STATE_TOPICS
 from streaming.records import CommittedReader
-from streaming.recovery import COMMITS
 from streaming.settings import Settings
-from streaming.source import SUBSCRIBED
 
-ALERTS = "alerts.v1"
 # Of the alerts the latest are read; who wants more reads the topic.
 ALERTS_KEPT = 200
 # Outcomes of streams that are in force: the others ask for nothing any more, or never did.
@@ -67,9 +75,9 @@ class LiveState:
         """The same without what is about other streams: of a large fleet a fraction to parse."""
         few = LiveState(self._cell, self._prefix, self._levels)
         for topic, values in self.latest.items():
-            if topic in ("assignments.v1", "violations.v1"):
+            if topic in (ASSIGNMENTS, VIOLATIONS):
                 kept = {key: each for key, each in values.items() if _stream_of(key) == name}
-            elif topic == "decisions.v1":
+            elif topic == DECISIONS:
                 kept = {name: values[name]} if name in values else {}
             else:
                 kept = values
@@ -90,34 +98,34 @@ class LiveState:
     @property
     def nodes(self) -> list[NodeView]:
         """All known nodes, in the natural order of their ids."""
-        return self._sorted("topology.v1", record_codec.parse_node)
+        return self._sorted(TOPOLOGY, record_codec.parse_node)
 
     @property
     def decisions(self) -> list[Decision]:
         """The last answer to every stream, by name."""
-        return self._sorted("decisions.v1", record_codec.parse_decision)
+        return self._sorted(DECISIONS, record_codec.parse_decision)
 
     @property
     def assignments(self) -> list[Assignment]:
         """All shards, by stream and number."""
-        return self._sorted("assignments.v1", assignment_codec.parse)
+        return self._sorted(ASSIGNMENTS, assignment_codec.parse)
 
     @property
     def open_moves(self) -> list[Move]:
         """Moves under way, the oldest first."""
-        moves = self._sorted("moves.v1", record_codec.parse_move)
+        moves = self._sorted(MOVES, record_codec.parse_move)
         found = [move for move in moves if move.state.is_open]
         return sorted(found, key=lambda move: move.issued_at)
 
     @property
     def violations(self) -> list[Violation]:
         """Open violations of all shards, by stream and shard."""
-        lists = self._sorted("violations.v1", record_codec.parse_violations)
+        lists = self._sorted(VIOLATIONS, record_codec.parse_violations)
         return [violation for found in lists for violation in found]
 
     def memory(self, kind: str) -> dict[str, Mapping[str, Any]]:
         """What the reconciler remembers of a kind, by name."""
-        found = self._sorted("state.v1", record_codec.parse_memory)
+        found = self._sorted(MEMORY, record_codec.parse_memory)
         return {each.name: each.body for each in found if each.kind == kind}
 
     def cluster(self) -> Cluster:
@@ -193,7 +201,7 @@ class Live(LiveState):
         reader = make_reader(self._bootstrap, self._options)
         waiting: dict[str, int] = {}
         try:
-            for topic in SUBSCRIBED:
+            for topic in INPUT_TOPICS:
                 waiting[topic] = 0
                 for partition, position in self.marker["positions"].get(topic, {}).items():
                     name = full_name(topic, self._prefix)

@@ -8,7 +8,7 @@ judged at tick records (design section 4).
 
 import pickle
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
@@ -18,9 +18,10 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from placement.events import LinksMeasured
 from placement.liveness import LivenessTable
+from placement.model import NodeView
 from placement.silence import Clock, Timers
 from placement.verdict import Verdict
-from streaming.source import Packed, Raw, Refused, Stretch
+from streaming.source import Packed, Raw, Refused, Stretch, shard_of
 
 STATE_SCHEMA = "topology_shard int, table binary"
 OUTPUT_SCHEMA = "payload binary"
@@ -110,6 +111,19 @@ class NodeLifecycle(StatefulProcessor):
         self._table.update((blob,))
         self._hash.update((digest,))
         return digest
+
+
+def liveness_tables(
+    nodes: Sequence[NodeView], clocks: Mapping[int, Clock], timers: Timers, topology_shards: int
+) -> list[tuple[int, bytes]]:
+    """The operator's initial state: one serialised liveness table per topology shard."""
+    tables = []
+    for shard in range(topology_shards):
+        mine = (view for view in nodes if shard_of(view.node_id, topology_shards) == shard)
+        table = LivenessTable(timers)
+        table.restore(mine, clocks)
+        tables.append((shard, table.to_bytes()))
+    return tables
 
 
 def _pass_through(packed: Packed, judged: Judged) -> None:

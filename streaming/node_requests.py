@@ -7,7 +7,7 @@ from placement.model import Liveness, NodeView
 from placement.reasons import Code
 from placement.wording import counted
 from schemas.spelling import did_you_mean
-from schemas.topics import DEAD_LETTERS, full_name
+from schemas.topics import ASSIGNMENTS, DEAD_LETTERS, NODES, TOPOLOGY, full_name
 from streaming.asking import NoAnswer
 from streaming.errors import StreamingError
 from streaming.letters import Letter
@@ -16,8 +16,6 @@ from streaming.records import CommittedReader, Record
 from streaming.sending import Outgoing, Sent, outgoing, send
 from streaming.settings import Settings
 
-NODES = "nodes.v1"
-TOPOLOGY = "topology.v1"
 POLL_SECONDS = 0.2
 # Of a long list of shards the first are named.
 _NAMED_MAX = 5
@@ -78,7 +76,7 @@ def names_like(settings: Settings, target: str) -> str:
 
 def departure(settings: Settings, node_id: str) -> Departure:
     """What a node's unregistration would say and touch. Raises as `known_node`."""
-    with Live(settings, (TOPOLOGY, "assignments.v1")) as live:
+    with Live(settings, (TOPOLOGY, ASSIGNMENTS)) as live:
         view = _view(live, node_id)
         held = [shard for shard in live.assignments if node_id in shard.replicas]
     if view.liveness is Liveness.UNREGISTERED:

@@ -12,7 +12,7 @@ import orjson
 
 from schemas.envelope import encode_headers
 from schemas.inputs import StreamCreated
-from schemas.topics import full_name
+from schemas.topics import STREAMS, full_name
 from streaming.claims import Before, judge
 from streaming.clients import make_producer
 from streaming.demo.world import World
@@ -44,7 +44,7 @@ class StreamCreator:
         self, bootstrap: str, prefix: str, options: Mapping[str, str] | None = None
     ) -> None:
         self._producer = make_producer(bootstrap, options)
-        self._topic = full_name("streams.v1", prefix)
+        self._topic = full_name(STREAMS, prefix)
 
     def __call__(self, stream: StreamCreated) -> float:
         """Append the creation; returns the broker's append time in seconds. Raises NoAnswer."""

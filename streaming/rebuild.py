@@ -15,21 +15,13 @@ from placement.configuration import Configuration
 from placement.model import Assignment, NodeView
 from placement.published import Published, Settled
 from placement.reconcile import Reconciler
+from schemas.topics import ASSIGNMENTS, DECISIONS, MEMORY, MOVES, STATE_TOPICS, TOPOLOGY, VIOLATIONS
 from streaming import assignment_codec, record_codec
 from streaming.errors import StreamingError
 
 Latest = Mapping[str, Mapping[bytes, bytes]]
 """Last value of every key, by topic; tombstones have taken theirs away."""
 
-STATE_TOPICS = (
-    "topology.v1",
-    "decisions.v1",
-    "assignments.v1",
-    "moves.v1",
-    "violations.v1",
-    "state.v1",
-)
-ASSIGNMENTS = "assignments.v1"
 # Large enough to amortise a call, small against the memory of the whole.
 CHUNK_RECORDS = 10_000
 # What reading a record that is none of ours can raise.
@@ -57,17 +49,17 @@ def rebuild(
 
     Raises RecordUnreadable and StateContradictory.
     """
-    nodes = _read("topology.v1", latest, record_codec.parse_node)
+    nodes = _read(TOPOLOGY, latest, record_codec.parse_node)
     busy: list[Assignment] = []
     records = Published(
         nodes=nodes,
-        decisions=_read("decisions.v1", latest, record_codec.parse_decision),
+        decisions=_read(DECISIONS, latest, record_codec.parse_decision),
         # Filled while the columns are read.
         assignments=busy,
         settled=_settled(latest.get(ASSIGNMENTS, {}), busy),
-        moves=_read("moves.v1", latest, record_codec.parse_move),
-        violations=_read("violations.v1", latest, record_codec.parse_violations),
-        memory=_read("state.v1", latest, record_codec.parse_memory),
+        moves=_read(MOVES, latest, record_codec.parse_move),
+        violations=_read(VIOLATIONS, latest, record_codec.parse_violations),
+        memory=_read(MEMORY, latest, record_codec.parse_memory),
     )
     try:
         return Reconciler.restore(configuration, records, now), nodes

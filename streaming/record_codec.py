@@ -33,6 +33,16 @@ from placement.model import (
 )
 from placement.published import Published
 from schemas.envelope import OUTCOME_HEADER, encode_headers
+from schemas.topics import (
+    ALERTS,
+    ANSWERS,
+    ASSIGNMENTS,
+    DECISIONS,
+    MEMORY,
+    MOVES,
+    TOPOLOGY,
+    VIOLATIONS,
+)
 from streaming import assignment_codec, node_codec
 from streaming.fields import fields_of
 from streaming.node_codec import (
@@ -102,18 +112,18 @@ def decision_record(decision: Decision, cell: str) -> OutRecord:
     at = decision.decided_at
     # A stream that was forgotten begins with revision 1 again, maybe with an old sequence.
     version = (decision.sequence, decision.revision, at)
-    return _record("decisions.v1", "Decision", decision.stream, body, cell, version, at)
+    return _record(DECISIONS, "Decision", decision.stream, body, cell, version, at)
 
 
 def forgotten_record(stream: str, cell: str, at: int, commit: int) -> OutRecord:
     """The tombstone of a dropped stream's decision. Key: stream."""
-    return _record("decisions.v1", "Decision", stream, None, cell, ("forgotten", commit), at)
+    return _record(DECISIONS, "Decision", stream, None, cell, ("forgotten", commit), at)
 
 
 def dropped_record(stream: str, shard: int, cell: str, at: int, commit: int) -> OutRecord:
     """The tombstone of a dropped stream's assignment. Key: stream/shard."""
     key, version = f"{stream}/{shard}", ("dropped", commit)
-    return _record("assignments.v1", "Assignment", key, None, cell, version, at)
+    return _record(ASSIGNMENTS, "Assignment", key, None, cell, version, at)
 
 
 def assignment_record(assignment: Assignment, cell: str) -> OutRecord:
@@ -121,7 +131,7 @@ def assignment_record(assignment: Assignment, cell: str) -> OutRecord:
     key = f"{assignment.stream}/{assignment.shard}"
     value, version = assignment_codec.value_of(assignment), (assignment.epoch,)
     at = assignment.decided_at
-    return _sealed("assignments.v1", "Assignment", key, value, cell, version, at)
+    return _sealed(ASSIGNMENTS, "Assignment", key, value, cell, version, at)
 
 
 def move_record(move: Move, tombstone: bool, cell: str) -> OutRecord:
@@ -130,13 +140,13 @@ def move_record(move: Move, tombstone: bool, cell: str) -> OutRecord:
     version = ("forgotten",) if tombstone else (move.state, *filter(None, (move.reminded,)))
     at = move.ended_at or move.issued_at
     route = f"{move.stream}/{move.shard}"
-    return _record("moves.v1", "Move", move.move_id, body, cell, version, at, route)
+    return _record(MOVES, "Move", move.move_id, body, cell, version, at, route)
 
 
 def node_record(node_id: str, view: NodeView | None, cell: str, at: int, commit: int) -> OutRecord:
     """Key: node id; None is a tombstone."""
     if view is None:
-        return _record("topology.v1", "NodeView", node_id, None, cell, ("forgotten", commit), at)
+        return _record(TOPOLOGY, "NodeView", node_id, None, cell, ("forgotten", commit), at)
     body = fields_of(view) | fields_of(view.attributes)
     for name in ("attributes", "transitions", "reporting", "claimed", "source", "lives"):
         body.pop(name, None)
@@ -152,7 +162,7 @@ def node_record(node_id: str, view: NodeView | None, cell: str, at: int, commit:
     body |= lives_body(view.lives)
     # A node that was forgotten begins with revision 1 again, maybe in the same incarnation.
     version = (view.revision, view.incarnation, view.sequence, view.since)
-    return _record("topology.v1", "NodeView", node_id, body, cell, version, at)
+    return _record(TOPOLOGY, "NodeView", node_id, body, cell, version, at)
 
 
 def violations_record(
@@ -170,7 +180,7 @@ def violations_record(
     key, listed = f"{stream}/{shard}", [_violation(each) for each in violations]
     body = {"stream": stream, "shard": shard, "violations": listed} if listed else None
     version = ("open" if listed else "healed", commit)
-    record = _record("violations.v1", "Violations", key, body, cell, version, at)
+    record = _record(VIOLATIONS, "Violations", key, body, cell, version, at)
     if dropped and body is None:
         record.headers.append((OUTCOME_HEADER, Outcome.DROPPED.encode()))
     return record
@@ -189,21 +199,21 @@ def memory_record(
     key = f"{kind}/{name}"
     body = None if memory is None else fields_of(memory)
     version = ("forgotten" if memory is None else "kept", commit)
-    return _record("state.v1", "Memory", key, body, cell, version, at)
+    return _record(MEMORY, "Memory", key, body, cell, version, at)
 
 
 def alert_record(alert: Alert, number: int, cell: str, commit: int) -> OutRecord:
     """Key: kind; `number` tells apart the alerts of one commit."""
     body = fields_of(alert) | {"reason": reason_body(alert.reason), "severity": alert.severity}
     version = (commit, number)
-    return _record("alerts.v1", "Alert", alert.kind, body, cell, version, alert.at)
+    return _record(ALERTS, "Alert", alert.kind, body, cell, version, alert.at)
 
 
 def answer_record(answer: Answer, number: int, cell: str, commit: int) -> OutRecord:
     """Key: target; `number` tells apart the answers of one commit."""
     body = fields_of(answer) | {"reason": reason_body(answer.reason), "severity": Severity.INFO}
     version = (commit, number)
-    return _record("answers.v1", "RequestAnswered", answer.target, body, cell, version, answer.at)
+    return _record(ANSWERS, "RequestAnswered", answer.target, body, cell, version, answer.at)
 
 
 def log_record(message: str, topic: str, cell: str, body: dict[str, Any], at: int) -> OutRecord:
@@ -329,10 +339,10 @@ def published(latest: Mapping[str, Mapping[str, dict[str, Any]]]) -> Published:
     Reading it raises KeyError, ValueError or TypeError where a record is none of ours.
     """
     return Published(
-        nodes=[parse_node(body) for body in latest["topology.v1"].values()],
-        decisions=map(parse_decision, latest["decisions.v1"].values()),
-        assignments=map(assignment_codec.parse, latest["assignments.v1"].values()),
-        moves=map(parse_move, latest["moves.v1"].values()),
-        violations=map(parse_violations, latest["violations.v1"].values()),
-        memory=map(parse_memory, latest["state.v1"].values()),
+        nodes=[parse_node(body) for body in latest[TOPOLOGY].values()],
+        decisions=map(parse_decision, latest[DECISIONS].values()),
+        assignments=map(assignment_codec.parse, latest[ASSIGNMENTS].values()),
+        moves=map(parse_move, latest[MOVES].values()),
+        violations=map(parse_violations, latest[VIOLATIONS].values()),
+        memory=map(parse_memory, latest[MEMORY].values()),
     )

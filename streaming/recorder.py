@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from placement.configuration import Configuration
+from schemas.topics import INPUT_TOPICS, JOURNAL
 from streaming import admin
 from streaming.history import OUTPUTS, check_beginning, marker_sequence
-from streaming.journal import JOURNAL
 from streaming.recording import (
     LOG,
     STATE,
@@ -23,7 +23,6 @@ from streaming.recording import (
 )
 from streaming.records import CommittedReader, Record
 from streaming.snapshot import Snapshot, take_snapshot
-from streaming.source import SUBSCRIBED
 
 # How soon the recorder notices that it is to stop.
 POLL_SECONDS = 0.2
@@ -69,7 +68,7 @@ class Recorder:
             positions |= self._snapshot.positions
             for topic, places in self._snapshot.marker["positions"].items():
                 positions[topic] = {int(p): offset for p, offset in places.items()}
-        topics = [*SUBSCRIBED, *OUTPUTS, JOURNAL]
+        topics = [*INPUT_TOPICS, *OUTPUTS, JOURNAL]
         self._reader = CommittedReader(
             bootstrap, prefix, topics, positions=positions, options=options
         )

@@ -18,9 +18,9 @@ from typing import Any
 
 import orjson
 
+from schemas.topics import COMMITS
 from streaming.errors import StreamingError
 from streaming.records import Record
-from streaming.recovery import COMMITS
 from streaming.snapshot import Snapshot
 
 VERSION = 1

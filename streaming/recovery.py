@@ -6,7 +6,7 @@ the commit marker. The Spark checkpoint plays no part in it.
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,31 +15,22 @@ from confluent_kafka import Consumer, IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from placement.configuration import Configuration
-from placement.liveness import LivenessTable
 from placement.model import NodeView
 from placement.reconcile import Reconciler
-from placement.silence import Clock, Timers
+from placement.silence import Clock
 from placement.wording import counted
-from schemas.topics import CATALOGUE, full_name
+from schemas.topics import CATALOGUE, COMMITS, INPUT_TOPICS, STATE_TOPICS, full_name
 from streaming import collector
 from streaming.clients import CONNECT_TIMEOUT_SECONDS, connected, make_reader
 from streaming.errors import StreamingError
 from streaming.ignored import Ignored
 from streaming.offsets import ends, watermarks
 from streaming.outbox import TRANSACTION_TIMEOUT_MS
-from streaming.rebuild import (
-    STATE_TOPICS,
-    Latest,
-    RecordUnreadable,
-    StateContradictory,
-    rebuild,
-)
+from streaming.rebuild import Latest, RecordUnreadable, StateContradictory, rebuild
 from streaming.records import CommittedReader
-from streaming.source import SUBSCRIBED, shard_of
 
 Positions = dict[str, dict[int, int]]
 
-COMMITS = "commits.v1"
 REPAIR = (
     "What differs: placer replay --from-topic --verify. To write again what the journal says: "
     "placer repair"
@@ -142,19 +133,6 @@ def recover(
         gaps=gaps,
         ignored=Ignored.read(marker.get("ignored", {}) if marker else {}),
     )
-
-
-def liveness_tables(
-    nodes: Sequence[NodeView], clocks: Mapping[int, Clock], timers: Timers, topology_shards: int
-) -> list[tuple[int, bytes]]:
-    """The operator's initial state: one serialised liveness table per topology shard."""
-    tables = []
-    for shard in range(topology_shards):
-        mine = (view for view in nodes if shard_of(view.node_id, topology_shards) == shard)
-        table = LivenessTable(timers)
-        table.restore(mine, clocks)
-        tables.append((shard, table.to_bytes()))
-    return tables
 
 
 def open_transactions(
@@ -267,7 +245,7 @@ def _positions(
     positions: Positions = {}
     gaps = []
     try:
-        for topic in SUBSCRIBED:
+        for topic in INPUT_TOPICS:
             name = full_name(topic, prefix)
             partitions = consumer.list_topics(name, CONNECT_TIMEOUT_SECONDS).topics[name].partitions
             positions[topic] = {}

@@ -11,16 +11,15 @@ from dataclasses import dataclass
 from placement.choice import stable_id
 from placement.configuration import Configuration
 from schemas.envelope import encode_headers
-from schemas.topics import BY_NAME, CATALOGUE
+from schemas.topics import BY_NAME, CATALOGUE, COMMITS, STATE_TOPICS
 from streaming import admin
 from streaming.errors import StreamingError
 from streaming.history import History, read_history
 from streaming.journal import read_entries
 from streaming.outbox import Outbox
-from streaming.rebuild import STATE_TOPICS
 from streaming.record_codec import OutRecord
 from streaming.records import CommittedReader
-from streaming.recovery import COMMITS, marker_of
+from streaming.recovery import marker_of
 from streaming.replay import REPAIRED_HEADER, Replay
 from streaming.snapshot import Snapshot
 

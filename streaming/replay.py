@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 from placement.configuration import Configuration
 from placement.reconcile import Reconciler
+from schemas.topics import STATE_TOPICS
 from streaming import record_codec
 from streaming.errors import StreamingError
 from streaming.journal import Entry
-from streaming.rebuild import STATE_TOPICS, rebuild
+from streaming.rebuild import rebuild
 from streaming.record_codec import OutRecord
 from streaming.snapshot import Snapshot
 

@@ -21,7 +21,7 @@ from placement.configuration import Configuration
 from placement.model import MoveState
 from schemas.envelope import Refusal, decode, encode_headers, validate
 from schemas.inputs import TICK_KEY, NodeMessage, NodeUnregistered
-from schemas.topics import BY_NAME, DEFAULT_PREFIX, full_name
+from schemas.topics import BY_NAME, COMMITS, DEFAULT_PREFIX, JOURNAL, MOVES, NODES, full_name
 from streaming.admin import apply_topics
 from streaming.audit import AUDITED, audit, latest_values
 from streaming.broker import EmbeddedBroker
@@ -31,8 +31,6 @@ from streaming.errors import StreamingError
 from streaming.executor import Executor
 from streaming.recording import Recording
 from streaming.records import CommittedReader, Record
-from streaming.recovery import COMMITS
-from streaming.source import NODES
 
 # Nothing new for so long, and nothing open: at rest.
 QUIET_SECONDS = 3.0
@@ -208,7 +206,7 @@ def _rest(
                 _beat(producer, node_id, life)
             _flush(producer)
         found = reader.poll(POLL_SECONDS)
-        if any(record.topic not in (COMMITS, "journal.v1") for record in found):
+        if any(record.topic not in (COMMITS, JOURNAL) for record in found):
             quiet_since = time.monotonic()
         records += found
     return records + reader.read_to_end()
@@ -224,7 +222,7 @@ def _beat(producer: Producer, node_id: str, life: _Life) -> None:
 
 
 def _open_moves(records: list[Record]) -> bool:
-    moves = latest_values(records)["moves.v1"].values()
+    moves = latest_values(records)[MOVES].values()
     return any(MoveState(move["state"]).is_open for move in moves)
 
 

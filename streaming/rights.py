@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AclOperation, AdminClient
 
-from schemas.topics import CATALOGUE, DEAD_LETTERS, Topic, full_name
+from schemas.topics import CATALOGUE, DEAD_LETTERS, NODES, Topic, full_name
 from streaming.clients import CONNECT_TIMEOUT_SECONDS, connected
-from streaming.source import NODES
 
 
 def lacking(bootstrap: str, prefix: str, options: Mapping[str, str]) -> list[str]:

@@ -11,14 +11,12 @@ from typing import Any
 from placement.configuration import Configuration
 from placement.model import Move
 from placement.reconcile import Reconciler
+from schemas.topics import COMMITS, MOVES, STATE_TOPICS
 from streaming import record_codec
 from streaming.errors import StreamingError
 from streaming.journal_codec import parse_configuration
-from streaming.rebuild import STATE_TOPICS, RecordUnreadable, StateContradictory, rebuild
+from streaming.rebuild import RecordUnreadable, StateContradictory, rebuild
 from streaming.records import CommittedReader, Record
-from streaming.recovery import COMMITS
-
-MOVES = "moves.v1"
 
 # A transaction's records become visible topic by topic, within milliseconds. What does not add up
 # when nothing has come for so long never will.

@@ -32,7 +32,7 @@ from schemas.inputs import (
     NodeRegistered,
 )
 from schemas.inputs import Tick as TickMessage
-from schemas.topics import full_name
+from schemas.topics import DETECTOR, INPUT_TOPICS, NODES, full_name
 from streaming.codec import body_hash
 from streaming.heartbeats import plain_heartbeats
 from streaming.node_codec import attributes_of, tags_of
@@ -40,12 +40,8 @@ from streaming.node_codec import attributes_of, tags_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-NODES = "nodes.v1"
-DETECTOR = "detector.v1"
-INVENTORY = "inventory.v1"
 # Counts records of which a field was ignored; the rest of them was read.
 UNKNOWN_FIELD = "unknown_field"
-SUBSCRIBED = (NODES, DETECTOR, INVENTORY, "streams.v1", "acks.v1", "operator.v1")
 PACKED_SCHEMA = "topology_shard int, payload binary"
 # Each takes `socket.timeout.ms` at most; where no broker says for a minute where partitions end,
 # the query ends, and with it the process.
@@ -112,7 +108,7 @@ class Layout:
 
 def layout(prefix: str, topology_shards: int, timers: Timers) -> Layout:
     """The layout of a subscription with the given topic prefix."""
-    names = {full_name(topic, prefix): topic for topic in SUBSCRIBED}
+    names = {full_name(topic, prefix): topic for topic in INPUT_TOPICS}
     return Layout(names, topology_shards, timers)
 
 

@@ -20,7 +20,7 @@ from placement.strategies import STRATEGIES
 from schemas.base import describe
 from schemas.inputs import StreamAltered, StreamCreated, StreamDropped
 from schemas.spelling import did_you_mean
-from schemas.topics import DEAD_LETTERS, full_name
+from schemas.topics import DEAD_LETTERS, DECISIONS, STREAMS, TOPOLOGY, full_name
 from streaming import codec, record_codec
 from streaming.asking import NoAnswer
 from streaming.configuration import configuration
@@ -32,8 +32,6 @@ from streaming.records import CommittedReader, Record
 from streaming.sending import Outgoing, RecordRefused, Sent, now_ms, outgoing, send
 from streaming.settings import Settings
 
-TOPIC = "streams.v1"
-DECISIONS = "decisions.v1"
 POLL_SECONDS = 0.2
 # Outcomes of a stream that has what it asked for, if not always as it wished, or is gone as asked.
 _FINE = (Outcome.PLACED, Outcome.DEGRADED, Outcome.DROPPED)
@@ -196,7 +194,7 @@ class Streams:
 
 def streams_in_force(settings: Settings) -> Streams:
     """The streams of a running reconciler. Raises BrokerUnreachable, TopicMissing."""
-    with Live(settings, (DECISIONS, "topology.v1")) as live:
+    with Live(settings, (DECISIONS, TOPOLOGY)) as live:
         return Streams(live, settings)
 
 
@@ -261,7 +259,7 @@ def _record(settings: Settings, message: StreamMessage) -> Outgoing:
     name = type(message).__name__
     identity = f"{name}:{message.stream}:{message.sequence}"
     return outgoing(
-        TOPIC, name, message.stream, message.model_dump(mode="json"), settings.cell, identity
+        STREAMS, name, message.stream, message.model_dump(mode="json"), settings.cell, identity
     )
 
 

@@ -13,9 +13,8 @@ from confluent_kafka import KafkaError, KafkaException
 
 from schemas.envelope import encode_headers
 from schemas.inputs import TICK_KEY, Tick
-from schemas.topics import full_name
+from schemas.topics import NODES, full_name
 from streaming.clients import make_producer
-from streaming.source import NODES
 
 # A batch takes a fraction of a second; five seconds behind is a backlog, not a slow batch.
 BEHIND_SECONDS_MAX = 5.0

@@ -25,16 +25,24 @@ from placement.events import (
     StreamDropped,
 )
 from placement.model import Liveness
+from schemas.topics import (
+    ASSIGNMENTS,
+    DECISIONS,
+    JOURNAL,
+    MOVES,
+    STATE_TOPICS,
+    TOPOLOGY,
+    VIOLATIONS,
+)
 from streaming.configuration import configuration
 from streaming.history import LOGS, check_beginning
-from streaming.journal import JOURNAL, Entry, read_entries
-from streaming.rebuild import STATE_TOPICS
+from streaming.journal import Entry, read_entries
 from streaming.records import CommittedReader, Record
 from streaming.replay import Replay, Replayed
 from streaming.settings import Settings
 
 # What happens at one time is told in this order: what was asked and said, then what followed.
-_ORDER = (JOURNAL, "topology.v1", "decisions.v1", "assignments.v1", "moves.v1", "violations.v1")
+_ORDER = (JOURNAL, TOPOLOGY, DECISIONS, ASSIGNMENTS, MOVES, VIOLATIONS)
 _REQUESTS = {StreamCreated: "created", StreamAltered: "altered"}
 # A node's view is told again where one of these has changed; its liveness the journal tells.
 _NODE_FIELDS = ("administrative", "guard", "location", "claimed_location", "incarnation")
@@ -142,17 +150,17 @@ class ShardTimeline(Timeline):
 
     def _record(self, record: Record) -> str | None:
         value, mine = record.value, record.key == self.name
-        if record.topic == "decisions.v1" and record.key == self._stream:
+        if record.topic == DECISIONS and record.key == self._stream:
             return _decided(value)
-        if record.topic == "assignments.v1" and mine:
+        if record.topic == ASSIGNMENTS and mine:
             if value is not None:
                 self._counted(int(value["epoch"]), record.timestamp_ms)
             return _assigned(value)
-        if record.topic == "violations.v1" and mine:
+        if record.topic == VIOLATIONS and mine:
             return _broken(value)
         if value is None:
             return None
-        if record.topic == "moves.v1":
+        if record.topic == MOVES:
             here = (value["stream"], value["shard"]) == (self._stream, self._shard)
             return _moved(value) if here else None
         if record.topic in LOGS:
@@ -207,13 +215,13 @@ class NodeTimeline(Timeline):
 
     def _record(self, record: Record) -> str | None:
         value = record.value
-        if record.topic == "topology.v1" and record.key == self.name:
+        if record.topic == TOPOLOGY and record.key == self.name:
             return self._seen(value)
-        if record.topic == "assignments.v1":
+        if record.topic == ASSIGNMENTS:
             self._hold(record)
         if value is None:
             return None
-        if record.topic == "moves.v1" and self.name in (value.get("remove"), value.get("add")):
+        if record.topic == MOVES and self.name in (value.get("remove"), value.get("add")):
             said = _moved(value)
             return said and f"{value['stream']}/{value['shard']}: {said}"
         if record.topic in LOGS and self.name in (value.get("subject"), value.get("target")):
@@ -247,7 +255,7 @@ class NodeTimeline(Timeline):
     def _settled(self) -> list[Happened]:
         told = [("received", self._came), ("gave up", self._went)]
         return self._found + [
-            Happened(at, "assignments.v1", f"{what} {_named(keys)}", {"shards": keys})
+            Happened(at, ASSIGNMENTS, f"{what} {_named(keys)}", {"shards": keys})
             for what, groups in told
             for at, keys in groups.items()
         ]

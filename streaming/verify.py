@@ -13,11 +13,11 @@ from typing import Any
 import orjson
 
 from placement.configuration import Configuration
+from schemas.topics import COMMITS
 from streaming.history import LOGS, History
 from streaming.journal import Entry, read_entries
 from streaming.record_codec import OutRecord
 from streaming.records import Record
-from streaming.recovery import COMMITS
 from streaming.replay import REPAIRED_HEADER, Replay, Replayed, Until
 from streaming.snapshot import Snapshot
 

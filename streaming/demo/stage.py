@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from placement.configuration import Configuration
-from schemas.topics import DEFAULT_PREFIX
+from schemas.topics import ALERTS, DEFAULT_PREFIX
 from streaming.admin import apply_topics
 from streaming.audit import AUDITED, audit
 from streaming.broker import EmbeddedBroker
@@ -36,7 +36,7 @@ STORY_ENVIRONMENT = {
     # A node that comes back empty would get its share again: another story than this one tells.
     "PLACER_REBALANCE__MODE": "off",
 }
-WATCHED = (*AUDITED, "alerts.v1")
+WATCHED = (*AUDITED, ALERTS)
 # Spark's first batch on two busy cores has taken 30 s; a scene that takes longer has failed.
 SCENE_TIMEOUT_SECONDS = 90.0
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from schemas.inputs import StreamCreated
 from schemas.requests import OverrideHold
-from schemas.topics import DEFAULT_PREFIX
+from schemas.topics import DECISIONS, DEFAULT_PREFIX
 from streaming.asking import ask, dry_run, new_id
 from streaming.demo.stage import (
     DEAD_AFTER_SECONDS,
@@ -69,7 +69,7 @@ class Demo(Stage):
         for name, shards, factor, policies in STREAMS:
             appended_at = self._create(_stream(name, shards, factor, policies))
             self._until(f"{name} is decided", partial(self._is_decided, name))
-            latencies.append(self.world.first_seen["decisions.v1", name] - appended_at)
+            latencies.append(self.world.first_seen[DECISIONS, name] - appended_at)
             self._tell(_decided(self.world.decisions[name]))
         self.seconds["stream appended → decision readable, p50"] = median(latencies)
         self.seconds["stream appended → decision readable, max"] = max(latencies)

@@ -6,17 +6,18 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
+from schemas.topics import ALERTS, ASSIGNMENTS, DECISIONS, MOVES, TOPOLOGY, VIOLATIONS
 from streaming.records import CommittedReader, Record
 
 _TABLES = {
-    "topology.v1": "nodes",
-    "decisions.v1": "decisions",
-    "assignments.v1": "assignments",
-    "moves.v1": "moves",
-    "violations.v1": "violations",
+    TOPOLOGY: "nodes",
+    DECISIONS: "decisions",
+    ASSIGNMENTS: "assignments",
+    MOVES: "moves",
+    VIOLATIONS: "violations",
 }
 # The topics that it takes notice of.
-SHOWN = (*_TABLES, "alerts.v1")
+SHOWN = (*_TABLES, ALERTS)
 
 
 @dataclass(slots=True)
@@ -50,7 +51,7 @@ class World:
 
     def take(self, record: Record, seen_at: float) -> None:
         """Note a record."""
-        if record.topic == "alerts.v1" and record.value is not None:
+        if record.topic == ALERTS and record.value is not None:
             self.alerts.append(record.value)
         name, key = _TABLES.get(record.topic), record.key or ""
         if name is None:

@@ -19,13 +19,13 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as f
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
-from schemas.topics import full_name
+from schemas.topics import INPUT_TOPICS, full_name
 from streaming.batch_trace import BatchTrace
 from streaming.cli.signals import stop_on_signals
 from streaming.clients import connected
 from streaming.session import close_session, open_session
 from streaming.settings_sections import SparkSettings
-from streaming.source import SUBSCRIBED, subscription
+from streaming.source import subscription
 
 SCHEMA = "shard int, topic string, key binary, value binary"
 LOOK_SECONDS = 0.2
@@ -76,7 +76,7 @@ def run(bootstrap: str, prefix: str, checkpoint: Path, trace_file: Path) -> None
             with trace.part("commit"):
                 _commit(producer, full_name("decisions.v1", prefix), events)
 
-    positions = {full_name(topic, prefix): {0: 0} for topic in SUBSCRIBED}
+    positions = {full_name(topic, prefix): {0: 0} for topic in INPUT_TOPICS}
     records = subscription(
         spark, {"bootstrap.servers": bootstrap}, positions, defaults.max_offsets_per_trigger
     )

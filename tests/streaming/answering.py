@@ -7,10 +7,10 @@ from types import TracebackType
 from typing import Self
 
 from placement.configuration import Configuration
-from schemas.topics import CATALOGUE
+from schemas.topics import CATALOGUE, INPUT_TOPICS
 from streaming.outbox import Outbox
 from streaming.records import CommittedReader
-from streaming.source import SUBSCRIBED, Raw
+from streaming.source import Raw
 from tests.streaming.batches import CELL, Driver
 
 POLL_SECONDS = 0.05
@@ -22,7 +22,7 @@ class AnsweringReconciler:
     def __init__(self, bootstrap: str, prefix: str, configuration: Configuration) -> None:
         outputs = {t.name: t.partitions for t in CATALOGUE if t.direction == "out"}
         self._outbox = Outbox(bootstrap, prefix, CELL, outputs, {})
-        self._reader = CommittedReader(bootstrap, prefix, SUBSCRIBED)
+        self._reader = CommittedReader(bootstrap, prefix, INPUT_TOPICS)
         self.driver = Driver(configuration=configuration)
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._answer, daemon=True)

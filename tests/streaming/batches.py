@@ -16,15 +16,15 @@ from placement.configuration import Configuration
 from placement.silence import Clock, Timers
 from schemas.envelope import type_name
 from schemas.outputs import OUTPUTS
-from schemas.topics import CATALOGUE, DEAD_LETTERS
+from schemas.topics import CATALOGUE, COMMITS, DEAD_LETTERS, INPUT_TOPICS, STATE_TOPICS
 from streaming.batch import BatchApplier
 from streaming.ignored import Ignored
 from streaming.locator import Locator
-from streaming.node_lifecycle import NodeLifecycle
-from streaming.rebuild import STATE_TOPICS, rebuild
+from streaming.node_lifecycle import NodeLifecycle, liveness_tables
+from streaming.rebuild import rebuild
 from streaming.record_codec import OutRecord
-from streaming.recovery import COMMITS, Recovered, liveness_tables
-from streaming.source import SUBSCRIBED, Raw, layout, pack
+from streaming.recovery import Recovered
+from streaming.source import Raw, layout, pack
 from tests.streaming.kafka_rows import PREFIX, arrow
 
 CELL = "main"
@@ -109,7 +109,7 @@ def recover(commits: Iterable[Commit], configuration: Configuration | None = Non
         topic: {
             int(p): offset for p, offset in (found["positions"][topic] if found else {}).items()
         }
-        for topic in SUBSCRIBED
+        for topic in INPUT_TOPICS
     }
     if found is None:
         return Recovered(configuration, reconciler, nodes, positions, {}, 0, 0, 0)

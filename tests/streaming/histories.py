@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 
 from placement.configuration import Configuration
+from schemas.topics import JOURNAL
 from streaming.history import LOGS, OUTPUTS, History
-from streaming.journal import JOURNAL
 from streaming.records import Record
 from streaming.snapshot import Snapshot, is_whole
 from tests.streaming.batches import CELL, Commit, Driver, bodies

@@ -14,13 +14,13 @@ import orjson
 from placement.configuration import Configuration
 from placement.events import Event
 from placement.model import Ready
+from schemas.topics import ALERTS, COMMITS
 from streaming import record_codec
 from streaming.cli.console import text_console
 from streaming.journal import Entry
 from streaming.journal_codec import configuration_body
-from streaming.live import ALERTS, ALERTS_KEPT, LiveState
+from streaming.live import ALERTS_KEPT, LiveState
 from streaming.records import Record
-from streaming.recovery import COMMITS
 from streaming.replay import Replay
 from streaming.timeline import Timeline, take_replayed
 from tests.datadriven import Command

@@ -11,13 +11,12 @@ import pytest
 from confluent_kafka import Producer
 
 from schemas.inputs import TICK_KEY
-from schemas.topics import full_name
+from schemas.topics import INPUT_TOPICS, full_name
 from streaming import arrivals
 from streaming.arrivals import Arrivals
 from streaming.clients import make_producer
-from streaming.source import SUBSCRIBED
 
-START = {topic: {0: 0} for topic in SUBSCRIBED}
+START = {topic: {0: 0} for topic in INPUT_TOPICS}
 
 
 @pytest.fixture

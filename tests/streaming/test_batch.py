@@ -10,10 +10,9 @@ import pytest
 
 from placement.silence import Clock
 from schemas.refusals import RefusalCode
-from schemas.topics import DEAD_LETTERS
+from schemas.topics import DEAD_LETTERS, STATE_TOPICS
 from streaming import batch as batch_module
 from streaming.batch import BatchRefused
-from streaming.rebuild import STATE_TOPICS
 from streaming.source import Raw
 from tests.streaming.batches import (
     CELL,

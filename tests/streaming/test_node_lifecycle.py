@@ -17,8 +17,7 @@ from placement.silence import Clock, Timers
 from placement.verdict import Verdict
 from schemas.refusals import RefusalCode
 from streaming import node_lifecycle
-from streaming.node_lifecycle import Judged, NodeLifecycle
-from streaming.recovery import liveness_tables
+from streaming.node_lifecycle import Judged, NodeLifecycle, liveness_tables
 from streaming.source import Raw, layout, pack, shard_of
 from tests.streaming.kafka_rows import PREFIX, arrow, cuts, heartbeat, raw, registered, tick
 from tests.streaming.random_logs import logs

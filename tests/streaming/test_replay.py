@@ -12,8 +12,9 @@ import orjson
 import pytest
 
 from placement.configuration import Configuration
+from schemas.topics import JOURNAL
 from streaming.history import LOGS, History, JournalShortened, history_of
-from streaming.journal import JOURNAL, JournalDamaged
+from streaming.journal import JournalDamaged
 from streaming.recording import (
     LOG,
     STATE,

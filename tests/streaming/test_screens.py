@@ -13,12 +13,12 @@ import pytest
 from placement.model import Pending
 from placement.node import Lives, PendingLife, RefusedLife
 from placement.reasons import Code, Reason
+from schemas.topics import COMMITS
 from streaming import record_codec
 from streaming import status as status_module
 from streaming.cli.listings import listing_table, selected, shown_columns
 from streaming.cli.status_text import StatusScreen
 from streaming.listings import LISTINGS
-from streaming.recovery import COMMITS
 from streaming.status import Status, balance, status
 from tests.datadriven import Command, parse_command, run_file
 from tests.streaming.screens import CELL, World, answered, rendered
