@@ -176,9 +176,12 @@ def _check_trust(bootstrap: str, options: Mapping[str, str], error: Exception) -
 def present_partitions(client: Any, topic: str) -> list[int]:
     """The partitions of the topic of this full name, in order.
 
-    Raises TopicMissing or AccessRefused.
+    Raises TopicMissing, AccessRefused or BrokerUnreachable.
     """
-    found = client.list_topics(topic, timeout=CONNECT_TIMEOUT_SECONDS).topics[topic]
+    try:
+        found = client.list_topics(topic, timeout=CONNECT_TIMEOUT_SECONDS).topics[topic]
+    except KafkaException as error:
+        raise BrokerUnreachable(f"topic {topic} cannot be looked up: {_text(error)}") from error
     if found.error is not None and found.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
         raise AccessRefused(
             f"this user may not use topic {topic}; `placer topics acls` tells what each role needs"

@@ -27,9 +27,8 @@ from schemas.topics import (
     full_name,
 )
 from streaming import assignment_codec, record_codec
-from streaming.clients import make_reader
 from streaming.errors import StreamingError
-from streaming.offsets import watermarks
+from streaming.reachability import Reachability
 from streaming.records import CommittedReader
 from streaming.settings import Settings
 
@@ -167,11 +166,18 @@ class Live(LiveState):
     """The state as of the last `refresh`, read from a broker. Raises BrokerUnreachable and
     TopicMissing when it is made."""
 
-    def __init__(self, settings: Settings, topics: Sequence[str] = STATE_TOPICS) -> None:
-        """`topics`: those that are read besides the commits; what the others say is empty."""
+    def __init__(
+        self,
+        settings: Settings,
+        topics: Sequence[str] = STATE_TOPICS,
+        reachability: Reachability | None = None,
+    ) -> None:
+        """`topics`: those that are read besides the commits; the others stay empty. `reachability`
+        tells at `refresh` when the brokers go and come back."""
         super().__init__(settings.cell, settings.topics.prefix, settings.levels)
         self._options = settings.resolved_kafka_options()
         self._bootstrap = settings.kafka.bootstrap_servers
+        self._reachability = reachability
         self._reader = self._follow((*topics, COMMITS))
         self._alerts_reader: CommittedReader | None = None
         self._alerts: deque[Mapping[str, Any]] = deque(maxlen=ALERTS_KEPT)
@@ -191,24 +197,20 @@ class Live(LiveState):
             self._alerts_reader.close()
 
     def refresh(self) -> None:
-        """Take in what has been committed since."""
+        """Take in what has been committed since. Raises BrokerUnreachable."""
         for record in self._reader.read_to_end():
             self.take(record.topic, record.key or "", record.value)
 
     def lag(self) -> dict[str, int]:
         """Records of each input topic that no commit has taken in yet. Its own ticks, one a
         second, are among them."""
-        reader = make_reader(self._bootstrap, self._options)
         waiting: dict[str, int] = {}
-        try:
-            for topic in INPUT_TOPICS:
-                waiting[topic] = 0
-                for partition, position in self.marker["positions"].get(topic, {}).items():
-                    name = full_name(topic, self._prefix)
-                    _, end = watermarks(reader, name, int(partition))
-                    waiting[topic] += max(end - position, 0)
-        finally:
-            reader.close()
+        for topic in INPUT_TOPICS:
+            name, positions = full_name(topic, self._prefix), self.marker["positions"]
+            waiting[topic] = sum(
+                max(self._reader.end(name, int(partition)) - position, 0)
+                for partition, position in positions.get(topic, {}).items()
+            )
         return waiting
 
     def alerts(self) -> list[Mapping[str, Any]]:
@@ -224,7 +226,12 @@ class Live(LiveState):
 
     def _follow(self, topics: Sequence[str], **where: Any) -> CommittedReader:
         return CommittedReader(
-            self._bootstrap, self._prefix, topics, options=self._options, **where
+            self._bootstrap,
+            self._prefix,
+            topics,
+            options=self._options,
+            reachability=self._reachability,
+            **where,
         )
 
 

@@ -29,7 +29,8 @@ class Reachability:
         """`tell` takes a sentence for people."""
         self._bootstrap, self._tell = bootstrap, tell
         self._lock = threading.Lock()
-        self._doubted = False
+        # The local time of day of the first fault since a broker answered.
+        self._doubted_since: str | None = None
         self._away_since: float | None = None
         self._probe_at = 0.0
 
@@ -41,11 +42,17 @@ class Reachability:
     def __call__(self, error: KafkaError) -> None:
         """A connection reports a fault."""
         if error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001 - its public name
-            self._doubted = True
+            self.doubt()
+
+    def doubt(self) -> None:
+        """A question was not answered in time, or a connection is lost: `look` asks whether a
+        broker answers."""
+        if self._doubted_since is None:
+            self._doubted_since = time.strftime("%H:%M:%S")
 
     def look(self, client: Any) -> None:
         """Ask for metadata if there is reason to doubt that a broker answers; tell what changed."""
-        if not self._doubted or not self._lock.acquire(blocking=False):
+        if self._doubted_since is None or not self._lock.acquire(blocking=False):
             return
         try:
             now = time.monotonic()
@@ -60,9 +67,10 @@ class Reachability:
         if not answered:
             if self._away_since is None:
                 self._away_since = now
-                self._tell(f"no broker answers at {self._bootstrap} any more; waiting for one")
+                gone = f"no broker answers at {self._bootstrap} any more"
+                self._tell(f"{gone}, since {self._doubted_since}; waiting for one")
             return
-        self._doubted = False
+        self._doubted_since = None
         if self._away_since is not None:
             seconds = time.monotonic() - self._away_since
             self._away_since = None

@@ -16,7 +16,7 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
 
 from schemas.topics import full_name
 from streaming.clients import make_reader, present_partitions
-from streaming.errors import StreamingError
+from streaming.errors import BrokerUnreachable, StreamingError
 from streaming.offsets import watermarks
 
 if TYPE_CHECKING:
@@ -101,10 +101,10 @@ class CommittedReader:
         reachability: Reachability | None = None,
     ) -> None:
         """`positions`: next offset by topic and partition; what it does not name begins as
-        `from_beginning` says. `reachability` tells when the brokers go and come back while `poll`
-        waits for records."""
+        `from_beginning` says. `reachability` tells when the brokers go and come back; while
+        none answers, reading to the ends raises BrokerUnreachable at once."""
         self._consumer = make_reader(bootstrap, options, on_error=reachability)
-        self._reachability = reachability
+        self._bootstrap, self._reachability = bootstrap, reachability
         self._short_names = {full_name(topic, prefix): topic for topic in topics}
         self._partitions = [
             (name, partition)
@@ -118,7 +118,7 @@ class CommittedReader:
         for name, partition in self._partitions:
             known = (positions or {}).get(self._short_names[name], {}).get(partition)
             if known is None and not from_beginning:
-                known = self._end((name, partition))
+                known = self.end(name, partition)
             self._next[name, partition] = known or 0
             start = OFFSET_BEGINNING if known is None else known
             places.append(TopicPartition(name, partition, start))
@@ -147,8 +147,7 @@ class CommittedReader:
             remaining = max(0.0, deadline - time.monotonic())
             first = self._consumer.poll(remaining)
             if first is None:
-                if self._reachability is not None:
-                    self._reachability.look(self._consumer)
+                self._look()
                 return []
             # What has come meanwhile, without waiting for more.
             messages = [first, *self._consumer.consume(RECORDS_PER_CALL_MAX, timeout=0)]
@@ -197,7 +196,11 @@ class CommittedReader:
     def _to_end(self) -> Iterator[list[Any]]:
         """Messages up to the ends as they are now; `_advance` has to see each, or of each partition
         the newest."""
-        ends = {partition: self._end(partition) for partition in self._partitions}
+        if self._reachability is not None:
+            # The client hands over what its connections reported together with records.
+            yield self._consumer.consume(RECORDS_PER_CALL_MAX, timeout=0)
+            self._look(raises=True)
+        ends = {partition: self.end(*partition) for partition in self._partitions}
         reached = sum(self._next.values())
         deadline = time.monotonic() + STALL_TIMEOUT_SECONDS
         while any(self._next[partition] < end for partition, end in ends.items()):
@@ -205,7 +208,9 @@ class CommittedReader:
             if sum(self._next.values()) > reached:
                 reached = sum(self._next.values())
                 deadline = time.monotonic() + STALL_TIMEOUT_SECONDS
-            elif time.monotonic() > deadline:
+                continue
+            self._look(raises=True)
+            if time.monotonic() > deadline:
                 raise StreamingError(
                     f"the broker gave no record for {STALL_TIMEOUT_SECONDS:g} s while topics were "
                     "read to their ends"
@@ -226,9 +231,24 @@ class CommittedReader:
     ) -> None:
         self.close()
 
-    def _end(self, partition: tuple[str, int]) -> int:
-        """The offset behind the last committed record."""
-        return watermarks(self._consumer, *partition)[1]
+    def end(self, topic: str, partition: int) -> int:
+        """The offset behind the last committed record of a partition, of any topic by its full
+        name. Raises BrokerUnreachable."""
+        try:
+            return watermarks(self._consumer, topic, partition)[1]
+        except BrokerUnreachable:
+            if self._reachability is not None:
+                self._reachability.doubt()
+            raise
+
+    def _look(self, *, raises: bool = False) -> None:
+        """Tell whether the brokers have gone or come back. With `raises` BrokerUnreachable is
+        raised while none answers."""
+        if self._reachability is None:
+            return
+        self._reachability.look(self._consumer)
+        if raises and self._reachability.is_away:
+            raise BrokerUnreachable(f"no broker answers at {self._bootstrap}")
 
     def _advance(self, message: Any) -> bool:
         """Note how far the partition was read; True when `message` is a record."""

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from streaming.cli.console import tell
 from streaming.cli.moment import time_text
 from streaming.cli.options import Bootstrap, Config, Output, OutputOption, Prefix, connection
 
@@ -50,13 +51,13 @@ def show(
     from streaming.cli.signals import stop_on_signals
 
     settings = connection(config, bootstrap, prefix)
-    tell = _tell_json if output is Output.JSON else _tell
+    show_letter = _show_json if output is Output.JSON else _show_text
     with stop_on_signals() as stop:
         for letter in _letters(settings, follow):
             if stop.is_set():
                 return
             if letter is not None and reason in (None, letter.said("reason")):
-                tell(letter)
+                show_letter(letter)
 
 
 @app.command()
@@ -127,13 +128,16 @@ def _letters(settings: "Settings", follow: bool) -> "Iterator[Letter | None]":
     """All letters there are, then, if asked for, those that come; None when none has come."""
     from schemas.topics import DEAD_LETTERS
     from streaming.letters import Letter
+    from streaming.reachability import Reachability
     from streaming.records import CommittedReader
 
+    address = settings.kafka.bootstrap_servers
     with CommittedReader(
-        settings.kafka.bootstrap_servers,
+        address,
         settings.topics.prefix,
         [DEAD_LETTERS],
         options=settings.resolved_kafka_options(),
+        reachability=Reachability(address, tell) if follow else None,
     ) as reader:
         yield from map(Letter, reader.read_to_end())
         while follow:
@@ -141,7 +145,7 @@ def _letters(settings: "Settings", follow: bool) -> "Iterator[Letter | None]":
             yield None
 
 
-def _tell(letter: "Letter") -> None:
+def _show_text(letter: "Letter") -> None:
     at = letter.said("timestamp")
     typer.echo(
         f"{letter.id}  {time_text(int(at)) if at.isdecimal() else '-'}  "
@@ -151,7 +155,7 @@ def _tell(letter: "Letter") -> None:
     typer.echo(f"    {_printable(letter.said('message'))}{again}")
 
 
-def _tell_json(letter: "Letter") -> None:
+def _show_json(letter: "Letter") -> None:
     import base64
 
     import orjson

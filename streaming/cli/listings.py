@@ -9,12 +9,13 @@ import typer
 
 from streaming.cli.moment import ago_text
 from streaming.cli.options import Bootstrap, Config, Output, OutputOption, Prefix, connection
-from streaming.cli.status import Watch, follow
+from streaming.cli.status import Watch, follow, print_view, watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streaming.listings import Listing, Rows
+    from streaming.live import Live
 
 _HELP = {
     "nodes": "List the nodes: where they stand, whether they live, what they hold.",
@@ -109,15 +110,14 @@ def _command(name: str) -> "Callable[..., None]":
         config: Config = None,
     ) -> None:
         from streaming.listings import LISTINGS
-        from streaming.live import Live
 
         listing = LISTINGS[name]
         wanted = _conditions(where or [], listing)
         shown, left_out = shown_columns(name, columns, listing)
         settings = connection(config, bootstrap, prefix)
-        with Live(settings) as live:
+        with watched(settings, watch) as live:
 
-            def rows(live: Live) -> "Rows":
+            def rows(live: "Live") -> "Rows":
                 return selected(listing.rows(live), wanted)
 
             def told(found: "Rows") -> Any:
@@ -132,8 +132,7 @@ def _command(name: str) -> "Callable[..., None]":
             if watch:
                 follow(live, rows, body, told, output)
                 return
-            found = rows(live)
-            _print(body(found), told(found), output)
+            print_view(rows(live), body, told, output)
 
     return command
 
@@ -187,17 +186,6 @@ def shown_columns(
     asked = [column.strip() for column in columns.split(",")]
     _check_columns("--columns", asked, listing)
     return asked, []
-
-
-def _print(rows: "Rows", told: Any, output: Output) -> None:
-    if output is Output.JSON:
-        import orjson
-
-        typer.echo(orjson.dumps(rows))
-        return
-    from streaming.cli.console import text_console
-
-    text_console().print(told)
 
 
 def listing_table(rows: "Rows", columns: list[str], left_out: list[str], now_ms: int) -> Any:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streaming.live import Live
+    from streaming.settings import Settings
     from streaming.status import Status
 
 EXIT_UNHEALTHY = 1
@@ -53,18 +54,17 @@ def status(
     """Show the health of streams, nodes, holds, moves and requests, then the nodes by location with
     their load."""
     from streaming.cli.status_text import StatusScreen
-    from streaming.live import Live
     from streaming.status import Balance, Status, balance
     from streaming.status import status as read
 
     if output is Output.JSON and (path or depth is not None):
         raise typer.BadParameter("PATH and --depth fold the text; --output json is of all nodes")
     settings = connection(config, bootstrap, prefix)
-    with Live(settings) as live:
+    with watched(settings, watch) as live:
         # Planned anew when the state has changed, not at each look.
         even: dict[str, Balance | None] = {}
 
-        def now(live: Live) -> Status:
+        def now(live: "Live") -> Status:
             digest = str(live.marker["digest"])
             if digest not in even:
                 even.clear()
@@ -80,8 +80,18 @@ def status(
         if watch:
             follow(live, now, Status.body, told, output)
             return
-        _print(found.body() if output is Output.JSON else None, told(found))
+        print_view(found, Status.body, told, output)
         raise typer.Exit(0 if found.healthy else EXIT_UNHEALTHY)
+
+
+def watched(settings: "Settings", watch: bool) -> "Live":
+    """The live state; with `watch` it says on standard error when the brokers go and come back."""
+    from streaming.cli.console import tell
+    from streaming.live import Live
+    from streaming.reachability import Reachability
+
+    address = settings.kafka.bootstrap_servers
+    return Live(settings, reachability=Reachability(address, tell) if watch else None)
 
 
 def follow(
@@ -92,41 +102,49 @@ def follow(
     output: Output,
 ) -> None:
     """Show a view of the live state again and again until Ctrl-C: in place on a terminal, one after
-    the other into a pipe, a JSON line each time for programs."""
+    the other into a pipe, a JSON line each time for programs. While no broker answers nothing is
+    shown anew."""
+    from contextlib import ExitStack
+
     from rich.live import Live as Screen
 
     from streaming.cli.console import text_console
     from streaming.cli.signals import stop_on_signals
+    from streaming.errors import BrokerUnreachable
 
-    with stop_on_signals() as stop:
-        if output is Output.JSON:
-            while True:
-                _print(body(read(live)), None)
-                if stop.wait(WATCH_INTERVAL_SECONDS):
-                    return
+    console = text_console()
+    with stop_on_signals() as stop, ExitStack() as until_stopped:
+        screen = None
+        if output is Output.TEXT and console.is_terminal:
+            screen = Screen(told(read(live)), console=console, auto_refresh=False)
+            until_stopped.enter_context(screen)
+        else:
+            print_view(read(live), body, told, output)
+        while not stop.wait(WATCH_INTERVAL_SECONDS):
+            try:
                 live.refresh()
-        console = text_console()
-        if not console.is_terminal:
-            while True:
-                console.print(told(read(live)))
-                if stop.wait(WATCH_INTERVAL_SECONDS):
-                    return
-                live.refresh()
-        with Screen(told(read(live)), console=console, auto_refresh=False) as at:
-            while not stop.wait(WATCH_INTERVAL_SECONDS):
-                live.refresh()
-                at.update(told(read(live)), refresh=True)
+                found = read(live)
+            except BrokerUnreachable:
+                # The live state has said so, and asks again at the next look.
+                continue
+            if screen is None:
+                print_view(found, body, told, output)
+            else:
+                screen.update(told(found), refresh=True)
 
 
-def _print(body: Any, told: Any) -> None:
-    if body is not None:
+def print_view(
+    found: Any, body: "Callable[[Any], Any]", told: "Callable[[Any], Any]", output: Output
+) -> None:
+    """Print a view of the live state for people or for programs."""
+    if output is Output.JSON:
         import orjson
 
-        typer.echo(orjson.dumps(body))
+        typer.echo(orjson.dumps(body(found)))
         return
     from streaming.cli.console import text_console
 
-    text_console().print(told)
+    text_console().print(told(found))
 
 
 def _domain(path: str, found: "Status") -> str:

@@ -4,21 +4,32 @@ Method: clients of a broker of the test's own, which is killed and started again
 the rules by a client that answers as it is told.
 """
 
+import re
+import signal
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from placement.configuration import Configuration
+from placement.events import NodeChanged
+from placement.model import Liveness
+from placement.node import NodeAttributes
+from schemas.topics import DEAD_LETTERS, full_name
 from streaming import reachability
 from streaming.admin import apply_topics
 from streaming.broker import EmbeddedBroker
+from streaming.clients import make_producer
 from streaming.executor import Executor
 from streaming.fleet import Fleet, FleetNode
 from streaming.reachability import Reachability
 from streaming.records import CommittedReader
+from tests.streaming.published import Publisher
 
 DOWN = KafkaError(KafkaError._ALL_BROKERS_DOWN)
 OTHER = KafkaError(KafkaError._TRANSPORT)
@@ -67,7 +78,10 @@ def test_away_and_back_are_told_once_each(said: list[str]) -> None:
     watched(DOWN)
     for _ in range(3):
         watched.look(client)
-    assert said == ["no broker answers at here:1 any more; waiting for one"]
+    assert len(said) == 1
+    assert re.fullmatch(
+        r"no broker answers at here:1 any more, since \d\d:\d\d:\d\d; waiting for one", said[0]
+    )
     assert watched.is_away
     client.answers = True
     watched.look(client)
@@ -83,13 +97,72 @@ def until(condition: Callable[[], bool], step: Callable[[], Any]) -> None:
         step()
 
 
-def test_a_broker_that_goes_and_comes_back(tmp_path: Path) -> None:
+class Command:
+    """A command that runs until Ctrl-C, in a process of its own, and its output so far."""
+
+    def __init__(self, place: Path, *words: str) -> None:
+        name = "-".join(words)
+        self._out, self._err = place / f"{name}.out", place / f"{name}.err"
+        main = "from streaming.cli.main import main; main()"
+        with self._out.open("w") as out, self._err.open("w") as err:
+            self._process = subprocess.Popen(
+                (sys.executable, "-u", "-c", main, *words, "--prefix", "away."),
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+            )
+
+    @property
+    def shown(self) -> str:
+        """Its standard output."""
+        return self._out.read_text("utf-8")
+
+    @property
+    def said(self) -> list[str]:
+        """The lines of its standard error."""
+        return self._err.read_text("utf-8").splitlines()
+
+    def interrupted(self) -> int:
+        """Its exit status after Ctrl-C."""
+        self._process.send_signal(signal.SIGINT)
+        return self._process.wait(WAIT_SECONDS)
+
+    def kill(self) -> None:
+        """End it at once; again does nothing."""
+        self._process.kill()
+        self._process.wait(WAIT_SECONDS)
+
+
+@pytest.fixture
+def commands() -> Iterator[list[Command]]:
+    """Commands that are ended with the test."""
+    running: list[Command] = []
+    yield running
+    for each in running:
+        each.kill()
+
+
+def fill(address: str) -> None:
+    """One node, known to a reconciler, and one dead letter."""
+    node = NodeChanged(1, "n1", "a", 1, Liveness.UP, NodeAttributes("/a"))
+    Publisher(address, "away.", Configuration()).apply([node], 1_000)
+    producer = make_producer(address)
+    producer.produce(full_name(DEAD_LETTERS, "away."), b"{")
+    assert producer.flush(WAIT_SECONDS) == 0
+
+
+def test_a_broker_that_goes_and_comes_back(tmp_path: Path, commands: list[Command]) -> None:
     by_reader: list[str] = []
     by_actors: list[str] = []
-    with EmbeddedBroker(data_dir=tmp_path) as broker:
+    with EmbeddedBroker(data_dir=tmp_path / "kafka") as broker:
         address = broker.bootstrap_servers
         port = int(address.rpartition(":")[2])
         apply_topics(address, "away.")
+        fill(address)
+        commands.extend(
+            Command(tmp_path, *words, "--bootstrap", address)
+            for words in (("status", "--watch"), ("dlq", "show", "--follow"))
+        )
         reader = CommittedReader(
             address, "away.", ["moves.v1"], reachability=Reachability(address, by_reader.append)
         )
@@ -99,14 +172,27 @@ def test_a_broker_that_goes_and_comes_back(tmp_path: Path) -> None:
         fleet.start()
         executor.start()
         reader.poll(0.5)
+        until(lambda: all(each.shown for each in commands), lambda: reader.poll(0.2))
         assert by_reader == by_actors == []
-    until(lambda: len(by_reader) == 1 and len(by_actors) == 1, lambda: reader.poll(0.2))
-    assert by_reader == by_actors
-    assert "any more" in by_reader[0]
-    with EmbeddedBroker(port=port, data_dir=tmp_path):
-        until(lambda: len(by_reader) == 2 and len(by_actors) == 2, lambda: reader.poll(0.2))
-        assert f"a broker answers at {address} again" in by_reader[1]
+        assert [each.said for each in commands] == [[], []]
+
+    def everybody(lines: int) -> bool:
+        said = (by_reader, by_actors, *(each.said for each in commands))
+        return all(len(each) == lines for each in said)
+
+    until(lambda: everybody(1), lambda: reader.poll(0.2))
+    assert all("any more, since" in each[0] for each in (by_reader, by_actors))
+    away = f"placer: no broker answers at {address} any more, since "
+    assert all(each.said[0].startswith(away) for each in commands)
+    with EmbeddedBroker(port=port, data_dir=tmp_path / "kafka"):
+        until(lambda: everybody(2), lambda: reader.poll(0.2))
+        again = f"a broker answers at {address} again"
+        assert again in by_reader[1]
+        assert all(each.said[1].startswith(f"placer: {again}") for each in commands)
+        shown = len(commands[0].shown)
+        until(lambda: len(commands[0].shown) > shown, lambda: reader.poll(0.2))
+        assert [each.interrupted() for each in commands] == [0, 0]
         executor.close()
         fleet.close()
         reader.close()
-    assert len(by_reader) == len(by_actors) == 2
+    assert everybody(2)
