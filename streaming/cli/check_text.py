@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from placement.location import natural_key
 from placement.wording import counted
-from streaming.cli.console import Table, shortened
+from streaming.cli.console import Paragraph, Table, shortened
 from streaming.cli.report_text import print_table, show_report
 
 if TYPE_CHECKING:
@@ -55,7 +55,8 @@ def show_check(console: Any, answer: "Checked") -> None:
     for decision in refused[:_STREAMS_SHOWN_MAX]:
         name = decision["stream"] or "(a stream without a name)"
         said = decision["reasons"][0]["message"]
-        console.print(Text.assemble((f"{name} ", "bold"), ("rejected", "red"), f" {said}"))
+        told = Text.assemble((f"{name} ", "bold"), ("rejected", "red"), f" {said}")
+        console.print(Paragraph(told))
     _show_rest(console, len(refused) - _STREAMS_SHOWN_MAX, "rejected stream")
     _show_streams(console, body)
     _show_violations(console, body)
@@ -92,7 +93,7 @@ def _show_totals(console: Any, body: Mapping[str, Any]) -> None:
     everything = counted(sum(nodes.values()), "node")
     parts.append(f"{', '.join(away)} of {everything}" if away else f"{everything} up")
     wrong = sick or summary["refused"] or summary["violations"]["total"]
-    console.print("; ".join(parts), style="bold" if wrong else "green")
+    console.print(Paragraph("; ".join(parts)), style="bold" if wrong else "green")
 
 
 def _violations(counts: Mapping[str, int]) -> str:
@@ -196,10 +197,9 @@ def _show_critical(
     if spare_none:
         names = sorted(spare_none, key=natural_key)
         need = "needs" if len(names) == 1 else "need"
-        console.print(
-            f"every node with a replica of {shortened(names, _STREAMS_NAMED_MAX)}, which {need} "
-            "all copies for the quorum"
-        )
+        told = shortened(names, _STREAMS_NAMED_MAX)
+        every = f"every node with a replica of {told}, which {need} all copies for the quorum"
+        console.print(Paragraph(every))
     rows = [each for each in critical if not spare_none.issuperset(each["streams"])]
     rows.sort(key=lambda each: -each["shards"])
     if rows:
@@ -225,10 +225,9 @@ def _show_narrow(console: Any, narrow: Sequence[Mapping[str, Any]]) -> None:
     for each in narrow[:_CRITICAL_SHOWN_MAX]:
         count = len(each["shards"])
         stand = f"{counted(count, 'shard')} {'stands' if count == 1 else 'stand'}"
-        console.print(
-            f"{each['stream']}: {stand} in fewer domains of level {each['level']} than they could "
-            f"({each['domains']} of {each['possible']})"
-        )
+        could = f"than they could ({each['domains']} of {each['possible']})"
+        fewer = f"in fewer domains of level {each['level']} {could}"
+        console.print(Paragraph(f"{each['stream']}: {stand} {fewer}"))
     _show_rest(console, len(narrow) - _CRITICAL_SHOWN_MAX, "stream and level", "streams and levels")
 
 
@@ -252,11 +251,11 @@ def _show_risk(console: Any, risk: Mapping[str, Any] | None) -> None:
     if risk is None:
         return
     width = risk["scatter_width"]
-    console.print(
-        f"\nIf {risk['failed']} nodes failed at once, data would be lost with probability "
-        f"{100 * risk['loss_probability']:.3g} %: {risk['copysets']} copysets, scatter width "
-        f"{width['min']} to {width['max']}, mean {width['mean']:.1f}."
-    )
+    lost = f"data would be lost with probability {100 * risk['loss_probability']:.3g} %"
+    scatter = f"scatter width {width['min']} to {width['max']}, mean {width['mean']:.1f}"
+    sets = f"{risk['copysets']} copysets, {scatter}."
+    console.print()
+    console.print(Paragraph(f"If {risk['failed']} nodes failed at once, {lost}: {sets}"))
 
 
 def _show_rest(console: Any, count: int, one: str, more: str = "") -> None:

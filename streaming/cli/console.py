@@ -166,8 +166,8 @@ class Table:
         from rich.text import Text
 
         parts: dict[int, Sequence[Text]] = {number: [cell] for number, cell in cells.items()}
-        if prose is not None and cells[prose].cell_len > widths[prose]:
-            parts[prose] = _wrapped(cells[prose], widths[prose])
+        if prose is not None:
+            parts[prose] = wrapped(cells[prose], widths[prose])
         for line in zip_longest(*parts.values(), fillvalue=Text()):
             told = Text(no_wrap=True, overflow="ignore")
             for place, (number, part) in enumerate(zip(parts, line, strict=True)):
@@ -180,9 +180,35 @@ class Table:
             yield told
 
 
-def _wrapped(sentence: "Text", width: int) -> "list[Text]":
+class Paragraph:
+    """A sentence of one line, to be printed on a console of any width.
+
+    A terminal wraps it between words; the next lines are indented as the first one, below the text
+    of a list item.
+    """
+
+    def __init__(self, text: "str | Text") -> None:
+        """`text`: with the blanks, and the dash of a list item, that it begins with."""
+        self._text = text
+
+    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
+        """The lines for a console of `options.max_width` columns."""
+        from rich.text import Text
+
+        text = self._text if isinstance(self._text, Text) else Text(self._text)
+        indent = len(text) - len(text.plain.lstrip(" ").removeprefix("- "))
+        head, body = text.divide([indent]) if indent else (Text(), text)
+        for line in wrapped(body, max(options.max_width - indent, PROSE_WIDTH_MIN)):
+            yield Text.assemble(head, line, no_wrap=True, overflow="ignore")
+            head = Text(" " * indent)
+
+
+def wrapped(sentence: "Text", width: int) -> "list[Text]":
+    """The lines of a sentence in so many columns, without blanks behind them."""
     from rich.console import Console
 
+    if sentence.cell_len <= width:
+        return [sentence]
     lines = sentence.wrap(Console(width=width, file=None), width)
     for line in lines:
         line.rstrip()

@@ -118,10 +118,11 @@ def _wanted(stream: str | None, node: str | None) -> "Wanted":
 
 
 def _show(console: Any, answer: "Explanation") -> None:
+    from streaming.cli.console import Paragraph
     from streaming.cli.place_text import line_of
 
     if answer.missing is not None:
-        console.print(answer.missing, style="red")
+        console.print(Paragraph(answer.missing), style="red")
         return
     placed = answer.placed
     places = {id(decision): index for index, decision in enumerate(placed.decisions)}
@@ -138,19 +139,21 @@ def show_stream(
 ) -> None:
     """A stream's heading, what was decided and why, what would help, and shard by shard what holds
     its replicas."""
+    from streaming.cli.console import Paragraph
+
     console.print(_heading(each, decision, line))
     for kind in ("reasons", "warnings"):
         for reason in decision[kind]:
-            console.print(f"  {_sentence(reason['message'])}", markup=False)
+            console.print(Paragraph(f"  {_sentence(reason['message'])}"))
     if each.advice:
         console.print("  What would let it be placed (each has been tried):")
         for advice in each.advice:
-            console.print(f"    - {advice.message}", markup=False)
+            console.print(Paragraph(f"    - {advice.message}"))
     lines = [absent.reason for absent in each.unplaced]
     for shard in each.shards:
         lines += _lines(shard)
     for text in lines[:_LINES_SHOWN_MAX]:
-        console.print(f"  {text}", markup=False)
+        console.print(Paragraph(f"  {text}"))
     if len(lines) > _LINES_SHOWN_MAX:
         left = len(lines) - _LINES_SHOWN_MAX
         name = decision["stream"]

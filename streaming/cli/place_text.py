@@ -4,7 +4,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from placement.wording import counted
-from streaming.cli.console import Table
+from streaming.cli.console import Paragraph, Table
 
 if TYPE_CHECKING:
     from streaming.offline import Document, Placed
@@ -128,7 +128,7 @@ def show_decision(console: Any, decision: dict[str, Any], line: int | None) -> i
     for kind in ("reasons", "warnings"):
         for reason in decision[kind]:
             code = (reason["code"], STYLES[decision["outcome"]])
-            console.print(Text.assemble("  ", code, " ", reason["message"]))
+            console.print(Paragraph(Text.assemble("  ", code, " ", reason["message"])))
     if not decision["replicas"]:
         return 0
     rows = _rows(decision["replicas"])

@@ -4,7 +4,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from placement.wording import counted
-from streaming.cli.console import Table
+from streaming.cli.console import Paragraph, Table
 
 if TYPE_CHECKING:
     from streaming.offline_plan import Planned
@@ -38,20 +38,22 @@ def show_plan(console: Any, answer: "Planned") -> None:
     if "fixpoint" in body:
         _show_fixpoint(console, body["fixpoint"])
     if body["hold"]:
-        console.print(Text.assemble(("hold ", "red"), body["hold"]["reason"]))
+        console.print(Paragraph(Text.assemble(("hold ", "red"), body["hold"]["reason"])))
     for each in body["warnings"]:
-        console.print(Text.assemble((f"{each['code']} ", "yellow"), each["message"]))
+        console.print(Paragraph(Text.assemble((f"{each['code']} ", "yellow"), each["message"])))
     for each in body.get("decisions", ()):
         name = each["stream"] or "(a stream without a name)"
         said = each["reasons"][0]["message"]
-        console.print(Text.assemble((f"{name} ", "bold"), ("rejected", "red"), f" {said}"))
+        told = Text.assemble((f"{name} ", "bold"), ("rejected", "red"), f" {said}")
+        console.print(Paragraph(told))
     unfixable = body["unfixable"]
     for each in unfixable[:_MOVES_SHOWN_MAX]:
         shard = "" if each["shard"] is None else f"/{each['shard']}"
         where = f" in {each['domain']}" if each["domain"] else ""
         what = f"{each['stream'] or 'the cluster'}{shard}: {each['rule']}{where}, "
         style = "red" if each["strength"] == "required" else "yellow"
-        console.print(Text.assemble(("unfixable ", style), what, each["reason"]["message"]))
+        told = Text.assemble(("unfixable ", style), what, each["reason"]["message"])
+        console.print(Paragraph(told))
     if len(unfixable) > _MOVES_SHOWN_MAX:
         left = counted(len(unfixable) - _MOVES_SHOWN_MAX, "more violation")
         console.print(f"  … and {left}: --output json", style="dim")
@@ -88,7 +90,7 @@ def show_rehearsal(console: Any, drain: "Rehearsal") -> None:
     blocked = body["blocked_replicas"]
     for each in blocked[:_MOVES_SHOWN_MAX]:
         shard, why = f"{each['stream']}/{each['shard']}", each["reason"]["message"]
-        console.print(f"blocked {shard} stays on {each['node']}: {why}", markup=False)
+        console.print(Paragraph(f"blocked {shard} stays on {each['node']}: {why}"))
     if len(blocked) > _MOVES_SHOWN_MAX:
         console.print(f"  … and {len(blocked) - _MOVES_SHOWN_MAX} more that stay", style="dim")
 

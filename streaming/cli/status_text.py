@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from placement.wording import counted
-from streaming.cli.console import Table, shortened
+from streaming.cli.console import Table, shortened, wrapped
 from streaming.cli.moment import ago_text, duration_text
 from streaming.cli.progress_text import blocked_lines, progress
 from streaming.cli.topology_text import TopologyTree
@@ -354,16 +354,9 @@ def indented(label: str, text: Any, width: int) -> list[Any]:
     from rich.text import Text
 
     room = max(width - _LABEL_WIDTH, _LABEL_WIDTH)
-    lines = [text] if text.cell_len <= room else _wrapped(text, room)
+    lines = wrapped(text, room)
     heads = [Text(label.ljust(_LABEL_WIDTH), "bold"), *[Text(" " * _LABEL_WIDTH)] * len(lines)]
-    found = []
-    for head, line in zip(heads, lines, strict=False):
-        line.rstrip()
-        found.append(Text.assemble(head, line, no_wrap=True, overflow="ignore"))
-    return found
-
-
-def _wrapped(text: Any, width: int) -> list[Any]:
-    from rich.console import Console
-
-    return list(text.wrap(Console(width=width), width))
+    return [
+        Text.assemble(head, line, no_wrap=True, overflow="ignore")
+        for head, line in zip(heads, lines, strict=False)
+    ]

@@ -21,6 +21,8 @@ from streaming.cli.request import Waiting, print_sent
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from rich.console import Console
+
     from placement.model import Decision
     from streaming.settings import Settings
     from streaming.stream_requests import Answer, StreamMessage, Streams
@@ -174,10 +176,13 @@ def show(name: Name, settings: "Settings", output: OutputOption = Output.TEXT) -
     if output is Output.JSON:
         _print_json({**body, "health": health, "violations": len(violations)})
     else:
-        print_decision(decision)
-        typer.echo(f"  health: {health or 'nothing is placed'}")
-        _print_lines("  ", "violation", broken)
-        _print_spec(decision)
+        from streaming.cli.console import text_console
+
+        console = text_console()
+        print_decision(console, decision)
+        console.print(f"  health: {health or 'nothing is placed'}")
+        _print_lines(console, "  ", "violation", broken)
+        _print_spec(console, decision)
     if not is_fine(decision):
         raise typer.Exit(EXIT_UNANSWERED)
 
@@ -222,16 +227,19 @@ def mapping(text: str | None) -> dict[str, Any] | None:
 
 
 def _print_answer(answer: "Answer", output: Output) -> None:
+    from streaming.cli.console import text_console
+
     decision = answer.decision
     if output is Output.JSON:
         _print_json(answer.to_json())
     elif decision is not None:
-        print_decision(decision)
+        print_decision(text_console(), decision)
     else:
         assert answer.refusal is not None
         code, message = answer.refusal
-        _print_heading(answer.stream, "refused", "")
-        _print_lines("  ", code, [message])
+        console = text_console()
+        _print_heading(console, answer.stream, "refused", "")
+        _print_lines(console, "  ", code, [message])
 
 
 def _print_json(body: Any) -> None:
@@ -240,38 +248,41 @@ def _print_json(body: Any) -> None:
     typer.echo(orjson.dumps(body))
 
 
-def print_decision(decision: "Decision") -> None:
+def print_decision(console: "Console", decision: "Decision") -> None:
     """The outcome with its counts and reasons; what was refused of an alteration says so."""
     counts = ""
     if decision.outcome not in ("rejected", "dropped"):
         counts = f", {decision.shards_placed} of {decision.spec.shards} shards whole"
     if decision.replicas_missing:
         counts += f", replicas missing: {decision.replicas_missing}"
-    _print_heading(decision.stream, str(decision.outcome), counts)
+    _print_heading(console, decision.stream, str(decision.outcome), counts)
     if decision.requested is not None:
-        typer.secho("  the change is refused; what was in force stays:", fg=typer.colors.RED)
+        console.print("  the change is refused; what was in force stays:", style="red")
     for reason in decision.reasons:
-        _print_lines("  ", reason.code, [reason.message])
+        _print_lines(console, "  ", reason.code, [reason.message])
     for warning in decision.warnings:
-        _print_lines("  warning ", warning.code, [warning.message])
+        _print_lines(console, "  warning ", warning.code, [warning.message])
 
 
-def _print_heading(stream: str, outcome: str, more: str) -> None:
-    typer.secho(f"{stream} ", bold=True, nl=False)
-    typer.secho(outcome, fg=_STYLES[outcome], nl=False)
-    typer.echo(more)
+def _print_heading(console: "Console", stream: str, outcome: str, more: str) -> None:
+    from rich.text import Text
+
+    console.print(Text.assemble((f"{stream} ", "bold"), (outcome, _STYLES[outcome]), more))
 
 
-def _print_lines(indent: str, word: str, lines: "Iterable[str]") -> None:
+def _print_lines(console: "Console", indent: str, word: str, lines: "Iterable[str]") -> None:
+    from streaming.cli.console import Paragraph
+
     for line in lines:
-        typer.echo(f"{indent}{word} {line}")
+        console.print(Paragraph(f"{indent}{word} {line}"))
 
 
-def _print_spec(decision: "Decision") -> None:
-    """What is in force, and what was asked for and refused, a field a line."""
+def _print_spec(console: "Console", decision: "Decision") -> None:
+    """The options of the stream that are in force, and those of a refused change, a line each."""
     from streaming.stream_requests import spec_fields
 
-    for what, spec in (("asks for", decision.spec), ("refused", decision.requested)):
+    for head, spec in (("asks for", decision.spec), ("refused", decision.requested)):
         if spec is not None:
-            typer.echo(f"  {what}:")
-            _print_lines("    ", "", (f"{n}: {v}" for n, v in spec_fields(spec).items()))
+            console.print(f"  {head}:")
+            for name, value in spec_fields(spec).items():
+                console.print(f"     {name}: {value}", markup=False)

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from placement.wording import counted
-from streaming.cli.console import PROSE_WIDTH_MIN, Table, shortened, text_console
+from streaming.cli.console import PROSE_WIDTH_MIN, Paragraph, Table, shortened, text_console
 from streaming.cli.main import app
 from streaming.cli.moment import ago_text, duration_text
 
@@ -24,7 +24,7 @@ ROWS = [
 COLUMNS = ("node", "location", "status", "replicas", "weight", "why")
 
 
-def rendered(table: Table, width: int | None) -> list[str]:
+def rendered(table: Table | Paragraph, width: int | None) -> list[str]:
     written = StringIO()
     text_console(width, written).print(table)
     return written.getvalue().splitlines()
@@ -52,6 +52,17 @@ def test_a_sentence_is_wrapped_before_a_column_is_left_out() -> None:
     parts = [line[at:].strip() for line in lines[1:-1]]
     assert " ".join(parts) == WHY
     assert len(lines[0][:at]) + PROSE_WIDTH_MIN <= 100
+
+
+@pytest.mark.parametrize("head", ["", "  ", "    - "])
+def test_a_paragraph_is_wrapped_between_words_as_far_in_as_it_begins(head: str) -> None:
+    lines = rendered(Paragraph(head + WHY), 50)
+    assert all(len(line) <= 50 for line in lines)
+    assert lines[0].startswith(head + "the nodes")
+    assert len(lines) > 1
+    assert all(len(line) - len(line.lstrip()) == len(head) for line in lines[1:])
+    assert " ".join(line.strip() for line in lines).removeprefix("- ") == WHY
+    assert rendered(Paragraph(head + WHY), None) == [head + WHY]
 
 
 def test_what_matters_least_is_left_out_first() -> None:

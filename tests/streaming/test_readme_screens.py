@@ -8,10 +8,10 @@ import os
 import shlex
 import time
 from collections.abc import Iterator
-from contextlib import redirect_stdout
 from io import StringIO
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Group
 from typer.testing import CliRunner
 
@@ -105,7 +105,8 @@ def live(world: World, step: Step) -> str | None:
     if name == "watch" and not options:
         return watched(world, step.columns)
     if (name, *options[:1]) == ("stream", "create"):
-        return created(told(), options[1], dict(zip(options[2::2], options[3::2], strict=True)))
+        given = dict(zip(options[2::2], options[3::2], strict=True))
+        return created(told(), options[1], given, step.columns)
     return None
 
 
@@ -121,7 +122,7 @@ def inspected(world: World, command: str, kind: str, name: str) -> Group:
     return Group(DescribeScreen(body, shard_lines, world.at_ms))
 
 
-def created(world: World, stream: str, given: dict[str, str]) -> str:
+def created(world: World, stream: str, given: dict[str, str], columns: int | None) -> str:
     """The decision on a stream that is asked for with these options."""
     shards, policy = given.get("--shards", "1"), given["--policy"]
     words = (
@@ -129,8 +130,8 @@ def created(world: World, stream: str, given: dict[str, str]) -> str:
     )
     world.answer(parse_command(words))
     [decision] = [each for each in world.live.decisions if each.stream == stream]
-    with redirect_stdout(StringIO()) as written:
-        print_decision(decision)
+    written = StringIO()
+    print_decision(text_console(columns, written), decision)
     return written.getvalue()
 
 
@@ -163,9 +164,19 @@ SCREENS = [step for page in PAGES for step in steps(page) if step.columns]
 
 def test_there_are_screens() -> None:
     shown = {(step.command.split()[1], step.columns) for step in SCREENS}
-    commands = ("status", "nodes", "streams", "check")
+    commands = ("status", "nodes", "streams", "check", "explain", "stream")
     assert {(name, n) for name in commands for n in (80, 120)} <= shown
-    assert {(name, 80) for name in ("explain", "stream", "watch", "describe", "history")} <= shown
+    assert {(name, 80) for name in ("watch", "describe", "history")} <= shown
+
+
+def test_no_line_of_a_screen_is_wider_than_its_terminal() -> None:
+    wide = [
+        line
+        for step in SCREENS
+        for line in step.shown.splitlines()
+        if step.command != "placer watch" and cell_len(line) > (step.columns or 0)
+    ]
+    assert wide == []
 
 
 @pytest.mark.parametrize("step", SCREENS, ids=str)
