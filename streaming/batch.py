@@ -30,9 +30,10 @@ from streaming.locator import Locator
 from streaming.metrics import Committed
 from streaming.node_lifecycle import Judged
 from streaming.outbox import Outbox
+from streaming.packets import Raw, Refused
 from streaming.record_codec import OutRecord
 from streaming.recovery import STATE_FORMAT, Positions, Recovered
-from streaming.source import UNKNOWN_FIELD, Raw, Refused
+from streaming.source import UNKNOWN_FIELD
 
 # One prefix plans at most so many events, and streams of so many shards: its records stay in
 # memory until the commit, whose time must stay far below the transaction's timeout.

@@ -11,8 +11,8 @@ from hashlib import sha256
 
 from placement.wording import counted
 from schemas.topics import DEAD_LETTERS
+from streaming.packets import Raw, Refused
 from streaming.record_codec import OutRecord
-from streaming.source import Raw, Refused
 
 HEADER_PREFIX = "__placement.errors."
 # Enough to recognise a record; all of it would let a poison stream double the broker's load.

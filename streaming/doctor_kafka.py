@@ -7,8 +7,7 @@ from confluent_kafka import KafkaException, Producer
 from placement.wording import counted
 from schemas.topics import CATALOGUE, NODES
 from streaming import admin, rights
-from streaming.clients import connected
-from streaming.outbox import FENCE_TIMEOUT_SECONDS, TRANSACTION_TIMEOUT_MS
+from streaming.clients import FENCE_TIMEOUT_SECONDS, TRANSACTION_TIMEOUT_MS, connected
 from streaming.records import CommittedReader
 from streaming.recovery import abort_command, open_transactions
 from streaming.settings import Settings

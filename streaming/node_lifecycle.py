@@ -21,7 +21,8 @@ from placement.liveness import LivenessTable
 from placement.model import NodeView
 from placement.silence import Clock, Timers
 from placement.verdict import Verdict
-from streaming.source import Packed, Raw, Refused, Stretch, shard_of
+from streaming.packets import Packed, Raw, Refused, Stretch
+from streaming.source import shard_of
 
 STATE_SCHEMA = "topology_shard int, table binary"
 OUTPUT_SCHEMA = "payload binary"

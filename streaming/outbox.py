@@ -11,14 +11,10 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from kafka.partitioner import murmur2
 
 from schemas.topics import full_name
-from streaming.clients import connected
+from streaming.clients import FENCE_TIMEOUT_SECONDS, TRANSACTION_TIMEOUT_MS, connected
 from streaming.errors import StreamingError
 from streaming.record_codec import OutRecord
 
-# A million assignments take 2.5 s; a transaction that is open longer than this belongs to a dead
-# writer, and readers of committed records should not wait for it.
-TRANSACTION_TIMEOUT_MS = 30_000
-FENCE_TIMEOUT_SECONDS = 60.0
 # What a producer hears whose transactional id has a newer owner: the client's own and the broker's.
 _FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)  # noqa: SLF001
 # What becomes of records whose transaction has failed already, for a reason that is told elsewhere.

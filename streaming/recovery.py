@@ -21,11 +21,15 @@ from placement.silence import Clock
 from placement.wording import counted
 from schemas.topics import CATALOGUE, COMMITS, INPUT_TOPICS, STATE_TOPICS, full_name
 from streaming import collector
-from streaming.clients import CONNECT_TIMEOUT_SECONDS, connected, make_reader
+from streaming.clients import (
+    CONNECT_TIMEOUT_SECONDS,
+    TRANSACTION_TIMEOUT_MS,
+    connected,
+    make_reader,
+)
 from streaming.errors import StreamingError
 from streaming.ignored import Ignored
 from streaming.offsets import ends, watermarks
-from streaming.outbox import TRANSACTION_TIMEOUT_MS
 from streaming.rebuild import Latest, RecordUnreadable, StateContradictory, rebuild
 from streaming.records import CommittedReader
 

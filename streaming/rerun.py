@@ -23,10 +23,10 @@ from schemas.envelope import Refusal, decode, encode_headers, validate
 from schemas.inputs import TICK_KEY, NodeMessage, NodeUnregistered
 from schemas.topics import BY_NAME, COMMITS, DEFAULT_PREFIX, JOURNAL, MOVES, NODES, full_name
 from streaming.admin import apply_topics
+from streaming.application import Application
 from streaming.audit import AUDITED, audit, latest_values
 from streaming.broker import EmbeddedBroker
 from streaming.clients import make_producer
-from streaming.demo.stage import Application
 from streaming.errors import StreamingError
 from streaming.executor import Executor
 from streaming.recording import Recording

@@ -9,9 +9,9 @@ Records of the other topics pass through in order, unread. Nothing here raises f
 import pickle
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import orjson
@@ -36,6 +36,7 @@ from schemas.topics import DETECTOR, INPUT_TOPICS, NODES, full_name
 from streaming.codec import body_hash
 from streaming.heartbeats import plain_heartbeats
 from streaming.node_codec import attributes_of, tags_of
+from streaming.packets import Packed, Raw, Refused, Stretch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,55 +47,6 @@ PACKED_SCHEMA = "topology_shard int, payload binary"
 # Each takes `socket.timeout.ms` at most; where no broker says for a minute where partitions end,
 # the query ends, and with it the process.
 OFFSETS_TRIES_MAX = 6
-
-
-class Raw(NamedTuple):
-    """A record as it was read. `topic` is the short name, `at` the append time in ms."""
-
-    topic: str
-    partition: int
-    offset: int
-    at: int
-    key: bytes | None
-    value: bytes | None
-    headers: list[tuple[str, bytes | None]]
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """A record that did not decode or validate."""
-
-    raw: Raw
-    stage: str
-    code: str
-    detail: str
-
-
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """Which offsets of a partition a batch read; `next_offset` is where the next one starts."""
-
-    topic: str
-    partition: int
-    first_offset: int
-    next_offset: int
-    last_at: int
-
-
-@dataclass(slots=True)
-class Packed:
-    """What one partition's stretch means for one topology shard; reports stand with the partition
-    they came from; `ignored` counts records that changed nothing, by reason. What is not about
-    single nodes travels with shard 0 only."""
-
-    log: PartitionLog | None = None
-    reports: list[tuple[int, Statement]] = field(default_factory=list)
-    stretch: Stretch | None = None
-    passed: list[Raw] = field(default_factory=list)
-    refused: list[Refused] = field(default_factory=list)
-    measured: list[tuple[Raw, LinksMeasured]] = field(default_factory=list)
-    ignored: Counter[str] = field(default_factory=Counter)
-    tick: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

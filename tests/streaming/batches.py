@@ -21,10 +21,11 @@ from streaming.batch import BatchApplier
 from streaming.ignored import Ignored
 from streaming.locator import Locator
 from streaming.node_lifecycle import NodeLifecycle, liveness_tables
+from streaming.packets import Raw
 from streaming.rebuild import rebuild
 from streaming.record_codec import OutRecord
 from streaming.recovery import Recovered
-from streaming.source import Raw, layout, pack
+from streaming.source import layout, pack
 from tests.streaming.kafka_rows import PREFIX, arrow
 
 CELL = "main"

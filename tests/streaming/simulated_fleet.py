@@ -13,9 +13,9 @@ from streaming.configuration import configuration
 from streaming.demo.world import World
 from streaming.executor import Copying
 from streaming.fleet import FleetNode
+from streaming.packets import Raw
 from streaming.scenario import Scenario
 from streaming.settings_sources import load_settings
-from streaming.source import Raw
 from tests.streaming.batches import Driver
 from tests.streaming.kafka_rows import heartbeat, raw, tick
 

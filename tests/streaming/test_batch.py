@@ -13,7 +13,7 @@ from schemas.refusals import RefusalCode
 from schemas.topics import DEAD_LETTERS, STATE_TOPICS
 from streaming import batch as batch_module
 from streaming.batch import BatchRefused
-from streaming.source import Raw
+from streaming.packets import Raw
 from tests.streaming.batches import (
     CELL,
     Commit,

@@ -13,8 +13,8 @@ from typer.testing import Result
 from schemas.topics import full_name
 from streaming.clients import make_producer
 from streaming.dead_letter import DeadLetters, dead_letter
+from streaming.packets import Raw, Refused
 from streaming.records import CommittedReader, Record
-from streaming.source import Raw, Refused
 
 Placer = Callable[..., Result]
 SHORT = Raw("streams.v1", 0, 40, 1_700_000_000_000, b"a\x1b[31m", b"no JSON", [("own", b"\xff")])

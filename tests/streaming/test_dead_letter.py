@@ -12,7 +12,7 @@ from streaming.dead_letter import (
     DeadLetters,
     dead_letter,
 )
-from streaming.source import Raw, Refused
+from streaming.packets import Raw, Refused
 from tests.streaming.batches import Driver, errors, of_topic
 from tests.streaming.kafka_rows import registered
 

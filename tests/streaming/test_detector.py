@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from streaming.source import Raw
+from streaming.packets import Raw
 from tests.streaming.batches import Driver, bodies, check_contract, errors, of_topic
 from tests.streaming.kafka_rows import LIFE, raw, tick
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.topics import DEAD_LETTERS
-from streaming.source import Raw
+from streaming.packets import Raw
 from tests.streaming.batches import Driver, bodies, check_contract, errors, of_topic
 from tests.streaming.kafka_rows import heartbeat, raw, registered
 

@@ -9,7 +9,7 @@ import orjson
 from placement.configuration import Configuration, Rebalance
 from placement.flaps import FlapRule
 from placement.silence import Timers
-from streaming.source import Raw
+from streaming.packets import Raw
 from tests.streaming.batches import CELL, Driver, bodies
 from tests.streaming.kafka_rows import heartbeat, raw, registered, tick
 

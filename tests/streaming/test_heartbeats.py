@@ -22,7 +22,8 @@ from placement.silence import Timers
 from placement.verdict import Verdict
 from streaming import source
 from streaming.heartbeats import plain_heartbeats
-from streaming.source import Layout, Raw, Refused, layout, shard_of
+from streaming.packets import Raw, Refused
+from streaming.source import Layout, layout, shard_of
 from tests.streaming.damaged_records import UNUSUAL, damaged
 from tests.streaming.kafka_rows import LIFE, PREFIX, arrow, binary_headers, cuts, packed, raw
 from tests.streaming.random_logs import logs

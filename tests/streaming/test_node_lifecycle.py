@@ -18,7 +18,8 @@ from placement.verdict import Verdict
 from schemas.refusals import RefusalCode
 from streaming import node_lifecycle
 from streaming.node_lifecycle import Judged, NodeLifecycle, liveness_tables
-from streaming.source import Raw, layout, pack, shard_of
+from streaming.packets import Raw
+from streaming.source import layout, pack, shard_of
 from tests.streaming.kafka_rows import PREFIX, arrow, cuts, heartbeat, raw, registered, tick
 from tests.streaming.random_logs import logs
 

@@ -10,8 +10,8 @@ import pytest
 from placement.configuration import Configuration
 from placement.quotas import Quotas
 from streaming.app import timers_of
+from streaming.packets import Raw
 from streaming.settings import Settings
-from streaming.source import Raw
 from tests.streaming.batches import CELL, Driver, bodies, of_topic
 from tests.streaming.kafka_rows import heartbeat, raw, registered, tick
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from placement.silence import Timers
 from schemas.refusals import RefusalCode
-from streaming import source
-from streaming.source import Raw, layout, shard_of
+from streaming.packets import Raw, Stretch
+from streaming.source import layout, shard_of
 from tests.streaming.damaged_records import beat, damaged
 from tests.streaming.kafka_rows import (
     LIFE,
@@ -120,7 +120,7 @@ def test_a_stretch_names_what_was_read() -> None:
     records = [beat(offset=10, at=1_000), tick(12, 1_500), beat(offset=15, at=1_400)]
     found = packed(ONE, [arrow(records)])
     assert set(found) == {0}
-    assert found[0].stretch == source.Stretch("nodes.v1", 0, 10, 16, 1_400)
+    assert found[0].stretch == Stretch("nodes.v1", 0, 10, 16, 1_400)
     assert found[0].tick == (3, 4)
     log = found[0].log
     assert log is not None
@@ -154,7 +154,7 @@ def test_other_topics_pass_unread_and_in_order(topic: str) -> None:
     found = packed(layout(PREFIX, 3, TIMERS), [arrow(records)])
     assert set(found) == {0}
     assert found[0].passed == records
-    assert found[0].stretch == source.Stretch(topic, 2, 4, 6, 90)
+    assert found[0].stretch == Stretch(topic, 2, 4, 6, 90)
     assert found[0].log is None
 
 

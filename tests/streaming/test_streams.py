@@ -9,7 +9,7 @@ from typing import Any
 
 from placement.configuration import Configuration, Rebalance
 from schemas.topics import DEAD_LETTERS
-from streaming.source import Raw
+from streaming.packets import Raw
 from tests.streaming.batches import CELL, Commit, Driver, bodies, check_contract, errors, of_topic
 from tests.streaming.kafka_rows import raw, registered
 
