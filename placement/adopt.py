@@ -13,7 +13,7 @@ from placement.judge import judged
 from placement.model import StreamSpec
 from placement.policy import Policy
 from placement.reasons import Code, Reason
-from placement.rules import STREAM_RULES, ColocateSlots, Rule, Standing, Strength
+from placement.rules import STREAM_RULES, ColocateSlots, Rule, Strength
 from placement.strategies import STRATEGIES
 from placement.strategies.base import Need, Placement, View, candidates, choose, unmet
 from placement.strategies.slots import leader_first
@@ -158,11 +158,8 @@ def _broken(
 ) -> tuple[Reason, ...]:
     """One warning per required rule that the replicas break."""
     warnings = []
-    factor = policy.copies(spec.replication_factor)
-    everywhere = Standing(view.topology, factor, (), nodes=policy.nodes)
-    for rule, broken, _ in judged(
-        rules, Strength.REQUIRED, shards, spec, policy, view.topology, view.load
-    ):
+    everywhere = policy.standing(spec, view.topology, view.load)
+    for rule, broken, _ in judged(rules, Strength.REQUIRED, shards, everywhere):
         listed = ", ".join(map(str, broken[:10]))
         message = f"{called} of shards {listed} break the required rule '{rule}'"
         met = spec.shards - len(broken)

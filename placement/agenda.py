@@ -19,7 +19,8 @@ from placement.precedence import hurries
 from placement.reasons import THROTTLED, Code
 from placement.state import State
 from placement.succession import next_leader
-from placement.waiting import MISSING, Urgency, Waiting, urgency
+from placement.urgency import MISSING, Urgency, urgency
+from placement.waiting import Waiting
 from placement.wants import Wants
 
 

@@ -1,21 +1,18 @@
 """Shards as they are published: the assignments that a batch has changed, many at a time."""
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placement import digest
 from placement.assignments import EMPTY
+from placement.facts import Facts
 from placement.model import Assignment
 from placement.roles import role_names
 
-if TYPE_CHECKING:
-    from placement.state import State
 
-
-def publish(state: "State", changed: Collection[int]) -> None:
+def publish(state: Facts, changed: Collection[int]) -> None:
     """Publish shards, each at an epoch one higher; while a move runs its source still stands in
     the list of replicas."""
     if not changed:
@@ -44,7 +41,7 @@ def publish(state: "State", changed: Collection[int]) -> None:
 
 
 def hash_shards(
-    state: "State",
+    state: Facts,
     shards: NDArray[np.int64],
     counts: NDArray[np.int64],
     nodes: NDArray[np.int64],
@@ -66,7 +63,7 @@ def hash_shards(
 
 
 def _busy(
-    state: "State", keys: Sequence[tuple[str, int]], shards: Sequence[int]
+    state: Facts, keys: Sequence[tuple[str, int]], shards: Sequence[int]
 ) -> list[tuple[int, int]]:
     """Which of the shards have a move under way or roles, and where they stand."""
     opened, kept = state.ledger.by_shard, set()
@@ -81,7 +78,7 @@ def _busy(
     ]
 
 
-def _told(state: "State", shard: int, nodes: Sequence[int], plain: Assignment) -> Assignment:
+def _told(state: Facts, shard: int, nodes: Sequence[int], plain: Assignment) -> Assignment:
     """A shard's assignment with what is to be told beside its replicas."""
     name, number, epoch, replicas, adding, removing, move_id, now, _ = plain
     if opened := state.ledger.by_shard.get(shard):

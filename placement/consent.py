@@ -6,7 +6,7 @@ shards and what these ask for; what else happens in the fleet does not matter to
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from placement.choice import stable_id
@@ -24,7 +24,7 @@ from placement.model import (
 from placement.reasons import Code, Reason
 from placement.rebalance_events import Rebalancing
 from placement.relocation import Relocations
-from placement.safety import HeldShard, at_stake_reason, held_shards, in_maintenance, quorum_broken
+from placement.safety import HeldShard, at_stake_reason, in_maintenance, quorum_broken
 from placement.standing_orders import StandingOrders
 from placement.state import State
 from placement.wording import counted
@@ -327,3 +327,15 @@ def _uncancellable(state: State, move_id: str) -> Reason | None:
         message = f"the replica would stay on {move.remove}, which is {state.topology.status(node)}"
         return Reason(Code.REQUEST_CONTRADICTED, message)
     return None
+
+
+def held_shards(state: State, nodes: Collection[int]) -> Iterator[HeldShard]:
+    """The shards with a copy on any of the nodes (by index), as the running reconciler has them:
+    the work is in proportion to these. A copy under way is none yet, one that is to go still is."""
+    found = {shard for node in nodes for shard in state.table.shards_on(node)}
+    found |= {shard for shard, each in state.ledger.by_shard.items() if each.removed in nodes}
+    for shard in sorted(found, key=state.key):
+        stream = state.stream_of(shard)
+        assert stream.policy is not None
+        number = state.table.number_of(shard)
+        yield HeldShard(stream.spec, stream.policy, number, state.complete(shard))

@@ -8,13 +8,14 @@ from placement.assignments import EMPTY
 from placement.contradictions import contradiction
 from placement.evenness import evened
 from placement.events import StreamRequested
+from placement.facts import Stream
 from placement.feasibility import Question, why_not
 from placement.judge import judged
 from placement.model import Decision, Outcome, RepairMode, StreamSpec
 from placement.policy import OnInfeasible, Policy, parse_placement_policies
 from placement.reasons import Band, Code, Reason
 from placement.rules import Rule, Standing, StreamRule, Strength
-from placement.state import State, Stream
+from placement.state import State
 from placement.strategies import STRATEGIES
 from placement.strategies.base import Placement, View, unmet
 from placement.topology import Topology
@@ -189,22 +190,18 @@ def _checked(
     whole = [nodes for nodes in placed.shards if EMPTY not in nodes]
     if len(whole) < spec.shards:
         rules = tuple(rule for rule in rules if not isinstance(rule, StreamRule))
-    for rule, broken, first in judged(
-        rules, Strength.REQUIRED, whole, spec, policy, topology, view.load
-    ):
+    everywhere = policy.standing(spec, topology, view.load)
+    for rule, broken, first in judged(rules, Strength.REQUIRED, whole, everywhere):
         where = f" in {first.domain}" if first.domain else ""
         message = f"{len(broken)} of {spec.shards} shards cannot keep the required rule '{rule}': "
         message += f"{first.count} replicas{where}, limit {first.limit}"
-        factor = policy.copies(spec.replication_factor)
-        level, seen = Standing(topology, factor, (), nodes=policy.nodes).seen(rule)
+        level, seen = everywhere.seen(rule)
         reason = Reason(Code.NO_CANDIDATE, message, first.limit, first.count, level, seen)
-        return _lacking(rule, rules, factor, policy, topology) or reason
+        return _lacking(rule, rules, everywhere) or reason
     return placed
 
 
-def _lacking(
-    rule: Rule, rules: Sequence[Rule], factor: int, policy: Policy, topology: Topology
-) -> Reason | None:
+def _lacking(rule: Rule, rules: Sequence[Rule], everywhere: Standing) -> Reason | None:
     """What a shard lacks to keep the rule, however its replicas stand; None if it lacks nothing."""
     required = tuple(
         each
@@ -213,8 +210,10 @@ def _lacking(
     )
     if rule not in required:
         return None
-    allowed = topology.eligible & policy.nodes.mask(topology)
-    return why_not(Question(topology, factor, policy, required, allowed), rule)
+    topology, nodes = everywhere.topology, everywhere.nodes
+    allowed = topology.eligible & nodes.mask(topology)
+    factor = everywhere.replication_factor
+    return why_not(Question(topology, factor, nodes, required, allowed), rule)
 
 
 def _filled(

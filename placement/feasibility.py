@@ -14,7 +14,7 @@ from math import ceil
 import numpy as np
 
 from placement.funnel import allowed, supply_of
-from placement.policy import Policy
+from placement.node_filter import NodeFilter
 from placement.reasons import Code, Reason
 from placement.rules import (
     AtLeastDomains,
@@ -48,18 +48,19 @@ _UNORDERED = (*_BY_SCOPE, AtLeastIn, Exactly, WithTags, ExclusiveNodes)
 class Question:
     """Can `rule` and all of `required` hold for one shard of `factor` replicas on `allowed` nodes?
 
-    `topology` is the judging one, so that the answer is the one diagnosis would find.
+    `nodes` are those that the policy admits; `topology` is the judging one, so that the answer is
+    the one diagnosis would find.
     """
 
     topology: Topology
     factor: int
-    policy: Policy
+    nodes: NodeFilter
     required: tuple[Rule, ...]
     allowed: Mask
 
     def standing(self, replicas: Sequence[int]) -> Standing:
         """An arrangement to be judged."""
-        return Standing(self.topology, self.factor, replicas, (), self.policy.nodes)
+        return Standing(self.topology, self.factor, replicas, (), self.nodes)
 
 
 def why_not(question: Question, rule: Rule | None = None) -> Reason | None:
@@ -75,7 +76,7 @@ def why_not(question: Question, rule: Rule | None = None) -> Reason | None:
 
 def _nodes_too_few(question: Question, have: int) -> Reason:
     """What took the other nodes away: their condition, the policy's filters, or what is full."""
-    found = supply_of(question.topology, question.policy.nodes, question.allowed)
+    found = supply_of(question.topology, question.nodes, question.allowed)
     message = f"{question.factor} usable nodes are needed: {found.told(allowed(have))}"
     return Reason(found.code, message, question.factor, have)
 

@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.assignments import EMPTY
+from placement.facts import Stream
 from placement.model import Cause
 from placement.rules import CountsDomains, Mask, Rule, Standing
 from placement.rules_roles import Elsewhere, LeaderIn
 from placement.shard_rows import by_size
 from placement.sift import out_of_place
-from placement.state import State, Stream
+from placement.state import State
 from placement.topology import Topology
 from placement.wants import Wants
 

@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from placement.assignments import EMPTY
+from placement.facts import Stream
 from placement.mend import Case, backing_off, find_target
 from placement.model import Cause, Move, MoveKind, MoveState
 from placement.moves import OpenMove
 from placement.orders import Link, copy_source, is_busy, link, links, ordered, over_limit, renewed
 from placement.precedence import goes_before, hurries, needs_of
 from placement.reasons import Band, Code, Reason
-from placement.state import State, Stream
+from placement.state import State
 from placement.strategies.base import View
 from placement.succession import next_leader
 from placement.wants import Failed, Want, Wants

@@ -4,14 +4,13 @@ Placement is checked with it before it is answered, adoption after; diagnosis as
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placement.assignments import EMPTY
-from placement.model import StreamSpec
-from placement.policy import Policy
 from placement.rules import (
     STREAM_RULES,
     BalanceNodes,
@@ -23,7 +22,6 @@ from placement.rules import (
     Strength,
 )
 from placement.rules_places import Balance
-from placement.topology import Topology
 
 # Shards from which a look at all of them as arrays costs less than one at each.
 _SIFTED_FROM = 64
@@ -33,20 +31,18 @@ def judged(
     rules: Sequence[Rule],
     strength: Strength,
     shards: Sequence[Sequence[int]],
-    spec: StreamSpec,
-    policy: Policy,
-    topology: Topology,
-    load: NDArray[np.int64] | None = None,
+    everywhere: Standing,
 ) -> Iterator[tuple[Rule, list[int], Finding]]:
     """Each rule of this strength that some shard breaks, with those shards and the first finding.
 
-    A rule of the stream is judged against the stream's other replicas; a rule of a shard once for
-    every distinct list of nodes, because the shards of a colocated stream share one.
+    `everywhere` is the rest of what the rules are asked about. A rule of the stream is judged
+    against the stream's other replicas; a rule of a shard once for every distinct list of nodes,
+    because the shards of a colocated stream share one.
     """
     asked = [rule for rule in rules if rule.strength is strength]
     rows = _whole(shards) if asked else None
     for rule in asked:
-        found = _broken(rule, shards, rows, spec, policy, topology, load)
+        found = _broken(rule, shards, rows, everywhere)
         if found:
             yield rule, list(found), next(iter(found.values()))
 
@@ -55,22 +51,18 @@ def _broken(
     rule: Rule,
     shards: Sequence[Sequence[int]],
     rows: NDArray[np.int64] | None,
-    spec: StreamSpec,
-    policy: Policy,
-    topology: Topology,
-    load: NDArray[np.int64] | None,
+    everywhere: Standing,
 ) -> dict[int, Finding]:
     """The shards that break one rule, with the first finding of each."""
-    factor = policy.copies(spec.replication_factor)
     wide = isinstance(rule, STREAM_RULES)
     everything = [node for nodes in shards for node in nodes if node != EMPTY] if wide else []
-    if wide and _sound(rule, Standing(topology, factor, everything, nodes=policy.nodes)):
+    if wide and _sound(rule, replace(everywhere, replicas=everything)):
         return {}
     suspects: Iterable[int] = range(len(shards))
     sift = getattr(rule, "doubtful", None)
-    if sift is not None and rows is not None and not wide and rows.shape[1] <= factor:
-        standing = Standing(topology, factor, (), nodes=policy.nodes)
-        suspects = np.flatnonzero(sift(rows, standing)).tolist()
+    whole = rows is not None and rows.shape[1] <= everywhere.replication_factor
+    if sift is not None and whole and not wide:
+        suspects = np.flatnonzero(sift(rows, everywhere)).tolist()
     known: dict[tuple[int, ...], list[Finding]] = {}
     broken: dict[int, Finding] = {}
     begin = 0
@@ -79,15 +71,11 @@ def _broken(
         key, end = tuple(held), begin + len(held)
         if wide or key not in known:
             known[key] = rule.violations(
-                Standing(
-                    topology,
-                    factor,
-                    held,
-                    everything[:begin] + everything[end:],
-                    policy.nodes,
-                    spec.shards,
-                    [slot for slot, node in enumerate(shards[shard]) if node != EMPTY],
-                    load=load,
+                replace(
+                    everywhere,
+                    replicas=held,
+                    stream_nodes=everything[:begin] + everything[end:],
+                    slots=[slot for slot, node in enumerate(shards[shard]) if node != EMPTY],
                 )
             )
         if known[key]:

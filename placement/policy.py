@@ -11,10 +11,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.model import StreamSpec
 from placement.node_filter import NodeFilter
 from placement.policy_rules import compile_rules
 from placement.reasons import Code, Reason
-from placement.rules import Rule, Strength
+from placement.rules import Rule, Standing, Strength
 from placement.topology import Topology
 from placement.written import location_list, name_list, tag_pairs, unknown_value
 
@@ -108,6 +112,13 @@ class Policy:
     def copies(self, replication_factor: int) -> int:
         """Slots of a shard."""
         return replication_factor + self.beside
+
+    def standing(
+        self, spec: StreamSpec, topology: Topology, load: NDArray[np.int64] | None = None
+    ) -> Standing:
+        """What rules are asked about a stream, but for its replicas. `load`: replicas by node."""
+        factor = self.copies(spec.replication_factor)
+        return Standing(topology, factor, (), nodes=self.nodes, shards=spec.shards, load=load)
 
 
 _COMMON_KEYS = ("strategy", "rules", "within", "avoid", "nodes", "with_tags", "on_infeasible")

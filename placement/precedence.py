@@ -8,7 +8,7 @@ from placement.model import Cause, MoveKind
 from placement.moves import OpenMove
 from placement.rules import Strength
 from placement.topology import Topology
-from placement.waiting import urgency
+from placement.urgency import urgency
 from placement.wants import Wants
 
 # How much of each cause a shard has; less is better.

@@ -86,7 +86,7 @@ class Prospects:
             allowed = self._candidates(rule)
             allowed[list(stays)] = True
             rules = tuple(each for each in self._required if not isinstance(each, _WISHES))
-            question = Question(self._judging, self._factor, self._policy, rules, allowed)
+            question = Question(self._judging, self._factor, self._policy.nodes, rules, allowed)
             self._answers[key] = why_not(question, rule)
         return self._answers[key]
 
@@ -108,9 +108,9 @@ class Prospects:
         if any(EMPTY in nodes for nodes in placed.shards):
             return placed.reasons[0] if placed.reasons else _impossible(rule)
         wishes = [rule] if rule and rule.strength is Strength.PREFERRED else []
-        parts = (placed.shards, spec, self._policy, self._judging)
+        everywhere = self._policy.standing(spec, self._judging)
         for strength, rules in ((Strength.REQUIRED, self._required), (Strength.PREFERRED, wishes)):
-            if next(judged(rules, strength, *parts), None):
+            if next(judged(rules, strength, placed.shards, everywhere), None):
                 return _impossible(rule)
         return None
 

@@ -24,7 +24,7 @@ from placement.report import Report
 from placement.rules import Strength
 from placement.state import State
 from placement.strategies.base import View
-from placement.waiting import MISSING, Urgency
+from placement.urgency import MISSING, Urgency
 from placement.wants import Failed, Want, Wants
 
 _BEHIND = Reason(Code.NOT_CAUGHT_UP, "the source of events is behind")
@@ -75,15 +75,9 @@ class Repair:
         for index, rows in state.table.streams():
             stream, shards = state.streams[state.stream_names[index]], rows.tolist()
             assert stream.policy is not None
+            everywhere = stream.policy.standing(stream.spec, judging)
             for strength in Strength:
-                for _, broken, _ in judged(
-                    state.rules(stream),
-                    strength,
-                    shards,
-                    stream.spec,
-                    stream.policy,
-                    judging,
-                ):
+                for _, broken, _ in judged(state.rules(stream), strength, shards, everywhere):
                     self._agenda.recheck.update(stream.shards[number] for number in broken)
 
     def retry_stuck(self) -> None:

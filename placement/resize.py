@@ -8,14 +8,11 @@ last slots, go on standing there.
 from collections.abc import Sequence
 
 from placement.assignments import EMPTY
-from placement.rules import Rule
-from placement.rules_roles import Elsewhere
 
 
-def resized(nodes: Sequence[int], before: int, after: int, rules: Sequence[Rule]) -> list[int]:
+def resized(nodes: Sequence[int], before: int, after: int, aside: int) -> list[int]:
     """The nodes by slot for `after` copies, where `before` were asked for: with EMPTY in front of
-    the copies kept aside where the shard had them all."""
-    aside = sum(rule.count for rule in rules if isinstance(rule, Elsewhere))
+    the `aside` copies kept in a role of their own where the shard had them all."""
     if after <= before or not aside or len(nodes) < before:
         return list(nodes)
     plain = before - aside

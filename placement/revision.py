@@ -4,9 +4,10 @@ from dataclasses import replace
 
 from placement.adopt import unmet_by
 from placement.assignments import EMPTY
+from placement.facts import Stream
 from placement.model import Decision, Outcome
 from placement.reasons import Code, Reason
-from placement.state import State, Stream
+from placement.state import State
 from placement.strategies.base import View
 
 

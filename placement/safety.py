@@ -4,7 +4,7 @@ Asked before a drain, and before a maintenance together with those that have beg
 serialises such operations with a lock for the same reason).
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from placement.assignments import EMPTY
@@ -13,7 +13,6 @@ from placement.location import natural_key
 from placement.model import AdministrativeState, RepairMode, StreamSpec
 from placement.policy import Policy
 from placement.reasons import Code, Reason
-from placement.state import State
 from placement.topology import Topology
 
 # Of a long list a sentence names the first.
@@ -85,18 +84,6 @@ def at_stake_reason(found: Sequence[AtStake], what: str) -> Reason | None:
     message = f"{what} there is no quorum for {names}{more}"
     worst = min(found, key=lambda each: each.left - each.quorum)
     return Reason(Code.QUORUM_BROKEN, message, worst.quorum, worst.left)
-
-
-def held_shards(state: State, nodes: Collection[int]) -> Iterator[HeldShard]:
-    """The shards with a copy on any of the nodes (by index), as the running reconciler has them:
-    the work is in proportion to these. A copy under way is none yet, one that is to go still is."""
-    found = {shard for node in nodes for shard in state.table.shards_on(node)}
-    found |= {shard for shard, each in state.ledger.by_shard.items() if each.removed in nodes}
-    for shard in sorted(found, key=state.key):
-        stream = state.stream_of(shard)
-        assert stream.policy is not None
-        number = state.table.number_of(shard)
-        yield HeldShard(stream.spec, stream.policy, number, state.complete(shard))
 
 
 def exposed(

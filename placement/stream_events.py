@@ -18,6 +18,7 @@ from placement.events import (
     StreamDropped,
     StreamRequested,
 )
+from placement.facts import Stream
 from placement.model import Decision, MoveKind, MoveState, Outcome
 from placement.move_events import MoveEvents
 from placement.moves import OpenMove
@@ -26,7 +27,7 @@ from placement.reasons import Code, Reason
 from placement.repair import Repair
 from placement.revision import counted, is_mended, judged
 from placement.room import Room
-from placement.state import State, Stream
+from placement.state import State
 
 
 class StreamEvents:

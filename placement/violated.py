@@ -1,24 +1,20 @@
 """Violations as they are published: what is news of some shards, or the same of many."""
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from placement import digest
+from placement.facts import Facts
 from placement.model import Violation
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from placement.state import State
 
 Key = tuple[str, int]
 Keys = dict[int, Key]
 Violations = tuple[Violation, ...]
 
 
-def publish(state: "State", found: Iterable[tuple[int, Key, Violations]]) -> None:
+def publish(state: Facts, found: Iterable[tuple[int, Key, Violations]]) -> None:
     """Publish the open violations of shards where they are not what was published last."""
     said: dict[int, Violations] = {}
     for shard, key, now in found:
@@ -29,7 +25,7 @@ def publish(state: "State", found: Iterable[tuple[int, Key, Violations]]) -> Non
     _keep(state, said, np.fromiter(contents, np.uint64, len(said)))
 
 
-def publish_alike(state: "State", keys: Keys, example: Violation) -> None:
+def publish_alike(state: Facts, keys: Keys, example: Violation) -> None:
     """`publish` of shards, given with their keys, each of which breaks one rule as in `example`."""
     known = keys.keys() & state.violations.keys()
     if known:
@@ -64,7 +60,7 @@ def _as(example: Violation, key: Key) -> Violations:
 
 
 def _keep(
-    state: "State", said: Mapping[int, Violations], contents: "NDArray[np.uint64] | np.uint64"
+    state: Facts, said: Mapping[int, Violations], contents: NDArray[np.uint64] | np.uint64
 ) -> None:
     """Remember what was published, and count it into the digest; `contents`: its hashes."""
     shards, table = np.fromiter(said, np.int64, len(said)), state.table

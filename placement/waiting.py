@@ -9,26 +9,13 @@ from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 
 from placement.assignments import EMPTY
-from placement.model import Cause
-
-# Cause, live replicas, stream and number, which no two shards share; behind them the shard.
-Urgency = tuple[int, int, str, int, int]
+from placement.urgency import Urgency
 
 # Entries that are out of date are dropped once they are more than those in use, and than this.
 _STALE_MAX = 256
 
 # Shards that wait, for each that is put, from which putting them one by one costs less.
 _MANY = 16
-
-_URGENCY = {cause: place for place, cause in enumerate(Cause)}
-
-
-def urgency(cause: Cause | None) -> int:
-    """The place of a cause in the order of repair."""
-    return len(_URGENCY) if cause is None else _URGENCY[cause]
-
-
-MISSING = urgency(Cause.UNDER_REPLICATED)
 
 
 class Waiting:

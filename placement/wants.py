@@ -11,11 +11,12 @@ from typing import NamedTuple
 
 from placement.assignments import EMPTY
 from placement.diagnose import kept_slots, live_slots, shared_nodes, why_dead, why_needy
+from placement.facts import Stream
 from placement.mend import LEFT_ALONE, Case, find_move, score
 from placement.model import AdministrativeState, Cause, Liveness, MoveKind, RepairMode
 from placement.reasons import Code, Reason
 from placement.rules import STREAM_RULES, ColocateSlots, Rule, Strength
-from placement.state import State, Stream
+from placement.state import State
 from placement.strategies.base import View
 from placement.topology import LEAF, Topology
 from placement.wording import are, counted

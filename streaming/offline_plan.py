@@ -16,8 +16,8 @@ from placement.model import MoveKind, Violation, ViolationClass
 from placement.plan import InFlight, Phase, Plan, PlannedMove, Standing, plan
 from placement.reasons import Code, Reason
 from placement.resize import resized
+from placement.roles import role_rules
 from placement.safety import HeldShard, at_stake_reason, exposed
-from placement.strategies import STRATEGIES
 from placement.topology import Topology
 from placement.traffic import top_level
 from placement.waves import Waves, until_balanced
@@ -192,8 +192,8 @@ def _standing(
     factor = spec.replication_factor
     copies = policy.copies(before.get(spec.stream, factor)), policy.copies(factor)
     if copies[0] < copies[1]:
-        rules = STRATEGIES[policy.strategy].rules(policy, topology)
-        shards = [resized(nodes, *copies, rules) for nodes in shards]
+        aside = sum(rule.count for rule in role_rules(policy, topology))
+        shards = [resized(nodes, *copies, aside) for nodes in shards]
     return Standing(spec, policy, shards, under_way)
 
 

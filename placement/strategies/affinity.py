@@ -383,7 +383,8 @@ def _checked(
     topology, factor = view.topology, spec.replication_factor
     shards = [leader_first(nodes, policy, factor, topology) for nodes in shards]
     rules = strategy.rules(policy, topology)
-    for rule, broken, first in judged(rules, Strength.REQUIRED, shards, spec, policy, topology):
+    everywhere = policy.standing(spec, topology)
+    for rule, broken, first in judged(rules, Strength.REQUIRED, shards, everywhere):
         where = f" in {first.domain}" if first.domain else ""
         message = f"shard {broken[0]} cannot keep the required rule '{rule}': "
         message += f"{first.count} replicas{where}, limit {first.limit}"

@@ -351,8 +351,8 @@ def unmet(
 ) -> tuple[Reason, ...]:
     """One warning for every preferred rule that some shard does not meet."""
     warnings: list[Reason] = []
-    everywhere = Standing(topology, policy.copies(spec.replication_factor), (), nodes=policy.nodes)
-    for rule, broken, _ in judged(rules, Strength.PREFERRED, shards, spec, policy, topology):
+    everywhere = policy.standing(spec, topology)
+    for rule, broken, _ in judged(rules, Strength.PREFERRED, shards, everywhere):
         message = f"{len(broken)} of {spec.shards} shards do not meet the preferred rule '{rule}'"
         level, seen = everywhere.seen(rule)
         numbers = spec.shards, spec.shards - len(broken)

@@ -12,7 +12,7 @@ from placement.judge import judged
 from placement.model import StreamSpec
 from placement.policy import Balance, OnInfeasible, Policy, name_list, unknown_value
 from placement.reasons import Code, Reason
-from placement.rules import AtMost, Mask, Rule, Standing, Strength
+from placement.rules import AtMost, Mask, Rule, Strength
 from placement.rules_span import SpanDomains
 from placement.strategies.base import Need, Placement, View, nodes_too_few, unmet
 from placement.strategies.clockwise import Fits, Positions, among, first_fitting, in_bulk
@@ -161,10 +161,9 @@ def _fallback(
     """A warning with the domains seen, where there were too few for the replicas of a shard."""
     topology, factor = view.topology, spec.replication_factor
     rules = (AtMost(1, scope, Strength.PREFERRED),)
-    broken = [
-        found for _, found, _ in judged(rules, rules[0].strength, shards, spec, policy, topology)
-    ]
-    live = Standing(topology, factor, (), nodes=policy.nodes).live_domains(scope)
+    everywhere = policy.standing(spec, topology)
+    broken = [found for _, found, _ in judged(rules, rules[0].strength, shards, everywhere)]
+    live = everywhere.live_domains(scope)
     if not broken or len(live) >= factor:
         return unmet(rules, shards, spec, policy, topology)
     names = topology.domain_names(scope, live.tolist())

@@ -105,7 +105,8 @@ class SpreadStrategy:
         elif spec.shards >= BULK_FROM and walkable(policy.rules, view.topology):
             after = view.fork()
             whole = spread_in_bulk(spec, policy, after)
-            if whole and not any(judged(rules, _REQUIRED, whole, spec, policy, view.topology)):
+            everywhere = policy.standing(spec, view.topology)
+            if whole and not any(judged(rules, _REQUIRED, whole, everywhere)):
                 view.take(after)
                 warnings = unmet(rules, whole, spec, policy, view.topology)
                 return Placement(whole, warnings=warnings)

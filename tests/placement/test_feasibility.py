@@ -10,7 +10,7 @@ from placement.feasibility import Question, why_not
 from placement.location import parse_location
 from placement.model import Liveness
 from placement.node import NodeAttributes
-from placement.policy import Policy
+from placement.node_filter import NodeFilter
 from placement.reasons import Code
 from placement.rules import AtLeastDomains, AtMost, Even, Share
 from placement.rules_places import AtLeastIn, Exactly
@@ -30,7 +30,7 @@ def fleet(*locations, tags=()):
 
 def ask(topology, factor, required=(), allowed=None):
     mask = topology.eligible if allowed is None else allowed
-    return Question(topology, factor, Policy("spread", {}), tuple(required), mask)
+    return Question(topology, factor, NodeFilter(), tuple(required), mask)
 
 
 @pytest.mark.parametrize(

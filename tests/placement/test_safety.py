@@ -8,6 +8,7 @@ import pytest
 
 from placement.assignments import EMPTY
 from placement.configuration import Configuration
+from placement.consent import held_shards
 from placement.events import AckKind, MoveAcked, NodeChanged, StreamCreated
 from placement.model import AdministrativeState, Liveness, StreamSpec
 from placement.node import NodeAttributes
@@ -19,7 +20,6 @@ from placement.safety import (
     HeldShard,
     at_stake_reason,
     exposed,
-    held_shards,
     in_maintenance,
     quorum_broken,
 )

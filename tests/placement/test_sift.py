@@ -96,7 +96,7 @@ def test_judging_many_finds_what_judging_each_finds(nodes: Any, shards: list[lis
 
     def found(lists: list[list[int]]) -> dict[Any, tuple[list[int], Any]]:
         spec = StreamSpec("s", len(lists), factor, {})
-        answers = judged(asked, Strength.REQUIRED, lists, spec, policy, topology)
+        answers = judged(asked, Strength.REQUIRED, lists, policy.standing(spec, topology))
         return {rule: (broken, first) for rule, broken, first in answers}
 
     one_by_one: dict[Any, tuple[list[int], Any]] = {}

@@ -1,0 +1,176 @@
+"""The facts that the reconciler decides from, and how they are asked for.
+
+Who writes them is `State`; what publishes reads them and notes what it has published.
+"""
+
+from array import array
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement import digest, unmarks
+from placement.assignments import AssignmentTable
+from placement.backoff import Backoff
+from placement.configuration import Configuration
+from placement.model import (
+    Decision,
+    Memory,
+    NodeView,
+    Ready,
+    StreamSpec,
+    Violation,
+)
+from placement.moves import Ledger
+from placement.policy import Policy
+from placement.reasons import Code, Reason
+from placement.roles import role_rules
+from placement.rules import ColocateSlots, Rule
+from placement.slot_parts import SlotParts
+from placement.strategies import STRATEGIES
+from placement.topology import Topology
+
+
+@dataclass(slots=True)
+class Stream:
+    """A stream as the reconciler holds it; `shards` is empty while nothing of it is placed."""
+
+    decision: Decision
+    policy: Policy | None
+    index: int
+    shards: Sequence[int] = range(0)
+
+    @property
+    def spec(self) -> StreamSpec:
+        """What is in force."""
+        return self.decision.spec
+
+    @property
+    def copies(self) -> int:
+        """Slots of each shard as its spec and policy ask for."""
+        factor = self.spec.replication_factor
+        return factor if self.policy is None else self.policy.copies(factor)
+
+
+class Facts:
+    """Topology, assignments, ledger and streams, with the batch's outgoing records."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self.configuration = configuration
+        self.topology = Topology(configuration.levels)
+        self.table = AssignmentTable()
+        self.ledger = Ledger()
+        self.backoff = Backoff()
+        self.unmarks = unmarks.Unmarks()
+        self.streams: dict[str, Stream] = {}
+        self.stream_names: dict[int, str] = {}
+        self.nodes: dict[str, NodeView] = {}
+        self.violations: dict[int, tuple[Violation, ...]] = {}
+        self.memory: dict[tuple[str, str], Memory] = {}
+        self.places: Counter[str] = Counter()
+        self.digest = digest.Digest()
+        self.now = 0
+        self.ready = Ready()
+        self._move_hashes: dict[str, int] = {}
+        self._stream_hashes = array("Q")
+
+    def key(self, shard: int) -> tuple[str, int]:
+        """Stream name and number of a shard: its name outside this process."""
+        return self.stream_names[self.table.stream_of(shard)], self.table.number_of(shard)
+
+    def keys(self, shards: Collection[int]) -> list[tuple[str, int]]:
+        """`key` of many shards."""
+        index = np.fromiter(shards, np.int64, len(shards))
+        streams = self.table.streams_of(index).tolist()
+        names = map(self.stream_names.__getitem__, streams)
+        return [*zip(names, self.table.numbers_of(index).tolist(), strict=True)]
+
+    def stream_hashes(self, shards: NDArray[np.int64]) -> NDArray[np.uint64]:
+        """`hash64` of the name of each shard's stream, for `digest.keyed`."""
+        return np.frombuffer(self._stream_hashes, np.uint64)[self.table.streams_of(shards)]
+
+    def ordered(self, shards: Collection[int]) -> tuple[list[tuple[str, int]], NDArray[np.int64]]:
+        """Keys of shards in their order, and the shards in that order."""
+        index = np.fromiter(shards, np.int64, len(shards))
+        if len(shards) < 2:
+            return self.keys(shards), index
+        streams, stream = np.unique(self.table.streams_of(index), return_inverse=True)
+        names = [self.stream_names[each] for each in streams.tolist()]
+        places = np.argsort(sorted(range(len(names)), key=names.__getitem__))
+        numbers = self.table.numbers_of(index)
+        order = np.lexsort((numbers, places[stream]))
+        named = map(names.__getitem__, stream[order].tolist())
+        return [*zip(named, numbers[order].tolist(), strict=True)], index[order]
+
+    def keyed(self, shards: Collection[int]) -> list[tuple[tuple[str, int], int]]:
+        """Shards with their keys, in the order of these."""
+        keys, index = self.ordered(shards)
+        return [*zip(keys, index.tolist(), strict=True)]
+
+    def in_order(self, shards: Collection[int]) -> list[int]:
+        """Shards by the names of their streams, then by number."""
+        shards_in_order: list[int] = self.ordered(shards)[1].tolist()
+        return shards_in_order
+
+    def stream_of(self, shard: int) -> Stream:
+        """The stream that a shard belongs to."""
+        return self.streams[self.stream_names[self.table.stream_of(shard)]]
+
+    def unknown_shard(self, name: str, number: int) -> Reason | None:
+        """Why there is no shard of this number, and was none lately: one whose stream waits, or was
+        dropped and is still remembered, is known."""
+        stream = self.streams.get(name)
+        if stream is None:
+            return Reason(Code.STREAM_UNKNOWN, f"{name}/{number}: there is no stream '{name}'")
+        if number < stream.spec.shards:
+            return None
+        have = stream.spec.shards
+        message = f"{name}/{number}: '{name}' has {have} shard{'' if have == 1 else 's'}, from 0 on"
+        return Reason(Code.SHARD_UNKNOWN, message, have, number)
+
+    def policy_of(self, index: int) -> Policy | None:
+        """The policy of a stream by its index in the table."""
+        return self.streams[self.stream_names[index]].policy
+
+    def spec_of(self, index: int) -> StreamSpec:
+        """The spec of a stream by its index in the table."""
+        return self.streams[self.stream_names[index]].spec
+
+    def rules(self, stream: Stream) -> tuple[Rule, ...]:
+        """The rules a placed stream lives under: the user's, then its strategy's."""
+        assert stream.policy is not None
+        return STRATEGIES[stream.policy.strategy].rules(stream.policy, self.topology)
+
+    def is_colocated(self, stream: Stream) -> bool:
+        """Whether replica r of all the stream's shards moves as one unit."""
+        return any(isinstance(rule, ColocateSlots) for rule in self.rules(stream))
+
+    def complete(self, shard: int) -> list[int]:
+        """Nodes that hold a whole replica: while a move runs, its source instead of its target."""
+        nodes, opened = self.table.nodes(shard), self.ledger.by_shard.get(shard)
+        if opened:
+            opened.complete(nodes)
+        return nodes
+
+    def aside(self, policy: Policy) -> int:
+        """Copies of each shard that a policy keeps aside, in a role of their own."""
+        return sum(rule.count for rule in role_rules(policy, self.topology))
+
+    def parts(self, stream: Stream) -> SlotParts:
+        """What the slots of a placed stream's shards are for."""
+        assert stream.policy is not None
+        return SlotParts(stream.copies, self.aside(stream.policy))
+
+    def shunned(self, shard: int) -> frozenset[int]:
+        """Nodes on which a move of the shard has failed just now."""
+        known, index = self.backoff.known, self.topology.index
+        waits = self.backoff.waits(self.key(shard), self.now) if known else ()
+        return frozenset(index[node_id] for node_id in waits if node_id in index)
+
+    def remembered(self, kind: str) -> dict[str, Mapping[str, Any]]:
+        """What is remembered of a kind, by name, in the order of the names."""
+        found = {name: each.body for (of, name), each in self.memory.items() if of == kind}
+        return dict(sorted(found.items()))
