@@ -1,19 +1,24 @@
-"""A stream that has just been placed, made as even as rebalancing would make it.
+"""Streams that have just been placed, made as even as rebalancing would make them.
 
 Choosing one node after the other, however well, can end where one replica more or less would be
 more even. The search of rebalancing goes over the stream's own replicas, and then its leaders, by
 the same objective: what it would find later is not left for it. Streams placed in bulk are exact
 already (`placement.apportion`).
+
+Streams placed one after the other can still be uneven together: with one node in /a and five in /b,
+a stream of one copy puts a sixth of its shards into /a, which a later one of two copies fills. Who
+places many at once evens them out together; a stream that has been decided is left where it is.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from placement.assignments import EMPTY
-from placement.model import StreamSpec
+from placement.model import MoveKind, StreamSpec
 from placement.policy import Balance, Policy
+from placement.rebalance import plan_rebalance
 from placement.rebalance_board import Arranged, Board, balance_of
 from placement.rebalance_leaders import Electorate
 from placement.rebalance_pairs import balance
@@ -48,6 +53,20 @@ def evened(placed: Placement, spec: StreamSpec, policy: Policy, view: View) -> P
     found = np.append(board.levels.nodes, EMPTY)[stream.rows]
     _recount(rows, found, view)
     return Placement(_lists(found, placed.shards), placed.reasons, placed.warnings)
+
+
+def even_together(view: View, kept: Collection[int]) -> set[int]:
+    """Even out the view's arrangement, all but the shards `kept`, by index: nothing is copied yet.
+    The table is changed; returns the shards that changed."""
+    changed: set[int] = set()
+    while moves := plan_rebalance(view, moving=kept).moves:
+        for move in moves:
+            if move.kind is MoveKind.LEADER:
+                view.table.swap(move.shard, 0, move.slot)
+            else:
+                view.table.set(move.shard, move.slot, move.add)
+        changed.update(move.shard for move in moves)
+    return changed
 
 
 def _recount(before: np.ndarray, after: np.ndarray, view: View) -> None:

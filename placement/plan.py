@@ -71,8 +71,8 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class PlannedMove:
-    """One move. `leader` names the node that leads instead of a dead one, or, where that is all,
-    instead of one that should not."""
+    """One move. `leader` names the node that leads once it is made, instead of a dead one, of one
+    that should not or of one that leads more than its share; None where nothing changes."""
 
     stream: str
     shard: int
@@ -314,19 +314,31 @@ class _Draft:
             max_moves=max_moves,
             max_moves_per_node=max_moves_per_node,
             one_per_shard=True,
+            leads_along=True,
         )
         ids = state.topology.ids
+        copied: dict[int, int] = {}  # the move of each shard that moves a replica
+        led: dict[int, tuple[int, Reason]] = {}  # who led each shard that gets another leader
         for step in found.moves:
-            name, number = state.key(step.shard)
-            if step.kind == MoveKind.LEADER:
+            if step.kind is MoveKind.LEADER:
+                led.setdefault(step.shard, (state.table.nodes(step.shard)[0], step.reason))
                 state.table.swap(step.shard, 0, step.slot)
-                ways: tuple[str | None, str | None, str | None] = (None, None, ids[step.add])
-            else:
-                self._copy(state.table.nodes(step.shard), ids[step.add])
-                state.table.set(step.shard, step.slot, step.add)
-                ways = (ids[step.remove], ids[step.add], None)
-            kind = MoveKind(step.kind)
-            self.moves.append(PlannedMove(name, number, kind, *ways, Cause.BALANCE, step.reason))
+                continue
+            self._copy(state.table.nodes(step.shard), ids[step.add])
+            state.table.set(step.shard, step.slot, step.add)
+            copied[step.shard] = len(self.moves)
+            key, ends = state.key(step.shard), (ids[step.remove], ids[step.add], None)
+            moved = PlannedMove(*key, step.kind, *ends, Cause.BALANCE, step.reason)
+            self.moves.append(moved)
+        for shard, (before, reason) in led.items():
+            leader = state.table.nodes(shard)[0]
+            if shard in copied:
+                along = self.moves[copied[shard]]
+                self.moves[copied[shard]] = replace(along, leader=ids[leader])
+            elif leader != before:
+                key, new = state.key(shard), ids[leader]
+                handed = PlannedMove(*key, MoveKind.LEADER, None, None, new, Cause.BALANCE, reason)
+                self.moves.append(handed)
         return self.plan((), found)
 
     def plan(self, warnings: tuple[Reason, ...] = (), balance: RebalancePlan | None = None) -> Plan:

@@ -88,25 +88,29 @@ def plan_rebalance(
     max_moves: int | None = None,
     max_moves_per_node: int | None = None,
     one_per_shard: bool = False,
+    leads_along: bool = False,
 ) -> RebalancePlan:
     """Plan what makes the view's arrangement balanced.
 
     `view`: the table counts moves under way as done. `moving`: shards, by index, with a move under
     way, which get no other. `max_moves` and `max_moves_per_node` (in plus out) bound the moves of
     replicas; moves of leaders cost nothing and are not counted. With `one_per_shard` a shard gets
-    one move of any kind, and what else it needs comes in the next plan.
+    one move of any kind, and what else it needs comes in the next plan; with `leads_along`, where
+    all streams follow the totals, a change of its leader goes with that move.
     """
     board = Board(view, moving)
     guard = Guard(board)
     before = _skews(board, Electorate(board, guard, Budget(), set()))
-    budget = Budget(max_moves, max_moves_per_node, one_per_shard)
+    leads_along = leads_along and all(each.totals_first for each in board.streams)
+    budget = Budget(max_moves, max_moves_per_node, one_per_shard, leads_along)
     moves: list[RebalanceMove] = []
     while True:
         for number, step in _improvements(board, guard, budget):
             first = moves[-1].step + 1 if moves else 0
             moves += _replaced(board, *step, first - number)
         leaders = Electorate(board, guard, budget, set(moving))
-        if not (budget.reached and moves):  # while replicas are to follow, leaders wait for them
+        # While replicas are to follow, leaders wait for them.
+        if leads_along or not (budget.reached and moves):
             leaders.run()
         for index, change in enumerate(leaders.steps):
             link = leaders.chains.get(index)

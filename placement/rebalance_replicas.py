@@ -40,6 +40,7 @@ class Budget:
     moves: int | None = None
     per_node: int | None = None
     one_per_shard: bool = False
+    leads_along: bool = False  # a shard's move may change its leader, too
     reached: bool = False
     touched: dict[int, int] = field(default_factory=dict)
     shards: set[int] = field(default_factory=set)
@@ -63,8 +64,9 @@ class Budget:
 
     def may_lead(self, shard: int) -> bool:
         """Whether the shard's leader may change: it costs nothing but the shard's one move."""
-        self.reached |= self.one_per_shard and shard in self.shards
-        return not (self.one_per_shard and shard in self.shards)
+        taken = self.one_per_shard and not self.leads_along and shard in self.shards
+        self.reached |= taken
+        return not taken
 
     def take(self, shards: Sequence[int], *nodes: int) -> None:
         """Count a move of each shard between two nodes."""

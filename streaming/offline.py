@@ -6,8 +6,8 @@ are plain values in the form of design section 10; the command line prints them.
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -16,11 +16,16 @@ import yaml
 
 from placement.configuration import Configuration
 from placement.decide import decide
+from placement.evenness import even_together
 from placement.events import NodeChanged, StreamCreated
+from placement.facts import Stream
 from placement.limits import Limits
 from placement.model import AdministrativeState, Decision, Guard, Outcome
+from placement.policy import Balance, Policy
 from placement.reasons import Code, Reason
+from placement.rebalance_board import balance_of
 from placement.state import State
+from placement.strategies.base import View, unmet
 from schemas.base import unknown_fields
 from schemas.cluster import Cluster, ClusterFile, DocumentError, RefusedStream, parse_cluster
 from streaming import codec, record_codec
@@ -287,19 +292,57 @@ def place(text: str) -> Iterator[Placed | DocumentFault]:
 
 
 def placed(document: Document) -> Placed:
-    """What the running reconciler would decide for these streams.
+    """What the running reconciler would decide for these streams, one after the other; then those
+    without replicas are evened out together, as nothing is copied for it yet.
 
     Nothing is repaired: what the document lists stays as it is.
     """
     state = fleet(document.cluster)
     _, events = codec.cluster_events(document.cluster)
-    created = (event for event in events if isinstance(event, StreamCreated))
+    created = [event for event in events if isinstance(event, StreamCreated)]
     decisions = {event.stream: decided(state, event) for event in created}
+    decisions |= _evened(state, decisions, unplaced(created))
     answers = tuple(
         stream if isinstance(stream, RefusedStream) else decisions[stream.stream]
         for stream in document.cluster.streams
     )
     return Placed(document, answers, state)
+
+
+def unplaced(events: Iterable[StreamCreated]) -> list[str]:
+    """Streams of which nothing is placed yet."""
+    return [event.stream for event in events if event.replicas is None]
+
+
+def _evened(
+    state: State, decisions: Mapping[str, Decision], fresh: Sequence[str]
+) -> dict[str, Decision]:
+    """Even out the fresh streams that follow the totals; the decisions of those that changed."""
+    streams = {name: state.streams[name] for name in fresh if name in state.streams}
+    free = {
+        name: stream
+        for name, stream in streams.items()
+        if stream.shards and stream.policy and balance_of(stream.policy) is Balance.TOTALS_FIRST
+    }
+    if len(free) < 2:  # one by itself is even when it is placed
+        return {}
+    before = {name: _unmet(state, stream) for name, stream in free.items()}
+    view = View(state.topology, state.table, state.policy_of, state.spec_of)
+    kept = {shard for shard in range(state.table.shards) if state.key(shard)[0] not in free}
+    result = {}
+    for name in {state.key(shard)[0] for shard in even_together(view, kept)}:
+        told = [each for each in decisions[name].warnings if each not in before[name]]
+        warnings = (*told, *_unmet(state, free[name]))
+        result[name] = replace(decisions[name], warnings=warnings)
+        state.publish_decision(result[name], free[name].policy)
+    return result
+
+
+def _unmet(state: State, stream: Stream) -> tuple[Reason, ...]:
+    """Warnings of the preferred rules that the stream's shards do not meet."""
+    assert stream.policy is not None
+    rows = [state.table.nodes(shard) for shard in stream.shards]
+    return unmet(state.rules(stream), rows, stream.spec, stream.policy, state.topology)
 
 
 def fleet(cluster: Cluster, limits: Limits | None = None) -> State:
@@ -319,12 +362,22 @@ def fleet(cluster: Cluster, limits: Limits | None = None) -> State:
 def decided(state: State, event: StreamCreated) -> Decision:
     """Decide one stream and take its replicas into the state."""
     decision, policy, shards = decide(state, event, None)
+    enter(state, decision, policy, shards)
+    return decision
+
+
+def enter(
+    state: State,
+    decision: Decision,
+    policy: Policy | None,
+    shards: Sequence[Sequence[int]] | None,
+) -> None:
+    """Take a decision and its replicas, if it has any, into the state."""
     stream = state.publish_decision(decision, policy)
     if shards is not None:
         for shard, nodes in zip(state.allot(stream, shards), shards, strict=True):
             for slot, node in enumerate(nodes):
                 state.table.set(shard, slot, node)
-    return decision
 
 
 def _read(node: yaml.Node | None, offset: int, parse: Parse) -> Document | DocumentFault:

@@ -30,7 +30,16 @@ from placement.state import State
 from placement.strategies.base import View
 from schemas.cluster import ClusterMove, RefusedStream
 from streaming import codec, record_codec
-from streaming.offline import UNANSWERED, Document, Placed, decided, fleet
+from streaming.offline import (
+    UNANSWERED,
+    Document,
+    Placed,
+    decided,
+    enter,
+    fleet,
+    placed,
+    unplaced,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +178,9 @@ def explained(
     events = [event for event in created if isinstance(event, StreamCreated)]
     found: dict[str, Explained] = {}
     decisions: dict[str, Decision] = {}
-    crowd = _Crowd(state)
+    # Where `place` evens streams out together, all of them matter.
+    together = published is None and len(unplaced(events)) > 1
+    crowd = _Crowd(state, placed(document) if together else None)
     for event in _in_turn(events, wanted):
         if wanted.stream not in (None, event.stream):
             decisions[event.stream] = crowd.take(event)
@@ -177,7 +188,7 @@ def explained(
         crowd.settle()
         before = View(state.topology, state.table)
         if published is None:
-            decision = decided(state, event)
+            decision = crowd.place(event)
             shards = state.streams[event.stream].shards
             rows = [state.table.nodes(shard) for shard in shards]
         else:
@@ -189,8 +200,8 @@ def explained(
         for stream in document.cluster.streams
     )
     known = tuple(answer for answer in answers if answer is not None)
-    placed = Placed(document, known, state)
-    missing = _missing(placed, decisions, wanted)
+    whole = Placed(document, known, state)
+    missing = _missing(whole, decisions, wanted)
     ahead = _Ahead(document, state, published)
     given = {event.stream: event for event in events if event.replicas and any(event.replicas)}
     streams = tuple(
@@ -200,7 +211,7 @@ def explained(
         for answer in known
         if wanted.stream in (None, answer.stream)
     )
-    return Explanation(placed, streams, missing)
+    return Explanation(whole, streams, missing)
 
 
 def _in_turn(events: Sequence[StreamCreated], wanted: Wanted) -> Sequence[StreamCreated]:
@@ -217,10 +228,11 @@ def _in_turn(events: Sequence[StreamCreated], wanted: Wanted) -> Sequence[Stream
 
 class _Crowd:
     """The streams that are not asked about. Those that have all their replicas are only counted,
-    all at once, before something is placed beside them."""
+    all at once, before something is placed beside them. `placed`: where the others stand, if that
+    is known."""
 
-    def __init__(self, state: State) -> None:
-        self._state = state
+    def __init__(self, state: State, placed: Placed | None) -> None:
+        self._state, self._placed = state, placed
         self._rows: list[list[int]] = []
         self._shards: list[int] = []
 
@@ -236,13 +248,23 @@ class _Crowd:
             or not _whole(rows, policy, event)
         ):
             self.settle()
-            return decided(state, event)
+            return self.place(event)
         spec = spec_of(state, event)
         parts = (event.body_hash, policy.strategy, event.shards, 0, (), (), state.now)
         decision = Decision(event.stream, event.sequence, 1, Outcome.PLACED, spec, *parts)
         self._shards += state.allot(state.publish_decision(decision, policy), rows)
         self._rows += rows
         return decision
+
+    def place(self, event: StreamCreated) -> Decision:
+        """Decide the stream, or take the decision that is known."""
+        if self._placed is None:
+            return decided(self._state, event)
+        known = self._placed.state
+        stream = known.streams[event.stream]
+        rows = [known.table.nodes(shard) for shard in stream.shards]
+        enter(self._state, stream.decision, stream.policy, rows or None)
+        return stream.decision
 
     def settle(self) -> None:
         """Enter what was taken into the table."""
