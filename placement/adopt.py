@@ -50,9 +50,8 @@ def completed(
     the others, which is `called` so where it breaks a rule."""
     strategy = STRATEGIES[policy.strategy]
     rules = strategy.rules(policy, view.topology)
-    resume = getattr(strategy, "resume", None)
-    if resume and not any(isinstance(rule, ColocateSlots) for rule in rules):
-        resume(spec, policy, shards, view)
+    if not any(isinstance(rule, ColocateSlots) for rule in rules):
+        strategy.resume(spec, policy, shards, view)
     reasons = complete(spec, policy, shards, view)
     return Placement(shards, reasons, unmet_by(shards, spec, policy, view, called))
 

@@ -50,8 +50,7 @@ def alteration(
     policy, spec = asked(state, event), spec_of(state, event)
     if isinstance(policy, Reason):
         return (policy,)
-    unfit = getattr(STRATEGIES[policy.strategy], "unfit", None)
-    wrong = unfit(spec, policy, state.topology) if unfit else None
+    wrong = STRATEGIES[policy.strategy].unfit(spec, policy, state.topology)
     if wrong:
         return (wrong,)
     same = policy == stream.policy

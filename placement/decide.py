@@ -110,9 +110,8 @@ def place_in(
     given: Sequence[Sequence[str]] | None = None,
 ) -> Answer:
     """The same among the replicas that a view counts."""
-    topology, before = view.topology, view.fork()
-    unfit = getattr(STRATEGIES[policy.strategy], "unfit", None)
-    wrong = unfit(spec, policy, topology) if unfit else None
+    topology, strategy, before = view.topology, STRATEGIES[policy.strategy], view.fork()
+    wrong = strategy.unfit(spec, policy, topology)
     if wrong:
         return Answer(Outcome.REJECTED, reasons=(wrong,))
     placed = _placed(spec, policy, view) if given is None else adopt(spec, policy, given, view)
@@ -125,10 +124,10 @@ def place_in(
     elif given is None and soft and _missing(placed.shards):
         placed = _filled(placed, True, spec, policy, view)
     answer = answered(placed, policy, topology, bool(given and any(given)))
-    advice = getattr(STRATEGIES[policy.strategy], "advice", None)
-    if advice is None or answer.outcome in (Outcome.REJECTED, Outcome.WAITING):
+    if answer.outcome in (Outcome.REJECTED, Outcome.WAITING):
         return answer
-    return replace(answer, warnings=(*answer.warnings, *advice(spec, policy, topology)))
+    advice = strategy.advice(spec, policy, topology)
+    return replace(answer, warnings=(*answer.warnings, *advice)) if advice else answer
 
 
 def _refuses(reason: Reason) -> bool:

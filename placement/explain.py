@@ -302,7 +302,7 @@ class Explainer:
         """The trace of `choose` that gives the node, with the replicas before it placed, or with
         all others placed; None if the strategy goes by an order of its own: agreeing with `choose`
         would be chance."""
-        if not getattr(self._strategy, "places_by_choice", False):
+        if not self._strategy.places_by_choice:
             return None
         nodes = self._shards[shard]
         placed = [other for other in nodes[:slot] if other != EMPTY]

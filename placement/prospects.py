@@ -119,7 +119,7 @@ def _free(topology: Topology, policy: Policy, load: NDArray[np.int64]) -> Mask:
     """Nodes that may receive a replica of the stream."""
     room = (topology.capacity < 0) | (load < topology.capacity)
     usable = topology.eligible
-    if getattr(STRATEGIES[policy.strategy], "followers_on_suspect", False):
+    if STRATEGIES[policy.strategy].followers_on_suspect:
         usable = usable | topology.fenced
     free: Mask = usable & policy.nodes.mask(topology) & room
     return free

@@ -49,6 +49,11 @@ class Arranged:
         return self.policy.copies(self.spec.replication_factor)
 
     @property
+    def has_leaders(self) -> bool:
+        """Whether the first replica of a shard leads it."""
+        return STRATEGIES[self.policy.strategy].has_leaders
+
+    @property
     def totals_first(self) -> bool:
         """Whether the stream is evened out only as far as all replicas together are even."""
         return balance_of(self.policy) is Balance.TOTALS_FIRST
@@ -228,9 +233,8 @@ class Board:
 
 
 def balance_of(policy: Policy) -> Balance:
-    """What is evened out first for a policy's streams; `spread`'s order where a strategy that users
-    brought does not say."""
-    return getattr(STRATEGIES[policy.strategy], "balance", Balance.TOTALS_FIRST)
+    """What is evened out first for a policy's streams."""
+    return STRATEGIES[policy.strategy].balance
 
 
 def _streams(view: View) -> list[Arranged]:

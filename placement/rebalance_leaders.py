@@ -29,9 +29,6 @@ _SHARDS = 48
 FIRST, EVERY, AFTER = range(3)
 GROUPS = ((FIRST, EVERY), (AFTER,))
 
-# Systems in which the first replica is no leader, but where the writer was.
-_LEADERLESS = ("hdfs",)
-
 
 class Electorate:
     """Shards whose leader may change; `steps` lists shard, slot, and the old and new leader. A step
@@ -45,7 +42,7 @@ class Electorate:
         for number, each in enumerate(board.streams):
             firsts = each.rows[:, 0]
             held = np.flatnonzero((firsts != EMPTY) & board.eligible[np.maximum(firsts, 0)])
-            fixed = each.spec.stream in board.kept or each.policy.strategy in _LEADERLESS
+            fixed = each.spec.stream in board.kept or not each.has_leaders
             of.append(np.full(len(held), -1 if fixed else number))
             node.append(firsts[held])
             shard.append(held)
@@ -98,8 +95,7 @@ class Electorate:
         """Nodes of each shard that may lead it, EMPTY in other places."""
         board = self._board
         each = board.streams[number]
-        aside = each.policy.beside
-        aside += sum(rule.count for rule in each.rules if isinstance(rule, Elsewhere))
+        aside = sum(rule.count for rule in each.rules if isinstance(rule, Elsewhere))
         plain = each.rows[shards][:, : max(each.copies - aside, 1)]
         able = (plain != EMPTY) & (board.admitted[board.kind[number]] & board.can_lead)[plain]
         found = np.full((len(shards), widest), EMPTY)

@@ -222,8 +222,6 @@ class Strategy(Compiles, Protocol):
       (`degrade`); what is still missing then is up to `on_shortage`.
     - A strategy that knows a better fallback takes it in `place` and `extend` while
       `policy.strength` is preferred, and says so in `warnings`.
-    - `unfit(spec, policy, topology)`, if it has it, names what is wrong with the request as such
-      (an unknown name); such a stream is rejected, also if it brings its replicas.
     - `decide` judges what was placed: an arrangement that breaks a required rule of `rules()`, the
       user's or its own, counts as not found.
     """
@@ -245,12 +243,69 @@ class Strategy(Compiles, Protocol):
         """The node for one more replica, out of those in `mask`, or why none serves."""
         ...
 
+    def unfit(self, spec: StreamSpec, policy: Policy, topology: Topology, /) -> Reason | None:
+        """What is wrong with the request as such, such as an unknown name: the stream is rejected,
+        also if it brings its replicas."""
+        ...
+
+    def advice(self, spec: StreamSpec, policy: Policy, topology: Topology, /) -> tuple[Reason, ...]:
+        """Warnings for a stream that is placed, which change nothing."""
+        ...
+
+    def resume(
+        self, spec: StreamSpec, policy: Policy, shards: list[list[int]], view: View, /
+    ) -> tuple[Reason, ...]:
+        """Fill the EMPTY slots of given shards as `place` would have gone on; those that find no
+        node stay EMPTY, with reasons. `extend` fills what is left."""
+        ...
+
+    @property
+    def balance(self) -> Balance:
+        """What rebalancing evens out first for the strategy's streams, if anything."""
+        ...
+
+    @property
+    def has_leaders(self) -> bool:
+        """Whether the first replica leads, so that leaders are evened out."""
+        ...
+
+    @property
+    def places_by_choice(self) -> bool:
+        """Whether a shard's last replica goes where `choose` says, so that `explain` names the
+        step of it that decided instead of an order of the strategy's own."""
+        ...
+
+    @property
+    def followers_on_suspect(self) -> bool:
+        """Whether followers may be placed on suspect nodes where nothing else is left."""
+        ...
+
 
 class ByRules:
-    """`extend` of a strategy that says all it asks for in its rules."""
+    """Base of a strategy that says all it asks for in its rules; has a default for every member
+    that a strategy need not bring."""
 
     on_shortage: ClassVar[OnInfeasible] = OnInfeasible.REJECT
     balance: ClassVar[Balance] = Balance.TOTALS_FIRST
+    has_leaders: ClassVar[bool] = True
+    places_by_choice: ClassVar[bool] = False
+    followers_on_suspect: ClassVar[bool] = False
+
+    def unfit(self, _spec: StreamSpec, _policy: Policy, _topology: Topology, /) -> Reason | None:
+        """Nothing."""
+        return None
+
+    def advice(
+        self, _spec: StreamSpec, _policy: Policy, _topology: Topology, /
+    ) -> tuple[Reason, ...]:
+        """None."""
+        return ()
+
+    def resume(
+        self, _spec: StreamSpec, _policy: Policy, _shards: list[list[int]], _view: View, /
+    ) -> tuple[Reason, ...]:
+        """Leave all to `extend`."""
+        return ()
 
     def extend(self: Strategy, need: Need, policy: Policy, mask: Mask, view: View) -> int | Reason:
         """The best candidate by the strategy's rules, load and nearness."""

@@ -43,7 +43,7 @@ def chooses(strategy: Strategy, need: Need) -> bool:
     """Whether `extend` of this strategy is `choose` by its rules."""
     by_rules = type(strategy).extend is ByRules.extend
     last = len(need.kept) + 1 >= need.replication_factor
-    return by_rules or (last and getattr(strategy, "places_by_choice", False))
+    return by_rules or (last and strategy.places_by_choice)
 
 
 def choose_by_class(rules: Sequence[Rule], policy: Policy, need: Need, view: View) -> int | None:

@@ -154,16 +154,19 @@ class ClientTagsStrategy(SetStrategy):
             placed = replace(placed, shards=shards)
         return placed
 
-    def resume(self, spec: StreamSpec, policy: Policy, shards: list[list[int]], view: View) -> None:
+    def resume(
+        self, spec: StreamSpec, policy: Policy, shards: list[list[int]], view: View
+    ) -> tuple[Reason, ...]:
         """Complete the shards around what they were given, then even out what was added."""
         if policy.rules:
-            return
+            return ()
         rank = view.topology.order()
         # Tasks are taken in an order of their own, so that theirs in the stream is all the same.
         shards = sorted(shards, key=lambda nodes: [int(rank[n]) for n in nodes if n != EMPTY])
         given = [sum(node != EMPTY for node in nodes) for nodes in shards]
-        super(ClientTagsStrategy, self).resume(spec, policy, shards, view)
+        reasons = super(ClientTagsStrategy, self).resume(spec, policy, shards, view)
         self._even_out(shards, [max(count, 1) for count in given], policy, view)
+        return reasons
 
     def _even_out(
         self, shards: list[list[int]], fixed: Sequence[int], policy: Policy, view: View

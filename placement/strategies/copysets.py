@@ -17,14 +17,14 @@ from placement.reasons import Code, Reason
 from placement.risk import distinct_copysets, loss_probability, scatter_width
 from placement.rules import STREAM_RULES, Even, Mask, Rule, Standing, Strength
 from placement.rules_roles import LeaderIn
-from placement.strategies.base import Need, Placement, View, candidates, choose, unmet
+from placement.strategies.base import ByRules, Need, Placement, View, candidates, choose, unmet
 from placement.topology import Topology
 
 _Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class CopysetsStrategy:
+class CopysetsStrategy(ByRules):
     """Copyset replication with rack rules, kept incrementally.
 
     Goals, in this order:

@@ -23,7 +23,16 @@ from placement.rules import (
 )
 from placement.rules_load import LoadBalance, VotersAcross
 from placement.rules_roles import Elsewhere
-from placement.strategies.base import Need, Placement, View, candidates, choose, distance, too_few
+from placement.strategies.base import (
+    ByRules,
+    Need,
+    Placement,
+    View,
+    candidates,
+    choose,
+    distance,
+    too_few,
+)
 from placement.strategies.cheapest import (
     MILLION,
     ZONES_LEAST,
@@ -52,7 +61,7 @@ _WEIGHT_MAX = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class CostStrategy:
+class CostStrategy(ByRules):
     """`cost` (alias `bytedance`): one primary per rack, two zones, a cold copy far away, balance.
 
     Goals: survive a rack, a zone and a region; use the fleet evenly. Of all lawful placements the

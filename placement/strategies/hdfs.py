@@ -17,6 +17,7 @@ from placement.rules import AtMost, Finding, Mask, Penalties, Rule, Standing, St
 from placement.rules_span import SpanDomains
 from placement.sift import first_mentions
 from placement.strategies.base import (
+    ByRules,
     Need,
     Placement,
     View,
@@ -43,7 +44,7 @@ class Variant(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class HdfsStrategy:
+class HdfsStrategy(ByRules):
     """Writer's node, another rack, that rack again: HDFS' block placement.
 
     Goals, in this order:
@@ -80,6 +81,8 @@ class HdfsStrategy:
     parameters: tuple[str, ...] = ("variant", "writer", "factor", "tag")
     on_infeasible: OnInfeasible = OnInfeasible.DEGRADE
     balance: ClassVar[Balance] = Balance.STREAMS_FIRST
+    # The first replica is no leader, but where the writer was.
+    has_leaders: ClassVar[bool] = False
     on_shortage: ClassVar[OnInfeasible] = OnInfeasible.PARTIAL
 
     def compile(self, policy: Mapping[str, Any], _topology: Topology) -> Mapping[str, Any] | Reason:

@@ -15,7 +15,7 @@ from placement.reasons import Code, Reason
 from placement.rules import CountsDomains, Finding, Mask, Penalties, Rule, Standing, Strength
 from placement.rules_places import Exactly
 from placement.sift import first_mentions
-from placement.strategies.base import Need, Placement, View, nodes_too_few, unmet
+from placement.strategies.base import ByRules, Need, Placement, View, nodes_too_few, unmet
 from placement.strategies.clockwise import Fits, Positions, among, first_fitting, in_bulk
 from placement.strategies.slots import admitted, by_wishes, fill
 from placement.strategies.token_ring import (
@@ -36,7 +36,7 @@ _COUNT_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class NetworkTopologyStrategy:
+class NetworkTopologyStrategy(ByRules):
     """Per-datacenter counts, racks of a datacenter in turn, as Cassandra and ScyllaDB (vnodes).
 
     Goals, in this order:

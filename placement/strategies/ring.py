@@ -14,7 +14,7 @@ from placement.policy import Balance, OnInfeasible, Policy, name_list, unknown_v
 from placement.reasons import Code, Reason
 from placement.rules import AtMost, Mask, Rule, Strength
 from placement.rules_span import SpanDomains
-from placement.strategies.base import Need, Placement, View, nodes_too_few, unmet
+from placement.strategies.base import ByRules, Need, Placement, View, nodes_too_few, unmet
 from placement.strategies.clockwise import Fits, Positions, among, first_fitting, in_bulk
 from placement.strategies.slots import admitted, by_wishes, fill
 from placement.strategies.token_ring import (
@@ -29,7 +29,7 @@ from placement.topology import NO_DOMAIN, Scope, Topology
 
 
 @dataclass(frozen=True, slots=True)
-class RingStrategy:
+class RingStrategy(ByRules):
     """Walk a ring of tokens clockwise from the shard's own, taking fresh failure domains first.
 
     Goals, in this order:

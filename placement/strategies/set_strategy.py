@@ -10,7 +10,7 @@ from placement.policy import Policy
 from placement.reasons import Reason
 from placement.rules import Mask, Rule
 from placement.rules_roles import Elsewhere
-from placement.strategies.base import Need, Placement, View, candidates, distance, unmet
+from placement.strategies.base import ByRules, Need, Placement, View, candidates, distance, unmet
 from placement.strategies.leaders import elect
 from placement.strategies.node_sets import load_costs
 from placement.strategies.slots import fill
@@ -33,7 +33,7 @@ class Plans(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class SetStrategy:
+class SetStrategy(ByRules):
     """`place` and `extend` of a strategy that plans whole sets."""
 
     def place(self: Plans, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
@@ -56,11 +56,11 @@ class SetStrategy:
 
     def resume(
         self: Plans, spec: StreamSpec, policy: Policy, shards: list[list[int]], view: View
-    ) -> None:
+    ) -> tuple[Reason, ...]:
         """Complete the shards around what they were given. Rules of the user may look at other
         shards: then each replica is added by itself."""
         if policy.rules:
-            return
+            return ()
         fresh = []
         for shard, nodes in enumerate(shards):
             kept = [node for node in nodes if node != EMPTY]
@@ -77,6 +77,7 @@ class SetStrategy:
             for node in found:
                 view.add(node, leader=node == nodes[0])
         _lead_evenly(fresh, policy, view)
+        return ()
 
     def extend(self: Plans, need: Need, policy: Policy, mask: Mask, view: View) -> int | Reason:
         """The first node of the set that completes the shard best."""

@@ -24,7 +24,7 @@ from placement.rules import (
 )
 from placement.rules_places import AtLeastIn, Exactly
 from placement.rules_roles import Elsewhere, LeaderIn
-from placement.strategies.base import Need, Placement, View, candidates, choose, unmet
+from placement.strategies.base import ByRules, Need, Placement, View, candidates, choose, unmet
 from placement.strategies.bulk import BULK_FROM, spread_in_bulk, walkable
 from placement.strategies.leaders import elect
 from placement.strategies.search import choose_ahead, whole_stream
@@ -40,7 +40,7 @@ _MAY_LEAD = LeaderIn((UNLOCATED,))
 
 
 @dataclass(frozen=True, slots=True)
-class SpreadStrategy:
+class SpreadStrategy(ByRules):
     """Spread replicas over all failure domains, and load over all nodes.
 
     Goals, in this order, when streams are placed and when they are rebalanced:

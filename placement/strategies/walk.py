@@ -6,7 +6,6 @@ taken; others are tried only where the user's rules lead into a dead end.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,16 +29,6 @@ Order = Callable[[int, Sequence[int]], list[Key]]
 # Dead ends tried per shard. The user's rules are few and count domains: what is not found among so
 # many arrangements, best first, has in practice no solution.
 _TRIES_MAX = 500
-
-
-class Resumes(Strategy, Protocol):
-    """A strategy that goes on where a stream's given replicas end."""
-
-    def resume(
-        self, spec: StreamSpec, policy: Policy, shards: list[list[int]], view: View
-    ) -> tuple[Reason, ...]:
-        """Fill the EMPTY slots of `shards`; those that find no node stay EMPTY, with reasons."""
-        ...
 
 
 class Draft:
@@ -216,7 +205,7 @@ slot finds no node or more has to be weighed than can be at once."""
 
 
 def place_by(
-    strategy: Resumes, spec: StreamSpec, policy: Policy, view: View, at_once: AtOnce | None = None
+    strategy: Strategy, spec: StreamSpec, policy: Policy, view: View, at_once: AtOnce | None = None
 ) -> Placement | Reason:
     """Place a whole stream: without rules of the user by `at_once` if that finds nodes for all,
     else by the strategy's `resume`, for which nothing is there to go on from."""

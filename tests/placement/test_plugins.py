@@ -7,11 +7,14 @@ import pytest
 from placement import strategies
 from placement.configuration import Configuration
 from placement.events import NodeChanged, StreamCreated
-from placement.model import Liveness, Outcome
+from placement.model import Liveness, Outcome, StreamSpec
 from placement.node import NodeAttributes
 from placement.plugins import enable
+from placement.policy import Balance, OnInfeasible, Policy
 from placement.reasons import Code, Reason
 from placement.reconcile import Reconciler
+from placement.rules import Mask, Rule
+from placement.strategies.base import Need, Placement, View, choose
 
 EXAMPLE = "tests.placement.strategies.one_site:OneSite"
 
@@ -79,9 +82,63 @@ class Thief:
     compile = rules = place = extend = None
 
 
+class Plain:
+    """A strategy that inherits nothing."""
+
+    name, aliases, parameters = "plain", (), ()
+    on_infeasible = on_shortage = OnInfeasible.REJECT
+    balance = Balance.NEVER
+
+    def compile(self, _policy: object, _topology: object) -> dict[str, object]:
+        return {}
+
+    def rules(self, policy: Policy, _topology: object) -> tuple[Rule, ...]:
+        return policy.rules
+
+    def place(self, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
+        return strategies.STRATEGIES["spread"].place(spec, policy, view)
+
+    def extend(self, need: Need, policy: Policy, mask: Mask, view: View) -> int | Reason:
+        return choose(self.rules(policy, view.topology), mask, need, view)
+
+
+class Misspelt(Plain):
+    name = "misspelt"
+
+    def unfitt(self) -> None:
+        """A hook that nobody would call."""
+
+
+class Short(Plain):
+    name = "short"
+
+    def advice(self) -> None:
+        """A hook that takes too few arguments."""
+
+
+class Unbalanced(Plain):
+    name, balance = "unbalanced", False
+
+
+def test_a_strategy_need_not_inherit(enabled: None) -> None:
+    assert enable(f"{__name__}:Plain") is None
+    assert enable(f"{__name__}:Plain") is None, "again is no change"
+    reconciler = fleet()
+    assert create(reconciler, "s", {"strategy": "plain"}, 3) is Outcome.PLACED
+    plain = strategies.STRATEGIES["plain"]
+    assert (plain.balance, plain.has_leaders, plain.places_by_choice) == (
+        Balance.NEVER,
+        True,
+        False,
+    )
+
+
 @pytest.mark.parametrize(
     ("path", "said"),
     [
+        (f"{__name__}:Misspelt", "has 'unfitt': did you mean 'unfit'?"),
+        (f"{__name__}:Short", "has 'advice', which does not take 3 arguments"),
+        (f"{__name__}:Unbalanced", "not one of totals_first, streams_first, never"),
         ("", "package.module:ClassName"),
         ("tests.placement.strategies.one_site", "package.module:ClassName"),
         ("..one_site:OneSite", "package.module:ClassName"),

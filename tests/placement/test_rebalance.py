@@ -267,3 +267,14 @@ def test_what_a_plan_says_of_skew() -> None:
         ("location", 0, 0),
         ("node", 0, 0),
     ]
+
+
+def test_every_voter_beside_a_cold_copy_may_lead() -> None:
+    made = arrangement(levels=("region", "az"))
+    for number in range(4):
+        made.node(f"v{number}", f"/r0/az{number}")
+    made.node("cold", "/r1/az0")
+    rows = [["v0", "v1", "v2", "cold"], ["v0", "v1", "v2", "cold"], ["v1", "v0", "v2", "cold"]]
+    made.stream("s", rows, {"strategy": "cost"})
+    found = [move for move in made.plan().moves if move.kind is MoveKind.LEADER]
+    assert [made.topology.ids[move.add] for move in found] == ["v2"]
