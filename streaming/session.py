@@ -29,10 +29,10 @@ _LOCAL_FILE_SYSTEM_JAR = "hadoop-bare-naked-local-fs"
 
 # SerialGC and C1 only: on two cores the optimising compiler's threads starve the first hundred
 # batches (176 -> 102). A young generation of a third of the heap, the default, is written to from
-# end to end before its first collection; 48 MB of it, and an old one that grows by need, keep an
-# idle JVM at 440 MiB after a quarter of an hour, where it had 690.
+# end to end before its first collection; 48 MB of it, and an old one that starts small and grows by
+# need, keep an idle JVM small (streaming/README.md has the figures).
 _JVM_OPTIONS = (
-    "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m -Xms128m -XX:MaxNewSize=48m "
+    "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m -Xms64m -XX:MaxNewSize=48m "
     "-XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=30"
 )
 # glibc gives each of the JVM's threads a pool of native memory; two for all save 30 MiB.
@@ -40,6 +40,9 @@ _MALLOC_POOLS = "2"
 
 # By process id of the JVM; what is here when this process is killed goes with the next start.
 _TEMPORARY: dict[int, Scratch] = {}
+
+# Nobody reads this history: as few as leave what runs now alone.
+_SHOWN_MAX = "20"
 
 _MASTER = "local[2]"
 # The name of a socket takes 104 bytes where least is allowed; Spark's own part of it takes 42.
@@ -60,6 +63,12 @@ def spark_options(
         "spark.driver.host": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # Spark remembers what its user interface would show even without one: by default 1,000
+        # queries with their plans, 1,000 jobs and stages and 100,000 tasks.
+        "spark.ui.retainedJobs": _SHOWN_MAX,
+        "spark.ui.retainedStages": _SHOWN_MAX,
+        "spark.ui.retainedTasks": _SHOWN_MAX,
+        "spark.sql.ui.retainedExecutions": _SHOWN_MAX,
         # One state store per topology shard; two instead of one cost 25.
         "spark.sql.shuffle.partitions": str(topology_shards),
         # transformWithState runs on this provider only.
