@@ -18,7 +18,7 @@ from placement.model import (
     Violation,
     ViolationClass,
 )
-from schemas.cluster import Cluster
+from schemas.cluster import Cluster, ClusterStream
 from schemas.spelling import did_you_mean
 from schemas.topics import DECISIONS, TOPOLOGY
 from streaming import record_codec
@@ -41,9 +41,8 @@ def describe_node(live: LiveState, name: str) -> dict[str, Any]:
     views = {view.node_id: view for view in live.nodes}
     view = views.get(name) or _missing("node", name, views)
     attributes, record = view.attributes, live.latest[TOPOLOGY][name]
-    shards = [each for each in live.assignments if name in each.replicas]
-    held = {(each.stream, each.shard) for each in shards}
-    moves = live.open_moves
+    few = live.of_node(name)
+    shards, moves = few.assignments, live.open_moves
     return {
         "node": name,
         "location": attributes.location or None,
@@ -73,8 +72,8 @@ def describe_node(live: LiveState, name: str) -> dict[str, Any]:
         "by_stream": _by_stream(shards, name),
         "moves_in": [_move(move) for move in moves if move.add == name],
         "moves_out": [_move(move) for move in moves if move.remove == name],
-        "violations": _violations(v for v in live.violations if (v.stream, v.shard) in held),
-        "critical_shards": _critical(live.cluster(), name, {stream for stream, _ in held}),
+        "violations": _violations(few.violations),
+        "critical_shards": _critical(few, name),
     }
 
 
@@ -85,7 +84,7 @@ def describe_stream(live: LiveState, name: str) -> dict[str, Any]:
     live = live.of_stream(name)
     shards = [each for each in live.assignments if each.stream == name]
     cluster = live.cluster()
-    judged = _judged(cluster, {name})
+    judged = _judged(cluster)
     health = judged.diagnosis.shards.get(name, ())
     broken = [v for v in live.violations if v.stream == name]
     requested = decision.requested
@@ -124,7 +123,7 @@ def describe_shard(live: LiveState, stream: str, shard: int) -> dict[str, Any]:
         many = decision.spec.shards
         placed = f"has {many} shards, counted from 0" if shard >= many else "is not placed"
         raise NotThere(f"there is no shard {stream}/{shard}: stream '{stream}' {placed}")
-    judged = _judged(live.cluster(), {stream})
+    judged = _judged(live.cluster())
     health, copies = judged.diagnosis.shards.get(stream, ()), judged.diagnosis.copies
     move = next((m for m in live.open_moves if (m.stream, m.shard) == (stream, shard)), None)
     broken = [v for v in live.violations if (v.stream, v.shard) == (stream, shard)]
@@ -160,15 +159,31 @@ def _missing(kind: str, name: str, known: Iterable[str]) -> Any:
     raise NotThere(f"there is no {kind} '{name}'{hint} see: placer {kind}s")
 
 
-def _judged(cluster: Cluster, streams: set[str]) -> Checked:
-    """The health of some streams: the others do not change it."""
-    few = tuple(each for each in cluster.streams if each.stream in streams)
-    return checked(Document(replace(cluster, streams=few)), Asked())
+def _judged(cluster: Cluster) -> Checked:
+    return checked(Document(cluster), Asked())
 
 
-def _critical(cluster: Cluster, name: str, streams: set[str]) -> int:
-    """Shards that lose their quorum if the node is lost alone."""
-    critical = _judged(cluster, streams).diagnosis.critical
+def _critical(live: LiveState, name: str) -> int:
+    """Shards that lose their quorum if the node is lost alone. `live`: only shards on the node,
+    which are numbered anew for it: the others do not matter."""
+    cluster = live.cluster()
+    number: dict[tuple[str, int], int] = {}
+    sizes: Counter[str] = Counter()
+    for each in sorted(live.assignments, key=lambda each: each.shard):
+        number[each.stream, each.shard] = sizes[each.stream]
+        sizes[each.stream] += 1
+    here = {"shard_tokens": None, "dimension": None, "ranges": None}
+    streams = tuple(
+        each.model_copy(update=here | {"shards": sizes[each.stream]})
+        for each in cluster.streams
+        if isinstance(each, ClusterStream)
+    )
+    moves = tuple(
+        each.model_copy(update={"shard": number[each.stream, each.shard]})
+        for each in cluster.moves
+        if (each.stream, each.shard) in number
+    )
+    critical = _judged(replace(cluster, streams=streams, moves=moves)).diagnosis.critical
     return sum(each.shards for each in critical if (each.level, each.domain) == ("node", name))
 
 

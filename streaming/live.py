@@ -5,9 +5,12 @@ what the offline tool reads from a file, so that the same code judges both.
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from types import TracebackType
 from typing import Any, Self
+
+import orjson
 
 from placement.location import natural_key
 from placement.model import Assignment, Decision, Move, NodeView, Outcome, Violation
@@ -29,7 +32,7 @@ from schemas.topics import (
 from streaming import assignment_codec, record_codec
 from streaming.errors import StreamingError
 from streaming.reachability import Reachability
-from streaming.records import CommittedReader
+from streaming.records import CommittedReader, json_object
 from streaming.settings import Settings
 
 # Of the alerts the latest are read; who wants more reads the topic.
@@ -55,10 +58,14 @@ class LiveState:
         """`levels`: the tiers' names."""
         self._cell, self._prefix, self._levels = cell, prefix, tuple(levels)
         topics = (*STATE_TOPICS, COMMITS)
-        self.latest: dict[str, dict[str, dict[str, Any]]] = {topic: {} for topic in topics}
+        # Assignments are nearly all of a large state: as bytes until they are asked for.
+        self.latest: dict[str, dict[str, Any]] = {topic: {} for topic in topics}
 
-    def take(self, topic: str, key: str, value: dict[str, Any] | None) -> None:
-        """Take in one record; without a value it is a tombstone."""
+    def take(self, topic: str, key: str, value: dict[str, Any] | bytes | None) -> None:
+        """Take in one record, parsed or as it was written; without a value, or with one that is no
+        JSON object, it is a tombstone."""
+        if isinstance(value, bytes) and topic != ASSIGNMENTS:
+            value = json_object(value)
         if value is None:
             self.latest[topic].pop(key, None)
         else:
@@ -71,16 +78,41 @@ class LiveState:
         return None if marker is None else marker.get("configuration")
 
     def of_stream(self, name: str) -> "LiveState":
-        """The same without what is about other streams: of a large fleet a fraction to parse."""
+        """The same without the shards of other streams: of a large fleet a fraction to parse."""
+        decisions = self.latest[DECISIONS]
+        return self._with(
+            {name: decisions[name]} if name in decisions else {},
+            {
+                key: each
+                for key, each in self.latest[ASSIGNMENTS].items()
+                if _stream_of(key) == name
+            },
+            {key: each for key, each in self.latest[VIOLATIONS].items() if _stream_of(key) == name},
+        )
+
+    def of_node(self, name: str) -> "LiveState":
+        """The same with only the shards that have a replica on a node, and their streams."""
+        # No character of a node id is escaped in JSON; of the values without it none is parsed.
+        quoted = orjson.dumps(name)
+        shards = {}
+        for key, value in self.latest[ASSIGNMENTS].items():
+            if isinstance(value, bytes) and quoted not in value:
+                continue
+            if name in self._parsed(ASSIGNMENTS, key, value, _parse_assignment).replicas:
+                shards[key] = value
+        streams = {_stream_of(key) for key in shards}
+        return self._with(
+            {key: each for key, each in self.latest[DECISIONS].items() if key in streams},
+            shards,
+            {key: each for key, each in self.latest[VIOLATIONS].items() if key in shards},
+        )
+
+    def _with(
+        self, decisions: dict[str, Any], assignments: dict[str, Any], violations: dict[str, Any]
+    ) -> "LiveState":
         few = LiveState(self._cell, self._prefix, self._levels)
-        for topic, values in self.latest.items():
-            if topic in (ASSIGNMENTS, VIOLATIONS):
-                kept = {key: each for key, each in values.items() if _stream_of(key) == name}
-            elif topic == DECISIONS:
-                kept = {name: values[name]} if name in values else {}
-            else:
-                kept = values
-            few.latest[topic] = kept
+        chosen = {DECISIONS: decisions, ASSIGNMENTS: assignments, VIOLATIONS: violations}
+        few.latest = self.latest | chosen
         return few
 
     @property
@@ -107,7 +139,7 @@ class LiveState:
     @property
     def assignments(self) -> list[Assignment]:
         """All shards, by stream and number."""
-        return self._sorted(ASSIGNMENTS, assignment_codec.parse)
+        return self._sorted(ASSIGNMENTS, _parse_assignment, _shard_key())
 
     @property
     def open_moves(self) -> list[Move]:
@@ -146,20 +178,23 @@ class LiveState:
             moves=tuple(map(_move, self.open_moves)),
         )
 
-    def _sorted(self, topic: str, parse: Any) -> list[Any]:
+    def _sorted(
+        self, topic: str, parse: Callable[[Any], Any], order: Callable[[str], Any] = natural_key
+    ) -> list[Any]:
         """A topic's records in the natural order of their keys. Raises StreamingError for one that
         is none of ours."""
-        found = []
-        for key, body in sorted(self.latest[topic].items(), key=lambda each: natural_key(each[0])):
-            try:
-                found.append(parse(body))
-            except (KeyError, ValueError, TypeError) as error:
-                name = full_name(topic, self._prefix)
-                raise StreamingError(
-                    f"{name}: the record of key {key!r} is none of this version's: {error}; see "
-                    "what is wrong with: placer doctor"
-                ) from error
-        return found
+        values = sorted(self.latest[topic].items(), key=lambda each: order(each[0]))
+        return [self._parsed(topic, key, body, parse) for key, body in values]
+
+    def _parsed(self, topic: str, key: str, body: Any, parse: Callable[[Any], Any]) -> Any:
+        try:
+            return parse(body)
+        except (KeyError, ValueError, TypeError) as error:
+            name = full_name(topic, self._prefix)
+            raise StreamingError(
+                f"{name}: the record of key {key!r} is none of this version's: {error}; see what "
+                "is wrong with: placer doctor"
+            ) from error
 
 
 class Live(LiveState):
@@ -198,8 +233,9 @@ class Live(LiveState):
 
     def refresh(self) -> None:
         """Take in what has been committed since. Raises BrokerUnreachable."""
-        for record in self._reader.read_to_end():
-            self.take(record.topic, record.key or "", record.value)
+        for topic, values in self._reader.read_changes().items():
+            for key, value in values.items():
+                self.take(topic, key.decode("utf-8", "backslashreplace"), value)
 
     def lag(self) -> dict[str, int]:
         """Records of each input topic that no commit has taken in yet. Its own ticks, one a
@@ -233,6 +269,21 @@ class Live(LiveState):
             reachability=self._reachability,
             **where,
         )
+
+
+def _parse_assignment(value: dict[str, Any] | bytes) -> Assignment:
+    return assignment_codec.parse(orjson.loads(value) if isinstance(value, bytes) else value)
+
+
+def _shard_key() -> Callable[[str], Any]:
+    """The natural order of shards' keys; the name of a stream is looked at once."""
+    streams = cache(natural_key)
+
+    def order(key: str) -> Any:
+        stream, _, shard = key.rpartition("/")
+        return streams(stream), (0, int(shard), shard) if shard.isdecimal() else (1, 0, shard)
+
+    return order
 
 
 def _stream_of(key: str) -> str:

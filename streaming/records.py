@@ -72,7 +72,7 @@ class Record:
             partition=partition,
             offset=offset,
             key=None if key is None else _text(key),
-            value=_object(value),
+            value=json_object(value),
             headers={name: _text(content or b"") for name, content in headers},
             timestamp_ms=timestamp_ms,
             raw=value,
@@ -169,11 +169,17 @@ class CommittedReader:
 
     def read_latest(self) -> dict[str, dict[bytes, bytes]]:
         """The last value of every key up to the ends as they are now, by topic; tombstones take
-        theirs away. A million records take a few seconds, so nothing is parsed here.
+        theirs away. Raises KeyMissing for a record without a key."""
+        return {
+            topic: {key: value for key, value in values.items() if value is not None}
+            for topic, values in self.read_changes().items()
+        }
 
-        Raises KeyMissing for a record without a key.
-        """
-        latest: dict[str, dict[bytes, bytes]] = {name: {} for name in self._short_names}
+    def read_changes(self) -> dict[str, dict[bytes, bytes | None]]:
+        """The last value of every key from where the reader stands up to the ends as they are now,
+        by topic; None for a tombstone. A million records take a few seconds, so nothing is parsed
+        here. Raises KeyMissing for a record without a key."""
+        latest: dict[str, dict[bytes, bytes | None]] = {name: {} for name in self._short_names}
         for messages in self._to_end():
             newest = {}
             for message in messages:
@@ -185,10 +191,7 @@ class CommittedReader:
                 if key is None:
                     place = f"{topic}-{message.partition()} offset {message.offset()}"
                     raise KeyMissing(f"{place} is no record of ours: it has no key")
-                if value is None:
-                    latest[topic].pop(key, None)
-                else:
-                    latest[topic][key] = value
+                latest[topic][key] = value
             for message in newest.values():
                 self._advance(message)
         return {self._short_names[name]: values for name, values in latest.items()}
@@ -280,7 +283,8 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "backslashreplace")
 
 
-def _object(raw: bytes | None) -> dict[str, Any] | None:
+def json_object(raw: bytes | None) -> dict[str, Any] | None:
+    """The JSON object that is written there; None where there is none."""
     try:
         value = orjson.loads(raw) if raw is not None else None
     except orjson.JSONDecodeError:

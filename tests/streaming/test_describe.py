@@ -10,14 +10,19 @@ import orjson
 import pytest
 from rich.console import Group
 
+from schemas.topics import ASSIGNMENTS, TOPOLOGY
 from streaming.cli.describe import shard_name
 from streaming.cli.describe_text import DescribeScreen, node_lines, shard_lines, stream_lines
 from streaming.cli.history import history_lines
 from streaming.describe import describe_node, describe_shard, describe_stream
+from streaming.errors import StreamingError
+from streaming.live import LiveState
 from streaming.live_explain import NotThere
+from streaming.offline import Document
+from streaming.offline_check import Asked, checked
 from streaming.timeline import NodeTimeline, ShardTimeline
 from tests.datadriven import Command, parse_command, run_file
-from tests.streaming.screens import World, answered
+from tests.streaming.screens import CELL, World, answered
 
 STORIES = sorted((Path(__file__).parent / "testdata" / "describe").glob("*.txt"))
 
@@ -92,3 +97,54 @@ def test_what_is_not_there(kind: str, name: str, said: str) -> None:
     with pytest.raises(NotThere) as caught:
         world.answer(parse_command(f"describe kind={kind} name={name}"))
     assert said in str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def stood() -> World:
+    """Shards that can do without few of their copies, some of them on the move."""
+    world = World()
+    world.answer(parse_command("topology", ["/a n1 n2 n11", "/b n4 n5", "/c n6 n7"]))
+    world.answer(parse_command("create stream=pair shards=7 rf=2"))
+    world.answer(parse_command("create stream=trio-2 shards=12 rf=3"))
+    world.answer(parse_command("tick seconds=86400"))
+    world.answer(parse_command("dead nodes=n1"))
+    return world
+
+
+def as_written(world: World) -> LiveState:
+    """The live state from the bytes of the records, as it is read from a broker."""
+    live = LiveState(CELL, "placement.")
+    for record in world.written:
+        if record.topic in live.latest:
+            live.take(record.topic, record.key or "", record.raw)
+    return live
+
+
+def test_critical_shards_of_a_node_are_those_of_the_whole_cluster(stood: World) -> None:
+    critical = checked(Document(stood.live.cluster()), Asked()).diagnosis.critical
+    expected = {each.domain: each.shards for each in critical if each.level == "node"}
+    assert stood.live.open_moves
+    assert len(set(expected.values())) > 1, "nodes differ"
+    for node in stood.live.latest[TOPOLOGY]:
+        assert describe_node(stood.live, node)["critical_shards"] == expected.get(node, 0)
+
+
+def test_what_is_read_as_bytes_is_described_alike(stood: World) -> None:
+    live = as_written(stood)
+    for node in live.latest[TOPOLOGY]:
+        assert describe_node(live, node) == describe_node(stood.live, node)
+    assert live.assignments == stood.live.assignments
+    assert [(each.stream, each.shard) for each in live.assignments] == [
+        *(("pair", shard) for shard in range(7)),
+        *(("trio-2", shard) for shard in range(12)),
+    ]
+
+
+def test_a_damaged_shard_matters_to_those_that_ask_for_it(stood: World) -> None:
+    live = as_written(stood)
+    live.take(ASSIGNMENTS, "pair/3", b"{")
+    whole = stood.live
+    assert describe_shard(live, "trio-2", 3) == describe_shard(whole, "trio-2", 3)
+    assert describe_node(live, "n6")["by_stream"]
+    with pytest.raises(StreamingError, match="the record of key 'pair/3' is none of this version"):
+        describe_stream(live, "pair")
