@@ -142,7 +142,7 @@ def history_lines(timeline: "Timeline", shown: "Sequence[Happened]", left_out: i
     """The lines for people: what happened, then how far back that is whole."""
     from rich.text import Text
 
-    from streaming.cli.console import Table
+    from streaming.cli.console import Paragraph, Table
 
     lines: list[Any] = []
     if left_out:
@@ -152,7 +152,7 @@ def history_lines(timeline: "Timeline", shown: "Sequence[Happened]", left_out: i
         lines.append(Table(("time", "detail"), rows, first_left_out=(), header=False))
     else:
         lines.append(Text(f"nothing is known of {timeline.name}"))
-    lines.append(Text(_bounds(timeline), "dim"))
+    lines.append(Paragraph(Text(_bounds(timeline), "dim")))
     return lines
 
 
@@ -165,6 +165,7 @@ def _bounds(timeline: "Timeline") -> str:
     if timeline.is_whole:
         return f"{since}: from then on nothing is missing"
     if whole is None:
-        return f"{since}; compaction may have taken records: --replay gives all"
-    taken = f"records are whole from {time_text(whole)} on, compaction has taken earlier ones"
-    return f"{since}; {taken} (--replay)"
+        gone = "compaction may have removed earlier records of nodes, assignments and moves"
+    else:
+        gone = f"compaction has removed records from before {time_text(whole)}"
+    return f"{since}; {gone}, which are not shown: the same command with --replay shows them"
