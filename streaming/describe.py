@@ -21,7 +21,7 @@ from placement.model import (
 from schemas.cluster import Cluster, ClusterStream
 from schemas.spelling import did_you_mean
 from schemas.topics import DECISIONS, TOPOLOGY
-from streaming import record_codec
+from streaming import node_codec
 from streaming.fields import fields_of
 from streaming.listings import policy_text
 from streaming.live import LiveState
@@ -99,8 +99,8 @@ def describe_stream(live: LiveState, name: str) -> dict[str, Any]:
         "sequence": decision.sequence,
         "revision": decision.revision,
         "decided_at": decision.decided_at,
-        "reasons": [record_codec.reason_body(each) for each in decision.reasons],
-        "warnings": [record_codec.reason_body(each) for each in decision.warnings],
+        "reasons": [node_codec.reason_body(each) for each in decision.reasons],
+        "warnings": [node_codec.reason_body(each) for each in decision.warnings],
         "shard_health": by_rung(health),
         "quorum": _quorum(judged),
         "missing": judged.missing.get(name),
@@ -288,7 +288,7 @@ def _move(move: Move) -> dict[str, Any]:
         "state": move.state,
         "cause": move.cause,
         "issued_at": move.issued_at,
-        "reason": record_codec.reason_body(move.reason),
+        "reason": node_codec.reason_body(move.reason),
     }
 
 
@@ -301,7 +301,7 @@ def _violations(found: Iterable[Violation]) -> list[dict[str, Any]]:
             "strength": each.strength,
             "domain": each.domain,
             "class": each.violation_class,
-            "reason": record_codec.reason_body(each.reason),
+            "reason": node_codec.reason_body(each.reason),
             "since": each.since,
         }
         for each in found

@@ -10,7 +10,7 @@ from typing import Any
 
 from placement.model import Assignment, Decision, Outcome, Violation
 from placement.reasons import Band
-from streaming import record_codec
+from streaming import node_codec
 from streaming.errors import StreamingError
 from streaming.live import Live, stream_of
 from streaming.offline import Document
@@ -52,8 +52,8 @@ class LiveExplanation:
             "stream": decision.stream,
             "outcome": decision.outcome,
             "policy": decision.spec.policy if policies is None else policies,
-            "reasons": [record_codec.reason_body(each) for each in decision.reasons],
-            "warnings": [record_codec.reason_body(each) for each in decision.warnings],
+            "reasons": [node_codec.reason_body(each) for each in decision.reasons],
+            "warnings": [node_codec.reason_body(each) for each in decision.warnings],
         }
         who = {"strategy": decision.strategy, "decided_at": decision.decided_at}
         return stream_body(self.stream, answer) | who

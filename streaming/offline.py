@@ -28,7 +28,7 @@ from placement.state import State
 from placement.strategies.base import View, unmet
 from schemas.base import unknown_fields
 from schemas.cluster import Cluster, ClusterFile, DocumentError, RefusedStream, parse_cluster
-from streaming import codec, record_codec
+from streaming import codec, node_codec
 from streaming.cluster_file import EXPONENT
 
 # The C loader reads ten times faster; the wheels of PyYAML bring it.
@@ -167,7 +167,7 @@ class Placed:
     def answer(self, decision: Decision | RefusedStream) -> dict[str, Any]:
         """What `place` says of one stream."""
         if isinstance(decision, RefusedStream):
-            reason = record_codec.reason_body(Reason(Code.STREAM_MALFORMED, decision.message))
+            reason = node_codec.reason_body(Reason(Code.STREAM_MALFORMED, decision.message))
             return {
                 "stream": decision.stream,
                 "outcome": Outcome.REJECTED,
@@ -182,8 +182,8 @@ class Placed:
             "outcome": decision.outcome,
             "replicas": self.replicas(decision),
             "policy": decision.spec.policy if policies is None else policies,
-            "reasons": [record_codec.reason_body(reason) for reason in decision.reasons],
-            "warnings": [record_codec.reason_body(warning) for warning in decision.warnings],
+            "reasons": [node_codec.reason_body(reason) for reason in decision.reasons],
+            "warnings": [node_codec.reason_body(warning) for warning in decision.warnings],
         }
 
 

@@ -34,7 +34,7 @@ from placement.strategies import STRATEGIES
 from placement.topology import Topology
 from schemas.cluster import Cluster, ClusterMove, ClusterNode, ClusterStream, RefusedStream
 from schemas.outputs import MoveKind
-from streaming import codec, record_codec
+from streaming import codec, node_codec
 from streaming.offline import Document
 
 _UNLOCATED = "(unlocated)"
@@ -183,7 +183,7 @@ def checked(document: Document, asked: Asked) -> Checked:
     refused: list[dict[str, Any]] = []
     for stream in cluster.streams:
         if isinstance(stream, RefusedStream):
-            reason = record_codec.reason_body(Reason(Code.STREAM_MALFORMED, stream.message))
+            reason = node_codec.reason_body(Reason(Code.STREAM_MALFORMED, stream.message))
             refused.append(_refusal(stream.stream, reason | {"field": stream.field}))
             continue
         event = events[stream.stream]
@@ -191,7 +191,7 @@ def checked(document: Document, asked: Asked) -> Checked:
         if event.stream in asked.resized and not isinstance(policy, Reason):
             policy = _contradiction(state, event, policy) or policy
         if isinstance(policy, Reason):
-            refused.append(_refusal(stream.stream, record_codec.reason_body(policy), stream))
+            refused.append(_refusal(stream.stream, node_codec.reason_body(policy), stream))
         else:
             examined.append(_examined(event, policy, moves, state.topology))
     found = examine(state.topology, examined)
@@ -332,7 +332,7 @@ def violation_body(each: Diagnosed) -> dict[str, Any]:
         "count": each.count,
         "limit": each.limit,
         "class": each.violation_class,
-        "reason": record_codec.reason_body(each.reason),
+        "reason": node_codec.reason_body(each.reason),
     }
 
 

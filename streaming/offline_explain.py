@@ -29,7 +29,7 @@ from placement.reasons import Band, Code, Reason
 from placement.state import State
 from placement.strategies.base import View
 from schemas.cluster import ClusterMove, RefusedStream
-from streaming import codec, record_codec
+from streaming import codec, node_codec
 from streaming.offline import (
     UNANSWERED,
     Document,
@@ -110,7 +110,7 @@ class ShardExplained:
                     "strength": each.strength,
                     "domain": each.domain,
                     "class": each.violation_class,
-                    "reason": record_codec.reason_body(each.reason),
+                    "reason": node_codec.reason_body(each.reason),
                 }
                 for each in self.violations
             ],
@@ -412,7 +412,7 @@ def move_body(move: Move) -> dict[str, Any]:
         "kind": move.kind,
         "remove": move.remove,
         "add": move.add,
-        "reason": record_codec.reason_body(move.reason),
+        "reason": node_codec.reason_body(move.reason),
     }
 
 
@@ -425,7 +425,7 @@ def _under_way(move: ClusterMove) -> dict[str, Any]:
         "kind": move.kind,
         "remove": move.remove,
         "add": move.add,
-        "reason": record_codec.reason_body(reason),
+        "reason": node_codec.reason_body(reason),
     }
 
 

@@ -23,7 +23,7 @@ from placement.traffic import top_level
 from placement.waves import Waves, until_balanced
 from placement.wording import counted
 from schemas.cluster import Cluster, ClusterMove, ClusterNode
-from streaming import record_codec
+from streaming import node_codec
 from streaming.offline import Document
 from streaming.offline_check import Asked, Checked, checked, violation_body
 from streaming.reassignment import Assignments, Listed, written
@@ -106,7 +106,7 @@ class Planned:
         if self.waves is not None:
             body |= _waves_body(self.waves)
         body["unfixable"] = list(self.unfixable)
-        body["warnings"] = [record_codec.reason_body(reason) for reason in self._warnings()]
+        body["warnings"] = [node_codec.reason_body(reason) for reason in self._warnings()]
         hold = self.hold
         body["hold"] = None if hold is None else {"domain": hold.domain, "reason": hold.reason}
         body["lower_bound"] = self.plan.lower_bound
@@ -277,7 +277,7 @@ def move_body(move: PlannedMove) -> dict[str, Any]:
         "remove": move.remove,
         "add": move.add,
         "cause": move.cause,
-        "reason": record_codec.reason_body(move.reason),
+        "reason": node_codec.reason_body(move.reason),
     }
     return body if move.leader is None else body | {"leader": move.leader}
 
@@ -314,6 +314,6 @@ def _waves_body(waves: Waves) -> dict[str, Any]:
         "fixpoint": {
             "reached": stopped is None,
             "plans": len(waves.plans) + 1,
-            "reason": None if stopped is None else record_codec.reason_body(stopped),
+            "reason": None if stopped is None else node_codec.reason_body(stopped),
         },
     }

@@ -56,7 +56,6 @@ from streaming.node_codec import (
     tags_of,
 )
 
-reason_body = node_codec.reason_body
 """A reason as it stands in records and in the offline tool's answers."""
 
 
@@ -104,8 +103,8 @@ def decision_record(decision: Decision, cell: str) -> OutRecord:
     """Key: stream."""
     body = fields_of(decision) | {
         "spec": fields_of(decision.spec),
-        "reasons": [reason_body(reason) for reason in decision.reasons],
-        "warnings": [reason_body(warning) for warning in decision.warnings],
+        "reasons": [node_codec.reason_body(reason) for reason in decision.reasons],
+        "warnings": [node_codec.reason_body(warning) for warning in decision.warnings],
     }
     if decision.requested is not None:
         body["requested"] = fields_of(decision.requested)
@@ -136,7 +135,7 @@ def assignment_record(assignment: Assignment, cell: str) -> OutRecord:
 
 def move_record(move: Move, tombstone: bool, cell: str) -> OutRecord:
     """Key: move id; routed by stream/shard, so that one shard's moves are in order."""
-    body = None if tombstone else fields_of(move) | {"reason": reason_body(move.reason)}
+    body = None if tombstone else fields_of(move) | {"reason": node_codec.reason_body(move.reason)}
     version = ("forgotten",) if tombstone else (move.state, *filter(None, (move.reminded,)))
     at = move.ended_at or move.issued_at
     route = f"{move.stream}/{move.shard}"
@@ -156,7 +155,7 @@ def node_record(node_id: str, view: NodeView | None, cell: str, at: int, commit:
     if view.pending is not None:
         body["pending"] = fields_of(view.pending) | {"tags": dict(view.pending.tags)}
     if view.quarantine is not None:
-        body["quarantine"] = reason_body(view.quarantine)
+        body["quarantine"] = node_codec.reason_body(view.quarantine)
     body |= flaps_body(Flaps(view.transitions, view.hold_down)) | reporting_body(view.reporting)
     body |= {"tags": dict(view.attributes.tags), "status": view.status}
     body |= lives_body(view.lives)
@@ -187,7 +186,7 @@ def violations_record(
 
 
 def _violation(violation: Violation) -> dict[str, Any]:
-    body = fields_of(violation) | {"reason": reason_body(violation.reason)}
+    body = fields_of(violation) | {"reason": node_codec.reason_body(violation.reason)}
     body["class"] = body.pop("violation_class")
     return body
 
@@ -204,14 +203,20 @@ def memory_record(
 
 def alert_record(alert: Alert, number: int, cell: str, commit: int) -> OutRecord:
     """Key: kind; `number` tells apart the alerts of one commit."""
-    body = fields_of(alert) | {"reason": reason_body(alert.reason), "severity": alert.severity}
+    body = fields_of(alert) | {
+        "reason": node_codec.reason_body(alert.reason),
+        "severity": alert.severity,
+    }
     version = (commit, number)
     return _record(ALERTS, "Alert", alert.kind, body, cell, version, alert.at)
 
 
 def answer_record(answer: Answer, number: int, cell: str, commit: int) -> OutRecord:
     """Key: target; `number` tells apart the answers of one commit."""
-    body = fields_of(answer) | {"reason": reason_body(answer.reason), "severity": Severity.INFO}
+    body = fields_of(answer) | {
+        "reason": node_codec.reason_body(answer.reason),
+        "severity": Severity.INFO,
+    }
     version = (commit, number)
     return _record(ANSWERS, "RequestAnswered", answer.target, body, cell, version, answer.at)
 

@@ -15,7 +15,7 @@ from placement.model import Cause, Move, NodeView, Ready, Violation, ViolationCl
 from placement.reasons import Reason
 from placement.reconcile import Reconciler
 from placement.report import DRAIN_RULE
-from streaming.record_codec import reason_body
+from streaming.node_codec import reason_body
 
 # Each is a batch of the planner, milliseconds; ten times what a drain under tight limits takes.
 WAVES_MAX = 10_000

@@ -205,7 +205,7 @@ def test_a_reason_names_only_so_many_domains() -> None:
     """Every record has to stay below the broker's limit, however large the fleet."""
     seen = tuple(f"/z{number}" for number in range(1_000))
     reason = Reason(Code.DOMAINS_TOO_FEW, "m", seen=seen)
-    assert record_codec.reason_body(reason)["seen"] == seen[: node_codec.SEEN_MAX]
+    assert node_codec.reason_body(reason)["seen"] == seen[: node_codec.SEEN_MAX]
 
 
 # Identity
