@@ -31,11 +31,14 @@ from placement.model import AdministrativeState
 from placement.prospects import Prospects, is_wide
 from placement.rules import (
     ColocateSlots,
+    Even,
     ExclusiveNodes,
     Finding,
+    LocatedFirst,
     Rule,
     SameDomain,
     Standing,
+    live_domains,
     scope_of,
 )
 from placement.shard_rows import ShardRows, by_size
@@ -130,7 +133,9 @@ class _Group:
         odd = self._odd()
         copies = self._copies()
         tiers = self._topology.tiers()
-        live = {scope: len(self._everywhere.live_domains(scope)) for scope in tiers}
+        located = any(isinstance(rule, LocatedFirst) for rule in self.rules)
+        counted = (Even(scope, located=located) for scope in tiers)
+        live = {rule.per: len(live_domains(rule, self._everywhere)) for rule in counted}
         # A stream that is to stand in one domain may.
         together = any(isinstance(rule, SameDomain) for rule in self.rules)
         narrow = not together and under_diversified(copies, factor, judging, live)

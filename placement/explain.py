@@ -13,11 +13,11 @@ from itertools import pairwise
 import numpy as np
 
 from placement.assignments import EMPTY
-from placement.funnel import apart, keeping, room, supply, tagged, why_not_admitted
+from placement.funnel import apart, keeping, located, room, supply, tagged, why_not_admitted
 from placement.model import StreamSpec
 from placement.policy import Policy
 from placement.reasons import Reason
-from placement.rules import STREAM_RULES, Mask, Rule, Standing, Strength, scope_of
+from placement.rules import STREAM_RULES, LocatedFirst, Mask, Rule, Standing, Strength, scope_of
 from placement.rules_places import WithTags
 from placement.strategies import STRATEGIES
 from placement.strategies.base import Need, Trace, View, candidates, choose
@@ -216,11 +216,16 @@ class Explainer:
                 mask = mask & (rule.penalty(standing) == 0)
                 steps.append((str(rule), mask))
         mask = mask & view.has_room()
-        return [*steps, ("capacity", mask)]
+        steps.append(("capacity", mask))
+        for rule in self._rules:
+            if isinstance(rule, LocatedFirst):
+                first = mask & (rule.penalty(standing) == 0)
+                steps.append((str(rule), first if first.any() else mask))
+        return steps
 
     def _told(self, steps: Sequence[tuple[str, Mask]]) -> str:
         """The funnel in one clause; steps that left nothing out are not worth a word."""
-        parts = {"distinct nodes": apart, "capacity": room}
+        parts = {"distinct nodes": apart, "capacity": room, LocatedFirst.name: located}
         rules = {str(rule): rule for rule in self._rules}
         found = supply(self._view.topology, self._policy.nodes)
         more = []
@@ -246,6 +251,8 @@ class Explainer:
             case "capacity":
                 capacity, load = int(topology.capacity[node]), int(view.load[node])
                 return f"its capacity of {capacity} is used up, it holds {load}"
+            case LocatedFirst.name:
+                return "it has no location, and nodes that have one come first"
         rule = next(rule for rule in self._rules if str(rule) == step)
         return f"the required rule '{rule}' forbids it{self._detail(rule, node, need)}"
 
@@ -274,7 +281,7 @@ class Explainer:
         if not self._view.topology.eligible[node]:
             return EARLIER
         need = self._need(shard, slot, _others(self._shards[shard], slot))
-        if int(self._funnel(need)[-1][1].sum()) == 1:
+        if int(dict(self._funnel(need))["capacity"].sum()) == 1:
             return ONLY_NODE
         trace = self._replayed(shard, slot, node)
         if trace is None:

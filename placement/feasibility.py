@@ -26,6 +26,7 @@ from placement.rules import (
     Rule,
     SameDomain,
     Standing,
+    live_domains,
 )
 from placement.rules_even import EvenAsFits
 from placement.rules_places import AtLeastIn, Exactly, WithTags
@@ -197,13 +198,16 @@ def _colours(
     columns = [question.topology.domain_of(scope) for scope in _scopes(rules)]
     where = [[int(column[members[0]]) for column in columns] for members in classes]
     colours = [hash((len(m), u)) for m, u in zip(classes, used, strict=True)]
+    apart = {NO_DOMAIN}
+    if any(getattr(rule, "located", False) for rule in rules):
+        apart.add(question.topology.unlocated)
     for _ in range(2 * len(columns)):
         inside: dict[tuple[int, int], list[int]] = {}
         for colour, domains in zip(colours, where, strict=True):
             for depth, domain in enumerate(domains):
                 inside.setdefault((depth, domain), []).append(colour)
         made = {
-            place: hash((place[1] == NO_DOMAIN, tuple(sorted(colours_in))))
+            place: hash((place[1] in apart, place[1] < 0, tuple(sorted(colours_in))))
             for place, colours_in in inside.items()
         }
         colours = [
@@ -233,6 +237,9 @@ def _lacking(question: Question, rule: Rule) -> Reason:
         return Reason(Code.NO_CANDIDATE, message, 1, 0)
     domains = topology.domain_of(scope)[question.allowed]
     names, sizes = np.unique(domains[domains != NO_DOMAIN], return_counts=True)
+    if getattr(rule, "located", False) and len(names) > 1:
+        told = names != topology.unlocated
+        names, sizes = names[told], sizes[told]
     seen, level = topology.seen(scope, names.tolist()), scope.level
     have = len(names)
     if isinstance(rule, AtLeastDomains):
@@ -258,7 +265,7 @@ def _lacking(question: Question, rule: Rule) -> Reason:
 def _cap(rule: Rule, question: Question, scope: Scope) -> int:
     """Most replicas that the rule lets one domain hold: found by asking it."""
     if isinstance(rule, Even):
-        live = question.standing(()).live_domains(rule.per)
+        live = live_domains(rule, question.standing(()))
         return ceil(question.factor / max(len(live), 1))
     domains = question.topology.domain_of(scope)
     usable = np.flatnonzero(question.allowed & (domains != NO_DOMAIN))

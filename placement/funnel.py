@@ -190,6 +190,11 @@ def keeping(rule: Rule, left: int) -> Part:
     return Part(left, f"{left} that {keep} '{rule}'", f"keeps the required rule '{rule}'")
 
 
+def located(left: int) -> Part:
+    """The nodes that have a location, where these come first."""
+    return Part(left, f"{left} with a location", "has a location")
+
+
 def why_not_admitted(nodes: NodeFilter, topology: Topology, node: int) -> str | None:
     """The filter that does not admit a node, with its values and the node's; None if all do."""
     name, here = topology.ids[node], topology.locations[node]

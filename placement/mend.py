@@ -21,6 +21,7 @@ from placement.rules import (
     NEVER,
     BalanceNodes,
     ColocateSlots,
+    LocatedFirst,
     Mask,
     PreferNodes,
     Rule,
@@ -36,7 +37,7 @@ from placement.topology import Topology
 
 # Rules that repair leaves alone: wishes that ask for nothing definite, the slots of a colocated
 # stream, which are planned as one, and the balance of the cluster, which is rebalancing's.
-LEFT_ALONE = (BalanceNodes, PreferNodes, ColocateSlots, LoadBalance)
+LEFT_ALONE = (BalanceNodes, PreferNodes, LocatedFirst, ColocateSlots, LoadBalance)
 
 # A move among others: its rank, its slot, its target.
 _Ranked = tuple[tuple[Any, ...], int, int]
@@ -237,7 +238,7 @@ def find_move(
                 continue
             target = soft
         after = score(case.moved(slot, target), judging)
-        if after.better_than(before, strength):
+        if after.better_than(before, strength) and _may_go(case, node, strength, view)[target]:
             found.append(_ranked(case, slot, target, after, view))
     found = found or [*_beside_proposals(case, strength, before, view, judging)]
     if found:
@@ -260,7 +261,9 @@ def _ranked(case: Case, slot: int, target: int, after: Score, view: View) -> _Ra
     near = int(distance(topology, node)[target])
     rank, held = topology.order(), case.held.get(node, 0)
     doubted = not topology.accounted[node]
-    first = (after.key, held, not doubted, slot == 0, near, pressure, int(rank[node]), slot)
+    wrong, wishes = after.key
+    located = wrong, bool(_comes_last(case, topology)[target]), wishes
+    first = (*located, held, not doubted, slot == 0, near, pressure, int(rank[node]), slot)
     full = float(view.load[target] / topology.weight[target])
     return (*first, bool(view.busy[target]), full, int(rank[target])), slot, target
 
@@ -281,16 +284,31 @@ def _beside_proposals(
             continue
         others = [each for each in live if each != slot]
         standing = case.standing(judging, others, slot)
-        open_to = mask
+        open_to = mask & _may_go(case, node, strength, view)
         if strength is Strength.PREFERRED:
             # What required rules keep free, by the domains that may receive replicas now, stays so.
             now = case.standing(topology, others, slot)
             kept = [rule.penalty(now) == 0 for rule in rules if _is_required(rule)]
-            open_to = np.logical_and.reduce([mask, *kept])
+            open_to = np.logical_and.reduce([open_to, *kept])
         for target in alternatives(rules, most, standing, node, open_to, view):
             after = score(case.moved(slot, target), judging)
             if after.better_than(before, strength):
                 yield _ranked(case, slot, target, after, view)
+
+
+def _comes_last(case: Case, topology: Topology) -> Mask:
+    """Nodes without a location where others of the case's stream have one."""
+    standing = case.standing(topology, (), None)
+    first = [rule.penalty(standing) > 0 for rule in case.rules if isinstance(rule, LocatedFirst)]
+    return first[0] if first else np.zeros(topology.size, bool)
+
+
+def _may_go(case: Case, node: int, strength: Strength, view: View) -> Mask:
+    """Where a replica may go from the node for rules of this strength: for a wish it does not leave
+    a node with a location for one without."""
+    last = _comes_last(case, view.topology)
+    everywhere: Mask = ~last
+    return everywhere | (strength is Strength.REQUIRED or last[node])
 
 
 def _drains(topology: Topology, node: int) -> bool:
@@ -318,7 +336,9 @@ def _is_required(rule: Rule) -> bool:
 def _softened(case: Case, slot: int, view: View) -> int | None:
     """The node that breaks required rules least, where none keeps them all: what is far from its
     rules gets nearer step by step."""
-    rules = [_wish(rule) for rule in case.rules if not isinstance(rule, LEFT_ALONE)]
+    passed_over = tuple(kind for kind in LEFT_ALONE if kind is not LocatedFirst)
+    asked = [rule for rule in case.rules if not isinstance(rule, passed_over)]
+    rules = [_wish(rule) for rule in sorted(asked, key=lambda rule: not _is_required(rule))]
     kept = [s for s in case.live(view.topology) if s != slot]
     held = frozenset([node for node in case.nodes if node != EMPTY])
     need = _need(case, slot, kept, held)

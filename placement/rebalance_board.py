@@ -16,7 +16,7 @@ from placement.model import RepairMode, StreamSpec
 from placement.policy import Balance, Policy
 from placement.reasons import Code, Reason
 from placement.rebalance_levels import Integers, Slack, Tally, levels_of
-from placement.rules import ColocateSlots, Rule
+from placement.rules import ColocateSlots, LocatedFirst, Rule
 from placement.strategies import STRATEGIES
 from placement.strategies.base import View
 
@@ -71,24 +71,32 @@ class Board:
     ) -> None:
         self.topology = view.topology
         self.judging = view.topology.judging()
-        self.levels = levels_of(view.topology)
+        self.streams = _streams(view) if only is None else [only]
+        fixed = ((each.spec.stream, _fixed(each, moving)) for each in self.streams)
+        self.kept: dict[str, Reason] = {name: why for name, why in fixed if why is not None}
+        self.levels = levels_of(view.topology, self._located_first())
         nodes = self.levels.nodes
         self.eligible = view.topology.eligible[nodes]
         self.capacity = view.topology.capacity[nodes]
         self.can_lead = view.topology.can_lead[nodes]
         load = view.table.load(view.topology.size) if only is None else view.load
         self.load = load[nodes].copy()
-        self.streams = _streams(view) if only is None else [only]
         self.leads = None if only is None else view.leaders[nodes].copy()
         self.slack = STREAM_SLACK if only is None else Slack.NONE
-        self.kept: dict[str, Reason] = {}
-        for stream in self.streams:
-            reason = _fixed(stream, moving)
-            if reason is not None:
-                self.kept[stream.spec.stream] = reason
         self._enter(set(moving))
         self._count()
         self.start = self.node.copy()
+
+    def _located_first(self) -> bool:
+        """Whether nodes without a location have a share of nothing that others hold: all streams
+        that may move prefer nodes that have one."""
+        prefer = {
+            each.spec.stream
+            for each in self.streams
+            if any(isinstance(rule, LocatedFirst) for rule in each.rules)
+        }
+        movable = {each.spec.stream for each in self.streams} - self.kept.keys()
+        return bool(prefer) and movable <= prefer
 
     def _enter(self, moving: set[int]) -> None:
         """Fill the columns of items."""

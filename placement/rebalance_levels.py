@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from placement.apportion import SCALE
 from placement.rules import Mask
-from placement.topology import Topology
+from placement.topology import LEAF, Topology
 
 Integers = NDArray[np.int64]
 
@@ -40,21 +40,24 @@ class Slack(Enum):
 class Levels:
     """The domains of every level as numbered elements: level 0 is the whole fleet, the last one the
     nodes. Nodes are numbered by their rank, elements by their first node, so that no number depends
-    on the order of registration."""
+    on the order of registration. With `apart`, nodes without a location are a fleet of their own at
+    level 0: nothing is shared between them and the others."""
 
-    def __init__(self, topology: Topology) -> None:
+    def __init__(self, topology: Topology, apart: bool = False) -> None:
         rank = topology.order()
         self.nodes = np.argsort(rank)  # index in the topology by rank
         self.names = ("", *map(str, topology.tiers()), "node")
         size = topology.size
-        self.of = [np.zeros(size, np.int64)]
+        nowhere = topology.domain_of(LEAF)[self.nodes] == topology.unlocated
+        # The pool of the first node by rank comes first, as the elements of any level do.
+        self.of = [(nowhere != nowhere[:1]).astype(np.int64) if apart else np.zeros(size, np.int64)]
         for scope in topology.tiers():
             domains = topology.domain_of(scope)[self.nodes]
             _, first, which = np.unique(domains, return_index=True, return_inverse=True)
             order = np.argsort(np.argsort(first))
             self.of.append(order[which])
         self.of.append(np.arange(size))
-        self.parent: list[Integers] = [np.zeros(1, np.int64)]
+        self.parent: list[Integers] = [np.zeros(int(self.of[0].max(initial=0)) + 1, np.int64)]
         for upper, lower in zip(self.of, self.of[1:], strict=False):
             above = np.zeros(int(lower.max(initial=-1)) + 1, np.int64)
             above[lower] = upper
@@ -91,11 +94,12 @@ class Levels:
         return [_sums(of, own, self.size(m)) for m, of in enumerate(self.of)]
 
 
-def levels_of(topology: Topology) -> Levels:
-    """The levels of a fleet, kept while no node's attributes change."""
-    known: Levels | None = topology.derived.get("levels")
+def levels_of(topology: Topology, apart: bool = False) -> Levels:
+    """The levels of a fleet, kept while no node's attributes change; `apart` as for `Levels`."""
+    key = ("levels", apart)
+    known: Levels | None = topology.derived.get(key)
     if known is None:
-        known = topology.derived["levels"] = Levels(topology)
+        known = topology.derived[key] = Levels(topology, apart)
     return known
 
 

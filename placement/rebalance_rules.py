@@ -20,6 +20,7 @@ from placement.rules import (
     ColocateSlots,
     Even,
     ExclusiveNodes,
+    LocatedFirst,
     Mask,
     PreferNodes,
     Rule,
@@ -38,9 +39,17 @@ from placement.topology import NO_DOMAIN, Scope
 # Rules that see nothing of a shard but how many replicas stand in each domain of `per`.
 _BY_COUNTS = (AtMost, Even, AtLeastDomains, SpanDomains, NoMajority, AwareOf)
 # Rules to which the order of replicas is all the same.
-_UNORDERED = (*_BY_COUNTS, SameDomain, ExclusiveNodes, BalanceNodes, PreferNodes, WithTags)
+_UNORDERED = (
+    *_BY_COUNTS,
+    SameDomain,
+    ExclusiveNodes,
+    BalanceNodes,
+    PreferNodes,
+    LocatedFirst,
+    WithTags,
+)
 
-_Pattern = tuple[tuple[int, ...], tuple[int, ...], int]
+_Pattern = tuple[tuple[int, ...], tuple[int, ...], int, int]
 
 
 class Guard:
@@ -164,9 +173,11 @@ class Guard:
         live = self._live_of(_scope(rule), number)
         counts = Counter(domains)
         nowhere = counts.pop(NO_DOMAIN, 0)
+        unlocated = self._board.judging.unlocated
+        aside = counts.pop(unlocated, 0) if getattr(rule, "located", False) else 0
         alive = tuple(sorted(count for domain, count in counts.items() if domain in live))
         others = tuple(sorted(count for domain, count in counts.items() if domain not in live))
-        key = (number, place, (alive, others, nowhere))
+        key = (number, place, (alive, others, nowhere, aside))
         if key not in self._known:
             stream = self._board.streams[number]
             self._known[key] = self._ask(rule, self._standing(stream, nodes))
@@ -187,7 +198,7 @@ class Guard:
                 return not (stream.rows == target).any()
             case BalanceNodes() | ColocateSlots():
                 return True
-            case PreferNodes():
+            case PreferNodes() | LocatedFirst():
                 rank = rule.penalty(self._standing(stream, ()))
                 return bool(rank[self._nodes[target]] <= rank[self._nodes[source]])
         if isinstance(rule, StreamRule):

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from placement.location import natural_key
 from placement.node_filter import NodeFilter
 from placement.sift import first_mentions, fullest, uneven
-from placement.topology import NO_DOMAIN, Scope, Topology
+from placement.topology import LEAF, NO_DOMAIN, Scope, Topology
 
 Mask = NDArray[np.bool_]
 Penalties = NDArray[np.int64]
@@ -121,12 +121,13 @@ class CountsDomains:
 
 @dataclass(frozen=True, slots=True)
 class AtMost(CountsDomains):
-    """At most `limit` replicas of a shard per domain of `per`."""
+    """At most `limit` replicas of a shard per domain of `per`; `located` as for `Even`."""
 
     alike: ClassVar[bool] = True
     limit: int | Share
     per: Scope
     strength: Strength = Strength.REQUIRED
+    located: bool = False
 
     def __str__(self) -> str:
         return f"at_most {self.limit} per {self.per}"
@@ -145,57 +146,53 @@ class AtMost(CountsDomains):
 
     def penalty(self, standing: Standing) -> Penalties:
         """Replicas above the limit after adding one on each node; never where it has no domain."""
-        domains = standing.topology.domain_of(self.per)
-        cap = self.cap(standing.replication_factor, len(standing.live_domains(self.per)))
-        over = _counts(domains, standing.replicas)[domains] + 1 - cap
+        domains, counts, live = _judged_domains(self, standing)
+        over = counts[domains] + 1 - self.cap(standing.replication_factor, len(live))
         return np.where(domains == NO_DOMAIN, NEVER, np.maximum(over, 0))
 
     def violations(self, standing: Standing) -> list[Finding]:
         """Domains that hold more replicas than the limit."""
-        topology = standing.topology
-        cap = self.cap(standing.replication_factor, len(standing.live_domains(self.per)))
-        counts = _counts(topology.domain_of(self.per), standing.replicas)
-        return _findings(topology, self.per, counts, np.flatnonzero(counts > cap), cap)
+        _, counts, live = _judged_domains(self, standing)
+        cap = self.cap(standing.replication_factor, len(live))
+        return _findings(standing.topology, self.per, counts, np.flatnonzero(counts > cap), cap)
 
     def doubtful(self, shards: NDArray[np.int64], standing: Standing) -> Mask:
-        """Which of many whole shards, a row of nodes each, break the rule."""
-        cap = self.cap(standing.replication_factor, len(standing.live_domains(self.per)))
+        """Which of many whole shards, a row of nodes each, may break the rule."""
+        cap = self.cap(standing.replication_factor, len(live_domains(self, standing)))
         return fullest(standing.topology.domain_of(self.per)[shards]) > cap
 
 
 @dataclass(frozen=True, slots=True)
 class Even(CountsDomains):
-    """Counts per live domain of `per` differ by at most one."""
+    """Counts per live domain of `per` differ by at most one. With `located`, nodes without a
+    location are neither a domain nor judged while one with a location is live."""
 
     alike: ClassVar[bool] = True
     per: Scope
     strength: Strength = Strength.REQUIRED
+    located: bool = False
 
     def __str__(self) -> str:
         return f"even per {self.per}"
 
     def penalty(self, standing: Standing) -> Penalties:
         """How many replicas the node's domain is ahead of the emptiest live one."""
-        domains = standing.topology.domain_of(self.per)
-        counts = _counts(domains, standing.replicas)
-        live = standing.live_domains(self.per)
+        domains, counts, live = _judged_domains(self, standing)
         least = int(counts[live].min()) if len(live) else NEVER
         return np.where(domains == NO_DOMAIN, NEVER, np.maximum(counts[domains] - least, 0))
 
     def violations(self, standing: Standing) -> list[Finding]:
         """Domains two or more replicas ahead of the emptiest live one."""
-        topology = standing.topology
-        counts = _counts(topology.domain_of(self.per), standing.replicas)
-        live = standing.live_domains(self.per)
+        _, counts, live = _judged_domains(self, standing)
         if not len(live):
             return []
         limit = int(counts[live].min()) + 1
-        return _findings(topology, self.per, counts, np.flatnonzero(counts > limit), limit)
+        return _findings(standing.topology, self.per, counts, np.flatnonzero(counts > limit), limit)
 
     def doubtful(self, shards: NDArray[np.int64], standing: Standing) -> Mask:
         """Which of many whole shards, a row of nodes each, may break the rule."""
         domains = standing.topology.domain_of(self.per)
-        return uneven(domains[shards], standing.live_domains(self.per))
+        return uneven(domains[shards], live_domains(self, standing))
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,6 +331,34 @@ class PreferNodes:
 
 
 @dataclass(frozen=True, slots=True)
+class LocatedFirst(CountsDomains):
+    """Nodes with a location come first, as long as the stream may use one: nothing is known of what
+    fails together with a node whose place nobody has told."""
+
+    name: ClassVar[str] = "located nodes first"
+    per: Scope = LEAF
+    strength: Strength = Strength.PREFERRED
+
+    def __str__(self) -> str:
+        return self.name
+
+    def penalty(self, standing: Standing) -> Penalties:
+        """One for every node without a location, beside live ones that have one."""
+        topology = standing.topology
+        unlocated = topology.domain_of(self.per) == topology.unlocated
+        located = standing.live_domains(self.per) != topology.unlocated
+        return (unlocated & located.any()).astype(np.int64)  # type: ignore[no-any-return]
+
+    def violations(self, _standing: Standing) -> list[Finding]:
+        """None: a replica that stands on a node without a location stays there."""
+        return []
+
+    def doubtful(self, shards: NDArray[np.int64], _standing: Standing) -> Mask:
+        """None of many shards breaks it."""
+        return np.zeros(len(shards), bool)
+
+
+@dataclass(frozen=True, slots=True)
 class ColocateSlots:
     """Replica r of every shard stands on one node (Timeplus `shard=colocated`).
 
@@ -378,6 +403,26 @@ class StreamRule:
 
 
 STREAM_RULES = (StreamRule, SameDomain, ExclusiveNodes, BalanceNodes)
+
+
+def live_domains(rule: AtMost | Even, standing: Standing) -> NDArray[np.int32]:
+    """The domains that the rule counts by, in the arrangement that it is asked about."""
+    live = standing.live_domains(rule.per)
+    located = live[live != standing.topology.unlocated] if rule.located else live
+    return located if len(located) else live
+
+
+def _judged_domains(
+    rule: AtMost | Even, standing: Standing
+) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int32]]:
+    """The domain of each node, the replicas by domain, and the live domains; one that is not judged
+    has fewer replicas than any limit."""
+    domains, live = standing.topology.domain_of(rule.per), live_domains(rule, standing)
+    counts = _counts(domains, standing.replicas)
+    unlocated = standing.topology.unlocated
+    if rule.located and unlocated not in live:
+        counts[unlocated] = -NEVER
+    return domains, counts, live
 
 
 def _counts(domains: NDArray[np.int32], nodes: Sequence[int]) -> NDArray[np.int64]:

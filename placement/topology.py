@@ -156,6 +156,16 @@ class Topology:
         found: NDArray[np.bool_] = self._domain_of[location.depth, : self.size] == domain
         return found
 
+    @property
+    def mixes_located(self) -> bool:
+        """Whether some nodes that are known have a location and others have none."""
+        return bool(self._at_depth[0] and any(self._at_depth[1:]))
+
+    @property
+    def unlocated(self) -> int:
+        """The domain, at every level, of nodes without a location."""
+        return self._domain_index.get(UNLOCATED, NO_DOMAIN)
+
     def domain_name(self, scope: Scope, domain: int) -> str:
         """The domain's full path, or `key=value` for a tag."""
         if scope.tag is not None:

@@ -7,12 +7,14 @@ count replicas by domain.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
 Value = Mapping[str, Any]
 Lists = Sequence[Sequence[str]]
+UNLOCATED = ""
 UNKNOWN_NODE: Value = {"location": "", "tags": {}}
 # Strategies that keep copies beside the replication factor unless `cold` says how many.
 KEEPS_COLD = ("cost", "bytedance")
@@ -169,7 +171,12 @@ class Judge:
         counts = Counter(self._domain(node, scope) for node in shard)
         match kind.split():
             case ["even"]:
-                return not self._uneven(counts, scope)
+                if not self._located_first(scope):
+                    return not self._uneven(counts, scope)
+                if any(each.get("even") == scope for each in self._policy.get("rules", ())):
+                    return None  # a rule of the user counts them all and has the same words
+                del counts[UNLOCATED]
+                return not self._uneven(counts, scope, {UNLOCATED})
             case ["at_most", limit]:
                 return not self._over(counts, int(limit) if limit.isdigit() else limit, scope)
         return None
@@ -178,8 +185,17 @@ class Judge:
         cap = self._cap(limit, scope)
         return sum(max(count - cap, 0) for count in counts.values())
 
-    def _uneven(self, counts: Counter[str | None], scope: str) -> int:
-        live = self._live_domains(scope)
+    def _located_first(self, scope: str) -> bool:
+        """Whether nodes without a location are left out, because others have one."""
+        if self._policy.get("strategy", "spread") != "spread":
+            return False
+        mixed = any(not node["location"] for node in self._nodes.values())
+        return mixed and bool(self._live_domains(scope) - {UNLOCATED})
+
+    def _uneven(
+        self, counts: Counter[str | None], scope: str, aside: AbstractSet[str | None] = frozenset()
+    ) -> int:
+        live = self._live_domains(scope) - aside
         least = min((counts[domain] for domain in live), default=counts.total())
         return sum(max(count - least - 1, 0) for count in counts.values())
 

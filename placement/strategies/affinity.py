@@ -151,7 +151,7 @@ class AffinityStrategy(ByRules):
         is one."""
         rules, soft = self.rules(policy, view.topology), OnInfeasible.DEGRADE
         theirs = replace(policy, strategy="spread", rules=rules, on_infeasible=soft)
-        placed = SpreadStrategy().place(spec, theirs, view.fork())
+        placed = SpreadStrategy(located_first=False).place(spec, theirs, view.fork())
         if isinstance(placed, Reason) or any(EMPTY in nodes for nodes in placed.shards):
             return zigzag
         found = _checked([list(nodes) for nodes in placed.shards], spec, self, policy, view)

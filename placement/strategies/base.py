@@ -24,7 +24,7 @@ from placement.policy import Balance, Compiles, OnInfeasible, Policy
 from placement.reasons import Code, Reason
 from placement.rules import Mask, Rule, Standing, Strength
 from placement.rules_roles import LeaderIn
-from placement.strategies.domain_loads import HALF, DomainLoads, per_weight
+from placement.strategies.domain_loads import HALF, DomainLoads, per_weight, pooled
 from placement.topology import LEAF, Scope, Topology
 
 # How far above its share a node counts as near the mean: the bound of `cost`, and of rebalancing
@@ -62,7 +62,7 @@ class View:
         self.busy, self.busy_nodes = np.zeros(topology.size, bool), 0
         # What is known of the nodes by class, to be told of every change; see `by_class`.
         self.fields: Any = None
-        self._total = int(self.load.sum())
+        self._begin = pooled(topology, self.load)
         self._weight = topology.weight
 
     def fork(self) -> "View":
@@ -129,10 +129,10 @@ class View:
 
     @cached_property
     def near_mean(self) -> NDArray[np.float64]:
-        """The most a node may hold and count as near its share of the replicas of the beginning."""
-        topology = self.topology
-        weight = max(float(self._millionths.sum()), 1) / 1e6  # of no node at all, too
-        share = topology.weight * (self._total / weight)
+        """The most a node may hold and count as near its share of the replicas of the beginning:
+        of those on nodes with a location, if it has one, else of the others."""
+        weight = np.maximum(pooled(self.topology, self._millionths), 1) / 1e6  # of no node at all
+        share = self.topology.weight * (self._begin / weight)
         return share + np.maximum(_NEAR * share, 1)
 
     def crowded(self, nodes: Any) -> Any:

@@ -15,7 +15,7 @@ from placement.choice import digest64, scores
 from placement.domain_tree import DomainTree, Integers, domain_tree
 from placement.model import StreamSpec
 from placement.policy import Policy
-from placement.rules import AtMost, Even, Rule, Standing, Strength
+from placement.rules import AtMost, Even, LocatedFirst, Rule, Standing, Strength, live_domains
 from placement.rules_places import WithTags
 from placement.strategies.base import View, candidates
 from placement.topology import Scope, Topology
@@ -44,49 +44,113 @@ def _tier(scope: Scope, topology: Topology) -> int | None:
     return next((tier for tier, equal in enumerate(same) if equal), None)
 
 
-def spread_in_bulk(spec: StreamSpec, policy: Policy, view: View) -> list[list[int]] | None:
+def spread_in_bulk(
+    spec: StreamSpec, policy: Policy, rules: Sequence[Rule], view: View
+) -> list[list[int]] | None:
     """Nodes of every slot of every shard, leader first, counted in `view`; None where some slot
-    finds no node."""
+    finds no node. `rules` are those of `spread`: nodes without a location that come last get the
+    replicas for which the others are too few."""
     topology, shards, factor = view.topology, spec.shards, spec.replication_factor
-    tree = domain_tree(topology)
-    left = np.where(candidates(policy, view), view.room(), 0)
     everywhere = Standing(topology, policy.copies(factor), (), nodes=policy.nodes)
-    for rule in policy.rules:
-        left[rule.penalty(everywhere) > 0] = 0
-    caps = _caps(tree, policy.rules, everywhere)
-    # As rebalancing shares: by the weight of all that the policy admits, full or not.
-    parts = np.rint(topology.weight * 1e6)
-    admitted = parts * policy.nodes.mask(topology)
-    weights = _whole(tree, parts), _whole(tree, admitted)
-    room, size = _whole(tree, left), _most(tree, left > 0, caps)
-    amount, nothing = shards * factor, np.zeros_like(room)
-    # All kernels run in the form that suits the largest work, which is dealing out.
-    looked_at = amount * tree.looked_at
-    load, bounds = _whole(tree, view.load), (nothing, room)
-    need = _apportioned(tree, weights, load, size, bounds, shards, factor, amount, looked_at)
-    hashes = scores(digest64(spec.stream, "bulk"), np.arange(shards, dtype=np.uint64))
-    out = np.full(amount, -1, np.int64)
-    *_, out = kernels.run(
-        kernels.spread_shards,
-        looked_at,
-        tree.elements,
-        need,
-        room,
-        np.where(size > 0, 0, kernels.NEVER),
-        caps,
-        (hashes >> np.uint64(33)).astype(np.int64),
-        factor,
-        out,
-    )
-    if (out < 0).any():
+    left = np.where(candidates(policy, view), view.room(), 0)
+    for rule in rules:
+        if rule.strength is Strength.REQUIRED:
+            left[rule.penalty(everywhere) > 0] = 0
+    used, nodes = np.zeros(topology.size, bool), np.zeros((shards, 0), np.int64)
+    for part in _parts(rules, everywhere):
+        walk = _Walk(domain_tree(topology, part), spec, policy, rules, everywhere, left)
+        copies = min(walk.copies_max, factor - nodes.shape[1])
+        found = walk.dealt(copies, view) if copies else nodes[:, :0]
+        if found is None:
+            return None
+        used |= part if copies else False
+        nodes = np.concatenate([nodes, found], axis=1)
+        if nodes.shape[1] == factor:
+            break
+    if nodes.shape[1] < factor:
         return None
-    places = out - tree.domains
-    view.add_all(tree.leaves[places])
-    able = topology.can_lead
-    leading = _whole(tree, parts * able), _whole(tree, admitted * able)
-    rows = _led(tree, leading, places, spec, view, looked_at)
-    nodes: list[list[int]] = tree.leaves[rows].tolist()
-    return nodes
+    view.add_all(nodes.ravel())
+    tree = domain_tree(topology, used)
+    place_of = np.zeros(topology.size, np.int64)
+    place_of[tree.leaves] = np.arange(len(tree.leaves))
+    weights = _weights(tree, policy, topology.can_lead, topology)
+    places, looked_at = place_of[nodes.ravel()], shards * factor * tree.looked_at
+    rows = _led(tree, weights, places, spec, view, looked_at)
+    listed: list[list[int]] = tree.leaves[rows].tolist()
+    return listed
+
+
+def _parts(rules: Sequence[Rule], everywhere: Standing) -> list[NDArray[np.bool_]]:
+    """The nodes that may be used, those first that come first."""
+    eligible = everywhere.topology.eligible
+    for rule in rules:
+        if isinstance(rule, LocatedFirst):
+            last = rule.penalty(everywhere) > 0
+            return [eligible & ~last, eligible & last]
+    return [eligible]
+
+
+class _Walk:
+    """The walk over a tree of nodes, of which `left` says how many replicas each may take."""
+
+    def __init__(
+        self,
+        tree: DomainTree,
+        spec: StreamSpec,
+        policy: Policy,
+        rules: Sequence[Rule],
+        everywhere: Standing,
+        left: Integers,
+    ) -> None:
+        self._tree, self._spec = tree, spec
+        self._caps = _caps(tree, rules, everywhere)
+        # As rebalancing shares: by the weight of all that the policy admits, full or not.
+        topology = everywhere.topology
+        self._weights = _weights(tree, policy, np.ones(topology.size, bool), topology)
+        self._room = _whole(tree, left)
+        self._size = _most(tree, left > 0, self._caps)
+
+    @property
+    def copies_max(self) -> int:
+        """Copies of one shard that these nodes can hold."""
+        return int(self._size[0])
+
+    def dealt(self, copies: int, view: View) -> Integers | None:
+        """So many nodes for every shard, a row each; None where some replica finds no node."""
+        tree, spec, room, size = self._tree, self._spec, self._room, self._size
+        amount = spec.shards * copies
+        # All kernels run in the form that suits the largest work, which is dealing out.
+        looked_at = amount * tree.looked_at
+        load, bounds = _whole(tree, view.load), (np.zeros_like(room), room)
+        need = _apportioned(
+            tree, self._weights, load, size, bounds, spec.shards, copies, amount, looked_at
+        )
+        hashes = scores(digest64(spec.stream, "bulk"), np.arange(spec.shards, dtype=np.uint64))
+        *_, out = kernels.run(
+            kernels.spread_shards,
+            looked_at,
+            tree.elements,
+            need,
+            room,
+            np.where(size > 0, 0, kernels.NEVER),
+            self._caps,
+            (hashes >> np.uint64(33)).astype(np.int64),
+            copies,
+            np.full(amount, -1, np.int64),
+        )
+        if (out < 0).any():
+            return None
+        nodes: Integers = tree.leaves[out - tree.domains].reshape(spec.shards, copies)
+        return nodes
+
+
+def _weights(
+    tree: DomainTree, policy: Policy, able: NDArray[np.bool_], topology: Topology
+) -> tuple[Integers, Integers]:
+    """Weights by element, in whole millionths: of all nodes that are able, and of those of them
+    that the policy admits."""
+    parts = np.rint(topology.weight * 1e6) * able
+    return _whole(tree, parts), _whole(tree, parts * policy.nodes.mask(topology))
 
 
 def _caps(tree: DomainTree, rules: Sequence[Rule], everywhere: Standing) -> Integers:
@@ -96,7 +160,7 @@ def _caps(tree: DomainTree, rules: Sequence[Rule], everywhere: Standing) -> Inte
     for rule in rules:
         tier = _tier(rule.per, topology) if isinstance(rule, AtMost) else None
         if isinstance(rule, AtMost) and tier is not None:
-            elements, live = tree.above[tier], len(everywhere.live_domains(rule.per))
+            elements, live = tree.above[tier], len(live_domains(rule, everywhere))
             caps[elements] = np.minimum(caps[elements], rule.cap(factor, live))
     return caps
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.topology import NO_DOMAIN, Scope, Topology
+from placement.topology import LEAF, NO_DOMAIN, Scope, Topology
 
 # Load per weight is compared as if half a replica more were there: Webster's divisor, with which
 # counts stay closest to the shares (with none or a whole one, small or large nodes are favoured).
@@ -20,6 +20,16 @@ HALF = np.float64(0.5)
 def per_weight(load: Any, weight: Any, more: float = HALF) -> Any:
     """Load per weight, of one or of several, had they `more` load."""
     return (load + more) / weight
+
+
+def pooled(topology: Topology, values: NDArray[Any]) -> NDArray[np.float64]:
+    """For each node the sum of the values of all; of those with a location, if it has one and
+    others have none, else of these others."""
+    pools = np.zeros(topology.size, np.int64)
+    if topology.mixes_located:
+        pools[topology.domain_of(LEAF) == topology.unlocated] = 1
+    sums = np.bincount(pools, values, 2).astype(np.float64)
+    return sums[pools]
 
 
 class DomainLoads:

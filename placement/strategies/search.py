@@ -104,7 +104,10 @@ def _extended(
 def _prunes(required: Sequence[Rule]) -> list[Rule]:
     """Rules whose penalty can only grow. A shard that is even in the end need not be on the way,
     but no domain may ever hold more than a share."""
-    return [AtMost(Share.SHARE, rule.per) if isinstance(rule, Even) else rule for rule in required]
+    return [
+        AtMost(Share.SHARE, rule.per, located=rule.located) if isinstance(rule, Even) else rule
+        for rule in required
+    ]
 
 
 def _one_of_each(found: NDArray[np.int64], view: View) -> list[int]:

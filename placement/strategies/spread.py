@@ -16,6 +16,7 @@ from placement.rules import (
     STREAM_RULES,
     ColocateSlots,
     Even,
+    LocatedFirst,
     Mask,
     Penalties,
     Rule,
@@ -54,19 +55,22 @@ class SpreadStrategy(ByRules):
         Distinct nodes; the user's required rules and node filters; capacity. They are never
         broken: a replica that finds no node under them stays unplaced and is retried. Evenness is
         its own rule: `on_infeasible` says what becomes of a stream that cannot be even. A shard
-        has a replica that may lead.
+        has a replica that may lead. Where the stream may use a node that has a location, those that
+        have none get a replica only if the others cannot take it (distinct nodes, required rules,
+        capacity): they are no domain of its evenness and share no load with the others. A replica
+        that stands on one stays. Rules of the user count them as the domain `(unlocated)`.
 
     Algorithm:
-        One replica after the other is placed on the node that `choose` ranks first: preferred
-        rules, evenness level by level, then the least loaded domain level by level, then the least
-        loaded node, for the first replica the one that leads least, then a hash of the shard and
-        the node. Where that ends without a candidate, the shard is placed again looking ahead, the
-        stream again with the scarcest nodes in mind, and a small stream by search, so that a lawful
-        arrangement is found where there is one. Of many
-        shards whose own rules are required ones on levels or tags, what each domain and node is to
-        get is settled first, exactly, and then dealt out. Smaller streams are gone over once more
-        by the search of rebalancing (`placement.evenness`), which then finds nothing to do later.
-        Of each shard's members one is elected to lead, in the earliest domain of `leader_in`.
+        One replica after the other is placed on the node that `choose` ranks first: one that has a
+        location, preferred rules, evenness level by level, then the least loaded domain level by
+        level, then the least loaded node, for the first replica the one that leads least, then a
+        hash of the shard and the node. Where that ends without a candidate, the shard is placed
+        again looking ahead, the stream again with the scarcest nodes in mind, and a small stream by
+        search, so that a lawful arrangement is found where there is one. Of many shards whose own
+        rules are required ones on levels or tags, what each domain and node is to get is settled
+        first, exactly, and then dealt out. Smaller streams are gone over once more by the search of
+        rebalancing (`placement.evenness`), which then finds nothing to do later. Of each shard's
+        members one is elected to lead, in the earliest domain of `leader_in`.
 
     Example:
         Three replicas over /eu/az1, /eu/az2 and /us/az1 with two nodes each: one replica in /eu
@@ -83,6 +87,8 @@ class SpreadStrategy(ByRules):
     on_shortage: ClassVar[OnInfeasible] = OnInfeasible.PARTIAL
     # `explain` names the step of `choose` that decided, instead of an order of the strategy's own.
     places_by_choice: ClassVar[bool] = True
+    # Strategies that follow a source count nodes without a location as theirs does.
+    located_first: bool = True
 
     def compile(
         self, _policy: Mapping[str, Any], _topology: Topology
@@ -92,10 +98,13 @@ class SpreadStrategy(ByRules):
 
     def rules(self, policy: Policy, topology: Topology) -> tuple[Rule, ...]:
         """Evenness at every level, after the user's rules; no more than a wish where those say
-        how many replicas stand where."""
+        how many replicas stand where. Where only some nodes have a location, these come first, and
+        levels are even without the others."""
         told = any(isinstance(r, _PLACES) and r.strength is _REQUIRED for r in policy.rules)
         strength = Strength.PREFERRED if told else policy.strength
-        return (*policy.rules, *(Even(tier, strength) for tier in topology.tiers()))
+        located = self.located_first and topology.mixes_located
+        own = (Even(tier, strength, located) for tier in topology.tiers())
+        return (*([LocatedFirst()] if located else ()), *policy.rules, *own)
 
     def place(self, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
         """Place shard by shard; slots that find no node stay empty with a reason."""
@@ -104,7 +113,7 @@ class SpreadStrategy(ByRules):
             rules = (*rules, _MAY_LEAD)
         elif spec.shards >= BULK_FROM and walkable(policy.rules, view.topology):
             after = view.fork()
-            whole = spread_in_bulk(spec, policy, after)
+            whole = spread_in_bulk(spec, policy, rules, after)
             everywhere = policy.standing(spec, view.topology)
             if whole and not any(judged(rules, _REQUIRED, whole, everywhere)):
                 view.take(after)

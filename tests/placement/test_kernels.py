@@ -46,7 +46,9 @@ def walk(topology: Topology, shards: int, factor: int) -> list[list[str]] | None
     """Node ids by shard as the kernel places them on an empty fleet."""
     view = View(topology, AssignmentTable())
     spec = StreamSpec("s", shards, factor, {})
-    found = bulk.spread_in_bulk(spec, policy_of(topology), view)
+    policy = policy_of(topology)
+    rules = spread.SpreadStrategy().rules(policy, topology)
+    found = bulk.spread_in_bulk(spec, policy, rules, view)
     return found and [[topology.ids[node] for node in nodes] for nodes in found]
 
 
@@ -166,7 +168,7 @@ def test_a_cap_closes_a_domain_for_the_rest_of_the_shard() -> None:
     for factor, found in ((2, True), (3, False)):
         view = View(topology, AssignmentTable())
         spec = StreamSpec("s", 10, factor, {})
-        assert (bulk.spread_in_bulk(spec, policy, view) is not None) == found
+        assert (bulk.spread_in_bulk(spec, policy, policy.rules, view) is not None) == found
     wishes = compile_policy(
         None,
         {"rules": [{"at_most": 1, "per": "1", "strength": "preferred"}]},
