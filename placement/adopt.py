@@ -13,7 +13,8 @@ from placement.judge import judged
 from placement.model import StreamSpec
 from placement.policy import Policy
 from placement.reasons import Code, Reason
-from placement.rules import STREAM_RULES, ColocateSlots, Rule, Strength
+from placement.rule_set import RuleSet
+from placement.rules import ColocateSlots, Rule, Strength
 from placement.strategies import STRATEGIES
 from placement.strategies.base import Need, Placement, View, candidates, choose, unmet
 from placement.strategies.slots import leader_first
@@ -50,7 +51,7 @@ def completed(
     the others, which is `called` so where it breaks a rule."""
     strategy = STRATEGIES[policy.strategy]
     rules = strategy.rules(policy, view.topology)
-    if not any(isinstance(rule, ColocateSlots) for rule in rules):
+    if not RuleSet(rules).is_colocated:
         strategy.resume(spec, policy, shards, view)
     reasons = complete(spec, policy, shards, view)
     return Placement(shards, reasons, unmet_by(shards, spec, policy, view, called))
@@ -74,8 +75,8 @@ def complete(
     rules may be broken (`degrade`), by the rules alone; one reason for each kind of failure."""
     strategy, factor = STRATEGIES[policy.strategy], policy.copies(spec.replication_factor)
     rules = strategy.rules(policy, view.topology)
-    colocated = any(isinstance(rule, ColocateSlots) for rule in rules)
-    wide = any(isinstance(rule, STREAM_RULES) for rule in rules)
+    colocated = RuleSet(rules).is_colocated
+    wide = RuleSet(rules).spans_stream
     reasons: dict[Code, Reason] = {}
     view.shards = shards
     for shard, nodes in enumerate(shards):
@@ -164,7 +165,7 @@ def _broken(
         met = spec.shards - len(broken)
         level, seen = everywhere.seen(rule)
         warnings.append(Reason(Code.RULE_NOT_MET, message, spec.shards, met, level, seen))
-    if any(isinstance(rule, ColocateSlots) for rule in rules):
+    if RuleSet(rules).is_colocated:
         unit = colocated_unit(shards, view.topology)
         strays = [s for s, nodes in enumerate(shards) if stray_slots(nodes, view.topology, unit)]
         if strays:

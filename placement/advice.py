@@ -15,7 +15,7 @@ from placement.location import DEPTH_MAX, Location, natural_key
 from placement.model import Liveness, Outcome, StreamSpec
 from placement.node import NodeAttributes
 from placement.policy import Policy
-from placement.rules import Rule, Strength
+from placement.rules import Rule, Strength, scope_of
 from placement.rules_places import AtLeastIn, Exactly, WithTags
 from placement.rules_roles import LeaderIn
 from placement.state import State
@@ -232,7 +232,7 @@ def _shapes(topology: Topology, policy: Policy, domains_first: bool) -> Iterator
     for scope in topology.tiers():
         yield from _new_domains(scope, leaves, topology, tags)
     carried = {key for node in topology.index.values() for key, _ in topology.attributes[node].tags}
-    scopes = (getattr(rule, "per", None) for rule in rules)
+    scopes = (scope_of(rule) for rule in rules)
     counted = {scope.tag for scope in scopes if isinstance(scope, Scope) and scope.tag}
     for key in sorted(carried | counted) if leaves else ():
         yield _new_values(key, leaves, tags)

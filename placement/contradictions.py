@@ -23,6 +23,7 @@ from placement.rules import (
     SameDomain,
     Share,
     Strength,
+    scope_of,
 )
 from placement.rules_places import AtLeastIn, Exactly, WithTags, owed
 from placement.rules_roles import Elsewhere, LeaderIn
@@ -95,7 +96,7 @@ def _against_filter(rule: Rule, nodes: NodeFilter, factor: int) -> Iterator[Pair
         hit = [(place, a) for place in places for a in nodes.avoid if place.within(a)]
         if len({place for place, _ in hit}) == len(places):
             yield str(rule), f"avoid {hit[0][1]}", f"{named} lies in it"
-    scope: Scope | None = getattr(rule, "per", None)
+    scope: Scope | None = scope_of(rule)
     most = _most_domains(scope, nodes.within) if scope and nodes.within else None
     if most is not None:
         yield from _with_domains(rule, most, f"within {within}", factor)
@@ -137,7 +138,7 @@ def _domains_against(rule: Rule, other: Rule, factor: int) -> Iterator[Pair]:
     match rule, other:
         case SameDomain(), Exactly() | AtLeastIn() if _apart(rule.per, other.counts):
             yield str(rule), str(other), "its places share none"
-        case SameDomain(), _ if _implied(rule.per, getattr(other, "per", None)):
+        case SameDomain(), _ if _implied(rule.per, scope_of(other)):
             yield from _with_domains(other, 1, str(rule), factor)
         case AtMost(), Exactly() | AtLeastIn():
             yield from _too_many(rule, other, factor)
@@ -172,7 +173,7 @@ def _tags_against(rule: WithTags, other: Rule, factor: int) -> Iterator[Pair]:
     for key, value in other.tags if isinstance(other, WithTags) else ():
         if tags.get(key, value) != value:
             yield str(rule), str(other), f"{key} has one value"
-    scope: Scope | None = getattr(other, "per", None)
+    scope: Scope | None = scope_of(other)
     if scope and scope.tag in tags:
         yield from _with_domains(other, 1, str(rule), factor)
 

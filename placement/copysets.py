@@ -16,6 +16,7 @@ from placement.choice import digest64, scores
 from placement.location import DEPTH_MAX
 from placement.model import AdministrativeState
 from placement.node_filter import NodeFilter
+from placement.rule_set import RuleSet
 from placement.rules import Rule, Standing, Strength
 from placement.rules_roles import LeaderIn
 from placement.topology import LEAF, Scope, Topology
@@ -54,7 +55,7 @@ class Terms:
         """Whether a whole set keeps the required rules."""
         standing = self.standing(members)
         required = [rule for rule in self.rules if rule.strength is Strength.REQUIRED]
-        orders = [rule for rule in required if isinstance(rule, LeaderIn)]
+        orders = RuleSet(required).leader_preferences
         return all(
             rule.rank(self.topology)[list(members)].min() < len(rule.domains) for rule in orders
         ) and not any(rule.violations(standing) for rule in required if rule not in orders)

@@ -14,7 +14,7 @@ from placement.judge import judged
 from placement.model import Decision, Outcome, RepairMode, StreamSpec
 from placement.policy import OnInfeasible, Policy, parse_placement_policies
 from placement.reasons import Band, Code, Reason
-from placement.rules import Rule, Standing, StreamRule, Strength
+from placement.rules import Rule, Standing, Strength
 from placement.state import State
 from placement.strategies import STRATEGIES
 from placement.strategies.base import Placement, View, unmet
@@ -188,7 +188,7 @@ def _checked(
     topology, rules = view.topology, STRATEGIES[policy.strategy].rules(policy, view.topology)
     whole = [nodes for nodes in placed.shards if EMPTY not in nodes]
     if len(whole) < spec.shards:
-        rules = tuple(rule for rule in rules if not isinstance(rule, StreamRule))
+        rules = tuple(rule for rule in rules if not rule.needs_whole_stream)
     everywhere = policy.standing(spec, topology, view.load)
     for rule, broken, first in judged(rules, Strength.REQUIRED, whole, everywhere):
         where = f" in {first.domain}" if first.domain else ""
@@ -203,9 +203,7 @@ def _checked(
 def _lacking(rule: Rule, rules: Sequence[Rule], everywhere: Standing) -> Reason | None:
     """What a shard lacks to keep the rule, however its replicas stand; None if it lacks nothing."""
     required = tuple(
-        each
-        for each in rules
-        if each.strength is Strength.REQUIRED and not isinstance(each, StreamRule)
+        each for each in rules if each.strength is Strength.REQUIRED and not each.needs_whole_stream
     )
     if rule not in required:
         return None

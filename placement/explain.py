@@ -17,7 +17,8 @@ from placement.funnel import apart, keeping, located, room, supply, tagged, why_
 from placement.model import StreamSpec
 from placement.policy import Policy
 from placement.reasons import Reason
-from placement.rules import STREAM_RULES, LocatedFirst, Mask, Rule, Standing, Strength, scope_of
+from placement.rule_set import RuleSet
+from placement.rules import LocatedFirst, Mask, Rule, Standing, Strength, scope_of
 from placement.rules_places import WithTags
 from placement.strategies import STRATEGIES
 from placement.strategies.base import Need, Trace, View, candidates, choose
@@ -258,7 +259,7 @@ class Explainer:
 
     def _detail(self, rule: Rule, node: int, need: Need) -> str:
         """What the rule would find if the node took the replica."""
-        topology, scope = self._view.topology, getattr(rule, "per", None)
+        topology, scope = self._view.topology, scope_of(rule)
         if isinstance(scope, Scope) and topology.domain_of(scope)[node] == NO_DOMAIN:
             return f": it has no {scope}"
         if isinstance(rule, WithTags):
@@ -330,7 +331,7 @@ class Explainer:
     def _need(self, shard: int, slot: int, kept: Sequence[int], shards: int | None = None) -> Need:
         """The need for this replica beside the kept ones and the stream's first `shards` shards."""
         spec, others = self._spec, []
-        if any(isinstance(rule, STREAM_RULES) for rule in self._rules):
+        if RuleSet(self._rules).spans_stream:
             rest = (nodes for s, nodes in enumerate(self._shards[:shards]) if s != shard)
             others = [node for nodes in rest for node in nodes if node != EMPTY]
         factor, nodes = self._policy.copies(spec.replication_factor), self._policy.nodes

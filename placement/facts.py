@@ -28,7 +28,8 @@ from placement.moves import Ledger
 from placement.policy import Policy
 from placement.reasons import Code, Reason
 from placement.roles import role_rules
-from placement.rules import ColocateSlots, Rule
+from placement.rule_set import RuleSet
+from placement.rules import Rule
 from placement.slot_parts import SlotParts
 from placement.strategies import STRATEGIES
 from placement.topology import Topology
@@ -146,7 +147,7 @@ class Facts:
 
     def is_colocated(self, stream: Stream) -> bool:
         """Whether replica r of all the stream's shards moves as one unit."""
-        return any(isinstance(rule, ColocateSlots) for rule in self.rules(stream))
+        return RuleSet(self.rules(stream)).is_colocated
 
     def complete(self, shard: int) -> list[int]:
         """Nodes that hold a whole replica: while a move runs, its source instead of its target."""

@@ -16,20 +16,17 @@ import numpy as np
 from placement.funnel import allowed, supply_of
 from placement.node_filter import NodeFilter
 from placement.reasons import Code, Reason
+from placement.rule_set import RuleSet
 from placement.rules import (
     AtLeastDomains,
     AtMost,
-    CountsDomains,
     Even,
-    ExclusiveNodes,
     Mask,
     Rule,
-    SameDomain,
     Standing,
     live_domains,
+    scope_of,
 )
-from placement.rules_even import EvenAsFits
-from placement.rules_places import AtLeastIn, Exactly, WithTags
 from placement.topology import NO_DOMAIN, Scope, Topology
 from placement.wording import are, counted
 
@@ -38,11 +35,6 @@ from placement.wording import are, counted
 _STATES_MAX = 2000
 # Orders of one arrangement that are tried for rules that ask who leads: all of them up to rf 4.
 _ORDERS_MAX = 24
-
-# Rules that see nothing of a node but its domains at `per` (and `inside`).
-_BY_SCOPE = (CountsDomains, SameDomain, EvenAsFits)
-# Rules that do not care about the order of replicas.
-_UNORDERED = (*_BY_SCOPE, AtLeastIn, Exactly, WithTags, ExclusiveNodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +77,7 @@ def _nodes_too_few(question: Question, have: int) -> Reason:
 def _admits(question: Question, rules: Sequence[Rule]) -> bool:
     """Whether some arrangement breaks none of the rules."""
     classes = _classes(question, rules)
-    ordered = not all(isinstance(rule, _UNORDERED) for rule in rules)
+    ordered = RuleSet(rules).orders_slots
     seen: set[tuple[int, ...]] = set()
     pending: list[tuple[int, ...]] = [(0,) * len(classes)]
     looked_at = 0
@@ -120,7 +112,7 @@ def _classes(question: Question, rules: Sequence[Rule]) -> list[list[int]]:
     topology = question.topology
     scopes = _scopes(rules)
     columns = [topology.domain_of(scope) for scope in scopes]
-    coarse = all(isinstance(rule, _BY_SCOPE) for rule in rules)
+    coarse = RuleSet(rules).sees_domains_only
     rank = topology.order()
     found: dict[object, list[int]] = {}
     for node in sorted(np.flatnonzero(question.allowed).tolist(), key=lambda n: int(rank[n])):
@@ -193,7 +185,7 @@ def _colours(
     Colour refinement over classes and their domains; on nested domains it tells apart exactly what
     is different. Rules that see more than domains have every class in a colour of its own.
     """
-    if not all(isinstance(rule, _BY_SCOPE) for rule in rules):
+    if not RuleSet(rules).sees_domains_only:
         return [hash((position, count)) for position, count in enumerate(used)]
     columns = [question.topology.domain_of(scope) for scope in _scopes(rules)]
     where = [[int(column[members[0]]) for column in columns] for members in classes]
@@ -231,7 +223,7 @@ def _explain(question: Question, rule: Rule | None, required: Sequence[Rule]) ->
 def _lacking(question: Question, rule: Rule) -> Reason:
     """Why one rule cannot be kept by itself."""
     topology, factor = question.topology, question.factor
-    scope = getattr(rule, "per", None)
+    scope = scope_of(rule)
     if not isinstance(scope, Scope):
         message = f"rule '{rule}': no arrangement of the usable nodes keeps it"
         return Reason(Code.NO_CANDIDATE, message, 1, 0)

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from placement.assignments import EMPTY
 from placement.facts import Stream
 from placement.model import Cause
+from placement.rule_set import RuleSet
 from placement.rules import CountsDomains, Mask, Rule, Standing
-from placement.rules_roles import Elsewhere, LeaderIn
 from placement.shard_rows import by_size
 from placement.sift import out_of_place
 from placement.state import State
@@ -71,7 +71,7 @@ def unled(state: State, wants: Wants) -> list[int]:
     leads = np.append(topology.can_lead & ~topology.dead, False)
     for index, rows in state.table.streams():
         stream = state.streams[state.stream_names[index]]
-        ordered = any(isinstance(rule, LeaderIn | Elsewhere) for rule in wants.rules(stream))
+        ordered = RuleSet(wants.rules(stream)).names_leaders
         doubtful = np.arange(len(rows)) if ordered else np.flatnonzero(~leads[rows[:, 0]])
         found += np.asarray(stream.shards)[doubtful].tolist()
     return found

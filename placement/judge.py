@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from placement.assignments import EMPTY
 from placement.rules import (
-    STREAM_RULES,
     BalanceNodes,
     ExclusiveNodes,
     Finding,
@@ -54,7 +53,7 @@ def _broken(
     everywhere: Standing,
 ) -> dict[int, Finding]:
     """The shards that break one rule, with the first finding of each."""
-    wide = isinstance(rule, STREAM_RULES)
+    wide = rule.spans_stream
     everything = [node for nodes in shards for node in nodes if node != EMPTY] if wide else []
     if wide and _sound(rule, replace(everywhere, replicas=everything)):
         return {}

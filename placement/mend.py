@@ -17,13 +17,11 @@ from placement.assignments import EMPTY
 from placement.model import AdministrativeState, StreamSpec
 from placement.policy import Policy
 from placement.reasons import Code, Reason
+from placement.rule_set import RuleSet
 from placement.rules import (
     NEVER,
-    BalanceNodes,
-    ColocateSlots,
     LocatedFirst,
     Mask,
-    PreferNodes,
     Rule,
     SameDomain,
     Standing,
@@ -34,10 +32,6 @@ from placement.strategies import STRATEGIES
 from placement.strategies.base import Need, View, candidates, choose, distance
 from placement.strategies.by_class import choose_by_class, chooses
 from placement.topology import Topology
-
-# Rules that repair leaves alone: wishes that ask for nothing definite, the slots of a colocated
-# stream, which are planned as one, and the balance of the cluster, which is rebalancing's.
-LEFT_ALONE = (BalanceNodes, PreferNodes, LocatedFirst, ColocateSlots, LoadBalance)
 
 # A move among others: its rank, its slot, its target.
 _Ranked = tuple[tuple[Any, ...], int, int]
@@ -117,7 +111,7 @@ def score(case: Case, topology: Topology) -> Score:
         sums[Strength.REQUIRED].append(len(outside))
     asked = [(s, case.standing(topology, [o for o in live if o != s], s)) for s in live]
     for rule in case.rules:
-        if isinstance(rule, LEFT_ALONE):
+        if not rule.repairable:
             continue
         if isinstance(rule, SameDomain):
             # What a shard gains must not be another one's loss.
@@ -273,7 +267,7 @@ def _beside_proposals(
 ) -> Iterator[_Ranked]:
     """Moves that keep rules of this strength better although no strategy proposes them."""
     topology = view.topology
-    rules = [rule for rule in case.rules if not isinstance(rule, LEFT_ALONE)]
+    rules = RuleSet(case.rules).repairable
     most = _most(rules, strength, before)
     mask = candidates(case.policy, view) & view.has_room(case.room)
     mask[[*case.shunned, *(node for node in case.nodes if node != EMPTY)]] = False
@@ -336,8 +330,7 @@ def _is_required(rule: Rule) -> bool:
 def _softened(case: Case, slot: int, view: View) -> int | None:
     """The node that breaks required rules least, where none keeps them all: what is far from its
     rules gets nearer step by step."""
-    passed_over = tuple(kind for kind in LEFT_ALONE if kind is not LocatedFirst)
-    asked = [rule for rule in case.rules if not isinstance(rule, passed_over)]
+    asked = [rule for rule in case.rules if rule.repairable or isinstance(rule, LocatedFirst)]
     rules = [_wish(rule) for rule in sorted(asked, key=lambda rule: not _is_required(rule))]
     kept = [s for s in case.live(view.topology) if s != slot]
     held = frozenset([node for node in case.nodes if node != EMPTY])

@@ -16,11 +16,8 @@ from placement.policy import Policy
 from placement.reasons import Code, Reason
 from placement.rules import (
     NEVER,
-    STREAM_RULES,
-    BalanceNodes,
     ColocateSlots,
     Mask,
-    PreferNodes,
     Rule,
     Standing,
     Strength,
@@ -30,13 +27,10 @@ from placement.strategies import STRATEGIES
 from placement.strategies.base import View
 from placement.topology import Topology
 
-# Rules that are kept as well as may be and have no violations.
-_WISHES = (BalanceNodes, PreferNodes, ColocateSlots)
-
 
 def is_wide(rule: Rule) -> bool:
     """Whether the rule is one on the whole stream."""
-    return isinstance(rule, (*STREAM_RULES, ColocateSlots))
+    return rule.spans_stream or isinstance(rule, ColocateSlots)
 
 
 class Prospects:
@@ -85,7 +79,7 @@ class Prospects:
         if key not in self._answers:
             allowed = self._candidates(rule)
             allowed[list(stays)] = True
-            rules = tuple(each for each in self._required if not isinstance(each, _WISHES))
+            rules = tuple(each for each in self._required if each.repairable)
             question = Question(self._judging, self._factor, self._policy.nodes, rules, allowed)
             self._answers[key] = why_not(question, rule)
         return self._answers[key]

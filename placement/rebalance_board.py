@@ -16,7 +16,8 @@ from placement.model import RepairMode, StreamSpec
 from placement.policy import Balance, Policy
 from placement.reasons import Code, Reason
 from placement.rebalance_levels import Integers, Slack, Tally, levels_of
-from placement.rules import ColocateSlots, LocatedFirst, Rule
+from placement.rule_set import RuleSet
+from placement.rules import LocatedFirst, Rule
 from placement.strategies import STRATEGIES
 from placement.strategies.base import View
 
@@ -266,7 +267,7 @@ def _fixed(stream: Arranged, moving: Collection[int]) -> Reason | None:
         return Reason(Code.KEPT_AS_IS, f"{name} is moved only when a node is dead")
     if balance_of(stream.policy) is Balance.NEVER:
         return Reason(Code.KEPT_AS_IS, f"strategy '{strategy}' is not balanced by load")
-    if not any(isinstance(rule, ColocateSlots) for rule in stream.rules):
+    if not RuleSet(stream.rules).is_colocated:
         return None
     under_way = any(shard in moving for shard in stream.shards.tolist())
     if under_way or (stream.rows != stream.rows[:1]).any():

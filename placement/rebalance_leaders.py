@@ -19,7 +19,7 @@ from placement.rebalance_levels import Integers, Slack, Tally
 from placement.rebalance_objective import Objective
 from placement.rebalance_replicas import Budget
 from placement.rebalance_rules import Guard
-from placement.rules_roles import Elsewhere
+from placement.rule_set import RuleSet
 
 # Nodes and shards looked at from the best on before a pair of domains is given up.
 _NODES = 24
@@ -95,7 +95,7 @@ class Electorate:
         """Nodes of each shard that may lead it, EMPTY in other places."""
         board = self._board
         each = board.streams[number]
-        aside = sum(rule.count for rule in each.rules if isinstance(rule, Elsewhere))
+        aside = RuleSet(each.rules).role_copies
         plain = each.rows[shards][:, : max(each.copies - aside, 1)]
         able = (plain != EMPTY) & (board.admitted[board.kind[number]] & board.can_lead)[plain]
         found = np.full((len(shards), widest), EMPTY)

@@ -13,12 +13,11 @@ import numpy as np
 from placement.assignments import EMPTY
 from placement.rebalance_board import Arranged, Board
 from placement.rebalance_levels import Integers
+from placement.rule_set import RuleSet
 from placement.rules import (
-    AtLeastDomains,
-    AtMost,
     BalanceNodes,
     ColocateSlots,
-    Even,
+    CountsDomains,
     ExclusiveNodes,
     LocatedFirst,
     Mask,
@@ -26,28 +25,10 @@ from placement.rules import (
     Rule,
     SameDomain,
     Standing,
-    StreamRule,
     scope_of,
 )
-from placement.rules_places import WithTags
 from placement.rules_roles import LeaderIn
-from placement.rules_span import SpanDomains
-from placement.strategies.awareness import AwareOf
-from placement.strategies.location_majority import NoMajority
 from placement.topology import NO_DOMAIN, Scope
-
-# Rules that see nothing of a shard but how many replicas stand in each domain of `per`.
-_BY_COUNTS = (AtMost, Even, AtLeastDomains, SpanDomains, NoMajority, AwareOf)
-# Rules to which the order of replicas is all the same.
-_UNORDERED = (
-    *_BY_COUNTS,
-    SameDomain,
-    ExclusiveNodes,
-    BalanceNodes,
-    PreferNodes,
-    LocatedFirst,
-    WithTags,
-)
 
 _Pattern = tuple[tuple[int, ...], tuple[int, ...], int, int]
 
@@ -68,8 +49,7 @@ class Guard:
         board = self._board
         if not board.can_lead[board.eligible].all():
             return True
-        rules = (rule for each in board.streams for rule in each.rules)
-        return not all(isinstance(rule, (*_UNORDERED, StreamRule, ColocateSlots)) for rule in rules)
+        return any(RuleSet(each.rules).orders_slots for each in board.streams)
 
     def allows(self, item: int, target: int) -> bool:
         """Whether the item may go to the node, as far as its shard's rules are concerned."""
@@ -86,7 +66,7 @@ class Guard:
         before = [node for node in row if node != EMPTY]
         changed = [node for node in after if node != EMPTY]
         for place, rule in enumerate(stream.rules):
-            if isinstance(rule, _BY_COUNTS):
+            if _judged_by_counts(rule):
                 if not self._counts_allow(number, place, rule, before, changed, source, target):
                     return False
             elif not self._allows(stream, rule, item, row, after):
@@ -102,12 +82,14 @@ class Guard:
             stream = self._board.streams[number]
             where = np.flatnonzero(of == number)
             for place, rule in enumerate(stream.rules):
-                if isinstance(rule, _BY_COUNTS) and len(where):
-                    column = np.asarray([*self._column(rule.per), NO_DOMAIN])
-                    if len(np.unique(column[takers])) == 1:
-                        allowed = self._pass_one(number, place, rule, items[where], int(takers[0]))
-                        result[where[~allowed]] = False
-                        where = where[allowed]
+                counts = _judged_by_counts(rule)
+                if not counts or not len(where):
+                    continue
+                column = np.asarray([*self._column(_scope(rule)), NO_DOMAIN])
+                if len(np.unique(column[takers])) == 1:
+                    allowed = self._pass_one(number, place, rule, items[where], int(takers[0]))
+                    result[where[~allowed]] = False
+                    where = where[allowed]
         return result
 
     def _pass_one(self, number: int, place: int, rule: Rule, items: Integers, target: int) -> Mask:
@@ -140,7 +122,7 @@ class Guard:
                 rank = rule.rank(self._board.topology)
                 if rank[self._nodes[after[0]]] > rank[self._nodes[row[0]]]:
                     return False
-            elif not isinstance(rule, (*_UNORDERED, StreamRule, ColocateSlots)) and (
+            elif rule.slot_order_matters and (
                 self._broken(stream, rule, after) > self._broken(stream, rule, row)
             ):
                 return False
@@ -201,7 +183,7 @@ class Guard:
             case PreferNodes() | LocatedFirst():
                 rank = rule.penalty(self._standing(stream, ()))
                 return bool(rank[self._nodes[target]] <= rank[self._nodes[source]])
-        if isinstance(rule, StreamRule):
+        if rule.needs_whole_stream:
             return self._stream_allows(stream, rule, shard, row, after, int(board.size[item]))
         then = self._broken(stream, rule, after)
         return not then or then <= self._broken(stream, rule, row)
@@ -278,6 +260,12 @@ class Guard:
         if key not in self._live:
             self._live[key] = set(self._standing(stream, ()).live_domains(scope).tolist())
         return self._live[key]
+
+
+def _judged_by_counts(rule: Rule) -> bool:
+    """Whether how many replicas stand in each domain says all of it; a wish among such rules ranks
+    nodes and has no violations."""
+    return isinstance(rule, CountsDomains) and rule.repairable
 
 
 def _scope(rule: Rule) -> Scope:

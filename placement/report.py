@@ -15,7 +15,6 @@ from placement.diagnose import (
     why_needy,
 )
 from placement.glance import Glance
-from placement.mend import LEFT_ALONE
 from placement.model import Cause, Violation, ViolationClass
 from placement.reasons import Band, Code, Reason
 from placement.rules import ColocateSlots, Strength
@@ -45,7 +44,7 @@ class Report:
         name, number = state.key(shard)
         broken_now = self._wants.broken_rules(shard)
         for rule in case.rules:
-            left_alone = isinstance(rule, LEFT_ALONE)
+            left_alone = not rule.repairable
             if rule not in broken_now and not left_alone:
                 continue
             required = rule.strength is Strength.REQUIRED

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from placement.assignments import EMPTY
 from placement.policy import Policy
+from placement.rule_set import RuleSet
 from placement.rules_roles import Elsewhere
 from placement.strategies import STRATEGIES
 from placement.topology import Topology
@@ -14,10 +15,9 @@ PLAIN_ROLE = "replica"
 
 def role_rules(policy: Policy, topology: Topology) -> tuple[Elsewhere, ...]:
     """The rules that keep copies aside; no strategy is asked where the policy has none."""
-    if not (policy.beside or any(isinstance(rule, Elsewhere) for rule in policy.rules)):
+    if not (policy.beside or RuleSet(policy.rules).roles):
         return ()
-    rules = STRATEGIES[policy.strategy].rules(policy, topology)
-    return tuple(rule for rule in rules if isinstance(rule, Elsewhere))
+    return RuleSet(STRATEGIES[policy.strategy].rules(policy, topology)).roles
 
 
 def role_names(

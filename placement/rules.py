@@ -110,11 +110,31 @@ class Standing:
         return scope.level, self.topology.seen(scope, self.live_domains(scope).tolist())
 
 
-class CountsDomains:
+class RuleTraits:
+    """What a rule says of itself to those that ask rules of any kind; a kind overrides what is
+    different. A rule that a strategy brings inherits it, too.
+
+    `spans_stream`: replicas of the stream's other shards matter. `needs_whole_stream`: it is judged
+    once all shards are placed. `repairable`: repair moves replicas for it, unlike for wishes that
+    ask for nothing definite, for slots planned as one, and for the balance of the cluster, which is
+    rebalancing's. `slot_order_matters`: the same nodes in another order may break it.
+    `sees_domains_only`: nodes that share their domains are equal to it.
+    """
+
+    __slots__ = ()
+    spans_stream: ClassVar[bool] = False
+    needs_whole_stream: ClassVar[bool] = False
+    repairable: ClassVar[bool] = True
+    slot_order_matters: ClassVar[bool] = False
+    sees_domains_only: ClassVar[bool] = False
+
+
+class CountsDomains(RuleTraits):
     """A rule that sees nothing of a shard but how many replicas stand in which domain of `per`;
     `alike`: whether domains with equally many are equal to it, whichever they are."""
 
     __slots__ = ()
+    sees_domains_only: ClassVar[bool] = True
     alike: ClassVar[bool] = False
     per: Scope
 
@@ -230,9 +250,11 @@ class AtLeastDomains(CountsDomains):
 
 
 @dataclass(frozen=True, slots=True)
-class SameDomain:
+class SameDomain(RuleTraits):
     """All replicas of the whole stream stand in one domain of `per` (Timeplus `colocated`)."""
 
+    spans_stream: ClassVar[bool] = True
+    sees_domains_only: ClassVar[bool] = True
     per: Scope
     strength: Strength = Strength.REQUIRED
 
@@ -265,9 +287,10 @@ class SameDomain:
 
 
 @dataclass(frozen=True, slots=True)
-class ExclusiveNodes:
+class ExclusiveNodes(RuleTraits):
     """A node holds at most one replica of the stream (Timeplus `shard=exclusive`)."""
 
+    spans_stream: ClassVar[bool] = True
     strength: Strength = Strength.REQUIRED
 
     def __str__(self) -> str:
@@ -287,10 +310,12 @@ class ExclusiveNodes:
 
 
 @dataclass(frozen=True, slots=True)
-class BalanceNodes:
+class BalanceNodes(RuleTraits):
     """The stream's replicas are spread over nodes as far as these suffice (Timeplus
     `shard=balanced`)."""
 
+    spans_stream: ClassVar[bool] = True
+    repairable: ClassVar[bool] = False
     strength: Strength = Strength.PREFERRED
 
     def __str__(self) -> str:
@@ -307,9 +332,10 @@ class BalanceNodes:
 
 
 @dataclass(frozen=True, slots=True)
-class PreferNodes:
+class PreferNodes(RuleTraits):
     """The listed nodes come first (Timeplus `preferred_nodes`)."""
 
+    repairable: ClassVar[bool] = False
     nodes: tuple[str, ...]
     strength: Strength = Strength.PREFERRED
 
@@ -335,6 +361,7 @@ class LocatedFirst(CountsDomains):
     """Nodes with a location come first, as long as the stream may use one: nothing is known of what
     fails together with a node whose place nobody has told."""
 
+    repairable: ClassVar[bool] = False
     name: ClassVar[str] = "located nodes first"
     per: Scope = LEAF
     strength: Strength = Strength.PREFERRED
@@ -359,12 +386,13 @@ class LocatedFirst(CountsDomains):
 
 
 @dataclass(frozen=True, slots=True)
-class ColocateSlots:
+class ColocateSlots(RuleTraits):
     """Replica r of every shard stands on one node (Timeplus `shard=colocated`).
 
     Repair keeps it by planning slot by slot, so that it neither ranks nor rejects single nodes.
     """
 
+    repairable: ClassVar[bool] = False
     strength: Strength = Strength.REQUIRED
 
     def __str__(self) -> str:
@@ -380,7 +408,13 @@ class ColocateSlots:
 
 
 class Rule(Protocol):
-    """What every rule answers; strategies may bring kinds of their own."""
+    """What every rule answers; strategies may bring kinds of their own, with `RuleTraits`."""
+
+    spans_stream: ClassVar[bool]
+    needs_whole_stream: ClassVar[bool]
+    repairable: ClassVar[bool]
+    slot_order_matters: ClassVar[bool]
+    sees_domains_only: ClassVar[bool]
 
     @property
     def strength(self) -> Strength:
@@ -394,15 +428,6 @@ class Rule(Protocol):
     def violations(self, standing: Standing, /) -> list[Finding]:
         """Where the shard's replicas break the rule."""
         ...
-
-
-class StreamRule:
-    """A rule that looks at the stream's other shards too."""
-
-    __slots__ = ()
-
-
-STREAM_RULES = (StreamRule, SameDomain, ExclusiveNodes, BalanceNodes)
 
 
 def live_domains(rule: AtMost | Even, standing: Standing) -> NDArray[np.int32]:

@@ -6,12 +6,13 @@ stand in an emptier domain beside its own.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placement.location import natural_key
-from placement.rules import Finding, Mask, Penalties, Standing, Strength
+from placement.rules import Finding, Mask, Penalties, RuleTraits, Standing, Strength
 from placement.sift import uneven_inside
 from placement.topology import Scope
 
@@ -20,10 +21,11 @@ _FULL = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class EvenAsFits:
+class EvenAsFits(RuleTraits):
     """Among the domains of `per` inside one domain of `inside` (anywhere, if it is None) none is
     two replicas ahead of one that still has a free node. With `fenced`, suspect nodes are free."""
 
+    sees_domains_only: ClassVar[bool] = True
     per: Scope
     inside: Scope | None = None
     strength: Strength = Strength.REQUIRED

@@ -5,12 +5,13 @@ Balance counts what the cluster holds, not what the stream does; the protocol is
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placement.location import natural_key
-from placement.rules import NEVER, Finding, Mask, Penalties, Standing, StreamRule, Strength
+from placement.rules import NEVER, Finding, Mask, Penalties, RuleTraits, Standing, Strength
 from placement.sift import first_mentions
 from placement.topology import NO_DOMAIN, Scope, Topology
 
@@ -54,7 +55,7 @@ def domain_loads(
 
 
 @dataclass(frozen=True, slots=True)
-class LoadBalance(StreamRule):
+class LoadBalance(RuleTraits):
     """Every live domain of `per` holds its weighted share of the cluster's replicas, give or take
     a fraction of it or one replica.
 
@@ -63,6 +64,9 @@ class LoadBalance(StreamRule):
     stands on the cluster that is the bound itself.
     """
 
+    spans_stream: ClassVar[bool] = True
+    needs_whole_stream: ClassVar[bool] = True
+    repairable: ClassVar[bool] = False
     fraction: float
     per: Scope
     strength: Strength = Strength.REQUIRED
@@ -114,10 +118,11 @@ class LoadBalance(StreamRule):
 
 
 @dataclass(frozen=True, slots=True)
-class VotersAcross:
+class VotersAcross(RuleTraits):
     """The replicas of a shard that vote stand in at least `count` distinct domains of `per`, or
     each in its own where they are fewer."""
 
+    slot_order_matters: ClassVar[bool] = True
     count: int
     per: Scope
     beside: int

@@ -4,19 +4,20 @@ They follow the protocol of `placement.rules`, which every caller asks.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placement.location import Location, natural_key
-from placement.rules import NEVER, Finding, Mask, Penalties, Standing, StreamRule, Strength
+from placement.rules import NEVER, Finding, Mask, Penalties, RuleTraits, Standing, Strength
 from placement.topology import NO_DOMAIN, Scope, Topology
 
 Counts = tuple[tuple[Location, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Exactly:
+class Exactly(RuleTraits):
     """Every listed domain holds exactly so many replicas of a shard, and no other holds any
     (Cassandra's `NetworkTopologyStrategy` counts per datacenter in this way)."""
 
@@ -44,7 +45,7 @@ class Exactly:
 
 
 @dataclass(frozen=True, slots=True)
-class AtLeastIn:
+class AtLeastIn(RuleTraits):
     """Every listed domain holds at least so many replicas of a shard; domains may be nested."""
 
     counts: Counts
@@ -92,7 +93,7 @@ def owed(counts: Counts, have: dict[Location, int]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class WithTags:
+class WithTags(RuleTraits):
     """Replicas stand on nodes that carry all of these tags."""
 
     tags: tuple[tuple[str, str], ...]
@@ -126,11 +127,13 @@ class WithTags:
 
 
 @dataclass(frozen=True, slots=True)
-class Balance(StreamRule):
+class Balance(RuleTraits):
     """The stream's replicas per live domain of `per` stay within a fraction of the domain's share,
     which is in proportion to the weight of its nodes; one replica more or less is always allowed,
     because replicas are whole."""
 
+    spans_stream: ClassVar[bool] = True
+    needs_whole_stream: ClassVar[bool] = True
     fraction: float
     per: Scope
     strength: Strength = Strength.REQUIRED

@@ -5,21 +5,23 @@ Slot 0 of a shard leads; the last slots hold the role. The protocol is that of `
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placement.location import Location, natural_key
-from placement.rules import NEVER, Finding, Mask, Penalties, Standing, Strength
+from placement.rules import NEVER, Finding, Mask, Penalties, RuleTraits, Standing, Strength
 from placement.sift import fullest
 from placement.topology import NO_DOMAIN, Scope, Topology
 
 
 @dataclass(frozen=True, slots=True)
-class LeaderIn:
+class LeaderIn(RuleTraits):
     """The leader stands in one of the listed domains, in the earliest that holds a replica
     (CockroachDB's lease preferences)."""
 
+    slot_order_matters: ClassVar[bool] = True
     domains: tuple[Location, ...]
     strength: Strength = Strength.REQUIRED
 
@@ -75,10 +77,11 @@ class LeaderIn:
 
 
 @dataclass(frozen=True, slots=True)
-class Elsewhere:
+class Elsewhere(RuleTraits):
     """The last `count` replicas of a shard hold a role and share no domain of `per` with those
     that do not: a cold copy in another region."""
 
+    slot_order_matters: ClassVar[bool] = True
     role: str
     count: int
     per: Scope

@@ -1,7 +1,7 @@
 """Succession: who leads a shard after a leader that is dead, or that may not or should not lead."""
 
 from placement.diagnose import live_slots
-from placement.rules_roles import Elsewhere, LeaderIn
+from placement.rule_set import RuleSet
 from placement.state import State
 from placement.wants import Wants
 
@@ -15,7 +15,7 @@ def next_leader(state: State, wants: Wants, shard: int) -> int | None:
         return None
     stream = state.stream_of(shard)
     rules = wants.rules(stream)
-    aside = sum(rule.count for rule in rules if isinstance(rule, Elsewhere))
+    aside = RuleSet(rules).role_copies
     plain = [slot for slot in live if slot < stream.copies - aside] or live
     able = [slot for slot in plain if topology.can_lead[nodes[slot]]] or plain
     up = [slot for slot in able if topology.eligible[nodes[slot]]] or able
@@ -33,7 +33,7 @@ def _better_leader(
     if shard in state.ledger.by_shard or wants.only_dead(stream):
         return None
     able = [slot for slot in able if topology.eligible[nodes[slot]]]
-    places = [rule for rule in wants.rules(stream) if isinstance(rule, LeaderIn)]
+    places = RuleSet(wants.rules(stream)).leader_preferences
 
     def rank(slot: int) -> tuple[object, ...]:
         may = bool(topology.can_lead[nodes[slot]])

@@ -12,10 +12,11 @@ from typing import NamedTuple
 from placement.assignments import EMPTY
 from placement.diagnose import kept_slots, live_slots, shared_nodes, why_dead, why_needy
 from placement.facts import Stream
-from placement.mend import LEFT_ALONE, Case, find_move, score
+from placement.mend import Case, find_move, score
 from placement.model import AdministrativeState, Cause, Liveness, MoveKind, RepairMode
 from placement.reasons import Code, Reason
-from placement.rules import STREAM_RULES, ColocateSlots, Rule, Strength
+from placement.rule_set import RuleSet
+from placement.rules import Rule, Strength
 from placement.state import State
 from placement.strategies.base import View
 from placement.topology import LEAF, Topology
@@ -96,7 +97,7 @@ class Wants:
         """Whether replica r of all the stream's shards moves as one unit."""
         policy = id(stream.policy)
         if policy not in self._colocated:
-            slots = any(isinstance(rule, ColocateSlots) for rule in self.rules(stream))
+            slots = RuleSet(self.rules(stream)).is_colocated
             self._colocated[policy] = slots
         return self._colocated[policy]
 
@@ -195,7 +196,7 @@ class Wants:
         """Whether a rule looks at all shards of the stream."""
         policy = id(stream.policy)
         if policy not in self._wide:
-            wide = any(isinstance(rule, STREAM_RULES) for rule in self.rules(stream))
+            wide = RuleSet(self.rules(stream)).spans_stream
             self._wide[policy] = wide
         return self._wide[policy]
 
@@ -260,7 +261,7 @@ class Wants:
         if shard not in self._broken:
             case = self.case(shard)
             standing = case.standing(self.judging, case.live(self._state.topology), None)
-            seen_to = (rule for rule in case.rules if not isinstance(rule, LEFT_ALONE))
+            seen_to = RuleSet(case.rules).repairable
             self._broken[shard] = [rule for rule in seen_to if rule.violations(standing)]
         return self._broken[shard]
 

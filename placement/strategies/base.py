@@ -22,8 +22,8 @@ from placement.model import StreamSpec
 from placement.node_filter import NodeFilter
 from placement.policy import Balance, Compiles, OnInfeasible, Policy
 from placement.reasons import Code, Reason
+from placement.rule_set import RuleSet
 from placement.rules import Mask, Rule, Standing, Strength
-from placement.rules_roles import LeaderIn
 from placement.strategies.domain_loads import HALF, DomainLoads, per_weight, pooled
 from placement.topology import LEAF, Scope, Topology
 
@@ -347,7 +347,8 @@ def choose(
                 return _no_candidate(rule, rules, mask, distinct, need, view)
             found = passing
             steps.append((f"the required rule '{rule}'", found))
-    wishes = [(f"the order of '{r}'", r.wish(standing)) for r in rules if isinstance(r, LeaderIn)]
+    leads = RuleSet(rules).leader_preferences
+    wishes = [(f"the order of '{rule}'", rule.wish(standing)) for rule in leads]
     soft = (rule for rule in rules if rule.strength is Strength.PREFERRED)
     wishes += [(f"the preferred rule '{rule}'", rule.penalty(standing)) for rule in soft]
     for name, wish in wishes:

@@ -15,8 +15,8 @@ from placement.model import StreamSpec
 from placement.policy import Balance, OnInfeasible, Policy, unknown_value
 from placement.reasons import Code, Reason
 from placement.risk import distinct_copysets, loss_probability, scatter_width
-from placement.rules import STREAM_RULES, Even, Mask, Rule, Standing, Strength
-from placement.rules_roles import LeaderIn
+from placement.rule_set import RuleSet
+from placement.rules import Even, Mask, Rule, Standing, Strength, scope_of
 from placement.strategies.base import ByRules, Need, Placement, View, candidates, choose, unmet
 from placement.topology import Topology
 
@@ -208,7 +208,7 @@ def _same(one: Policy, other: Policy) -> bool:
 def _open(sets: _Rows, policy: Policy, used: Sequence[int], view: View) -> _Rows:
     """Rows of the sets whose members have room and break no rule on the stream's other shards."""
     mask = candidates(policy, view)
-    wide = [rule for rule in policy.rules if isinstance(rule, STREAM_RULES)]
+    wide = [rule for rule in policy.rules if rule.spans_stream]
     standing = Standing(view.topology, sets.shape[1], (), used, policy.nodes)
     for rule in wide:
         if rule.strength is Strength.REQUIRED:
@@ -248,11 +248,10 @@ def _leader_first(members: Sequence[int], policy: Policy, view: View) -> list[in
     user's rules want the leader."""
     topology, rank = view.topology, view.topology.order()
     able = [node for node in members if topology.can_lead[node]] or list(members)
-    for rule in policy.rules:
-        if isinstance(rule, LeaderIn):
-            places = rule.rank(topology)
-            best = min(int(places[node]) for node in able)
-            able = [node for node in able if places[node] == best]
+    for rule in RuleSet(policy.rules).leader_preferences:
+        places = rule.rank(topology)
+        best = min(int(places[node]) for node in able)
+        able = [node for node in able if places[node] == best]
     leader = min(able, key=lambda n: (view.leaders[n] / topology.weight[n], int(rank[n])))
     return [leader, *(node for node in members if node != leader)]
 
@@ -287,7 +286,7 @@ def _no_set(spec: StreamSpec, policy: Policy, view: View) -> Reason:
     """No set at all: name the required rule that has too few domains, where one has."""
     required = [str(rule) for rule in policy.rules if rule.strength is Strength.REQUIRED]
     for rule in policy.rules:
-        scope = getattr(rule, "per", None)
+        scope = scope_of(rule)
         if rule.strength is Strength.REQUIRED and scope is not None:
             standing = Standing(view.topology, spec.replication_factor, (), nodes=policy.nodes)
             live = standing.live_domains(scope)

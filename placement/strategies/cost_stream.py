@@ -11,13 +11,13 @@ from placement.choice import digest64
 from placement.model import StreamSpec
 from placement.policy import Policy
 from placement.reasons import Code, Reason
+from placement.rule_set import RuleSet
 from placement.rules import (
-    STREAM_RULES,
-    ColocateSlots,
     Finding,
     Mask,
     Penalties,
     Rule,
+    RuleTraits,
     Standing,
     Strength,
 )
@@ -57,7 +57,7 @@ class Attempt:
     def run(self, paced: bool) -> list[list[int]] | None:
         """Nodes of every shard, leader first, cold copies last; None where one finds none."""
         spec, copies = self._spec, self._shape.copies
-        colocated = any(isinstance(rule, ColocateSlots) for rule in self._policy.rules)
+        colocated = RuleSet(self._policy.rules).is_colocated
         times = spec.shards if colocated else 1
         self._prices.limit(self._before + spec.shards * copies)
         shards: list[list[int]] = []
@@ -115,7 +115,7 @@ class Attempt:
         if not self._policy.rules:
             return found
         used = [node for nodes in shards for node in nodes]
-        if not any(isinstance(rule, STREAM_RULES) for rule in self._policy.rules):
+        if not RuleSet(self._policy.rules).spans_stream:
             used = []
         first = None if found is None else self._judged(found, used)
         if first is not None and not any(first):
@@ -169,9 +169,9 @@ class Attempt:
             found = len(rule.violations(standing))
             if rule.strength is Strength.PREFERRED:
                 broken.append(found)
-            elif found and not isinstance(rule, STREAM_RULES):
+            elif found and not rule.spans_stream:
                 return None
-            elif isinstance(rule, STREAM_RULES) and found:
+            elif rule.spans_stream and found:
                 broken.append(found)
         return tuple(broken)
 
@@ -190,7 +190,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class _Room:
+class _Room(RuleTraits):
     """No domain takes more copies of a shard than its bound of balance leaves."""
 
     prices: Prices

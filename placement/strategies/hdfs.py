@@ -13,7 +13,7 @@ from placement.location import Location, parse_location
 from placement.model import StreamSpec
 from placement.policy import Balance, OnInfeasible, Policy, unknown_value
 from placement.reasons import Code, Reason
-from placement.rules import AtMost, Finding, Mask, Penalties, Rule, Standing, Strength
+from placement.rules import AtMost, Finding, Mask, Penalties, Rule, RuleTraits, Standing, Strength
 from placement.rules_span import SpanDomains
 from placement.sift import first_mentions
 from placement.strategies.base import (
@@ -258,7 +258,7 @@ def _indexes(nodes: Sequence[int]) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True, slots=True)
-class UpgradeDomains:
+class UpgradeDomains(RuleTraits):
     """The first `factor` replicas of a shard stand in different upgrade domains."""
 
     per: Scope

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.reasons import Reason
+from placement.rule_set import RuleSet
 from placement.rules import AtMost, Even, Mask, Rule, Share, Strength
-from placement.rules_roles import Elsewhere
 from placement.strategies.base import Need, View, choose
 from placement.topology import LEAF, Topology
 
@@ -59,7 +59,7 @@ def arrangements(rules: Sequence[Rule], mask: Mask, need: Need, view: View) -> I
     required = [rule for rule in rules if rule.strength is Strength.REQUIRED]
     held = frozenset((*need.kept, *need.excluded))
     # Sets are tried once, in the order of kinds, unless a rule tells one slot from another.
-    ordered = any(isinstance(rule, Elsewhere) for rule in required)
+    ordered = bool(RuleSet(required).roles)
     yield from _extended(
         required, _prunes(required), mask, held, need, view, None if ordered else 0
     )

@@ -8,8 +8,8 @@ from placement.assignments import EMPTY
 from placement.model import StreamSpec
 from placement.policy import Policy
 from placement.reasons import Reason
+from placement.rule_set import RuleSet
 from placement.rules import Mask, Rule
-from placement.rules_roles import Elsewhere
 from placement.strategies.base import ByRules, Need, Placement, View, candidates, distance, unmet
 from placement.strategies.leaders import elect
 from placement.strategies.node_sets import load_costs
@@ -39,7 +39,7 @@ class SetStrategy(ByRules):
     def place(self: Plans, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
         """Plan shard by shard; slots beyond the planned set stay empty with the reason."""
         planned: list[int] = []
-        by_slot = any(isinstance(rule, Elsewhere) for rule in policy.rules)
+        by_slot = bool(RuleSet(policy.rules).roles)
 
         def pick(need: Need, mask: Mask) -> int | Reason:
             if not (need.kept and planned and mask[planned[0]]):

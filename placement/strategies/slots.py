@@ -15,8 +15,8 @@ from placement.assignments import EMPTY
 from placement.model import StreamSpec
 from placement.policy import Policy
 from placement.reasons import Code, Reason
-from placement.rules import STREAM_RULES, ColocateSlots, Mask, Rule, Strength
-from placement.rules_roles import Elsewhere, LeaderIn
+from placement.rule_set import RuleSet
+from placement.rules import Mask, Rule, Strength
 from placement.strategies.base import Need, View, candidates, choose
 from placement.strategies.leaders import elect
 from placement.strategies.search import pick_ahead
@@ -33,8 +33,8 @@ def fill(
     reason for each kind of failure. With user's rules, a shard that runs into a dead end is picked
     again, with an eye on the required ones of `rules`."""
     topology = view.topology
-    colocated = any(isinstance(rule, ColocateSlots) for rule in policy.rules)
-    wide = any(isinstance(rule, STREAM_RULES) for rule in policy.rules)
+    colocated = RuleSet(policy.rules).is_colocated
+    wide = RuleSet(policy.rules).spans_stream
     copies = spec.shards if colocated else 1
     mask = candidates(policy, view) & view.has_room(copies)
     shards: list[list[int]] = []
@@ -159,8 +159,8 @@ def _led_by(leader: int, nodes: list[int]) -> list[int]:
 def _able(nodes: list[int], policy: Policy, factor: int, topology: Topology) -> list[int]:
     """The nodes that may lead, of these where the user's rules want the leader; if none may, where
     they want it."""
-    roles = sum(rule.count for rule in policy.rules if isinstance(rule, Elsewhere))
-    wishes = [rule.rank(topology) for rule in policy.rules if isinstance(rule, LeaderIn)]
+    roles = RuleSet(policy.rules).role_copies
+    wishes = [rule.rank(topology) for rule in RuleSet(policy.rules).leader_preferences]
 
     def rank(node: int) -> tuple[int, ...]:
         return (not topology.can_lead[node], *(int(wish[node]) for wish in wishes))

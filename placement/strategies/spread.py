@@ -12,16 +12,18 @@ from placement.location import UNLOCATED
 from placement.model import StreamSpec
 from placement.policy import Balance, OnInfeasible, Policy
 from placement.reasons import Code, Reason
+from placement.rule_set import RuleSet
 from placement.rules import (
-    STREAM_RULES,
     ColocateSlots,
     Even,
     LocatedFirst,
     Mask,
     Penalties,
     Rule,
+    RuleTraits,
     Standing,
     Strength,
+    scope_of,
 )
 from placement.rules_places import AtLeastIn, Exactly
 from placement.rules_roles import Elsewhere, LeaderIn
@@ -200,7 +202,7 @@ class _Attempts:
 
     def _in_turn(self, rules: Sequence[Rule], view: View) -> _Tried:
         """Shard by shard, slot by slot; a shard that runs into a dead end again, looking ahead."""
-        wide = any(isinstance(rule, STREAM_RULES) for rule in rules)
+        wide = RuleSet(rules).spans_stream
         shards: list[list[int]] = []
         used: list[int] = []
         reasons: dict[Code, Reason] = {}
@@ -245,12 +247,12 @@ class _Attempts:
     def _scopes(self) -> tuple[Scope, ...]:
         """Levels and tags that required rules count by."""
         required = [rule for rule in self.rules if rule.strength is Strength.REQUIRED]
-        scopes = (getattr(rule, "per", None) for rule in required)
+        scopes = (scope_of(rule) for rule in required)
         return tuple(dict.fromkeys(scope for scope in scopes if isinstance(scope, Scope)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Scarce:
+class _Scarce(RuleTraits):
     """Take from where most is left, so that no domain is left with nodes that nobody can use: with
     one cap per domain this is the greedy that finds an arrangement whenever there is one."""
 
@@ -293,8 +295,8 @@ def _led(
 ) -> list[list[int]]:
     """Every shard with its elected leader in front, and EMPTY where nodes are missing."""
     factor, topology = spec.replication_factor, view.topology
-    aside = sum(rule.count for rule in rules if isinstance(rule, Elsewhere))
-    orders = [rule for rule in rules if isinstance(rule, LeaderIn)]
+    aside = RuleSet(rules).role_copies
+    orders = RuleSet(rules).leader_preferences
 
     def able(kept: list[int]) -> list[int]:
         plain = kept[: max(factor - aside, 1)]

@@ -18,7 +18,7 @@ from placement.choice import digest64, digests64, scores
 from placement.location import natural_key
 from placement.model import StreamSpec
 from placement.reasons import Code, Reason
-from placement.rules import Finding, Mask, Penalties, Standing, Strength
+from placement.rules import Finding, Mask, Penalties, RuleTraits, Standing, Strength
 from placement.strategies.base import Need
 from placement.topology import Topology
 
@@ -112,7 +112,7 @@ def token_ring(topology: Topology, vnodes: int = VNODES) -> TokenRing:
 
 
 @dataclass(frozen=True, slots=True)
-class OnRing:
+class OnRing(RuleTraits):
     """A node without a token stands on no ring of explicit tokens and holds nothing."""
 
     vnodes: int = VNODES

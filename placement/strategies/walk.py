@@ -16,8 +16,9 @@ from placement.choice import digest64
 from placement.model import StreamSpec
 from placement.policy import OnInfeasible, Policy
 from placement.reasons import Code, Reason
-from placement.rules import STREAM_RULES, ColocateSlots, Mask, Standing, Strength
-from placement.rules_roles import Elsewhere, LeaderIn
+from placement.rule_set import RuleSet
+from placement.rules import Mask, Standing, Strength
+from placement.rules_roles import Elsewhere
 from placement.strategies.base import Need, Placement, Strategy, View, choose, too_few, unmet
 
 Nodes = NDArray[np.int64]
@@ -61,7 +62,7 @@ class Draft:
         self.fenced: Mask = topology.fenced & admitted & fenced
         self._required = [rule for rule in policy.rules if rule.strength is Strength.REQUIRED]
         self._preferred = [rule for rule in policy.rules if rule.strength is Strength.PREFERRED]
-        self._wide = any(isinstance(rule, STREAM_RULES) for rule in policy.rules)
+        self._wide = RuleSet(policy.rules).spans_stream
         # Replicas in the order in which they were taken; a shard's leader need not be the first.
         self.taken = [node for nodes in shards for node in nodes if node != EMPTY]
         # In a colocated stream a node takes a replica of every shard at once.
@@ -111,7 +112,7 @@ class Draft:
         keys: list[Key] = []
         if not kept:
             topology = self.view.topology
-            leads = (rule for rule in self.policy.rules if isinstance(rule, LeaderIn))
+            leads = RuleSet(self.policy.rules).leader_preferences
             keys += [rule.rank(topology).__getitem__ for rule in leads]
         if self._preferred:
             standing = self.standing(shard, kept)
@@ -226,7 +227,7 @@ def place_by(
 
 def is_colocated(policy: Policy) -> bool:
     """Whether the user wants replica r of all shards on one node."""
-    return any(isinstance(rule, ColocateSlots) for rule in policy.rules)
+    return RuleSet(policy.rules).is_colocated
 
 
 def shortage(spec: StreamSpec, policy: Policy, mask: Mask, view: View) -> Reason | None:
@@ -276,7 +277,7 @@ def lead_least(draft: Draft) -> Callable[[list[int]], int]:
     topology, rules = draft.view.topology, draft.policy.rules
     able = draft.usable & topology.can_lead
     aside = max((rule.count for rule in rules if isinstance(rule, Elsewhere)), default=0)
-    ranks = [rule.rank(topology) for rule in rules if isinstance(rule, LeaderIn)]
+    ranks = [rule.rank(topology) for rule in RuleSet(rules).leader_preferences]
 
     def leader(nodes: list[int]) -> int:
         may = [node for node in nodes[: len(nodes) - aside] if able[node]] or nodes
@@ -294,7 +295,7 @@ def spread_leads(draft: Draft, shards: Sequence[int]) -> None:
     left as `lead_least` chose them, and so are leaders that the user has rules for."""
     topology = draft.view.topology
     able = draft.usable & topology.can_lead & (draft.counts > 0)
-    ruled = any(isinstance(rule, Elsewhere | LeaderIn) for rule in draft.policy.rules)
+    ruled = RuleSet(draft.policy.rules).names_leaders
     if ruled or not able.any() or np.ptp(topology.weight[able]) > 0:
         return
     if draft.leads[able].max() < draft.leads[able].min() + 2:

@@ -9,7 +9,7 @@ from placement.model import Liveness, MoveKind, StreamSpec
 from placement.node import NodeAttributes
 from placement.policy import Policy, compile_policy
 from placement.rebalance import RebalanceMove, RebalancePlan, plan_rebalance
-from placement.rules import STREAM_RULES, Standing, StreamRule
+from placement.rules import Standing
 from placement.strategies import STRATEGIES
 from placement.strategies.base import View
 from placement.topology import Topology
@@ -99,7 +99,7 @@ class Arrangement:
         nodes = self.table.nodes(shard)
         rules = STRATEGIES[policy.strategy].rules(policy, judging)
         others: list[int] = []
-        if any(isinstance(rule, (*STREAM_RULES, StreamRule)) for rule in rules):
+        if any(rule.spans_stream for rule in rules):
             kin = (other for other in self.shards[stream] if other != shard)
             others = [node for other in kin for node in self.table.replicas(other)]
         standing = Standing(

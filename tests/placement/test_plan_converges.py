@@ -17,7 +17,6 @@ from placement.node import NodeAttributes
 from placement.plan import Phase, Standing, plan
 from placement.policy import Policy, compile_policy
 from placement.reasons import Reason
-from placement.rules import STREAM_RULES
 from placement.strategies import STRATEGIES
 from placement.strategies.base import View
 from placement.topology import Topology
@@ -102,7 +101,7 @@ def required(topology: Topology, stream: Standing, shard: int) -> tuple[int, ...
     """How far the shard is from each required rule that looks at it alone."""
     judging = topology.judging()
     rules = STRATEGIES[stream.policy.strategy].rules(stream.policy, judging)
-    own = tuple(rule for rule in rules if not isinstance(rule, STREAM_RULES))
+    own = tuple(rule for rule in rules if not rule.spans_stream)
     case = Case(stream.spec, stream.policy, own, shard, stream.shards[shard])
     return score(case, judging).required
 

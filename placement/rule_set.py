@@ -1,0 +1,64 @@
+"""What the rules of one stream say together, each asked for its traits."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from placement.rules import ColocateSlots, Rule, Strength
+from placement.rules_roles import Elsewhere, LeaderIn
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSet:
+    """The rules of a policy, or of a policy and its strategy, in their order."""
+
+    rules: Sequence[Rule]
+
+    @property
+    def is_colocated(self) -> bool:
+        """Whether replica r of every shard stands on one node, so that a slot moves as a unit."""
+        return any(isinstance(rule, ColocateSlots) for rule in self.rules)
+
+    @property
+    def spans_stream(self) -> bool:
+        """Whether replicas of the stream's other shards matter to a shard."""
+        return any(rule.spans_stream for rule in self.rules)
+
+    @property
+    def roles(self) -> tuple[Elsewhere, ...]:
+        """The rules that keep copies of each shard for a role of their own."""
+        return tuple(rule for rule in self.rules if isinstance(rule, Elsewhere))
+
+    @property
+    def role_copies(self) -> int:
+        """Copies of each shard that have a role of their own, and never lead."""
+        return sum(rule.count for rule in self.roles)
+
+    @property
+    def leader_preferences(self) -> tuple[LeaderIn, ...]:
+        """The rules that say where leaders stand, the most important first."""
+        return tuple(rule for rule in self.rules if isinstance(rule, LeaderIn))
+
+    @property
+    def names_leaders(self) -> bool:
+        """Whether a rule has a say in which replica leads."""
+        return bool(self.roles or self.leader_preferences)
+
+    @property
+    def orders_slots(self) -> bool:
+        """Whether a rule may be broken by the order of a shard's replicas."""
+        return any(rule.slot_order_matters for rule in self.rules)
+
+    @property
+    def sees_domains_only(self) -> bool:
+        """Whether nodes that share their domains are equal to all of the rules."""
+        return all(rule.sees_domains_only for rule in self.rules)
+
+    @property
+    def required(self) -> tuple[Rule, ...]:
+        """Those that are never broken."""
+        return tuple(rule for rule in self.rules if rule.strength is Strength.REQUIRED)
+
+    @property
+    def repairable(self) -> tuple[Rule, ...]:
+        """Those that repair moves replicas for."""
+        return tuple(rule for rule in self.rules if rule.repairable)
