@@ -39,9 +39,9 @@ $(PACKAGES): requirements.lock pyproject.toml
 	@$(BIN)/python -m compileall -q placement schemas streaming
 	@touch $@
 
-$(JARS): streaming/jars.lock $(PACKAGES)
+$(JARS): streaming/runtime/jars.lock $(PACKAGES)
 	@echo "setup: jars"
-	@$(BIN)/python -m streaming.jars
+	@$(BIN)/python -m streaming.runtime
 	@touch $@
 
 demo: setup  ## watch it work: embedded broker, simulated nodes, what is lost heals

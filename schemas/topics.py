@@ -1,7 +1,7 @@
 """The topic catalogue: names, keys, partitions and settings of every topic, declared once.
 
-Used to create and check topics (`streaming.admin`), to route input messages (`schemas.envelope`)
-and for the documents; the README's table is written from it.
+Used to create and check topics (`streaming.administration`), to route input messages
+(`schemas.envelope`) and for the documents; the README's table is written from it.
 
 All topics are in one of two forms. `delete` topics are logs, kept for a time; `compact` topics
 hold the last value of each key and are the state of record, read in full at every start: their

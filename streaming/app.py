@@ -27,24 +27,30 @@ from placement.authority import KIND as LOCATIONS
 from placement.flaps import FlapRule
 from placement.silence import Timers
 from schemas.topics import CATALOGUE, INPUT_TOPICS, NODES, full_name
-from streaming import admin, rights
-from streaming.arrivals import RECORDS_MAX, Arrivals
-from streaming.batch import BatchApplier
-from streaming.batch_trace import BatchTrace
-from streaming.configuration import configuration
-from streaming.endpoint import Endpoint
+from streaming.administration import diff_topics, missing_rights, partition_counts
 from streaming.errors import AccessRefused, StreamingError
-from streaming.kafka_options import for_spark
-from streaming.locator import FromCloud, FromCommand, FromFile, Locator
-from streaming.logs import LogEvent, tell
-from streaming.node_lifecycle import OUTPUT_SCHEMA, STATE_SCHEMA, NodeLifecycle, liveness_tables
-from streaming.observer import Observer
+from streaming.ingest import (
+    OUTPUT_SCHEMA,
+    STATE_SCHEMA,
+    NodeLifecycle,
+    layout,
+    liveness_tables,
+    packed_stream,
+    subscription,
+)
+from streaming.locations import FromCloud, FromCommand, FromFile, Locator
+from streaming.observability import BatchTrace, Endpoint, LogEvent, Observer, tell
 from streaming.outbox import Outbox
+from streaming.pipeline import (
+    RECORDS_MAX,
+    Arrivals,
+    BatchApplier,
+    Ticker,
+    close_session,
+    open_session,
+)
 from streaming.recovery import Recovered, recover
-from streaming.session import close_session, open_session
-from streaming.settings import Settings
-from streaming.source import layout, packed_stream, subscription
-from streaming.ticks import Ticker
+from streaming.settings import Settings, configuration, for_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -90,7 +96,7 @@ def run(
     options = settings.resolved_kafka_options()
     bootstrap, prefix = settings.kafka.bootstrap_servers, settings.topics.prefix
     _check_topics(bootstrap, prefix, options)
-    counts = admin.partition_counts(bootstrap, prefix, options=options)
+    counts = partition_counts(bootstrap, prefix, options=options)
     outputs = {t.name: counts[t.name] for t in CATALOGUE if t.direction == "out"}
     outbox = Outbox(bootstrap, prefix, settings.cell, outputs, options)
     observer = Observer(settings.cell)
@@ -237,7 +243,7 @@ class _Flow:
         """What this principal may not do any more, if the brokers know of something."""
         kafka = self._settings.kafka
         try:
-            found = rights.lacking(
+            found = missing_rights(
                 kafka.bootstrap_servers, self._settings.topics.prefix, self._options
             )
         except (StreamingError, KafkaException):
@@ -369,7 +375,7 @@ def _unusable(checkpoint: Path | None, fault: str) -> QueryFailed:
 
 def _check_topics(bootstrap: str, prefix: str, options: dict[str, str]) -> None:
     """Refuse to start on topics that are missing or whose settings would break a promise."""
-    changes = admin.diff_topics(bootstrap, prefix, options=options)
+    changes = diff_topics(bootstrap, prefix, options=options)
     wrong = [
         change
         for change in changes

@@ -22,15 +22,12 @@ from placement.model import MoveState
 from schemas.envelope import Refusal, decode, encode_headers, validate
 from schemas.inputs import TICK_KEY, NodeMessage, NodeUnregistered
 from schemas.topics import BY_NAME, COMMITS, DEFAULT_PREFIX, JOURNAL, MOVES, NODES, full_name
-from streaming.admin import apply_topics
-from streaming.application import Application
-from streaming.audit import AUDITED, audit, latest_values
-from streaming.broker import EmbeddedBroker
-from streaming.clients import make_producer
+from streaming.administration import apply_topics
+from streaming.brokers import CommittedReader, Record, make_producer
 from streaming.errors import StreamingError
-from streaming.executor import Executor
-from streaming.recording import Recording
-from streaming.records import CommittedReader, Record
+from streaming.replay import AUDITED, Recording, audit, latest_values
+from streaming.runtime import Application, EmbeddedBroker
+from streaming.simulator import Executor
 
 # Nothing new for so long, and nothing open: at rest.
 QUIET_SECONDS = 3.0

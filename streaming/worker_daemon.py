@@ -2,7 +2,8 @@
 
 PySpark's own daemon forks bare workers and lets each import pyarrow, pandas, pydantic and our
 packages for itself: over a second of CPU for each of three workers before the first batch. It is
-run by Spark (`spark.python.daemon.module`), never by hand.
+run by Spark (`spark.python.daemon.module`), never by hand. It stands at the top, as a module of
+`streaming.ingest` would have that imported before it can choose where PySpark comes from.
 """
 
 import gc
@@ -36,7 +37,7 @@ import pyspark.sql.streaming.proto.StateMessage_pb2  # noqa: E402
 import pyspark.worker  # noqa: E402, F401
 from pyspark.daemon import manager  # noqa: E402
 
-import streaming.node_lifecycle  # noqa: E402, F401
+import streaming.ingest  # noqa: E402, F401
 
 if __name__ == "__main__":
     # Workers run a full collection after each task: over all that was imported it takes 50 ms, and

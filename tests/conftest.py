@@ -13,7 +13,7 @@ from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling, Scheduling
 
-from streaming.broker import EmbeddedBroker
+from streaming.runtime import EmbeddedBroker
 
 # Where the tests are that start the application.
 SYSTEMS = "tests/integration/"

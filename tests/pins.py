@@ -21,16 +21,16 @@ from placement.configuration import Configuration
 from placement.events import Event
 from placement.model import Ready
 from streaming.cli.main import app
-from streaming.record_codec import ready_records
-from streaming.verify import replay_history
+from streaming.codec import ready_records
+from streaming.replay import replay_history
 from tests.datadriven import Command, run_file
 from tests.simulation.history import Failure, History
 from tests.story import Story
 from tests.streaming import test_explain_stories, test_plan_stories
 from tests.streaming.batches import CELL
+from tests.streaming.cli.test_screens import Screens
 from tests.streaming.histories import eventful, history, lying
-from tests.streaming.test_describe import Descriptions
-from tests.streaming.test_screens import Screens
+from tests.streaming.live.test_describe import Descriptions
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent

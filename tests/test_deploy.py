@@ -18,8 +18,8 @@ from prometheus_client.metrics import MetricWrapperBase
 from schemas.access import ROLES, grants
 from schemas.kubernetes import REPLICAS
 from schemas.topics import CATALOGUE, configs_for, full_name
-from streaming.metrics import Metrics
-from streaming.settings_sources import load_settings
+from streaming.observability.metrics import Metrics
+from streaming.settings import load_settings
 
 ROOT = Path(__file__).resolve().parent.parent
 KUBERNETES = ROOT / "deploy" / "kubernetes"

@@ -9,7 +9,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("placement", "schemas", "streaming", "tests")
-BUILD_FILES = ("Makefile", "pyproject.toml", "requirements.lock", ".ci/run", "streaming/jars.lock")
+JARS = "streaming/runtime/jars.lock"
+BUILD_FILES = ("Makefile", "pyproject.toml", "requirements.lock", ".ci/run", JARS)
 TEXT_SUFFIXES = {".py", ".md", ".toml", ".lock", ".json", ".yaml", ".yml", ".sh", ".txt"}
 
 # A module is read in one go, a function on one screen.

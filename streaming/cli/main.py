@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from streaming.cli import (
+from streaming.cli.commands import (
     apply,
     broker,
     check,
@@ -28,7 +28,6 @@ from streaming.cli import (
     place,
     plan,
     record,
-    repair,
     replay,
     run,
     send,
@@ -118,7 +117,6 @@ app.add_typer(dlq.app)
 doctor.register(app)
 record.register(app)
 replay.register(app)
-repair.register(app)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What commands that talk to Kafka have in common: their options and the settings behind them.
+"""Options of the commands that talk to Kafka, and the settings behind them.
 
 A set of options that several commands share is declared once, as a function or a dataclass, and
 given to a command by `with_options`.
@@ -107,7 +107,7 @@ PluginOption = Annotated[
 
 def connection(config: Path | None, bootstrap: str | None, prefix: str | None) -> "Settings":
     """The settings of a command that only needs to find the topics. Raises SettingsInvalid."""
-    from streaming.settings_sources import load_settings
+    from streaming.settings import load_settings
 
     return load_settings(config, {"kafka.bootstrap_servers": bootstrap, "topics.prefix": prefix})
 

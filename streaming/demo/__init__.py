@@ -1,1 +1,11 @@
-"""The demo: the whole system told as a story on one machine."""
+"""Tells the whole system as a story on one machine: broker, application, simulated fleet.
+
+`placer demo` plays its own story or a scenario file. Imports `simulator`, `requests`, `replay`,
+`runtime` and what they stand on.
+"""
+
+from streaming.demo.played import Played
+from streaming.demo.stage import Report, Stage
+from streaming.demo.story import Demo
+
+__all__ = ["Demo", "Played", "Report", "Stage"]

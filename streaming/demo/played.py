@@ -1,4 +1,4 @@
-"""A scenario of a file, played on a broker and an application of its own, and judged."""
+"""Plays a scenario file on a broker and an application of its own, and judges it."""
 
 import json
 import threading
@@ -6,11 +6,8 @@ from collections.abc import Callable
 
 from schemas.topics import DEFAULT_PREFIX
 from streaming.demo.stage import Report, Stage
-from streaming.executor import Executor
-from streaming.fleet import Fleet
-from streaming.playing import Playing, told_end
-from streaming.scenario import Scenario
 from streaming.settings import ENV_DELIMITER, ENV_PREFIX
+from streaming.simulator import Executor, Fleet, Playing, Scenario, told_end
 
 
 class Played(Stage):

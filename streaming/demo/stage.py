@@ -1,4 +1,4 @@
-"""The stage of demos: a broker, the application as a process of its own, and who watches both."""
+"""Sets up a demo: a broker, the application as a process, and a watcher of both."""
 
 import threading
 import time
@@ -10,15 +10,12 @@ from typing import Self
 
 from placement.configuration import Configuration
 from schemas.topics import ALERTS, DEFAULT_PREFIX
-from streaming.admin import apply_topics
-from streaming.application import Application
-from streaming.audit import AUDITED, audit
-from streaming.broker import EmbeddedBroker
-from streaming.demo.world import Watcher, World
+from streaming.administration import apply_topics
+from streaming.brokers import CommittedReader
 from streaming.errors import StreamingError
-from streaming.playing import StreamCreator
-from streaming.records import CommittedReader
-from streaming.scratch import Scratch
+from streaming.replay import AUDITED, audit
+from streaming.runtime import Application, EmbeddedBroker, Scratch
+from streaming.simulator import StreamCreator, Watcher, World
 
 # Production waits for minutes; the story should not. Four missed beats make a suspect.
 SUSPECT_AFTER_SECONDS = 2.0

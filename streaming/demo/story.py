@@ -1,4 +1,4 @@
-"""The demo: a real broker, the real application and a simulated fleet, told as a story.
+"""Tells the demo's story on a real broker with the real application and a simulated fleet.
 
 Each scene changes the world and waits until the output topics show what should follow; nothing is
 looked up inside the application. `placer demo` shows it and turns the closing audit into an exit
@@ -15,7 +15,6 @@ from typing import Any
 from schemas.inputs import StreamCreated
 from schemas.requests import OverrideHold
 from schemas.topics import DECISIONS, DEFAULT_PREFIX
-from streaming.asking import ask, dry_run, new_id
 from streaming.demo.stage import (
     DEAD_AFTER_SECONDS,
     SCENE_TIMEOUT_SECONDS,
@@ -23,10 +22,9 @@ from streaming.demo.stage import (
     SceneFailed,
     Stage,
 )
-from streaming.executor import Executor
-from streaming.fleet import Fleet
-from streaming.scenario import Player, Step, read_scenario
-from streaming.settings_sources import load_settings
+from streaming.requests import ask, dry_run, new_id
+from streaming.settings import load_settings
+from streaming.simulator import Executor, Fleet, Player, Step, read_scenario
 
 # What happens to the fleet; the scenes below say what has to follow from its steps.
 SCENARIO = Path(__file__).with_name("scenario.yaml")

@@ -20,9 +20,9 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from streaming.broker import EmbeddedBroker
 from streaming.cli.options import Output, OutputOption
 from streaming.errors import StreamingError
+from streaming.runtime import EmbeddedBroker
 from tests.benchmarks import (
     machine,
     offline,

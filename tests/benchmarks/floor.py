@@ -20,12 +20,12 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from schemas.topics import INPUT_TOPICS, full_name
-from streaming.batch_trace import BatchTrace
+from streaming.brokers import connected
 from streaming.cli.signals import stop_on_signals
-from streaming.clients import connected
-from streaming.session import close_session, open_session
-from streaming.settings_sections import SparkSettings
-from streaming.source import subscription
+from streaming.ingest import subscription
+from streaming.observability import BatchTrace
+from streaming.pipeline import close_session, open_session
+from streaming.settings.sections import SparkSettings
 
 SCHEMA = "shard int, topic string, key binary, value binary"
 LOOK_SECONDS = 0.2

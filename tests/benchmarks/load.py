@@ -5,7 +5,8 @@ from typing import Annotated
 import typer
 
 from streaming.cli.signals import stop_on_signals
-from streaming.fleet import Fleet, FleetNode
+from streaming.simulator import Fleet
+from streaming.simulator.fleet import FleetNode
 
 ZONES, RACKS = 3, 8
 

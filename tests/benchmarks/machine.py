@@ -7,12 +7,12 @@ from pathlib import Path
 
 import psutil
 
-from streaming import jars, java
+from streaming.runtime import jars, java
 
 
 def describe() -> dict[str, str]:
     """Names of the machine's parts and of the software, in words."""
-    runtime = java.find()
+    runtime = java.find_java()
     return {
         "cpu": f"{_cpu_model()}, {os.cpu_count()} cores",
         "memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
@@ -38,5 +38,5 @@ def _cpu_model() -> str:
 
 
 def _revision(jar_set: jars.JarSet, name: str) -> str:
-    found = [jar.coordinate.split(":") for jar in jars.lock()[jar_set]]
+    found = [jar.coordinate.split(":") for jar in jars.jar_lock()[jar_set]]
     return next((revision for _, artifact, revision in found if artifact == name), "?")

@@ -15,9 +15,9 @@ import orjson
 import psutil
 
 from schemas.topics import full_name
-from streaming.admin import apply_topics
-from streaming.broker import EmbeddedBroker
-from streaming.fleet import Fleet
+from streaming.administration import apply_topics
+from streaming.runtime import EmbeddedBroker
+from streaming.simulator import Fleet
 from tests.benchmarks.load import nodes
 from tests.benchmarks.probe import Appended, Creations, Probe, Registrations
 from tests.benchmarks.processes import BenchmarkFailed, cpu_seconds, module, resident_bytes, running

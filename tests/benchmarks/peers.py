@@ -13,8 +13,8 @@ from tempfile import TemporaryDirectory, TemporaryFile
 
 import numpy as np
 
-from streaming import jars, java
 from streaming.errors import StreamingError
+from streaming.runtime import jars, java
 from tests.benchmarks.placing import LEVELS, REPLICATION_FACTOR, SHARDS, Extent, Placed, Tree
 from tests.benchmarks.processes import BenchmarkFailed
 
@@ -53,7 +53,7 @@ def crush(tree: Tree, extent: Extent) -> Placed | str:
 def kafka(tree: Tree, extent: Extent) -> Placed | str:
     """Kafka's StripedReplicaPlacer with the whole path as the rack, a topic for each stream."""
     try:
-        runtime, classes = java.find(), jars.ensure("broker")
+        runtime, classes = java.find_java(), jars.ensure_jars("broker")
     except StreamingError as error:
         return str(error)
     if "jdk.compiler" not in run([str(runtime.executable), "--list-modules"]):

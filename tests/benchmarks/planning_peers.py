@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from streaming import jars, java
 from streaming.errors import StreamingError
+from streaming.runtime import jars, java
 from tests.benchmarks.peers import CRUSHTOOL, cpu_seconds, run
 from tests.benchmarks.placing import REPLICATION_FACTOR, SHARDS
 from tests.benchmarks.planning import JOINS, RACKS, SMALL_REPLICAS, Moved, losses, racked
@@ -28,7 +28,7 @@ def kafka(nodes: int) -> Iterator[Moved | str]:
     """Kafka's placer with every topic placed from nothing, as its `--generate` does. That tool has
     an older class for the same round robin over racks, which the broker's jars do not hold."""
     try:
-        runtime, classes = java.find(), jars.ensure("broker")
+        runtime, classes = java.find_java(), jars.ensure_jars("broker")
     except StreamingError as error:
         yield str(error)
         return

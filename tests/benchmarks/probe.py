@@ -21,8 +21,13 @@ from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, TopicPartition
 
 from schemas.envelope import encode_headers
 from schemas.topics import full_name
-from streaming.clients import CONNECT_TIMEOUT_SECONDS, make_producer, make_reader
-from streaming.records import CommittedReader, Record
+from streaming.brokers import (
+    CONNECT_TIMEOUT_SECONDS,
+    CommittedReader,
+    Record,
+    make_producer,
+    make_reader,
+)
 from tests.benchmarks.processes import BenchmarkFailed
 
 INTERVAL_SECONDS = 0.3

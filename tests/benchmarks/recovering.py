@@ -23,12 +23,14 @@ from placement.model import Liveness
 from placement.node import NodeAttributes
 from placement.reconcile import Reconciler
 from schemas.topics import CATALOGUE, full_name
-from streaming import admin, collector, record_codec
-from streaming.broker import EmbeddedBroker
-from streaming.clients import make_producer, make_reader, present_partitions
+from streaming import gc_pause
+from streaming.administration import topics
+from streaming.brokers import make_producer, make_reader, present_partitions
+from streaming.brokers.reader import RECORDS_PER_CALL_MAX
+from streaming.codec import log_record, ready_records
 from streaming.outbox import Outbox
-from streaming.records import RECORDS_PER_CALL_MAX
 from streaming.recovery import recover
+from streaming.runtime import EmbeddedBroker
 
 CELL = "main"
 NODES = 1_000
@@ -79,8 +81,8 @@ def measure(extent: Extent, broker: EmbeddedBroker, prefix: str, tell: Tell) -> 
     """Write, read with the client alone, rebuild."""
     found = Recovered(extent.shards)
     bootstrap = broker.bootstrap_servers
-    admin.apply_topics(bootstrap, prefix, 1)
-    counts = admin.partition_counts(bootstrap, prefix)
+    topics.apply_topics(bootstrap, prefix, 1)
+    counts = topics.partition_counts(bootstrap, prefix)
     outputs = {t.name: counts[t.name] for t in CATALOGUE if t.direction == "out"}
     tell("write")
     _write(found, bootstrap, prefix, outputs)
@@ -117,7 +119,7 @@ def _peak_bytes() -> int:
 
 
 # As `BatchApplier` does it.
-@collector.held()
+@gc_pause.held()
 def _write(found: Recovered, bootstrap: str, prefix: str, outputs: dict[str, int]) -> None:
     """A fleet, and streams on it, as the application commits them."""
     outbox = Outbox(bootstrap, prefix, CELL, outputs, {})
@@ -142,13 +144,13 @@ def _write(found: Recovered, bootstrap: str, prefix: str, outputs: dict[str, int
         with found.timed("decide"):
             ready = reconciler.apply(events, sequence)
         with found.timed("encode"):
-            records = record_codec.ready_records(ready, CELL, sequence, sequence)
+            records = ready_records(ready, CELL, sequence, sequence)
         marker = {
             "cell": CELL, "sequence": sequence, "writer_epoch": 1, "now": sequence,
             "positions": {}, "clocks": {}, "output_partitions": outputs,
             "journal_sequence": sequence, "digest": reconciler.digest,
         }  # fmt: skip
-        records.append(record_codec.log_record("CommitMarker", "commits.v1", CELL, marker, 1))
+        records.append(log_record("CommitMarker", "commits.v1", CELL, marker, 1))
         with found.timed("commit"):
             outbox.commit(records)
         with found.timed("client: write"):

@@ -19,8 +19,9 @@ from pathlib import Path
 
 import psutil
 
-from streaming.broker import EmbeddedBroker
-from streaming.fleet import Executor, Fleet, FleetNode
+from streaming.runtime import EmbeddedBroker
+from streaming.simulator import Fleet
+from streaming.simulator.fleet import Executor, FleetNode
 from tests.integration.conftest import System
 from tests.integration.topics import Requests
 from tests.integration.waiting import until

@@ -13,8 +13,8 @@ from typing import Self
 
 import psutil
 
-from streaming.broker import HOST, SMALL, copies
-from streaming.broker_process import DATA, BrokerProcess, new_cluster_id
+from streaming.runtime.broker import HOST, SMALL, copies
+from streaming.runtime.broker_process import DATA, BrokerProcess, new_cluster_id
 from tests.integration.proxy import Proxy
 
 RACKS = ("r1", "r2", "r3")

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from placement.configuration import Configuration
-from streaming.admin import apply_topics
-from streaming.broker import EmbeddedBroker
-from streaming.executor import Executor
-from streaming.history import read_history
-from streaming.verify import Report, replay_history
+from streaming.administration import apply_topics
+from streaming.replay import Report, read_history, replay_history
+from streaming.runtime import EmbeddedBroker
+from streaming.simulator import Executor
 from tests.integration.application import Application
 from tests.integration.topics import Inputs, Outputs
 

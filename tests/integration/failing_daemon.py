@@ -13,8 +13,7 @@ from typing import Any
 
 from pyspark.daemon import manager
 
-from streaming import source
-from streaming.node_lifecycle import NodeLifecycle
+from streaming.ingest import NodeLifecycle, source
 
 FAILURES = "FAILURES"
 RAISE, DIE = "raise", "die"

@@ -27,9 +27,9 @@ from typer.testing import CliRunner, Result
 
 from schemas.access import ROLES, WRITERS, grants
 from schemas.topics import CATALOGUE
-from streaming.broker import EmbeddedBroker
 from streaming.cli.main import app
-from streaming.kafka_options import for_administration
+from streaming.runtime import EmbeddedBroker
+from streaming.settings import for_administration
 from tests.integration.application import PATIENT, Application
 from tests.integration.topics import Inputs, Outputs
 

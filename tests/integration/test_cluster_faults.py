@@ -10,7 +10,8 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from schemas.topics import full_name
-from streaming.fleet import Fleet, FleetNode
+from streaming.simulator import Fleet
+from streaming.simulator.fleet import FleetNode
 from tests.integration.cluster import REPLICATION_FACTOR, Cluster
 from tests.integration.conftest import System
 from tests.integration.supervised import Supervised

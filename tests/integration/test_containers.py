@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from streaming.fleet import Executor, Fleet, FleetNode
+from streaming.simulator import Fleet
+from streaming.simulator.fleet import Executor, FleetNode
 from tests.integration.conftest import System
 from tests.integration.containers import (
     REPLICATION_FACTOR,

@@ -14,7 +14,8 @@ from placement.events import NodeChanged, StreamCreated
 from placement.model import Liveness
 from placement.node import NodeAttributes
 from placement.reconcile import Reconciler
-from streaming.fleet import Executor, Fleet, FleetNode
+from streaming.simulator import Fleet
+from streaming.simulator.fleet import Executor, FleetNode
 from tests.integration.application import Application
 from tests.integration.conftest import System
 

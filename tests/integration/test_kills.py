@@ -13,7 +13,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from streaming.fleet import Executor, Fleet, FleetNode
+from streaming.simulator import Fleet
+from streaming.simulator.fleet import Executor, FleetNode
 from tests.integration.application import Application
 from tests.integration.conftest import System
 from tests.integration.topics import Requests

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from streaming.fleet import Executor, Fleet, FleetNode
+from streaming.simulator import Fleet
+from streaming.simulator.fleet import Executor, FleetNode
 from tests.integration.application import Application
 from tests.integration.conftest import System
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from streaming.fleet import Fleet, FleetNode
+from streaming.simulator import Fleet
+from streaming.simulator.fleet import FleetNode
 from tests.integration.cluster import Cluster
 from tests.integration.conftest import System
 from tests.integration.proxy import Proxy

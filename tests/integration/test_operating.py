@@ -14,7 +14,7 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from streaming.cli.main import app
-from streaming.fleet import Executor
+from streaming.simulator.fleet import Executor
 from tests.integration.application import PATIENT, Application
 from tests.integration.conftest import System
 

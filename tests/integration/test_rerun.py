@@ -12,7 +12,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from streaming.fleet import Executor, Fleet, FleetNode
+from streaming.simulator import Fleet
+from streaming.simulator.fleet import Executor, FleetNode
 from tests.integration.application import PLACER
 from tests.integration.conftest import System
 

@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 
 from schemas.topics import CATALOGUE, full_name
-from streaming.clients import make_producer
+from streaming.brokers import make_producer
 from tests.integration.application import PATIENT
 from tests.integration.conftest import System
 

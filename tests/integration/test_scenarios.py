@@ -1,6 +1,6 @@
 """Each scenario of `deploy/examples` on a real broker and Spark ends in what its file claims.
 
-`tests/streaming/test_scenario_claims.py` plays the same files in simulated time."""
+`tests/streaming/simulator/test_claims.py` plays the same files in simulated time."""
 
 import subprocess
 import sys

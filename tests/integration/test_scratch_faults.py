@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from streaming.fleet import Fleet, FleetNode
+from streaming.simulator import Fleet
+from streaming.simulator.fleet import FleetNode
 from tests.integration.application import Application
 from tests.integration.conftest import System
 from tests.integration.supervised import ANSWER_TIMEOUT_SECONDS, Supervised

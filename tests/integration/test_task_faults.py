@@ -10,7 +10,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from streaming.fleet import Executor, Fleet, FleetNode
+from streaming.simulator import Fleet
+from streaming.simulator.fleet import Executor, FleetNode
 from tests.integration import failing_daemon
 from tests.integration.conftest import System
 from tests.integration.failing_daemon import DIE, FAILURES, RAISE

@@ -19,8 +19,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from typer.testing import CliRunner, Result
 
-from streaming.broker import HOST, EmbeddedBroker
 from streaming.cli.main import app
+from streaming.runtime import EmbeddedBroker
+from streaming.runtime.broker import HOST
 from tests.integration.application import PATIENT, Application
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]

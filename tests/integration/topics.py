@@ -11,8 +11,7 @@ from schemas.envelope import encode_headers, type_name
 from schemas.outputs import OUTPUTS
 from schemas.outputs import Message as AnyMessage
 from schemas.topics import CATALOGUE, DEAD_LETTERS, full_name
-from streaming.clients import make_producer
-from streaming.records import CommittedReader, Record
+from streaming.brokers import CommittedReader, Record, make_producer
 from tests.integration.waiting import PAUSE_SECONDS, TIMEOUT_SECONDS, until
 from tests.oracle import Log
 

@@ -8,9 +8,9 @@ from typing import Self
 
 from placement.configuration import Configuration
 from schemas.topics import CATALOGUE, INPUT_TOPICS
+from streaming.brokers import CommittedReader
+from streaming.codec import Raw
 from streaming.outbox import Outbox
-from streaming.packets import Raw
-from streaming.records import CommittedReader
 from tests.streaming.batches import CELL, Driver
 
 POLL_SECONDS = 0.05

@@ -17,15 +17,13 @@ from placement.silence import Clock, Timers
 from schemas.envelope import type_name
 from schemas.outputs import OUTPUTS
 from schemas.topics import CATALOGUE, COMMITS, DEAD_LETTERS, INPUT_TOPICS, STATE_TOPICS
-from streaming.batch import BatchApplier
-from streaming.ignored import Ignored
-from streaming.locator import Locator
-from streaming.node_lifecycle import NodeLifecycle, liveness_tables
-from streaming.packets import Raw
-from streaming.rebuild import rebuild
-from streaming.record_codec import OutRecord
-from streaming.recovery import Recovered
-from streaming.source import layout, pack
+from streaming.codec import OutRecord, Raw
+from streaming.ingest import NodeLifecycle, layout, liveness_tables
+from streaming.ingest.source import pack
+from streaming.locations import Locator
+from streaming.pipeline import BatchApplier
+from streaming.recovery import Recovered, rebuild
+from streaming.recovery.ignored import Ignored
 from tests.streaming.kafka_rows import PREFIX, arrow
 
 CELL = "main"

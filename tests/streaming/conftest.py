@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pytest
 from typer.testing import CliRunner, Result
 
-from streaming.admin import apply_topics
-from streaming.broker import EmbeddedBroker
+from streaming.administration import apply_topics
 from streaming.cli.main import app
+from streaming.runtime import EmbeddedBroker
 
 # Where the jars are cached and Java is found is the machine's business, not a setting.
 KEPT = ("PLACER_CACHE_DIR",)

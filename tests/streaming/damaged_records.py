@@ -6,7 +6,7 @@ import orjson
 from hypothesis import strategies as st
 
 from schemas.inputs import TICK_KEY
-from streaming.packets import Raw
+from streaming.codec import Raw
 from tests.streaming.kafka_rows import LIFE, TICK, bare, binary_headers, raw, tick
 
 

@@ -8,9 +8,11 @@ import orjson
 
 from placement.configuration import Configuration
 from schemas.topics import JOURNAL
-from streaming.history import LOGS, OUTPUTS, History
-from streaming.records import Record
-from streaming.snapshot import Snapshot, is_whole
+from streaming.brokers import Record
+from streaming.recovery import Snapshot
+from streaming.recovery.snapshot import is_whole
+from streaming.replay import History
+from streaming.replay.history import LOGS, OUTPUTS
 from tests.streaming.batches import CELL, Commit, Driver, bodies
 from tests.streaming.kafka_rows import heartbeat, raw, registered, tick
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from schemas.envelope import encode_headers, type_name
 from schemas.inputs import TICK_KEY
-from streaming.packets import Packed, Raw
-from streaming.source import Layout, pack
+from streaming.codec import Packed, Raw
+from streaming.ingest.source import Layout, pack
 
 PREFIX = "placement."
 # The columns that the subscription selects, in the types of Spark's Kafka source.

@@ -6,7 +6,7 @@ from placement.configuration import Configuration
 from placement.events import Event
 from placement.reconcile import Reconciler
 from schemas.topics import CATALOGUE
-from streaming import record_codec
+from streaming.codec import log_record, ready_records
 from streaming.outbox import Outbox
 
 CELL = "main"
@@ -26,7 +26,7 @@ class Publisher:
         """One batch, one transaction."""
         self._sequence += 1
         ready = self._reconciler.apply(events, now)
-        records = record_codec.ready_records(ready, CELL, now, self._sequence)
+        records = ready_records(ready, CELL, now, self._sequence)
         marker = {
             "cell": CELL,
             "sequence": self._sequence,
@@ -38,5 +38,5 @@ class Publisher:
             "journal_sequence": self._sequence,
             "digest": self._reconciler.digest,
         }
-        records.append(record_codec.log_record("CommitMarker", "commits.v1", CELL, marker, now))
+        records.append(log_record("CommitMarker", "commits.v1", CELL, marker, now))
         self._outbox.commit(records)

@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from streaming.packets import Raw
+from streaming.codec import Raw
 from tests.streaming.kafka_rows import raw, tick
 
 GAPS = st.sampled_from([0, 100, 400, 900, 1_500, 5_000])

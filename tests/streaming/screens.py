@@ -15,14 +15,13 @@ from placement.configuration import Configuration
 from placement.events import Event
 from placement.model import Ready
 from schemas.topics import ALERTS, COMMITS
-from streaming import record_codec
-from streaming.cli.console import text_console
-from streaming.journal import Entry
-from streaming.journal_codec import configuration_body
-from streaming.live import ALERTS_KEPT, LiveState
-from streaming.records import Record
-from streaming.replay import Replay
-from streaming.timeline import Timeline, take_replayed
+from streaming.brokers import Record
+from streaming.cli.render.console import text_console
+from streaming.codec import configuration_body, ready_records
+from streaming.live.published_state import ALERTS_KEPT, LiveState
+from streaming.replay import Entry, Timeline
+from streaming.replay.replay import Replay
+from streaming.replay.timeline import take_replayed
 from tests.datadriven import Command
 from tests.story import Story
 from tests.story_actors import Actors
@@ -73,7 +72,7 @@ class World(Story):
         self.waited_ms = 0
         where = (self.sequence, 1, self.now, caught_up, tuple(events), None, 0, len(self.entries))
         self.entries.append(Entry(*where))
-        for out in record_codec.ready_records(ready, CELL, self.now, self.sequence):
+        for out in ready_records(ready, CELL, self.now, self.sequence):
             record = Record.of(
                 out.topic, 0, len(self.written), self.now, out.key, out.value, tuple(out.headers)
             )

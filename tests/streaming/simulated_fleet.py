@@ -9,13 +9,11 @@ import orjson
 
 from schemas.inputs import StreamCreated
 from streaming.app import timers_of
-from streaming.configuration import configuration
-from streaming.demo.world import World
-from streaming.executor import Copying
-from streaming.fleet import FleetNode
-from streaming.packets import Raw
-from streaming.scenario import Scenario
-from streaming.settings_sources import load_settings
+from streaming.codec import Raw
+from streaming.settings import configuration, load_settings
+from streaming.simulator import Scenario, World
+from streaming.simulator.executor import Copying
+from streaming.simulator.fleet import FleetNode
 from tests.streaming.batches import Driver
 from tests.streaming.kafka_rows import heartbeat, raw, tick
 

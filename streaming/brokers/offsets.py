@@ -1,0 +1,75 @@
+"""Asks brokers patiently where partitions begin and end, for readers, the start and `status`.
+
+A partition has no leader for a moment when it is new and when its broker changes; whoever asks
+then is told so, and asks again.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import OffsetSpec
+
+from streaming.brokers.clients import CONNECT_TIMEOUT_SECONDS
+from streaming.errors import BrokerUnreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from confluent_kafka import Consumer, IsolationLevel
+    from confluent_kafka.admin import AdminClient
+
+LEADER_CHANGES = frozenset(
+    {
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+    }
+)
+# Between two questions for the end of such a partition.
+LEADER_WAIT_SECONDS = 0.05
+
+_Answer = TypeVar("_Answer")
+
+
+def watermarks(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
+    """The first offset and the one behind the last record that the consumer may read. Raises
+    BrokerUnreachable."""
+    place = TopicPartition(topic, partition)
+    first, end = _asked(
+        lambda: consumer.get_watermark_offsets(place, timeout=CONNECT_TIMEOUT_SECONDS), topic
+    )
+    return first, end
+
+
+def ends(
+    admin: AdminClient, places: Sequence[TopicPartition], isolation: IsolationLevel
+) -> dict[tuple[str, int], int]:
+    """The offset behind the last record of each place, by topic and partition, as a reader of
+    that isolation sees it. Raises BrokerUnreachable."""
+
+    def ask() -> dict[tuple[str, int], int]:
+        asked = admin.list_offsets(
+            {place: OffsetSpec.latest() for place in places},
+            isolation_level=isolation,
+            request_timeout=CONNECT_TIMEOUT_SECONDS,
+        )
+        return {(p.topic, p.partition): answer.result().offset for p, answer in asked.items()}
+
+    return _asked(ask, "a topic")
+
+
+def _asked(ask: Callable[[], _Answer], topic: str) -> _Answer:
+    deadline = time.monotonic() + CONNECT_TIMEOUT_SECONDS
+    while True:
+        try:
+            return ask()
+        except KafkaException as error:
+            reason = error.args[0]
+            if reason.code() not in LEADER_CHANGES or time.monotonic() >= deadline:
+                raise BrokerUnreachable(
+                    f"the end of {topic} cannot be asked for: {reason.str()}"
+                ) from error
+        time.sleep(LEADER_WAIT_SECONDS)

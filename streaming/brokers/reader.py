@@ -1,0 +1,292 @@
+"""Reads committed records of our topics back: for `placer watch`, the executor, demo and tests.
+
+A `CommittedReader` stands outside of the pipeline: it joins no group, commits nothing and sees
+what any consumer with `isolation.level=read_committed` sees.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import orjson
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
+
+from schemas.topics import full_name
+from streaming.brokers.clients import make_reader, present_partitions
+from streaming.brokers.offsets import watermarks
+from streaming.errors import BrokerUnreachable, StreamingError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from types import TracebackType
+
+    from streaming.brokers.reachability import Reachability
+
+Positions = Mapping[str, Mapping[int, int]]
+
+# Taken from the client's queue at once: enough to amortise the call, small against memory.
+RECORDS_PER_CALL_MAX = 10_000
+# Without progress for so long the broker has gone; it answers an idle fetch within 0.1 s.
+STALL_TIMEOUT_SECONDS = 30.0
+
+
+class KeyMissing(StreamingError):
+    """A record of a compacted topic has no key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One committed record. `value` is None for a tombstone and for what is no JSON object, which
+    `raw` tells apart: None, or the bytes. `key` and `headers` are text for people, `raw_key` and
+    `raw_headers` what was written."""
+
+    topic: str
+    """Short name, without the prefix: `moves.v1`."""
+    partition: int
+    offset: int
+    key: str | None
+    value: dict[str, Any] | None
+    headers: dict[str, str]
+    timestamp_ms: int
+    raw: bytes | None
+    raw_key: bytes | None = None
+    raw_headers: tuple[tuple[str, bytes | None], ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        topic: str,
+        partition: int,
+        offset: int,
+        timestamp_ms: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: tuple[tuple[str, bytes | None], ...],
+    ) -> Record:
+        """The record as it was written."""
+        return cls(
+            topic=topic,
+            partition=partition,
+            offset=offset,
+            key=None if key is None else _text(key),
+            value=json_object(value),
+            headers={name: _text(content or b"") for name, content in headers},
+            timestamp_ms=timestamp_ms,
+            raw=value,
+            raw_key=key,
+            raw_headers=headers,
+        )
+
+
+class CommittedReader:
+    """Follows topics, given by short name, from their beginning or from now on.
+
+    "Now" is settled before the constructor returns: what is committed afterwards will be seen.
+    Records of one partition come in their order, those of several partitions in any.
+    Not to be shared by threads. Raises BrokerUnreachable or TopicMissing.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        prefix: str,
+        topics: Sequence[str],
+        *,
+        from_beginning: bool = True,
+        positions: Positions | None = None,
+        options: Mapping[str, str] | None = None,
+        reachability: Reachability | None = None,
+    ) -> None:
+        """`positions`: next offset by topic and partition; what it does not name begins as
+        `from_beginning` says. `reachability` tells when the brokers go and come back; while
+        none answers, reading to the ends raises BrokerUnreachable at once."""
+        self._consumer = make_reader(bootstrap, options, on_error=reachability)
+        self._bootstrap, self._reachability = bootstrap, reachability
+        self._short_names = {full_name(topic, prefix): topic for topic in topics}
+        self._partitions = [
+            (name, partition)
+            for name in self._short_names
+            for partition in present_partitions(self._consumer, name)
+        ]
+        # Next offset to read by partition. Control records move it too, so that it reaches the
+        # end of a partition that closes with the marker of a transaction.
+        self._next: dict[tuple[str, int], int] = {}
+        places = []
+        for name, partition in self._partitions:
+            known = (positions or {}).get(self._short_names[name], {}).get(partition)
+            if known is None and not from_beginning:
+                known = self.end(name, partition)
+            self._next[name, partition] = known or 0
+            start = OFFSET_BEGINNING if known is None else known
+            places.append(TopicPartition(name, partition, start))
+        self._consumer.assign(places)
+
+    @property
+    def positions(self) -> dict[str, dict[int, int]]:
+        """Next offset to read, by topic and partition."""
+        found: dict[str, dict[int, int]] = {}
+        for (name, partition), offset in self._next.items():
+            found.setdefault(self._short_names[name], {})[partition] = offset
+        return found
+
+    def bounds(self, topic: str) -> dict[int, tuple[int, int]]:
+        """By partition the offset of the oldest record kept, and that behind the newest."""
+        return {
+            partition: watermarks(self._consumer, name, partition)
+            for name, partition in self._partitions
+            if self._short_names[name] == topic
+        }
+
+    def poll(self, timeout_seconds: float) -> list[Record]:
+        """The next records; empty when none came within the time."""
+        deadline = time.monotonic() + timeout_seconds
+        while True:
+            remaining = max(0.0, deadline - time.monotonic())
+            first = self._consumer.poll(remaining)
+            if first is None:
+                self._look()
+                return []
+            # What has come meanwhile, without waiting for more.
+            messages = [first, *self._consumer.consume(RECORDS_PER_CALL_MAX, timeout=0)]
+            records = [self._record(message) for message in messages if self._advance(message)]
+            if records:
+                return records
+
+    def read_to_end(self) -> list[Record]:
+        """All records from where the reader stands up to the ends as they are now.
+
+        A transaction that is still open holds back its partition: the end is where it began.
+        """
+        return [*self.records_to_end()]
+
+    def records_to_end(self) -> Iterator[Record]:
+        """The same one by one, for topics of which only few records are to be kept."""
+        for messages in self._to_end():
+            yield from (self._record(each) for each in messages if self._advance(each))
+
+    def read_latest(self) -> dict[str, dict[bytes, bytes]]:
+        """The last value of every key up to the ends as they are now, by topic; tombstones take
+        theirs away. Raises KeyMissing for a record without a key."""
+        return {
+            topic: {key: value for key, value in values.items() if value is not None}
+            for topic, values in self.read_changes().items()
+        }
+
+    def read_changes(self) -> dict[str, dict[bytes, bytes | None]]:
+        """The last value of every key from where the reader stands up to the ends as they are now,
+        by topic; None for a tombstone. A million records take a few seconds, so nothing is parsed
+        here. Raises KeyMissing for a record without a key."""
+        latest: dict[str, dict[bytes, bytes | None]] = {name: {} for name in self._short_names}
+        for messages in self._to_end():
+            newest = {}
+            for message in messages:
+                if message.error() is not None:
+                    self._advance(message)
+                    continue
+                topic, key, value = message.topic(), message.key(), message.value()
+                newest[topic, message.partition()] = message
+                if key is None:
+                    place = f"{topic}-{message.partition()} offset {message.offset()}"
+                    raise KeyMissing(f"{place} is no record of ours: it has no key")
+                latest[topic][key] = value
+            for message in newest.values():
+                self._advance(message)
+        return {self._short_names[name]: values for name, values in latest.items()}
+
+    def _to_end(self) -> Iterator[list[Any]]:
+        """Messages up to the ends as they are now; `_advance` has to see each, or of each partition
+        the newest."""
+        if self._reachability is not None:
+            # The client hands over what its connections reported together with records.
+            yield self._consumer.consume(RECORDS_PER_CALL_MAX, timeout=0)
+            self._look(raises=True)
+        ends = {partition: self.end(*partition) for partition in self._partitions}
+        reached = sum(self._next.values())
+        deadline = time.monotonic() + STALL_TIMEOUT_SECONDS
+        while any(self._next[partition] < end for partition, end in ends.items()):
+            yield self._consumer.consume(RECORDS_PER_CALL_MAX, timeout=0.1)
+            if sum(self._next.values()) > reached:
+                reached = sum(self._next.values())
+                deadline = time.monotonic() + STALL_TIMEOUT_SECONDS
+                continue
+            self._look(raises=True)
+            if time.monotonic() > deadline:
+                raise StreamingError(
+                    f"the broker gave no record for {STALL_TIMEOUT_SECONDS:g} s while topics were "
+                    "read to their ends"
+                )
+
+    def close(self) -> None:
+        """Leave the broker; the reader cannot be used any more."""
+        self._consumer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def end(self, topic: str, partition: int) -> int:
+        """The offset behind the last committed record of a partition, of any topic by its full
+        name. Raises BrokerUnreachable."""
+        try:
+            return watermarks(self._consumer, topic, partition)[1]
+        except BrokerUnreachable:
+            if self._reachability is not None:
+                self._reachability.doubt()
+            raise
+
+    def _look(self, *, raises: bool = False) -> None:
+        """Tell whether the brokers have gone or come back. With `raises` BrokerUnreachable is
+        raised while none answers."""
+        if self._reachability is None:
+            return
+        self._reachability.look(self._consumer)
+        if raises and self._reachability.is_away:
+            raise BrokerUnreachable(f"no broker answers at {self._bootstrap}")
+
+    def _advance(self, message: Any) -> bool:
+        """Note how far the partition was read; True when `message` is a record."""
+        error = message.error()
+        if error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            return False  # the client looks for its group's coordinator; we join no group
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
+            raise StreamingError(f"{message.topic()} cannot be read: {error.str()}")
+        at_end = error is not None
+        place = (message.topic(), message.partition())
+        offset = message.offset() + (not at_end)
+        if offset > self._next[place]:
+            self._next[place] = offset
+        return not at_end
+
+    def _record(self, message: Any) -> Record:
+        return Record.of(
+            self._short_names[message.topic()],
+            message.partition(),
+            message.offset(),
+            message.timestamp()[1],
+            message.key(),
+            message.value(),
+            tuple(message.headers() or ()),
+        )
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "backslashreplace")
+
+
+def json_object(raw: bytes | None) -> dict[str, Any] | None:
+    """The JSON object that is written there; None where there is none."""
+    try:
+        value = orjson.loads(raw) if raw is not None else None
+    except orjson.JSONDecodeError:
+        return None
+    return value if isinstance(value, dict) else None

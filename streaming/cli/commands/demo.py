@@ -1,0 +1,158 @@
+"""`placer demo`: the story of a cluster that is created, hurt and healed, with a live view."""
+
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streaming.cli.render.console import Table, text_console
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from threading import Event
+
+    from streaming.demo import Report, Stage
+    from streaming.simulator import World
+
+EXIT_FINDINGS = 1
+# Lines of the story that stay in view under the topology.
+_LINES_SHOWN = 14
+_BAR_WIDTH = 20
+_STYLES = {"up": "green", "suspect": "yellow", "dead": "red"}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        "demo",
+        epilog="[bold]Examples[/bold]\n\n"
+        "  placer demo\n\n"
+        "  placer demo --scenario deploy/examples/scenarios/zone-loss.yaml\n\n"
+        "Needs nothing but this installation: broker, application and nodes run here and "
+        "are gone afterwards. Exit code 1: a claim of the scenario does not hold, or the closing "
+        "audit found something.",
+    )(demo)
+
+
+def demo(
+    scenario: Annotated[
+        Path | None,
+        typer.Option(
+            "--scenario",
+            help="Play this file instead, with the settings that it names, and judge its claims. "
+            "[dim]deploy/examples/scenarios has some[/dim]",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Show the whole system on this machine: placement, node death, repair, kill -9, recovery."""
+    from rich.live import Live
+
+    from streaming.cli.signals import EXIT_INTERRUPTED, stop_on_signals
+
+    staged = _stage(scenario)
+    console = text_console()
+    started = time.monotonic()
+    lines: list[str] = []
+    with stop_on_signals() as stop:
+        view: Live | None = None
+
+        def tell(line: str) -> None:
+            stamped = f"{time.monotonic() - started:6.1f}s  {line}"
+            lines.append(stamped)
+            if view is None or not console.is_terminal:
+                console.print(stamped, markup=False, soft_wrap=True)
+
+        try:
+            with staged(tell, stop) as story:
+                scene = _Scene(story.world, lines)
+                with Live(scene, console=console, refresh_per_second=8, transient=True) as live:
+                    view = live
+                    report = story.play()
+                view = None
+        except KeyboardInterrupt:
+            raise typer.Exit(EXIT_INTERRUPTED) from None
+    if console.is_terminal:
+        for line in lines:
+            console.print(line, markup=False, soft_wrap=True)
+    _close(console, report, time.monotonic() - started)
+
+
+def _stage(scenario: Path | None) -> "Callable[[Callable[[str], None], Event], Stage]":
+    """What is played: the demo's own story, or a file's."""
+    from streaming.cli.documents import read
+
+    if scenario is None:
+        from streaming.demo import Demo
+
+        return Demo
+    from streaming.demo import Played
+    from streaming.simulator import read_scenario
+
+    return partial(Played, read_scenario(read(str(scenario))))
+
+
+class _Scene:
+    """Topology with loads above the last lines of the story; drawn anew at each refresh."""
+
+    def __init__(self, world: "World", lines: list[str]) -> None:
+        self._world, self._lines = world, lines
+
+    def __rich__(self) -> Any:
+        from rich.console import Group
+        from rich.text import Text
+
+        story = Text("\n".join(self._lines[-_LINES_SHOWN:]))
+        return Group(_topology(self._world), "", story)
+
+
+def _topology(world: "World") -> Any:
+    from rich.text import Text
+
+    held = [node for each in list(world.assignments.values()) for node in each["replicas"]]
+    arriving = [node for each in list(world.assignments.values()) for node in each["adding"]]
+    most = max((held.count(node) for node in set(held)), default=1)
+    rows: list[tuple[Any, ...]] = []
+    before = ""
+    for view in _in_place(world):
+        node_id, count = view["node_id"], held.count(view["node_id"])
+        bar = "█" * round(_BAR_WIDTH * count / most)
+        coming = arriving.count(node_id)
+        rows.append(
+            (
+                view["location"] if view["location"] != before else "",
+                node_id,
+                Text(view["liveness"], _STYLES.get(view["liveness"], "")),
+                Text.assemble((bar, "cyan"), f" {count}"),
+                Text("+" + str(coming) if coming else "", "yellow"),
+            )
+        )
+        before = view["location"]
+    return Table(("location", "node", "state", "replicas", "arriving"), rows)
+
+
+def _in_place(world: "World") -> list[dict[str, Any]]:
+    views = list(world.nodes.values())
+    return sorted(views, key=lambda view: (view["location"], view["node_id"]))
+
+
+def _close(console: Any, report: "Report", seconds: float) -> None:
+    rows = [(what, str(count)) for what, count in report.counts.items()]
+    for what, duration in report.seconds.items():
+        rows.append((what, f"{duration:.2f} s" if duration >= 1 else f"{duration * 1000:.0f} ms"))
+    rows.append(("the whole demo", f"{seconds:.1f} s"))
+    console.print("Closing report", style="bold")
+    console.print(Table(("what", "figure"), rows, right=("figure",), first_left_out=()))
+    if not report.findings:
+        console.print(
+            "Audit of the topics: every shard has its replicas on live nodes within its policy, "
+            "no id came twice, nothing is open.",
+            style="green",
+        )
+        return
+    console.print(f"Findings: {len(report.findings)}", style="red")
+    for finding in report.findings:
+        console.print(f"  {finding}", markup=False, soft_wrap=True)
+    raise typer.Exit(EXIT_FINDINGS)

@@ -1,0 +1,112 @@
+"""`placer describe node|stream|shard NAME`: all that is known of one thing, on one screen."""
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streaming.cli.options import Bootstrap, Config, Output, OutputOption, Prefix, connection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from streaming.live import Live
+
+app = typer.Typer(
+    name="describe",
+    help="Show all that is known of one node, stream or shard.",
+    epilog="[bold]Examples[/bold]\n\n"
+    "  placer describe node n7\n\n"
+    "  placer describe stream orders\n\n"
+    "  placer describe shard orders/3 --output json\n\n"
+    "What happened to it before: placer history. Exit code 2: there is no such thing.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Its id or name.")]
+Shard = Annotated[str, typer.Argument(metavar="STREAM/SHARD", help="A shard, counted from 0.")]
+
+
+@app.command()
+def node(
+    name: Name,
+    output: OutputOption = Output.TEXT,
+    bootstrap: Bootstrap = None,
+    prefix: Prefix = None,
+    config: Config = None,
+) -> None:
+    """Show a node: place, condition, lives, orders, replicas by stream, moves, violations."""
+    from streaming.cli.render.describe import node_lines
+    from streaming.live import describe_node
+
+    _show(lambda live: describe_node(live, name), node_lines, output, bootstrap, prefix, config)
+
+
+@app.command()
+def stream(
+    name: Name,
+    output: OutputOption = Output.TEXT,
+    bootstrap: Bootstrap = None,
+    prefix: Prefix = None,
+    config: Config = None,
+) -> None:
+    """Show a stream: what it asks for, the answer, its health, where its replicas stand, moves."""
+    from streaming.cli.render.describe import stream_lines
+    from streaming.live import describe_stream
+
+    _show(lambda live: describe_stream(live, name), stream_lines, output, bootstrap, prefix, config)
+
+
+@app.command()
+def shard(
+    name: Shard,
+    output: OutputOption = Output.TEXT,
+    bootstrap: Bootstrap = None,
+    prefix: Prefix = None,
+    config: Config = None,
+) -> None:
+    """Show a shard: replicas and their nodes, quorum, move, violations, and what happens next."""
+    from streaming.cli.render.describe import shard_lines
+    from streaming.live import describe_shard
+
+    stream, number = shard_name(name)
+    _show(
+        lambda live: describe_shard(live, stream, number),
+        shard_lines,
+        output,
+        bootstrap,
+        prefix,
+        config,
+    )
+
+
+def shard_name(text: str) -> tuple[str, int]:
+    """Stream and number of `orders/3`. Raises BadParameter."""
+    stream, slash, number = text.rpartition("/")
+    if not slash or not stream or not number.isdecimal():
+        raise typer.BadParameter(f"expected STREAM/SHARD such as orders/3, got {text!r}")
+    return stream, int(number)
+
+
+def _show(
+    found: "Callable[[Live], dict[str, Any]]",
+    lines: "Callable[[Any, int], Iterator[Any]]",
+    output: Output,
+    bootstrap: str | None,
+    prefix: str | None,
+    config: Any,
+) -> None:
+    from streaming.cli.render.describe import DescribeScreen
+    from streaming.live import Live
+
+    with Live(connection(config, bootstrap, prefix)) as live:
+        body = found(live)
+    if output is Output.JSON:
+        import orjson
+
+        typer.echo(orjson.dumps(body))
+        return
+    from streaming.cli.render.console import text_console
+
+    text_console().print(DescribeScreen(body, lines, time.time_ns() // 1_000_000))

@@ -1,0 +1,120 @@
+"""`placer fleet FILE`: simulated nodes and an executor play a scenario, to try things out."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streaming.cli.documents import EXIT_FINDINGS, read
+from streaming.cli.options import Bootstrap, Config, Prefix, connection
+from streaming.cli.render.console import tell
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from streaming.settings import Settings
+    from streaming.simulator import Executor, Scenario, World
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        "fleet",
+        epilog="[bold]Examples[/bold]\n\n"
+        "  placer demo --scenario deploy/examples/scenarios/zone-loss.yaml    "
+        "[dim]# with a reconciler of its own[/dim]\n\n"
+        "  placer fleet deploy/examples/scenarios/zone-loss.yaml --bootstrap 127.0.0.1:PORT\n\n"
+        "  placer status --watch --bootstrap 127.0.0.1:PORT\n\n"
+        "deploy/examples/scenarios has files to start from: rolling restart, rack and zone loss, "
+        "flapping, relabelling, bad executors. Exit code 1: a claim of the scenario does not hold.",
+    )(fleet)
+
+
+def fleet(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="Scenario file in YAML; - reads stdin.")
+    ],
+    keep: Annotated[
+        bool,
+        typer.Option(
+            "--keep/--leave", help="After the last step: keep beating until Ctrl-C, or fall silent."
+        ),
+    ] = True,
+    executor: Annotated[
+        bool, typer.Option(help="Carry moves out, as the scenario says; else only beat.")
+    ] = True,
+    bootstrap: Bootstrap = None,
+    prefix: Prefix = None,
+    config: Config = None,
+) -> None:
+    """Simulate a fleet on a running reconciler: its nodes register and beat, its streams are
+    created, it lives through the scenario of a file, and the end is judged."""
+    from contextlib import nullcontext
+
+    from streaming.brokers import Reachability
+    from streaming.cli.signals import stop_on_signals
+    from streaming.simulator import (
+        Executor,
+        Fleet,
+        Playing,
+        StreamCreator,
+        World,
+        read_scenario,
+        told_end,
+    )
+
+    scenario = read_scenario(read(file))
+    settings = connection(config, bootstrap, prefix)
+    address, options = settings.kafka.bootstrap_servers, settings.resolved_kafka_options()
+    topics, nodes, world = settings.topics.prefix, scenario.fleet(), World()
+    _tell_settings(scenario, file)
+    shared: dict[str, Any] = {"options": options, "reachability": Reachability(address, tell)}
+    with (
+        stop_on_signals() as stop,
+        _watched(scenario, world, settings),
+        Fleet(address, topics, nodes, scenario.heartbeat_seconds, **shared) as running,
+        Executor(address, topics, scenario.executor, **shared, serves=running.serves)
+        if executor
+        else nullcontext() as acts,
+    ):
+        create = StreamCreator(address, topics, options)
+        found = Playing(scenario, running, world, create, typer.echo, stop).play()
+        judged = not stop.is_set()
+        for line in told_end(scenario, found) if judged else ():
+            typer.echo(line)
+        if keep and not stop.is_set():
+            typer.echo("all steps are played; Ctrl-C ends the fleet")
+            stop.wait()
+        if acts is not None:
+            _tell_moves(acts)
+    if judged and found:
+        raise typer.Exit(EXIT_FINDINGS)
+
+
+def _watched(
+    scenario: "Scenario", world: "World", settings: "Settings"
+) -> "AbstractContextManager[object]":
+    """The world is shown what the topics show, if the scenario has anything to look at: nodes that
+    only beat need no right to read."""
+    from contextlib import nullcontext
+
+    from streaming.brokers import CommittedReader
+    from streaming.simulator import SHOWN, Watcher
+
+    if not scenario.streams and scenario.ends is None:
+        return nullcontext()
+    address, options = settings.kafka.bootstrap_servers, settings.resolved_kafka_options()
+    return Watcher(world, CommittedReader(address, settings.topics.prefix, SHOWN, options=options))
+
+
+def _tell_settings(scenario: "Scenario", file: str) -> None:
+    """Which settings the reconciler has to have for the scenario's claims."""
+    if scenario.flags:
+        named = ", ".join(f"{name} {value}" for name, value in scenario.flags.items())
+        typer.echo(f"its claims are made for a reconciler with {named}")
+        typer.echo(f"`placer demo --scenario {file}` plays it with one of its own")
+
+
+def _tell_moves(acts: "Executor") -> None:
+    moves = acts.moves
+    ends = f"{moves.completed} completed, {moves.failed} failed, {moves.lost} never told"
+    typer.echo(f"moves: {moves.accepted} accepted, {ends}, {moves.dropped} overtaken")

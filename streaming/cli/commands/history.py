@@ -1,0 +1,171 @@
+"""`placer history shard|node NAME`: what happened to it, oldest first, as far back as topics go."""
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streaming.cli.commands.describe import Shard, shard_name
+from streaming.cli.options import Bootstrap, Config, Output, OutputOption, Prefix, connection
+from streaming.cli.times import parse_since, time_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from streaming.replay import Happened, Timeline
+
+EXIT_NOTHING = 1
+
+app = typer.Typer(
+    name="history",
+    help="Show what happened to a shard or a node, oldest first.",
+    epilog="[bold]Examples[/bold]\n\n"
+    "  placer history shard orders/3\n\n"
+    "  placer history node n7 --since 2h --limit 20\n\n"
+    "  placer history shard orders/3 --replay    [dim]# also what compaction has taken[/dim]\n\n"
+    "The journal has what was asked and said, as long as it is kept; of assignments, moves and "
+    "nodes compaction leaves older than about an hour only the last. The last line says how far "
+    "back it is whole. Exit code 1: nothing is known of it.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+)
+
+Since = Annotated[
+    str | None,
+    typer.Option(
+        "--since",
+        metavar="TIME",
+        help="From then on: 2h, 30m, 7d, or a time (ISO 8601 or ms since 1970).",
+        show_default=False,
+    ),
+]
+Limit = Annotated[int, typer.Option("--limit", min=1, help="At most so many, the latest.")]
+ReplayOption = Annotated[
+    bool,
+    typer.Option(
+        "--replay",
+        help="Run the journal through the core again for the records that compaction has taken; "
+        "needs a journal that is whole, and time.",
+    ),
+]
+
+
+@app.command()
+def shard(
+    name: Shard,
+    since: Since = None,
+    limit: Limit = 100,
+    replay: ReplayOption = False,
+    output: OutputOption = Output.TEXT,
+    bootstrap: Bootstrap = None,
+    prefix: Prefix = None,
+    config: Config = None,
+) -> None:
+    """Show what happened to a shard: requests, decisions, assignments, moves, acknowledgements."""
+    from streaming.replay import ShardTimeline
+
+    timeline = ShardTimeline(*shard_name(name))
+    _show(timeline, since, limit, replay, output, (bootstrap, prefix, config))
+
+
+@app.command()
+def node(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Its id.")],
+    since: Since = None,
+    limit: Limit = 100,
+    replay: ReplayOption = False,
+    output: OutputOption = Output.TEXT,
+    bootstrap: Bootstrap = None,
+    prefix: Prefix = None,
+    config: Config = None,
+) -> None:
+    """Show what happened to a node: its lives, orders, moves, replicas that came and went."""
+    from streaming.replay import NodeTimeline
+
+    _show(NodeTimeline(name), since, limit, replay, output, (bootstrap, prefix, config))
+
+
+def _show(
+    timeline: "Timeline",
+    since: str | None,
+    limit: int,
+    replay: bool,
+    output: Output,
+    place: "tuple[str | None, str | None, Path | None]",
+) -> None:
+    from streaming.replay import read_timeline
+
+    bootstrap, prefix, config = place
+    after = _since(since)
+    read_timeline(connection(config, bootstrap, prefix), timeline, again=replay)
+    found = timeline.happened(after)
+    shown = found[-limit:]
+    if output is Output.JSON:
+        import orjson
+
+        typer.echo(orjson.dumps(history_body(timeline, shown, len(found) - len(shown))))
+    else:
+        from streaming.cli.render.console import text_console
+
+        console = text_console()
+        for line in history_lines(timeline, shown, len(found) - len(shown)):
+            console.print(line)
+    raise typer.Exit(0 if found or after is not None else EXIT_NOTHING)
+
+
+def _since(text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        return parse_since(text, time.time_ns() // 1_000_000)
+    except ValueError:
+        message = f"expected 2h, 30m, 7d or a time such as 2026-11-21T17:00:00Z, got {text!r}"
+        raise typer.BadParameter(message, param_hint="--since") from None
+
+
+def history_body(
+    timeline: "Timeline", shown: "Sequence[Happened]", left_out: int
+) -> dict[str, Any]:
+    """The answer for programs. `left_out`: earlier ones that the limit keeps out."""
+    return {
+        "subject": timeline.name,
+        "journal_from": timeline.began,
+        "records_whole_from": timeline.whole_from,
+        "whole": timeline.is_whole,
+        "left_out": left_out,
+        "entries": [each.body() for each in shown],
+    }
+
+
+def history_lines(timeline: "Timeline", shown: "Sequence[Happened]", left_out: int) -> list[Any]:
+    """The lines for people: what happened, then how far back that is whole."""
+    from rich.text import Text
+
+    from streaming.cli.render.console import Paragraph, Table
+
+    lines: list[Any] = []
+    if left_out:
+        lines.append(Text(f"… {left_out} earlier: --limit, --since or --output json", "dim"))
+    if shown:
+        rows = [(time_text(each.at), each.said) for each in shown]
+        lines.append(Table(("time", "detail"), rows, first_left_out=(), header=False))
+    else:
+        lines.append(Text(f"nothing is known of {timeline.name}"))
+    lines.append(Paragraph(Text(_bounds(timeline), "dim")))
+    return lines
+
+
+def _bounds(timeline: "Timeline") -> str:
+    """How far back nothing is missing."""
+    began, whole = timeline.began, timeline.whole_from
+    if began is None:
+        return "there is no journal"
+    since = f"the journal begins at {time_text(began)}"
+    if timeline.is_whole:
+        return f"{since}: from then on nothing is missing"
+    if whole is None:
+        gone = "compaction may have removed earlier records of nodes, assignments and moves"
+    else:
+        gone = f"compaction has removed records from before {time_text(whole)}"
+    return f"{since}; {gone}, which are not shown: the same command with --replay shows them"

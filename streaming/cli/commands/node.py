@@ -1,0 +1,94 @@
+"""`placer node forget|unregister|release`: a node that is gone, that is to go, or that has flapped.
+
+What is asked about a node that nobody knows is refused here, with the names that are spelt nearly
+so.
+"""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streaming.cli.options import Output, connected, with_options
+from streaming.cli.requests import EXIT_REFUSED, Asking, Waiting, confirm, print_sent
+
+if TYPE_CHECKING:
+    from streaming.settings import Settings
+
+_ENDS = "Exit code 1: refused, with the reason; 3: no answer in time."
+
+app = typer.Typer(
+    name="node",
+    help="Forget a node that is gone, unregister one, end a hold-down.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+)
+
+Node = Annotated[str, typer.Argument(metavar="NODE", help="The node's id.")]
+
+
+@app.command(epilog=_ENDS)
+@with_options(asking=Asking, settings=connected)
+def forget(node: Node, asking: Asking, settings: "Settings") -> None:
+    """Drop a node that is dead, or drained, and holds nothing: it leaves every list, and holds do
+    not count it any more. One that registers with this id later is a new node."""
+    from schemas.requests import ForgetNode
+    from streaming.requests import known_node
+
+    known_node(settings, node)
+    asking.ask(settings, ForgetNode, target=node)
+
+
+@app.command(epilog=_ENDS)
+@with_options(asking=Asking, settings=connected)
+def release(node: Node, asking: Asking, settings: "Settings") -> None:
+    """End the hold-down of a node that has flapped: it may receive replicas again."""
+    from schemas.requests import ReleaseNode
+    from streaming.requests import known_node
+
+    known_node(settings, node)
+    asking.ask(settings, ReleaseNode, target=node)
+
+
+@app.command(epilog=_ENDS)
+@with_options(waiting=Waiting, settings=connected)
+def unregister(
+    node: Node,
+    waiting: Waiting,
+    settings: "Settings",
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Agree to have its replicas replaced.")
+    ] = False,
+) -> None:
+    """Say for a node, in its present life, that it leaves for good: what it holds is replaced at
+    once. To empty a node that works, drain it first."""
+    from streaming.requests import departure, send_departure, unregistered
+
+    leaving = departure(settings, node)
+    if leaving.replicas:
+        typer.echo(f"{node} holds {leaving.counts()}: all of it is replaced at once", err=True)
+        for line in leaving.warnings():
+            typer.echo(f"  {line}", err=True)
+        confirm("Unregister it?", yes, "--yes, or drain the node first")
+    if waiting.no_wait:
+        print_sent(settings, [(node, send_departure(settings, leaving))], waiting.output)
+        return
+    refusal = unregistered(settings, leaving, waiting.timeout)
+    _print_departure(node, refusal, waiting.output)
+    if refusal is not None:
+        raise typer.Exit(EXIT_REFUSED)
+
+
+def _print_departure(node: str, refusal: tuple[str, str] | None, output: Output) -> None:
+    if output is Output.JSON:
+        import orjson
+
+        body: dict[str, Any] = {"node": node, "accepted": refusal is None}
+        if refusal is not None:
+            body["reason"] = {"code": refusal[0], "message": refusal[1]}
+        typer.echo(orjson.dumps(body))
+    elif refusal is None:
+        typer.secho("accepted: ", fg=typer.colors.GREEN, nl=False)
+        typer.echo(f"{node} is unregistered")
+    else:
+        typer.secho("refused: ", fg=typer.colors.RED, nl=False)
+        typer.echo(f"{refusal[0]} {refusal[1]}")

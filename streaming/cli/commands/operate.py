@@ -1,0 +1,190 @@
+"""`placer drain`, `undrain`, `maintenance`, `cordon`, `uncordon`, `approve`, `cancel`,
+`rebalance`, `hold override`: what operators ask of the running reconciler.
+
+What is destructive is shown first and sent with the hash of what was shown.
+"""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from streaming.cli.options import Output, connected, with_options
+from streaming.cli.requests import Agreement, Asking, HashOption
+
+if TYPE_CHECKING:
+    from streaming.settings import Settings
+
+_PANEL = "Operating"
+_ENDS = "Exit code 1: refused, with the reason; 3: no answer in time."
+
+Target = Annotated[str, typer.Argument(metavar="TARGET", help="A node's id, or a domain: /eu/az1.")]
+For = Annotated[int, typer.Option("--for-seconds", min=1, help="When it ends by itself.")]
+ForOrNot = Annotated[
+    int | None,
+    typer.Option("--for-seconds", min=1, help="When it ends by itself.", show_default=False),
+]
+
+hold = typer.Typer(name="hold", help="Holds of repair.", no_args_is_help=True)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    examples = (
+        "[bold]Examples[/bold]\n\n"
+        "  placer drain /eu/az1 --dry-run\n\n"
+        "  placer drain /eu/az1 --hash 35d5856802a3b143af0271de3e1ce657 --watch\n\n"
+    )
+    app.command("drain", rich_help_panel=_PANEL, epilog=examples + _ENDS)(drain)
+    for command in (undrain, maintenance, cordon, uncordon, approve, cancel, rebalance):
+        app.command(rich_help_panel=_PANEL, epilog=_ENDS)(command)
+    hold.command("override", epilog=_ENDS)(override)
+    app.add_typer(hold, rich_help_panel=_PANEL)
+
+
+@with_options(agreement=Agreement, asking=Asking, settings=connected)
+def drain(
+    target: Target,
+    agreement: Agreement,
+    asking: Asking,
+    settings: "Settings",
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show progress until nothing is left there.")
+    ] = False,
+) -> None:
+    """Move all replicas off a node or a domain. With --watch, one that is drained already is
+    only watched."""
+    from schemas.requests import Drain
+
+    if watch and asking.dry_run:
+        raise typer.BadParameter("--dry-run changes nothing that --watch could follow")
+    if watch and asking.no_wait:
+        raise typer.BadParameter("--watch waits for the end of a drain, --no-wait for nothing")
+    if not (watch and _is_drained(settings, target)):
+        asking.ask(settings, Drain, agreement, target=target)
+    if watch:
+        _watch(settings, target, asking.output)
+
+
+@with_options(asking=Asking, settings=connected)
+def undrain(target: Target, asking: Asking, settings: "Settings") -> None:
+    """End a drain or a maintenance; what has not been moved stays."""
+    from schemas.requests import Undrain
+
+    asking.ask(settings, Undrain, target=target)
+
+
+@with_options(asking=Asking, settings=connected)
+def maintenance(
+    target: Target,
+    for_seconds: For,
+    asking: Asking,
+    settings: "Settings",
+    hash: HashOption = None,  # noqa: A002 - the option's name
+) -> None:
+    """Let a node or a domain be away for a time: nothing is put there, and nothing of it is
+    replaced. Refused where a shard would lose its quorum."""
+    from schemas.requests import Maintenance
+
+    fields = {"ttl_seconds": for_seconds, "expected_impact_hash": hash}
+    asking.ask(settings, Maintenance, None, target=target, **fields)
+
+
+@with_options(asking=Asking, settings=connected)
+def cordon(
+    target: Target, asking: Asking, settings: "Settings", for_seconds: ForOrNot = None
+) -> None:
+    """Give a node or a domain no new replicas; it keeps what it has."""
+    from schemas.requests import Cordon
+
+    asking.ask(settings, Cordon, target=target, ttl_seconds=for_seconds)
+
+
+@with_options(asking=Asking, settings=connected)
+def uncordon(target: Target, asking: Asking, settings: "Settings") -> None:
+    """End a cordon."""
+    from schemas.requests import Uncordon
+
+    asking.ask(settings, Uncordon, target=target)
+
+
+@with_options(agreement=Agreement, asking=Asking, settings=connected)
+def approve(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="TARGET", help="The node that claims a new place, or all in a domain."
+        ),
+    ],
+    agreement: Agreement,
+    asking: Asking,
+    settings: "Settings",
+) -> None:
+    """Let the pending relocation of a node take effect, or together those of all nodes that stand
+    in a domain."""
+    from schemas.requests import ApproveRelocation
+
+    asking.ask(settings, ApproveRelocation, agreement, target=target)
+
+
+@with_options(asking=Asking, settings=connected)
+def cancel(
+    move: Annotated[str, typer.Argument(metavar="MOVE", help="The id of an open move.")],
+    asking: Asking,
+    settings: "Settings",
+) -> None:
+    """Cancel an open move; its replica stays where it is, and another target is tried."""
+    from schemas.requests import CancelMove
+
+    asking.ask(settings, CancelMove, target=move)
+
+
+@with_options(agreement=Agreement, asking=Asking, settings=connected)
+def override(
+    target: Annotated[
+        str, typer.Argument(metavar="TARGET", help="What the HOLD alert names: a domain, or fleet.")
+    ],
+    agreement: Agreement,
+    asking: Asking,
+    settings: "Settings",
+) -> None:
+    """Replace what a hold keeps from being replaced."""
+    from schemas.requests import OverrideHold
+
+    asking.ask(settings, OverrideHold, agreement, target=target)
+
+
+@with_options(agreement=Agreement, asking=Asking, settings=connected)
+def rebalance(agreement: Agreement, asking: Asking, settings: "Settings") -> None:
+    """Even out the loads of the fleet, whatever the configured mode; repair goes first."""
+    from schemas.requests import Rebalance
+
+    asking.ask(settings, Rebalance, agreement, target="fleet")
+
+
+def _is_drained(settings: "Settings", target: str) -> bool:
+    from streaming.requests import progress
+
+    found = next(progress(settings, target))
+    return found is not None and found["body"]["action"] == "drain"
+
+
+def _watch(settings: "Settings", target: str, output: Output) -> None:
+    """Show how far a drain has come, until it is done or ended."""
+    import orjson
+
+    from streaming.cli.render.progress import blocked_lines, drained
+    from streaming.requests import progress
+
+    for found in progress(settings, target):
+        if found is None:
+            typer.echo(f"{target}: no drain stands")
+            return
+        body = found["body"]
+        if output is Output.JSON:
+            typer.echo(orjson.dumps(body))
+        else:
+            typer.echo(f"{target}: {drained(body)}")
+            for line in blocked_lines(body):
+                typer.echo(f"  {line}")
+        if body["done"]:
+            return

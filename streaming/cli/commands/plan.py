@@ -1,0 +1,223 @@
+"""`placer plan FILE`: what would be moved, and why; what stays broken."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import typer
+
+from streaming.cli.documents import EXIT_DOCUMENT, File, answer_documents, read, understood
+from streaming.cli.options import FailOn, FailOnOption, Output, PluginOption, StrictOption
+from streaming.cli.plan_options import (
+    Add,
+    Assigned,
+    Drain,
+    Expect,
+    Factors,
+    Lose,
+    MaxMoves,
+    MaxMovesPerNode,
+    Phase,
+    PhaseOption,
+    PlanOutput,
+    PlanOutputOption,
+    Rollback,
+    Save,
+    UntilBalanced,
+    Verify,
+)
+
+if TYPE_CHECKING:
+    from schemas.cluster import ClusterNode
+    from streaming.offline import Assignments, Planned, PlanOptions
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        "plan",
+        epilog="[bold]Examples[/bold]\n\n"
+        "  placer plan cluster.yaml\n\n"
+        "  placer plan cluster.yaml --lose /eu/az1 --phase repair    "
+        "[dim]# what would follow[/dim]\n\n"
+        "  placer plan cluster.yaml --drain n1 --output json | jq '.moves[]'\n\n"
+        "  placer plan cluster.yaml --until-balanced --max-moves 20    "
+        "[dim]# wave by wave to the end[/dim]\n\n"
+        "  placer plan deploy/examples/brokers.yaml --rf 2 --output kafka --rollback back.json "
+        "> go.json    [dim]# for kafka-reassign-partitions[/dim]\n\n"
+        "  placer plan cluster.yaml --save plan.json    "
+        "[dim]# and, before it is carried out:[/dim]\n\n"
+        "  placer plan cluster.yaml --verify plan.json\n\n"
+        "A shard gets at most one move in a plan; carry it out and plan again until nothing is "
+        "left, or ask for all waves at once. Exit code 1: a required rule stays broken, or a "
+        "stream is refused; 2: a document is malformed, or the cluster is not what a saved plan "
+        "was made for. A plan with moves is 0.",
+    )(plan)
+
+
+def plan(
+    file: File,
+    phase: PhaseOption = Phase.ALL,
+    max_moves: MaxMoves = None,
+    max_moves_per_node: MaxMovesPerNode = None,
+    lose: Lose = None,
+    drain: Drain = None,
+    add: Add = None,
+    rf: Factors = None,
+    assignments: Assigned = None,
+    until_balanced: UntilBalanced = False,
+    output: PlanOutputOption = PlanOutput.TEXT,
+    rollback: Rollback = None,
+    save: Save = None,
+    verify: Verify = None,
+    expect: Expect = None,
+    fail_on: FailOnOption = None,
+    strict: StrictOption = False,
+    _plugin: PluginOption = None,
+) -> None:
+    """Show the moves that repair a cluster or even it out; nothing is carried out."""
+    if verify is not None:
+        other = lose or drain or add or rf or assignments or until_balanced
+        bounded = phase is not Phase.ALL or max_moves is not None or max_moves_per_node is not None
+        if other or bounded or rollback or save or expect or fail_on:
+            message = "the saved plan says what was asked: no other option goes with it"
+            raise typer.BadParameter(message, param_hint="--verify")
+        if output is PlanOutput.KAFKA:
+            message = "a saved plan is verified in text or json, --output kafka writes a new one"
+            raise typer.BadParameter(message, param_hint="--verify")
+        _verify(file, verify, output, strict)
+    from placement import plan as core
+    from streaming.cli.render.plan import show_plan
+    from streaming.offline import Planned, PlanOptions, WhatIf, planned
+
+    def found(answer: "Planned") -> bool:
+        if fail_on is FailOn.NEVER:
+            return False
+        worse = fail_on is FailOn.DEGRADED and bool(answer.unfixable)
+        stuck = answer.stuck and fail_on is not FailOn.FIXABLE
+        return bool(stuck or worse or answer.judged.refused)
+
+    what_if = WhatIf(
+        tuple(lose or ()),
+        tuple(drain or ()),
+        () if add is None else _joining(add, strict),
+        tuple(map(_factor, rf or ())),
+        {} if assignments is None else _assigned(assignments),
+    )
+    bounds = (max_moves, max_moves_per_node, until_balanced)
+    wanted = PlanOptions(core.Phase(phase), *bounds, what_if)
+    files = _Files(save, rollback, expect, wanted)
+    lines = Planned.reassignments if output is PlanOutput.KAFKA else None
+    _answer(
+        file,
+        output,
+        lambda each: files.written(planned(each, wanted)),
+        Planned.body,
+        show_plan,
+        found,
+        lines,
+        strict=strict,
+    )
+
+
+def _answer(file: str, output: PlanOutput, *parts: Any, strict: bool) -> None:
+    """Answer the documents; what a person has named and is not there is a usage error."""
+    from streaming.offline import NothingThere, ReassignmentInvalid
+
+    form = Output.JSON if output is PlanOutput.JSON else Output.TEXT
+    try:
+        answer_documents(file, form, *parts, strict=strict, doing="planning")
+    except NothingThere as error:
+        raise typer.BadParameter(str(error), param_hint="--lose, --drain, --rf") from error
+    except ReassignmentInvalid as error:
+        raise typer.BadParameter(str(error), param_hint="--output kafka, --rollback") from error
+
+
+class _Files:
+    """The files that a plan is written to if its impact is what was expected: the saved plan, and
+    the way back for Kafka."""
+
+    def __init__(
+        self, save: Path | None, rollback: Path | None, expect: str | None, wanted: "PlanOptions"
+    ) -> None:
+        self._save, self._rollback, self._expect = save, rollback, expect
+        self._wanted = wanted
+        self._used = False
+
+    def written(self, answer: "Planned") -> "Planned":
+        """The same plan, with its files written."""
+        from streaming.offline import saved_text
+
+        found = answer.impact.hash
+        if self._expect is not None and self._expect != found:
+            message = f"the plan's impact is {found}: the cluster or what is asked has changed; "
+            message += "--save keeps a plan, and --verify says what has changed since"
+            raise typer.BadParameter(message, param_hint="--expect")
+        texts = {}
+        if self._rollback is not None:
+            texts[self._rollback] = answer.current() + "\n"
+        if self._save is not None:
+            texts[self._save] = saved_text(answer, self._wanted)
+        if texts and self._used:
+            message = "the cluster file has several documents, a plan is kept of one"
+            raise typer.BadParameter(message, param_hint="--save, --rollback")
+        self._used = True
+        for path, text in texts.items():
+            try:
+                path.write_text(text, encoding="utf-8")
+            except OSError as error:
+                raise typer.BadParameter(f"{path}: {error.strerror}") from error
+        return answer
+
+
+def _verify(file: str, plan_file: str, output: PlanOutput, strict: bool) -> NoReturn:
+    """Hold a saved plan against the cluster, and end the command."""
+    from streaming.cli.render.plan import show_verified
+    from streaming.offline import SavedPlanInvalid, Verified, load_plan, verified
+
+    try:
+        saved = load_plan(plan_file)
+    except (OSError, SavedPlanInvalid) as error:
+        said = error.strerror if isinstance(error, OSError) else error
+        raise typer.BadParameter(f"{plan_file}: {said}", param_hint="--verify") from error
+    _answer(
+        file,
+        output,
+        lambda each: verified(each, saved),
+        Verified.body,
+        show_verified,
+        lambda answer: 0 if answer.stands else EXIT_DOCUMENT,
+        strict=strict,
+    )
+    raise AssertionError("answer_documents ends the command")
+
+
+def _factor(text: str) -> tuple[str | None, int]:
+    """`5` of all streams, `orders=5` of one."""
+    name, equals, number = text.rpartition("=")
+    if not number.isdecimal() or (equals and not name):
+        message = f"'{text}' is neither a number nor STREAM=NUMBER"
+        raise typer.BadParameter(message, param_hint="--rf")
+    return name or None, int(number)
+
+
+def _assigned(file: str) -> "Assignments":
+    from streaming.offline import ReassignmentInvalid, read_file
+
+    try:
+        return read_file(file)
+    except (OSError, ReassignmentInvalid) as error:
+        said = error.strerror if isinstance(error, OSError) else error
+        raise typer.BadParameter(f"{file}: {said}", param_hint="--assignments") from error
+
+
+def _joining(file: str, strict: bool) -> tuple["ClusterNode", ...]:
+    """The nodes of another cluster file, which are to join."""
+    from streaming.offline import DocumentFault, clusters
+
+    nodes: list[ClusterNode] = []
+    for each in clusters(read(file)):
+        document = understood(each, file, strict=strict)
+        if isinstance(document, DocumentFault):
+            raise typer.BadParameter(f"{file}: {document.message}", param_hint="--add")
+        nodes.extend(document.cluster.nodes)
+    return tuple(nodes)

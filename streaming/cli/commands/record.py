@@ -1,0 +1,105 @@
+"""`placer snapshot` and `placer record`: what is there, and what happens, into a file."""
+
+import time
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from placement.wording import counted
+from streaming.cli.options import Bootstrap, Config, Prefix, connection
+from streaming.cli.times import time_text
+
+if TYPE_CHECKING:
+    from streaming.settings import Settings
+
+
+class Start(StrEnum):
+    """Where a recording begins."""
+
+    BEGINNING = "beginning"
+    NOW = "now"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command(
+        "snapshot",
+        epilog="[bold]Example[/bold]\n\n  placer snapshot state.ndjson --bootstrap kafka:9092",
+    )(snapshot)
+    app.command(
+        "record",
+        epilog="[bold]Examples[/bold]\n\n"
+        "  placer record incident.ndjson --bootstrap kafka:9092    [dim]# until Ctrl-C[/dim]\n\n"
+        "  placer record all.ndjson --from beginning --for-seconds 0",
+    )(record)
+
+
+def snapshot(
+    file: Annotated[Path, typer.Argument(help="File to write, one JSON object a line.")],
+    bootstrap: Bootstrap = None,
+    prefix: Prefix = None,
+    config: Config = None,
+) -> None:
+    """Write the state of record, as it is at one commit, into a file."""
+    from streaming.recovery import take_snapshot
+    from streaming.replay import head_of, snapshot_lines, write_lines
+    from streaming.settings import configuration
+
+    settings = connection(config, bootstrap, prefix)
+    options = settings.resolved_kafka_options()
+    address, begin = settings.kafka.bootstrap_servers, settings.topics.prefix
+    taken = take_snapshot(address, begin, configuration(settings), options)
+    head = head_of(address, begin, settings.cell, _lasting(settings), options)
+    write_lines(file, snapshot_lines(head, taken))
+    typer.echo(
+        f"{file}: {counted(len(taken.records), 'record')} at sequence {taken.sequence}, "
+        f"{time_text(taken.now)}, digest {taken.digest}"
+    )
+
+
+def record(
+    file: Annotated[Path, typer.Argument(help="File to write, one JSON object a line.")],
+    start: Annotated[
+        Start,
+        typer.Option("--from", help="now: begin with a snapshot; beginning: of all topics."),
+    ] = Start.NOW,
+    for_seconds: Annotated[
+        float | None, typer.Option("--for-seconds", min=0, help="End after so long.")
+    ] = None,
+    bootstrap: Bootstrap = None,
+    prefix: Prefix = None,
+    config: Config = None,
+) -> None:
+    """Write inputs, journal and outputs of a running system into a file, until Ctrl-C.
+
+    The file stands under its name when it is complete. It can be replayed by itself.
+    """
+    from streaming.cli.signals import stop_on_signals
+    from streaming.replay import Recorder, head_of
+    from streaming.settings import configuration
+
+    settings = connection(config, bootstrap, prefix)
+    options = settings.resolved_kafka_options()
+    address, begin = settings.kafka.bootstrap_servers, settings.topics.prefix
+    head = head_of(address, begin, settings.cell, _lasting(settings), options)
+    with stop_on_signals() as stop:
+        recorder = Recorder(
+            address,
+            head,
+            configuration(settings),
+            options,
+            from_beginning=start is Start.BEGINNING,
+        )
+        typer.echo(f"recording {begin}* to {file}", err=True)
+        ends_at = None if for_seconds is None else time.monotonic() + for_seconds
+        recorder.run(
+            file, lambda: stop.is_set() or (ends_at is not None and time.monotonic() >= ends_at)
+        )
+    typer.echo(f"{file}: {recorder.records} records")
+
+
+def _lasting(settings: "Settings") -> dict[str, Any]:
+    """The settings that decide what the same inputs lead to, beside the core's configuration."""
+    return settings.model_dump(mode="json", include={"levels", "liveness", "moves", "policy"})

@@ -1,0 +1,210 @@
+"""`placer run`: the reconciler itself, against a cluster or on a broker of its own."""
+
+import os
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from streaming.cli.options import Bootstrap, Config, Prefix, enable_plugins
+from streaming.cli.render.console import tell
+
+if TYPE_CHECKING:
+    from streaming.settings import Settings
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        "run",
+        epilog="[bold]Examples[/bold]\n\n"
+        "  placer run --embedded    [dim]# with a broker of its own, everything temporary[/dim]\n\n"
+        "  placer run --bootstrap kafka:9092 --checkpoint /var/lib/placer\n\n"
+        "  PLACER_LIVENESS__DEAD_AFTER_SECONDS=30 placer run --config placer.yaml\n\n"
+        "  placer run --config placer.yaml --print-config\n\n"
+        "A flag is stronger than a PLACER_… variable, that than the file, that than the default. "
+        "deploy/placer.yaml lists all settings.",
+    )(run)
+
+
+_STOPPING = "placer: stopping behind the batch under way; Ctrl-C again stops at once"
+
+Checkpoint = Annotated[
+    Path | None,
+    typer.Option("--checkpoint", help="Scratch directory for Spark; needed without --embedded."),
+]
+Embedded = Annotated[
+    bool, typer.Option("--embedded", help="Start a broker on this machine and make the topics.")
+]
+DataDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-dir",
+        help="With --embedded: keep the broker's data here. [dim]default: temporary[/dim]",
+        show_default=False,
+    ),
+]
+PrintConfig = Annotated[
+    bool,
+    typer.Option("--print-config", help="Print the settings in force, secrets masked, and end."),
+]
+Cell = Annotated[str | None, typer.Option("--cell", help="Name of this reconciler.")]
+SuspectAfter = Annotated[
+    float | None,
+    typer.Option("--suspect-after-seconds", help="Silence until a node receives no new replicas."),
+]
+DeadAfter = Annotated[
+    float | None,
+    typer.Option(
+        "--dead-after-seconds", help="Silence until a node's replicas are rebuilt elsewhere."
+    ),
+]
+CompletionOption = Annotated[
+    str | None,
+    typer.Option("--completion", metavar="acked|immediate", help="When a move counts as done."),
+]
+AcceptGap = Annotated[
+    bool,
+    typer.Option(
+        "--accept-gap",
+        help="Start although retention has deleted input before it was read; what is lost is "
+        "logged.",
+    ),
+]
+MoveDeadline = Annotated[
+    float | None, typer.Option("--move-deadline-seconds", help="Time until a move expires.")
+]
+
+
+def run(
+    bootstrap: Bootstrap = None,
+    checkpoint: Checkpoint = None,
+    embedded: Embedded = False,
+    data_dir: DataDir = None,
+    config: Config = None,
+    print_config: PrintConfig = False,
+    prefix: Prefix = None,
+    cell: Cell = None,
+    suspect_after_seconds: SuspectAfter = None,
+    dead_after_seconds: DeadAfter = None,
+    completion: CompletionOption = None,
+    move_deadline_seconds: MoveDeadline = None,
+    accept_gap: AcceptGap = False,
+) -> None:
+    """Run the reconciler until Ctrl-C.
+
+    Prints one line with the word ready when the first event can be taken.
+
+    Ctrl-C or SIGTERM stops it between two batches, a second Ctrl-C at once.
+    """
+    from streaming.settings import load_settings
+
+    if embedded and bootstrap is not None:
+        raise typer.BadParameter("--embedded brings its own broker; leave out --bootstrap")
+    if data_dir is not None and not embedded:
+        raise typer.BadParameter("--data-dir belongs to --embedded")
+    settings = load_settings(
+        config,
+        {
+            "kafka.bootstrap_servers": bootstrap,
+            "checkpoint": checkpoint,
+            "topics.prefix": prefix,
+            "cell": cell,
+            "liveness.suspect_after_seconds": suspect_after_seconds,
+            "liveness.dead_after_seconds": dead_after_seconds,
+            "moves.completion": completion,
+            "moves.deadline_seconds": move_deadline_seconds,
+        },
+    )
+    if print_config:
+        typer.echo(settings.render(), nl=False)
+        return
+    from streaming.observability import configure
+
+    configure(settings.log.level, settings.log.format)
+    enable_plugins(settings.policy.plugins)
+    if settings.checkpoint is None and not embedded:
+        raise typer.BadParameter("name a scratch directory: --checkpoint DIR")
+    raise typer.Exit(_run(settings, embedded, data_dir, accept_gap))
+
+
+def _run(settings: "Settings", embedded: bool, data_dir: Path | None, accept_gap: bool) -> int:
+    from streaming.cli.signals import EXIT_INTERRUPTED, stop_on_signals
+
+    # A log in JSON is for programs: they have READY and STOPPED.
+    tells = settings.log.format == "text"
+    say = tell if tells else _silent
+    try:
+        with ExitStack() as owned:
+            stop = owned.enter_context(stop_on_signals(_STOPPING if tells else None))
+            if embedded:
+                say("starting the broker")
+                settings = _with_broker(settings, data_dir, owned)
+            say("starting the reconciler, which takes 10 to 20 s")
+            return 0 if stop.is_set() else _reconcile(settings, stop, accept_gap)
+    except KeyboardInterrupt:
+        # Waiting for the application's threads now could hang: its JVM has just been killed.
+        os._exit(EXIT_INTERRUPTED)
+
+
+def _silent(_: str) -> None:
+    """Where nobody reads."""
+
+
+def _with_broker(settings: "Settings", data_dir: Path | None, owned: ExitStack) -> "Settings":
+    """Settings for a fresh broker with all topics; `owned` ends it and removes what is temporary.
+
+    The broker dies with the thread that starts it, so this has to be the main thread.
+    """
+    from streaming.administration import apply_topics
+    from streaming.runtime import EmbeddedBroker, Scratch
+
+    broker = owned.enter_context(EmbeddedBroker(data_dir=data_dir))
+    apply_topics(broker.bootstrap_servers, settings.topics.prefix, 1)
+    scratch = settings.checkpoint or owned.enter_context(Scratch("checkpoint")).path
+    kafka = settings.kafka.model_copy(
+        update={"bootstrap_servers": broker.bootstrap_servers, "options": {}}
+    )
+    return settings.model_copy(update={"kafka": kafka, "checkpoint": scratch})
+
+
+def _reconcile(settings: "Settings", stop: threading.Event, accept_gap: bool) -> int:
+    """Run the application in a thread of its own, so that this one always hears signals.
+
+    In the main thread PySpark would put its own handler in place of ours, and a call into the JVM
+    would keep Ctrl-C waiting.
+    """
+    from streaming import app
+
+    ended: list[int | BaseException] = []
+
+    def on_ready() -> None:
+        address = settings.kafka.bootstrap_servers
+        typer.echo(
+            f"placer ready: cell {settings.cell} on {address}, try: "
+            f"placer send node n1 --location /z1/r1 --bootstrap {address}"
+            + _prefix_flag(settings.topics.prefix)
+        )
+
+    def work() -> None:
+        try:
+            done = app.run(settings, on_ready=on_ready, stop=stop, accept_gap=accept_gap)
+            ended.append(done)
+        except BaseException as error:  # noqa: BLE001 - raised again below, in the main thread
+            ended.append(error)
+
+    thread = threading.Thread(target=work, name="reconciler", daemon=True)
+    thread.start()
+    thread.join()
+    outcome = ended[0]
+    if isinstance(outcome, BaseException):
+        raise outcome
+    return outcome
+
+
+def _prefix_flag(prefix: str) -> str:
+    from schemas.topics import DEFAULT_PREFIX
+
+    return "" if prefix == DEFAULT_PREFIX else f" --prefix {prefix}"

@@ -1,0 +1,331 @@
+"""`placer send …`: single input records as they are, checked as the reconciler will check them.
+
+It waits for no answer; `placer stream`, `apply` and `node` do.
+"""
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from streaming.cli.commands.stream import mapping
+from streaming.cli.options import Bootstrap, Config, Prefix, connection
+
+app = typer.Typer(
+    name="send",
+    help="Send one input record as it is: a node, a stream, an acknowledgement. It waits for no "
+    "answer: placer stream, apply and node do.",
+    epilog="[bold]Examples[/bold]\n\n"
+    "  placer send node n1 --location /z1/r1 --tag disk=ssd\n\n"
+    "  placer send heartbeat n1\n\n"
+    "  placer send stream orders --shards 2 --rf 3 --policies 'node=exclusive'\n\n"
+    "  placer send stream orders --alter --rf 5\n\n"
+    "  placer send stream orders --drop\n\n"
+    "  placer send ack completed --move 1f0c… --shard orders/0\n\n"
+    "  placer send ack lost --shard orders/0 --node n1\n\n"
+    "Each prints where its record went: TOPIC-PARTITION@OFFSET.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+)
+
+Node = Annotated[str, typer.Argument(metavar="ID", help="The node's id.")]
+Incarnation = Annotated[
+    str,
+    typer.Option(
+        "--incarnation", help="Which life of the node's process this is; a restart begins another."
+    ),
+]
+Sequence = Annotated[
+    int | None,
+    typer.Option(
+        "--sequence",
+        min=0,
+        help="Rises with every record of the node or stream. [dim]default: the time in ms[/dim]",
+        show_default=False,
+    ),
+]
+LocationOption = Annotated[
+    str | None,
+    typer.Option("--location", metavar="/A/B", help="Where it stands, top tier first: /az1/rack7."),
+]
+TagOption = Annotated[
+    list[str] | None, typer.Option("--tag", metavar="KEY=VALUE", help="A tag; repeatable.")
+]
+
+
+@app.command()
+def node(
+    node_id: Node,
+    location: LocationOption = None,
+    rackdc: Annotated[
+        Path | None,
+        typer.Option(
+            "--rackdc",
+            metavar="FILE",
+            help="Its cassandra-rackdc.properties, for the location /dc/rack.",
+        ),
+    ] = None,
+    host: Annotated[str | None, typer.Option("--host", help="For people.")] = None,
+    tag: TagOption = None,
+    weight: Annotated[
+        float | None, typer.Option("--weight", help="Its share of load relative to others.")
+    ] = None,
+    capacity: Annotated[
+        int | None, typer.Option("--capacity", help="The most replicas it may hold.")
+    ] = None,
+    no_leader: Annotated[
+        bool, typer.Option("--no-leader", help="It may hold copies but never lead.")
+    ] = False,
+    external: Annotated[
+        bool, typer.Option("--external", help="A detector's reports alone say whether it lives.")
+    ] = False,
+    incarnation: Incarnation = "manual",
+    replaces: Annotated[
+        str | None,
+        typer.Option(
+            "--replaces",
+            metavar="INCARNATION",
+            help="The life that this one takes over from at once; it must have ended.",
+        ),
+    ] = None,
+    sequence: Sequence = None,
+    bootstrap: Bootstrap = None,
+    prefix: Prefix = None,
+    config: Config = None,
+) -> None:
+    """Register a node, so that it may hold replicas.
+
+    It is taken for dead when no heartbeat follows: placer send heartbeat ID.
+    """
+    if rackdc is not None:
+        from streaming.locations import read_rackdc
+
+        location = read_rackdc(rackdc)
+    fields = _about_node(node_id, incarnation, sequence) | {
+        "location": location,
+        "host": host,
+        "tags": _tags(tag),
+        "weight": weight,
+        "capacity": capacity,
+        "leader": False if no_leader else None,
+        "liveness": "external" if external else None,
+        "replaces": replaces,
+    }
+    _send("nodes.v1", "NodeRegistered", node_id, fields, config, bootstrap, prefix)
+
+
+@app.command()
+def heartbeat(
+    node_id: Node,
+    incarnation: Incarnation = "manual",
+    stopping: Annotated[
+        bool,
+        typer.Option(
+            "--stopping", help="Its process ends and will come back: the next one takes over."
+        ),
+    ] = False,
+    sequence: Sequence = None,
+    bootstrap: Bootstrap = None,
+    prefix: Prefix = None,
+    config: Config = None,
+) -> None:
+    """Say that a node lives."""
+    fields = _about_node(node_id, incarnation, sequence) | {"stopping": stopping or None}
+    _send("nodes.v1", "NodeHeartbeat", node_id, fields, config, bootstrap, prefix)
+
+
+@app.command()
+def locality(
+    node_id: Node,
+    location: Annotated[str, typer.Option("--location", metavar="/A/B", help="The new place.")],
+    tag: TagOption = None,
+    incarnation: Incarnation = "manual",
+    sequence: Sequence = None,
+    bootstrap: Bootstrap = None,
+    prefix: Prefix = None,
+    config: Config = None,
+) -> None:
+    """Say that a node now stands elsewhere; tags, if given, replace all it had."""
+    fields = _about_node(node_id, incarnation, sequence)
+    fields |= {"location": location, "tags": _tags(tag)}
+    _send("nodes.v1", "NodeLocalityChanged", node_id, fields, config, bootstrap, prefix)
+
+
+@app.command()
+def unregister(
+    node_id: Node,
+    incarnation: Incarnation = "manual",
+    sequence: Sequence = None,
+    bootstrap: Bootstrap = None,
+    prefix: Prefix = None,
+    config: Config = None,
+) -> None:
+    """Say that a node leaves for good; its replicas are replaced at once."""
+    fields = _about_node(node_id, incarnation, sequence)
+    _send("nodes.v1", "NodeUnregistered", node_id, fields, config, bootstrap, prefix)
+
+
+@app.command()
+def report(
+    node_id: Node,
+    status: Annotated[str, typer.Argument(metavar="up|down", help="What the detector found.")],
+    incarnation: Incarnation = "manual",
+    sequence: Sequence = None,
+    bootstrap: Bootstrap = None,
+    prefix: Prefix = None,
+    config: Config = None,
+) -> None:
+    """Say, as an external failure detector, whether a node lives that registered so."""
+    if status not in ("up", "down"):
+        raise typer.BadParameter(f"expected up or down, got {status!r}")
+    fields = _about_node(node_id, incarnation, sequence) | {"status": status}
+    _send("detector.v1", "NodeLivenessReported", node_id, fields, config, bootstrap, prefix)
+
+
+@app.command()
+def stream(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The stream's name.")],
+    shards: Annotated[
+        int | None,
+        typer.Option(
+            "--shards", help="How many shards it has. [dim]default: 1[/dim]", show_default=False
+        ),
+    ] = None,
+    rf: Annotated[
+        int | None,
+        typer.Option(
+            "--rf",
+            help="Replication factor: copies of each shard. [dim]default: 3[/dim]",
+            show_default=False,
+        ),
+    ] = None,
+    policies: Annotated[
+        str | None,
+        typer.Option(
+            "--policies", help="A placement_policies string: 'node=exclusive;shard=balanced'."
+        ),
+    ] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            "--policy", metavar="YAML", help="A policy: '{strategy: spread, within: \\[/az1]}'."
+        ),
+    ] = None,
+    alter: Annotated[
+        bool, typer.Option("--alter", help="Change a stream; what is not given stays as it is.")
+    ] = False,
+    drop: Annotated[bool, typer.Option("--drop", help="Drop a stream and its replicas.")] = False,
+    sequence: Sequence = None,
+    bootstrap: Bootstrap = None,
+    prefix: Prefix = None,
+    config: Config = None,
+) -> None:
+    """Ask for the placement of a new stream, change one, or drop it, without waiting: the answer
+    appears on the decisions topic. placer stream checks the request and shows the answer."""
+    if policies is not None and policy is not None:
+        raise typer.BadParameter("--policies and --policy exclude each other")
+    given: dict[str, Any] = {"shards": shards, "replication_factor": rf}
+    given |= {"placement_policies": policies, "policy": mapping(policy)}
+    fields: dict[str, Any] = {"stream": name, "sequence": _sequence(sequence)}
+    if drop:
+        if alter or any(value is not None for value in given.values()):
+            raise typer.BadParameter("--drop excludes everything that says what a stream is")
+        _send("streams.v1", "StreamDropped", name, fields, config, bootstrap, prefix)
+    elif alter:
+        from streaming.requests import overlaid, spec_fields, streams_in_force
+
+        known = streams_in_force(connection(config, bootstrap, prefix)).named(name)
+        if sequence is None:
+            fields["sequence"] = max(fields["sequence"], known.sequence + 1)
+        fields |= overlaid(spec_fields(known.spec), given)
+        _send("streams.v1", "StreamAltered", name, fields, config, bootstrap, prefix)
+    else:
+        fields |= {**given, "shards": 1 if shards is None else shards}
+        fields["replication_factor"] = 3 if rf is None else rf
+        _send("streams.v1", "StreamCreated", name, fields, config, bootstrap, prefix)
+
+
+# What an executor can say of a move or of a replica, and the message that says it.
+ACKS = {
+    "accepted": "MoveAccepted",
+    "completed": "MoveCompleted",
+    "failed": "MoveFailed",
+    "stopped": "MoveStopped",
+    "lost": "ReplicaLost",
+}
+
+
+@app.command()
+def ack(
+    what: Annotated[str, typer.Argument(metavar="|".join(ACKS), help="What became of it.")],
+    shard: Annotated[str, typer.Option("--shard", metavar="STREAM/N", help="The shard it is on.")],
+    move: Annotated[
+        str | None,
+        typer.Option("--move", metavar="ID", help="The move's id. [dim]not for lost[/dim]"),
+    ] = None,
+    node_id: Annotated[str | None, typer.Option("--node", help="The node that speaks.")] = None,
+    reason: Annotated[str | None, typer.Option("--reason", help="For people.")] = None,
+    bootstrap: Bootstrap = None,
+    prefix: Prefix = None,
+    config: Config = None,
+) -> None:
+    """Acknowledge a move, as its executor does, or say that a replica is lost on --node."""
+    if what not in ACKS:
+        raise typer.BadParameter(f"expected {', '.join(ACKS)}, got {what!r}")
+    if what != "lost" and move is None:
+        raise typer.BadParameter("--move: name the move")
+    stream_name, _, number = shard.rpartition("/")
+    if not stream_name or not number.isdecimal():
+        raise typer.BadParameter(f"--shard: expected STREAM/N, e.g. orders/0, got {shard!r}")
+    fields = {
+        "move_id": move,
+        "stream": stream_name,
+        "shard": int(number),
+        "node_id": node_id,
+        "reason": reason,
+    }
+    key = f"{stream_name}/{int(number)}"
+    _send("acks.v1", ACKS[what], key, fields, config, bootstrap, prefix)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _sequence(given: int | None) -> int:
+    """Rises by itself from one command to the next, also over restarts of everything."""
+    return _now_ms() if given is None else given
+
+
+def _about_node(node_id: str, incarnation: str, sequence: int | None) -> dict[str, Any]:
+    return {"node_id": node_id, "incarnation": incarnation, "sequence": _sequence(sequence)}
+
+
+def _tags(given: list[str] | None) -> dict[str, str] | None:
+    pairs = [tag.partition("=") for tag in given or ()]
+    for key, equals, value in pairs:
+        if not key or not equals:
+            raise typer.BadParameter(f"--tag: expected KEY=VALUE, got {key + equals + value!r}")
+    return {key: value for key, _, value in pairs} or None
+
+
+def _send(
+    topic: str,
+    message: str,
+    key: str,
+    fields: dict[str, Any],
+    config: Path | None,
+    bootstrap: str | None,
+    prefix: str | None,
+) -> None:
+    """Send one record if the reconciler would take it, and print where it went."""
+    from schemas.topics import full_name
+    from streaming.requests import outgoing, send
+
+    settings = connection(config, bootstrap, prefix)
+    number = fields.get("sequence") or fields.get("move_id") or _now_ms()
+    identity = f"{message}:{key}:{number}"
+    record = outgoing(topic, message, key, fields, settings.cell, identity)
+    (sent,) = send(settings, [record])
+    typer.echo(f"{full_name(topic, settings.topics.prefix)}-{sent.partition}@{sent.offset}")

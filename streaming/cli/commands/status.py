@@ -1,0 +1,159 @@
+"""`placer status`: the fleet, its streams and what is under way, as of now."""
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streaming.cli.options import Bootstrap, Config, Output, OutputOption, Prefix, connection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streaming.live import Live, Status
+    from streaming.settings import Settings
+
+EXIT_UNHEALTHY = 1
+# Reading again more often shows nothing new: the reconciler commits about once a second.
+WATCH_INTERVAL_SECONDS = 1.0
+
+Watch = Annotated[bool, typer.Option("--watch", help="Show it anew every second, until Ctrl-C.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(
+        "status",
+        epilog="[bold]Examples[/bold]\n\n"
+        "  placer status --bootstrap 127.0.0.1:9092\n\n"
+        "  placer status --watch\n\n"
+        "  placer status /eu/az1    [dim]# the whole of this branch[/dim]\n\n"
+        "  placer status --output json | jq '.moves.open, .health.worst'\n\n"
+        "On a terminal the locations are folded to its height, branches with nodes that are not up "
+        "last; into a pipe everything goes.\n\n"
+        "Exit code 1: a shard has lost copies, or a hold is on.",
+    )(status)
+
+
+def status(
+    path: Annotated[
+        str,
+        typer.Argument(metavar="[PATH]", help="Only this domain: /eu/az1.", show_default=False),
+    ] = "",
+    depth: Annotated[
+        int | None,
+        typer.Option("--depth", min=0, help="Show so many levels of locations; 0: none of them."),
+    ] = None,
+    watch: Watch = False,
+    output: OutputOption = Output.TEXT,
+    bootstrap: Bootstrap = None,
+    prefix: Prefix = None,
+    config: Config = None,
+) -> None:
+    """Show the health of streams, nodes, holds, moves and requests, then the nodes by location with
+    their load."""
+    from streaming.cli.render.status import StatusScreen
+    from streaming.live import Balance, Status, balance
+    from streaming.live import status as read
+
+    if output is Output.JSON and (path or depth is not None):
+        raise typer.BadParameter("PATH and --depth fold the text; --output json is of all nodes")
+    settings = connection(config, bootstrap, prefix)
+    with watched(settings, watch) as live:
+        # Planned anew when the state has changed, not at each look.
+        even: dict[str, Balance | None] = {}
+
+        def now(live: "Live") -> Status:
+            digest = str(live.marker["digest"])
+            if digest not in even:
+                even.clear()
+                even[digest] = balance(live)
+            at_ms = time.time_ns() // 1_000_000
+            return read(live, at_ms, live.lag(), live.alerts(), even[digest])
+
+        def told(found: Status) -> StatusScreen:
+            return StatusScreen(found, path=domain, depth=depth, fits=watch)
+
+        found = now(live)
+        domain = _domain(path, found)
+        if watch:
+            follow(live, now, Status.body, told, output)
+            return
+        print_view(found, Status.body, told, output)
+        raise typer.Exit(0 if found.healthy else EXIT_UNHEALTHY)
+
+
+def watched(settings: "Settings", watch: bool) -> "Live":
+    """The live state; with `watch` it says on standard error when the brokers go and come back."""
+    from streaming.brokers import Reachability
+    from streaming.cli.render.console import tell
+    from streaming.live import Live
+
+    address = settings.kafka.bootstrap_servers
+    return Live(settings, reachability=Reachability(address, tell) if watch else None)
+
+
+def follow(
+    live: "Live",
+    read: "Callable[[Live], Any]",
+    body: "Callable[[Any], Any]",
+    told: "Callable[[Any], Any]",
+    output: Output,
+) -> None:
+    """Show a view of the live state again and again until Ctrl-C: in place on a terminal, one after
+    the other into a pipe, a JSON line each time for programs. While no broker answers nothing is
+    shown anew."""
+    from contextlib import ExitStack
+
+    from rich.live import Live as Screen
+
+    from streaming.cli.render.console import text_console
+    from streaming.cli.signals import stop_on_signals
+    from streaming.errors import BrokerUnreachable
+
+    console = text_console()
+    with stop_on_signals() as stop, ExitStack() as until_stopped:
+        screen = None
+        if output is Output.TEXT and console.is_terminal:
+            screen = Screen(told(read(live)), console=console, auto_refresh=False)
+            until_stopped.enter_context(screen)
+        else:
+            print_view(read(live), body, told, output)
+        while not stop.wait(WATCH_INTERVAL_SECONDS):
+            try:
+                live.refresh()
+                found = read(live)
+            except BrokerUnreachable:
+                # The live state has said so, and asks again at the next look.
+                continue
+            if screen is None:
+                print_view(found, body, told, output)
+            else:
+                screen.update(told(found), refresh=True)
+
+
+def print_view(
+    found: Any, body: "Callable[[Any], Any]", told: "Callable[[Any], Any]", output: Output
+) -> None:
+    """Print a view of the live state for people or for programs."""
+    if output is Output.JSON:
+        import orjson
+
+        typer.echo(orjson.dumps(body(found)))
+        return
+    from streaming.cli.render.console import text_console
+
+    text_console().print(told(found))
+
+
+def _domain(path: str, found: "Status") -> str:
+    """The domain as locations write it. Raises BadParameter where no node stands in it."""
+    from streaming.cli.render.location_tree import stands_in
+
+    domain = path.rstrip("/")
+    nodes = found.cluster.nodes
+    if domain and not any(stands_in(node, domain) for node in nodes):
+        tops = sorted({node.location.split("/")[1] for node in nodes if node.location})
+        known = f"the top level has /{', /'.join(tops)}" if tops else "no node has a location"
+        raise typer.BadParameter(f"no node stands in {path!r}; {known}", param_hint="PATH")
+    return domain

@@ -1,0 +1,138 @@
+"""`placer suggest` and `placer export`: the live state as input of the offline tool.
+
+`suggest` is KIP-879's placement suggestion: where a stream would go, asked of the running state and
+changing nothing. `export` writes that state as a cluster file, for every offline command.
+"""
+
+from typing import Annotated, Any
+
+import typer
+
+from streaming.cli.options import (
+    Bootstrap,
+    Config,
+    Output,
+    OutputOption,
+    Prefix,
+    connection,
+    enable_plugins,
+)
+from streaming.cli.render.console import text_console
+
+EXIT_UNANSWERED = 1
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command(
+        "suggest",
+        epilog="[bold]Examples[/bold]\n\n"
+        "  placer suggest --shards 12 --rf 3 --bootstrap 127.0.0.1:9092\n\n"
+        "  placer suggest --shards 4 --rf 2 --nodes n1,n2,n5 --simple\n\n"
+        "  placer suggest --rf 3 --policies node=exclusive --output json\n\n"
+        "Exit code 1: it would be rejected, would wait or lack replicas.",
+    )(suggest)
+    app.command(
+        "export",
+        epilog="[bold]Examples[/bold]\n\n"
+        "  placer export > cluster.yaml\n\n"
+        "  placer export | placer check - --lose /eu/az1    [dim]# what if, as of now[/dim]\n\n"
+        "  placer export | placer plan - --drain n7",
+    )(export)
+
+
+def suggest(
+    shards: Annotated[int, typer.Option("--shards", help="Shards of the stream.")] = 1,
+    rf: Annotated[int, typer.Option("--rf", help="Replicas of each shard.")] = 3,
+    nodes: Annotated[
+        str | None,
+        typer.Option("--nodes", metavar="N1,N2,…", help="The only candidates.", show_default=False),
+    ] = None,
+    simple: Annotated[
+        bool, typer.Option("--simple", help="Round robin that knows no racks (strategy simple).")
+    ] = False,
+    policy: Annotated[
+        str | None,
+        typer.Option("--policy", metavar="YAML", help="A structured policy.", show_default=False),
+    ] = None,
+    policies: Annotated[
+        str | None,
+        typer.Option("--policies", metavar="TEXT", help="placement_policies.", show_default=False),
+    ] = None,
+    output: OutputOption = Output.TEXT,
+    bootstrap: Bootstrap = None,
+    prefix: Prefix = None,
+    config: Config = None,
+) -> None:
+    """Suggest where a new stream would be placed beside what is there; nothing is changed."""
+    from pydantic import ValidationError
+
+    from streaming.live import Live, suggested
+
+    if sum((simple, policy is not None, policies is not None)) > 1:
+        raise typer.BadParameter("--simple, --policy and --policies exclude each other")
+    if nodes is not None and policies is not None:
+        raise typer.BadParameter("--nodes goes with a structured policy, not with --policies")
+    settings = connection(config, bootstrap, prefix)
+    asked: dict[str, Any] = {"shards": shards, "replication_factor": rf}
+    if policies is not None:
+        asked["placement_policies"] = policies
+    else:
+        asked["policy"] = _policy(policy, simple, settings.policy.default)
+        if nodes is not None:
+            named = [name.strip() for name in nodes.split(",")]
+            asked["policy"] = {**asked["policy"], "nodes": named}
+    enable_plugins(settings.policy.plugins)
+    with Live(settings) as live:
+        try:
+            answer, whole = suggested(live.cluster(), asked)
+        except ValidationError as error:
+            raise typer.BadParameter(error.errors()[0]["msg"]) from error
+    if output is Output.JSON:
+        import orjson
+
+        typer.echo(orjson.dumps(answer))
+    else:
+        from streaming.cli.render.place import show_decision
+
+        show_decision(text_console(), answer, None)
+    raise typer.Exit(EXIT_UNANSWERED if whole.unanswered else 0)
+
+
+def export(
+    output: Annotated[
+        Output,
+        typer.Option("--output", help="text: a cluster file in YAML; json: the same on one line."),
+    ] = Output.TEXT,
+    bootstrap: Bootstrap = None,
+    prefix: Prefix = None,
+    config: Config = None,
+) -> None:
+    """Write the live state as a cluster file: nodes, streams with replicas, moves under way."""
+    from streaming.live import Live
+    from streaming.offline import cluster_body, cluster_text
+
+    with Live(connection(config, bootstrap, prefix)) as live:
+        body = cluster_body(live.cluster())
+    if output is Output.JSON:
+        import orjson
+
+        typer.echo(orjson.dumps(body))
+    else:
+        typer.echo(cluster_text(body), nl=False)
+
+
+def _policy(text: str | None, simple: bool, default: dict[str, Any]) -> dict[str, Any]:
+    import yaml
+
+    if simple:
+        return {"strategy": "simple"}
+    if text is None:
+        return default
+    try:
+        read = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise typer.BadParameter(f"not YAML: {error}", param_hint="--policy") from error
+    if not isinstance(read, dict):
+        raise typer.BadParameter("expected a mapping: {strategy: …}", param_hint="--policy")
+    return read

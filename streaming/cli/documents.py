@@ -1,0 +1,190 @@
+"""Reads a file, prints an answer per document and sets the exit status, for offline commands."""
+
+import gc
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from placement.wording import counted
+from streaming.cli.options import Output
+from streaming.cli.render.console import text_console
+
+if TYPE_CHECKING:
+    from streaming.offline import Document, DocumentFault
+
+EXIT_FINDINGS = 1
+EXIT_DOCUMENT = 2
+# A file of 100,000 shards makes some two million; cycles of so many objects are no burden.
+_OBJECTS_BEFORE_COLLECTING = 500_000
+# From so many on a document takes seconds.
+_SHARDS_LARGE = 20_000
+# Of a long list of unknown fields the first say what is wrong.
+_IGNORED_SHOWN_MAX = 10
+
+_Answer = TypeVar("_Answer")
+
+File = Annotated[
+    str, typer.Argument(metavar="FILE", help="Cluster file in YAML or JSON; - reads stdin.")
+]
+
+
+def answer_documents(
+    file: str,
+    output: Output,
+    solve: Callable[["Document"], _Answer],
+    body: Callable[[_Answer], dict[str, Any]],
+    show: Callable[[Any, _Answer], None],
+    found: Callable[[_Answer], int],
+    lines: Callable[[_Answer], Iterable[str]] | None = None,
+    *,
+    strict: bool = False,
+    doing: str = "looking at",
+) -> None:
+    """Answer every document of a file, one JSON line each or as text, and end the command.
+
+    `body` makes the line, `show` prints to a console, `found` says which exit status the answer
+    calls for (true is 1). `lines`, where given, writes the answer in a form of its own. `doing`
+    says on a terminal's standard error at what a large document is worked. A document that cannot
+    be understood, or with `strict` has unknown fields, is answered with its error and status 2.
+    """
+    from streaming.offline import DocumentFault, clusters
+
+    # Made only where text is wanted: importing rich takes a tenth of the time to answer.
+    console: Any = None
+    status = 0
+    with _collecting_seldom():
+        for each in clusters(read(file)):
+            document = understood(each, file, strict=strict)
+            if isinstance(document, DocumentFault):
+                status = EXIT_DOCUMENT
+                _tell_fault(document, file, output)
+                continue
+            with _clock(doing, document):
+                answer = solve(document)
+            status = max(status, int(found(answer)))
+            if lines is not None:
+                for line in lines(answer):
+                    typer.echo(line)
+                continue
+            if output is Output.JSON:
+                _print_line(body(answer))
+                continue
+            console = console or text_console()
+            if document.cluster.name:
+                console.print(f"── {document.cluster.name} ──", style="dim")
+            show(console, answer)
+            console.print()
+    raise typer.Exit(status)
+
+
+@contextmanager
+def _clock(doing: str, document: "Document") -> Iterator[None]:
+    """What a large file is worked at for, and how long, on standard error if it is a terminal."""
+    streams = document.cluster.streams
+    shards = sum(getattr(stream, "shards", 0) for stream in streams)
+    if shards < _SHARDS_LARGE or not sys.stderr.isatty():
+        yield
+        return
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    what = f"{doing} {counted(shards, 'shard')} of {counted(len(streams), 'stream')}"
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=text_console(stderr=True), transient=True) as progress:
+        progress.add_task(f"{what} on {counted(len(document.cluster.nodes), 'node')}", total=None)
+        yield
+
+
+@contextmanager
+def _collecting_seldom() -> Iterator[None]:
+    """Python looks for cycles after every 700 new objects as it comes, which is most of the time
+    that reading a large file takes; there is next to nothing to find."""
+    before = gc.get_threshold()
+    gc.set_threshold(_OBJECTS_BEFORE_COLLECTING, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+def read(file: str) -> str:
+    """The text of a file, or of standard input."""
+    try:
+        raw = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise typer.BadParameter(f"{file}: {error.strerror}") from error
+    # Bytes that are no text are the fault of the document that they stand in.
+    return raw.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
+
+
+def _print_line(body: dict[str, Any]) -> None:
+    import orjson
+
+    typer.echo(orjson.dumps(body))
+
+
+def _tell_fault(fault: "DocumentFault", file: str, output: Output) -> None:
+    if output is Output.JSON:
+        _print_line({"error": fault.body()})
+        return
+    typer.secho(f"{_place(file, fault.line)}: {fault.message}", fg=typer.colors.RED, err=True)
+
+
+def understood(
+    document: "Document | DocumentFault", file: str, *, strict: bool
+) -> "Document | DocumentFault":
+    """The document; with `strict` a fault instead where it has unknown fields, which are otherwise
+    named on standard error: a typing error must not look like an answer."""
+    from streaming.offline import DocumentFault
+
+    if isinstance(document, DocumentFault) or not document.ignored:
+        return document
+    if strict:
+        return _unknown_fault(document)
+    for name in document.ignored[:_IGNORED_SHOWN_MAX]:
+        said = f"field '{name}' is not known, ignored{_hint(name)}"
+        typer.echo(f"{_place(file, document.line(name))}: {said}", err=True)
+    left = len(document.ignored) - _IGNORED_SHOWN_MAX
+    if left > 0:
+        typer.echo(f"{file}: {left} more unknown fields are ignored", err=True)
+    return document
+
+
+def _unknown_fault(document: "Document") -> "DocumentFault":
+    from streaming.offline import DocumentFault
+
+    first, *others = document.ignored
+    message = f"field '{first}' is not known{_hint(first)}"
+    if others:
+        named = ", ".join(f"'{name}'" for name in others[: _IGNORED_SHOWN_MAX - 1])
+        left = len(others) - (_IGNORED_SHOWN_MAX - 1)
+        end = " " if message.endswith("?") else ". "
+        message += f"{end}Also not known: {named}" + (f" and {left} more" if left > 0 else "")
+    return DocumentFault(message, document.line(first), first)
+
+
+def _hint(name: str) -> str:
+    from schemas.spelling import did_you_mean
+
+    return did_you_mean(name.rpartition(".")[2], _known_fields(name))
+
+
+def _known_fields(name: str) -> list[str]:
+    """The fields that there are where the unknown one stands."""
+    from schemas.cluster import ClusterClient, ClusterFile, ClusterNode, ClusterStream
+
+    inside = {
+        "nodes": ClusterNode.model_fields,
+        "streams": ClusterStream.model_fields,
+        "clients": ClusterClient.model_fields,
+    }
+    fields = inside.get(name.partition("[")[0]) if "." in name else None
+    return list(fields or ClusterFile.model_fields)
+
+
+def _place(file: str, line: int | None) -> str:
+    name = "standard input" if file == "-" else file
+    return f"{name}:{line}" if line else name

@@ -1,0 +1,142 @@
+"""What `placer plan` shows to people: the fleet before and after, the moves, what stays broken."""
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from placement.wording import counted
+from streaming.cli.render.console import Paragraph, Table
+
+if TYPE_CHECKING:
+    from streaming.offline import Planned, Verified
+    from streaming.requests import Rehearsal
+
+# A person looks at the first moves; programs take --output json.
+_MOVES_SHOWN_MAX = 60
+_STYLES = {"replace": "cyan", "add": "green", "remove": "red", "leader": "magenta"}
+
+
+def show_plan(console: Any, answer: "Planned") -> None:
+    """Print a plan."""
+    from rich.text import Text
+
+    from streaming.cli.render.topology import change_tree
+
+    levels, body = answer.document.cluster.levels, answer.body()
+    moves = body["moves"]
+    if not moves:
+        console.print("nothing to move", style="green")
+    else:
+        loads = answer.loads(after=False), answer.loads(after=True)
+        console.print(change_tree(answer.nodes, *loads, levels))
+        console.print()
+        if "waves" in body:
+            _show_waves(console, body["waves"])
+        _show_moves(console, moves)
+        console.print(_summary(body), style="dim")
+        console.print(f"impact {body['impact']['hash']}", style="dim")
+    if "fixpoint" in body:
+        _show_fixpoint(console, body["fixpoint"])
+    if body["hold"]:
+        console.print(Paragraph(Text.assemble(("hold ", "red"), body["hold"]["reason"])))
+    for each in body["warnings"]:
+        console.print(Paragraph(Text.assemble((f"{each['code']} ", "yellow"), each["message"])))
+    for each in body.get("decisions", ()):
+        name = each["stream"] or "(a stream without a name)"
+        said = each["reasons"][0]["message"]
+        told = Text.assemble((f"{name} ", "bold"), ("rejected", "red"), f" {said}")
+        console.print(Paragraph(told))
+    unfixable = body["unfixable"]
+    for each in unfixable[:_MOVES_SHOWN_MAX]:
+        shard = "" if each["shard"] is None else f"/{each['shard']}"
+        where = f" in {each['domain']}" if each["domain"] else ""
+        what = f"{each['stream'] or 'the cluster'}{shard}: {each['rule']}{where}, "
+        style = "red" if each["strength"] == "required" else "yellow"
+        told = Text.assemble(("unfixable ", style), what, each["reason"]["message"])
+        console.print(Paragraph(told))
+    if len(unfixable) > _MOVES_SHOWN_MAX:
+        left = counted(len(unfixable) - _MOVES_SHOWN_MAX, "more violation")
+        console.print(f"  … and {left}: --output json", style="dim")
+
+
+def show_verified(console: Any, answer: "Verified") -> None:
+    """Print whether a saved plan still stands."""
+    body = answer.body()
+    if answer.stands:
+        count = len(body["moves"])
+        moves = counted(count, "move")
+        console.print(f"the plan stands: nothing its {moves} rest on has changed")
+        console.print(f"impact {body['hash']}", style="dim")
+        return
+    console.print("the plan is refused: the cluster has changed", style="red")
+    for change in answer.changes:
+        console.print(f"  {change}")
+
+
+def show_rehearsal(console: Any, drain: "Rehearsal") -> None:
+    """Print what a drain moves, in how many waves, and what stays."""
+    body = drain.body()
+    moves = body["moves"]
+    if moves:
+        _show_moves(console, moves)
+        largest = max(Counter(move["wave"] for move in moves).values())
+        waves = counted(body["waves"], "wave")
+        copies = counted(body["copies"], "copy", "copies")
+        crossing = f"{body['crossing']} of them from another {body['level']}"
+        limits = f"in {waves} of at most {largest}, as the limits of moves allow"
+        console.print(f"{counted(len(moves), 'move')} {limits}: {copies}, {crossing}")
+    else:
+        console.print("nothing to move")
+    blocked = body["blocked_replicas"]
+    for each in blocked[:_MOVES_SHOWN_MAX]:
+        shard, why = f"{each['stream']}/{each['shard']}", each["reason"]["message"]
+        console.print(Paragraph(f"blocked {shard} stays on {each['node']}: {why}"))
+    if len(blocked) > _MOVES_SHOWN_MAX:
+        console.print(f"  … and {len(blocked) - _MOVES_SHOWN_MAX} more that stay", style="dim")
+
+
+def _summary(body: dict[str, Any]) -> str:
+    """One line on what the moves come to."""
+    traffic, moves = body["traffic"], len(body["moves"])
+    copies = counted(traffic["copies"], "copy", "copies")
+    crossing = f"{traffic['crossing']} of them from another {traffic['level']}"
+    bound = f"at least {body['lower_bound']} needed"
+    return f"{counted(moves, 'move')}: {copies}, {crossing}; {bound}"
+
+
+def _show_waves(console: Any, waves: list[dict[str, Any]]) -> None:
+    columns = ("wave", "moves", "copies", "crossing", "left waiting")
+    names = ("wave", "moves", "copies", "crossing", "waiting")
+    rows = [[wave[name] for name in names] for wave in waves[:_MOVES_SHOWN_MAX]]
+    console.print(Table(columns, rows, right=columns))
+    if len(waves) > _MOVES_SHOWN_MAX:
+        console.print(f"  … and {len(waves) - _MOVES_SHOWN_MAX} more waves", style="dim")
+    console.print()
+
+
+def _show_fixpoint(console: Any, fixpoint: dict[str, Any]) -> None:
+    """The proof that it ended: a plan that has nothing to move."""
+    if fixpoint["reached"]:
+        console.print(f"plan {fixpoint['plans']} has nothing to move: done", style="green")
+
+
+def _show_moves(console: Any, moves: list[dict[str, Any]]) -> None:
+    from rich.text import Text
+
+    waves = ("wave",) if moves and "wave" in moves[0] else ()
+    columns = (*waves, "shard", "kind", "from", "to", "leads", "cause", "why")
+    rows = [
+        (
+            *(move[name] for name in waves),
+            f"{move['stream']}/{move['shard']}",
+            Text(move["kind"], _STYLES[move["kind"]]),
+            move["remove"] or "-",
+            move["add"] or "-",
+            move.get("leader", ""),
+            move["cause"],
+            move["reason"]["message"],
+        )
+        for move in moves[:_MOVES_SHOWN_MAX]
+    ]
+    console.print(Table(columns, rows, right=waves, first_left_out=("leads", "cause", "kind")))
+    if len(moves) > _MOVES_SHOWN_MAX:
+        console.print(f"  … and {len(moves) - _MOVES_SHOWN_MAX} more moves", style="dim")

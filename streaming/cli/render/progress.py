@@ -1,0 +1,44 @@
+"""How far an operator's standing order has come, in words: for `status` and `drain --watch`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from placement.wording import counted
+from streaming.cli.times import ago_text, duration_text
+
+# Of what is blocked the first are named.
+_NAMED_MAX = 5
+
+
+def progress(order: Mapping[str, Any], now_ms: int) -> str:
+    """One line on an order: what, of which target, since when, until when, how much is left."""
+    said = f"{order['action']} of {order['target']}, asked {ago_text(int(order['at']), now_ms)}"
+    until = order.get("until")
+    if until is not None:
+        left = duration_text(max(int(until) - now_ms, 0) / 1000)
+        said += f", ends by itself in {left}"
+    return f"{said}: {drained(order)}" if order["action"] == "drain" else said
+
+
+def drained(order: Mapping[str, Any]) -> str:
+    """What is left of a drain. A replica that is being copied away is still there."""
+    if order.get("done"):
+        return "done, no replica is left there"
+    if not order.get("told_at"):
+        return "nothing is known of its progress yet"
+    moving, standing = int(order["in_flight"]), int(order["remaining"])
+    blocked = min(int(order["blocked_total"]), standing)
+    left = counted(moving + standing, "replica")
+    waiting = standing - blocked
+    return f"{left} left: {moving} being moved away, {waiting} not begun, {blocked} blocked"
+
+
+def blocked_lines(order: Mapping[str, Any]) -> list[str]:
+    """A line on each replica that cannot leave, with the reason."""
+    blocked = order.get("blocked") or ()
+    lines = [
+        f"{each['shard']} on {each['node']}: {each['code']} {each.get('message', '')}".rstrip()
+        for each in blocked[:_NAMED_MAX]
+    ]
+    more = int(order.get("blocked_total") or 0) - len(lines)
+    return [*lines, f"… and {more} more"] if more > 0 else lines

@@ -1,0 +1,218 @@
+"""Translates input messages to the core's events, and cluster files to what made them.
+
+Input messages become core events; core records become keys, headers and JSON values, and back
+again when the state is rebuilt. Ids are hashes of content, so that a
+retry writes the same bytes (guarantee G2).
+"""
+
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import orjson
+
+from placement.events import (
+    AckKind,
+    Action,
+    Event,
+    LocationResolved,
+    MoveAcked,
+    NodeChanged,
+    OperatorAsked,
+    ReplicaLost,
+    StreamAltered,
+    StreamCreated,
+    StreamDropped,
+)
+from placement.model import AdministrativeState, Guard, Liveness
+from placement.node import NodeAttributes
+from schemas import acks, inputs, limits
+from schemas.cluster import Cluster, ClusterNodeStatus, ClusterStream
+from schemas.inputs import InputMessage, StreamRequest
+from schemas.requests import (
+    ApproveRelocation,
+    CancelMove,
+    Cordon,
+    Drain,
+    ForgetNode,
+    Maintenance,
+    OperatorRequest,
+    OverrideHold,
+    Rebalance,
+    ReleaseNode,
+    TimedRequest,
+    Uncordon,
+    Undrain,
+)
+from streaming.codec.values import tags_of
+
+if TYPE_CHECKING:
+    from placement.verdict import Verdict
+
+# A node that is only registered has given no sign of life yet: it takes no replicas.
+_CLUSTER_LIVENESS = {
+    ClusterNodeStatus.REGISTERED: Liveness.SUSPECT,
+    ClusterNodeStatus.SUSPECT: Liveness.SUSPECT,
+    ClusterNodeStatus.FENCED: Liveness.SUSPECT,
+    ClusterNodeStatus.DEAD: Liveness.DEAD,
+    ClusterNodeStatus.DOWN: Liveness.DEAD,
+    ClusterNodeStatus.UNREGISTERED: Liveness.UNREGISTERED,
+}
+_CLUSTER_ADMINISTRATIVE = {
+    ClusterNodeStatus.DRAINING: AdministrativeState.DRAINING,
+    ClusterNodeStatus.MAINTENANCE: AdministrativeState.MAINTENANCE,
+    ClusterNodeStatus.CORDONED: AdministrativeState.CORDONED,
+}
+ACTIONS: Mapping[type[OperatorRequest], Action] = {
+    Drain: Action.DRAIN,
+    Undrain: Action.UNDRAIN,
+    Maintenance: Action.MAINTENANCE,
+    Cordon: Action.CORDON,
+    Uncordon: Action.UNCORDON,
+    ApproveRelocation: Action.APPROVE_RELOCATION,
+    OverrideHold: Action.OVERRIDE_HOLD,
+    CancelMove: Action.CANCEL_MOVE,
+    Rebalance: Action.REBALANCE,
+    ForgetNode: Action.FORGET,
+    ReleaseNode: Action.RELEASE,
+}
+"""What an operator's message asks for."""
+_CLUSTER_GUARD = {
+    ClusterNodeStatus.HELD_DOWN: Guard.HELD_DOWN,
+    ClusterNodeStatus.QUARANTINED: Guard.QUARANTINED,
+}
+
+_ACKS: Mapping[type[InputMessage], AckKind] = {
+    acks.MoveAccepted: AckKind.ACCEPTED,
+    acks.MoveCompleted: AckKind.COMPLETED,
+    acks.MoveFailed: AckKind.FAILED,
+    acks.MoveStopped: AckKind.STOPPED,
+}
+
+_R = TypeVar("_R", StreamCreated, StreamAltered)
+
+
+def body_hash(body: Mapping[str, Any]) -> str:
+    """Hash of a message's fields, whatever their order: tells a repeat from a conflict."""
+    canonical = orjson.dumps(dict(body), option=orjson.OPT_SORT_KEYS)
+    return blake2b(canonical, digest_size=16).hexdigest()
+
+
+# Wire to core
+
+
+def node_changed(verdict: "Verdict") -> NodeChanged:
+    """A verdict of the liveness table as an event of the core."""
+    said = verdict.statement
+    return NodeChanged(
+        at=verdict.at,
+        node_id=verdict.node_id,
+        incarnation=verdict.incarnation,
+        sequence=verdict.sequence,
+        liveness=verdict.liveness,
+        attributes=said.attributes if said else None,
+        location=said.location if said else None,
+        tags=said.tags if said else None,
+        body_hash=said.body_hash if said else "",
+        flaps=verdict.flaps,
+        reporting=verdict.reporting,
+        lives=verdict.lives,
+    )
+
+
+def no_longer_known(key: bytes | None, at: int) -> LocationResolved | None:
+    """A tombstone of the inventory; None if its key is no node id."""
+    name = (key or b"").decode("ascii", "replace")
+    if not limits.ID.match(name):
+        return None
+    return LocationResolved(at, name, None, "inventory", "it was removed from the inventory")
+
+
+def event(message: InputMessage, at: int) -> Event:
+    """A message of the inventory, streams, acks or operator topic as an event; those of nodes
+    come as verdicts."""
+    if isinstance(message, OperatorRequest):
+        return operator_asked(message, at)
+    match message:
+        case inputs.NodeInventory():
+            return LocationResolved(at, message.node_id, message.location, "inventory")
+        case inputs.StreamCreated():
+            hashed = body_hash(message.model_dump())
+            return _requested(StreamCreated, message, at, message.sequence, hashed)
+        case inputs.StreamAltered():
+            return _requested(StreamAltered, message, at, message.sequence, _named_hash(message))
+        case inputs.StreamDropped():
+            return StreamDropped(at, message.stream, message.sequence, _named_hash(message))
+        case acks.ReplicaLost():
+            place = (message.stream, message.shard, message.node_id)
+            return ReplicaLost(at, *place, message.reason)
+    kind = _ACKS[type(message)]
+    assert isinstance(message, acks.MoveMessage)
+    return MoveAcked(at, kind, message.move_id, message.stream, message.shard, message.reason)
+
+
+def _named_hash(message: inputs.StreamAltered | inputs.StreamDropped) -> str:
+    """A hash that no message of another name has: what a stream was created with is no repeat."""
+    return body_hash({"type": type(message).__name__, **message.model_dump()})
+
+
+def operator_asked(request: OperatorRequest, at: int) -> OperatorAsked:
+    """An operator's message as an event."""
+    ttl_seconds = request.ttl_seconds if isinstance(request, TimedRequest) else None
+    return OperatorAsked(
+        at,
+        request.request_id,
+        ACTIONS[type(request)],
+        request.target,
+        request.expected_impact_hash,
+        None if ttl_seconds is None else ttl_seconds * 1000,
+    )
+
+
+def cluster_events(cluster: Cluster) -> tuple[list[Event], list[Event]]:
+    """A cluster file as the events that lead to it: its nodes, then its streams, those with
+    replicas first, because their load is there before anything is placed."""
+    nodes: list[Event] = [
+        NodeChanged(
+            at=0,
+            node_id=node.id,
+            incarnation="file",
+            sequence=0,
+            liveness=_CLUSTER_LIVENESS.get(node.status, Liveness.UP),
+            administrative=_CLUSTER_ADMINISTRATIVE.get(node.status, AdministrativeState.NONE),
+            guard=_CLUSTER_GUARD.get(node.status, Guard.NONE),
+            attributes=NodeAttributes(
+                node.location or "",
+                tags_of(node.tags),
+                node.host,
+                node.weight,
+                node.capacity,
+                node.leader,
+                node.tokens,
+            ),
+        )
+        for node in cluster.nodes
+    ]
+    asked = [stream for stream in cluster.streams if isinstance(stream, ClusterStream)]
+    asked.sort(key=lambda stream: stream.replicas is None)
+    return nodes, [_requested(StreamCreated, stream, 0, 0, "") for stream in asked]
+
+
+def _requested(kind: type[_R], request: StreamRequest, at: int, sequence: int, hashed: str) -> _R:
+    given = request.replicas
+    return kind(
+        at=at,
+        stream=request.stream,
+        sequence=sequence,
+        shards=request.shards,
+        replication_factor=request.replication_factor,
+        placement_policies=request.placement_policies,
+        policy=request.policy,
+        quorum=request.quorum,
+        replicas=None if given is None else tuple(tuple(nodes) for nodes in given),
+        body_hash=hashed,
+        shard_tokens=request.shard_tokens,
+        dimension=request.dimension,
+        ranges=request.ranges,
+        repair=request.repair,
+    )

@@ -1,0 +1,166 @@
+"""The parts that records are made of: fields, reasons, nodes and assignments, as JSON and back.
+
+Assignments are nearly all there is in a large state, and nearly all of them are at rest: no move is
+under way, and there are no roles. Those have a short way of their own; the bytes are the same.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from operator import attrgetter
+from typing import Any
+
+import orjson
+
+from placement.flaps import Flaps
+from placement.model import Assignment, HoldDown, Liveness, Reporting, Transition
+from placement.node import Lives, NodeAttributes, PendingLife, RefusedLife
+from placement.reasons import Code, Reason
+
+
+def fields_of(value: Any) -> dict[str, Any]:
+    """The fields of a dataclass that are set, inherited ones first."""
+    names, get = _FIELDS[type(value)]
+    return {name: each for name, each in zip(names, get(value), strict=False) if each is not None}
+
+
+class _Fields(dict[type[Any], tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]]):
+    """By kind the names of its fields and what gets them all at once: a batch may be a million
+    records."""
+
+    def __missing__(self, kind: type[Any]) -> Any:
+        names: tuple[str, ...] = kind.__match_args__
+        # Of one name it would give the bare value.
+        get = attrgetter(*names, names[0])
+        self[kind] = names, get
+        return self[kind]
+
+
+_FIELDS = _Fields()
+
+
+# A reason names the domains that were seen, so that a person can tell what is missing; more than
+# this nobody reads, and every record has to stay below the broker's size limit.
+SEEN_MAX = 50
+
+
+def attributes_of(body: Mapping[str, Any]) -> NodeAttributes:
+    return NodeAttributes(
+        location=body.get("location") or "",
+        tags=tags_of(body.get("tags") or {}),
+        host=body.get("host"),
+        weight=float(body["weight"]),
+        capacity=body.get("capacity"),
+        leader=body["leader"],
+        tokens=None if body.get("tokens") is None else tuple(body["tokens"]),
+    )
+
+
+def tags_of(tags: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(tags.items()))
+
+
+def reason_body(reason: Reason) -> dict[str, Any]:
+    """A reason as it stands in records and in the offline tool's answers."""
+    body = fields_of(reason) | {"band": reason.band}
+    body["seen"] = reason.seen[:SEEN_MAX]
+    if not reason.seen:
+        del body["seen"]
+    return body
+
+
+def parse_reason(body: Mapping[str, Any]) -> Reason:
+    fields = {name: value for name, value in body.items() if name != "band"}
+    return Reason(**fields | {"code": Code(body["code"]), "seen": tuple(body.get("seen", ()))})
+
+
+def flaps_body(flaps: Flaps) -> dict[str, Any]:
+    """Transitions and hold-down, where there are any."""
+    body: dict[str, Any] = {}
+    if flaps.transitions:
+        body["transitions"] = [fields_of(each) for each in flaps.transitions]
+    if flaps.hold is not None:
+        body["hold_down"] = fields_of(flaps.hold)
+    return body
+
+
+def parse_flaps(body: Mapping[str, Any]) -> Flaps:
+    """Read what `flaps_body` wrote."""
+    turns = body.get("transitions") or ()
+    hold = body.get("hold_down")
+    return Flaps(
+        tuple(Transition(each["at"], Liveness(each["liveness"])) for each in turns),
+        None if hold is None else HoldDown(hold["since"], hold["until"], hold["active"]),
+    )
+
+
+def reporting_body(reporting: Reporting) -> dict[str, Any]:
+    if not reporting.external:
+        return {}
+    reported = {"sequence": reporting.sequence, "said": reporting.said}
+    return {"liveness_mode": "external", "reported": reported}
+
+
+def lives_body(lives: Lives) -> dict[str, Any]:
+    """The other lives of a node, where there are any."""
+    body: dict[str, Any] = {}
+    if lives.pending is not None:
+        life = lives.pending
+        about = fields_of(life.attributes) | {"tags": dict(life.attributes.tags)}
+        mode = {"liveness_mode": "external" if life.external else "heartbeat"}
+        body["pending_life"] = fields_of(life) | about | mode
+        for name in ("attributes", "external"):
+            del body["pending_life"][name]
+    if lives.refused is not None:
+        body["refused_life"] = fields_of(lives.refused) | {
+            "reason": reason_body(lives.refused.reason)
+        }
+    if lives.earlier:
+        body["earlier_lives"] = lives.earlier
+    return body
+
+
+def parse_lives(body: Mapping[str, Any]) -> Lives:
+    pending, refused = body.get("pending_life"), body.get("refused_life")
+    return Lives(
+        None
+        if pending is None
+        else PendingLife(
+            incarnation=pending["incarnation"],
+            sequence=pending["sequence"],
+            body_hash=pending["body_hash"],
+            since=pending["since"],
+            grace_ms=pending["grace_ms"],
+            attributes=attributes_of(pending),
+            external=pending["liveness_mode"] == "external",
+        ),
+        None
+        if refused is None
+        else RefusedLife(refused["incarnation"], refused["since"], parse_reason(refused["reason"])),
+        tuple(body.get("earlier_lives", ())),
+    )
+
+
+def assignment_value(assignment: Assignment) -> bytes:
+    """The body as JSON: its fields that are set."""
+    stream, shard, epoch, replicas, adding, removing, move_id, at, roles = assignment
+    if adding or removing or move_id is not None or roles is not None:
+        return orjson.dumps(fields_of(assignment))
+    nodes = ",".join(map(_quoted, replicas))
+    return (
+        f'{{"stream":{_quoted(stream)},"shard":{shard},"epoch":{epoch},"replicas":[{nodes}],'
+        f'"adding":[],"removing":[],"decided_at":{at}}}'
+    ).encode()
+
+
+# So many nodes of a large fleet and streams of a batch are written again and again.
+@lru_cache(maxsize=65_536)
+def _quoted(name: str) -> str:
+    return orjson.dumps(name).decode()
+
+
+def parse_assignment(body: Mapping[str, Any]) -> Assignment:
+    """Read what `value_of` wrote."""
+    lists = {name: tuple(body[name]) for name in ("replicas", "adding", "removing")}
+    if "roles" in body:
+        lists["roles"] = tuple(body["roles"])
+    return Assignment(**{"move_id": None, **body, **lists})

@@ -1,0 +1,139 @@
+"""`placer doctor` at the brokers: reachability, topics, rights and transactions."""
+
+import time
+
+from confluent_kafka import KafkaException, Producer
+
+from placement.wording import counted
+from schemas.topics import CATALOGUE, NODES
+from streaming.administration import connected_admin, diff_topics, missing_rights
+from streaming.brokers import (
+    FENCE_TIMEOUT_SECONDS,
+    TRANSACTION_TIMEOUT_MS,
+    CommittedReader,
+    connected,
+)
+from streaming.doctor.findings import Health, Symptom
+from streaming.recovery import abort_command, open_transactions
+from streaming.settings import Settings
+
+# The oldest that transactions of Spark's and librdkafka's clients work with as tests show it is
+# the embedded broker's 4.3; 4.0 brought the protocol they use.
+VERSION_MIN = (4, 0)
+# An open transaction that has not moved for so long is not just a batch being committed.
+HANGING_SECONDS = 2.0
+# Clocks of machines that synchronise agree far better than this.
+CLOCK_AHEAD_SECONDS_MAX = 5.0
+
+
+def broker(settings: Settings) -> str | Symptom:
+    """Whether the brokers answer, and what version they are."""
+    with connected_admin(*_where(settings)) as client:
+        nodes = client.describe_cluster()["brokers"]
+        found = client.get_broker_version_data(nodes[0]["broker_id"]).broker_version
+    version = ".".join(map(str, found))
+    said = (
+        f"{counted(len(nodes), 'broker')}, Kafka {version}, at {settings.kafka.bootstrap_servers}"
+    )
+    if tuple(found[:2]) < VERSION_MIN:
+        return Symptom(said, "use Kafka 4.0 or newer; older ones were not tried", Health.WARN)
+    return said
+
+
+def topics(settings: Settings) -> str | Symptom:
+    """The topics against the catalogue."""
+    bootstrap, options = _where(settings)
+    changes = diff_topics(
+        bootstrap, settings.topics.prefix, settings.topics.replication_factor, options=options
+    )
+    wrong = [change for change in changes if change.action != "ok"]
+    if not wrong:
+        return f"{len(CATALOGUE)} topics are as the catalogue says"
+    listed = "; ".join(f"{each.topic}: {each.action} {each.detail}" for each in wrong)
+    if any(each.action == "refused" for each in wrong):
+        return Symptom(listed, "what is refused needs a person; see the message")
+    return Symptom(listed, "make it so: placer topics apply, or placer doctor --fix")
+
+
+def authorisation(settings: Settings) -> str | Symptom:
+    """What the brokers say this principal may do with each topic."""
+    bootstrap, options = _where(settings)
+    found = missing_rights(bootstrap, settings.topics.prefix, options)
+    if found:
+        return Symptom("; ".join(found), "grant these operations to the application's principal")
+    return f"{len(CATALOGUE)} topics can be read and written as needed"
+
+
+def transactions(settings: Settings) -> str | Symptom:
+    """A transaction of a probe, begun and aborted: nothing is written, nobody is fenced."""
+    bootstrap, options = _where(settings)
+    probe = f"{settings.topics.prefix}{settings.cell}.doctor"
+    started = time.monotonic()
+    producer = connected(
+        Producer,
+        bootstrap,
+        {"transactional.id": probe, "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS},
+        options,
+    )
+    try:
+        producer.init_transactions(FENCE_TIMEOUT_SECONDS)
+        producer.begin_transaction()
+        producer.abort_transaction(FENCE_TIMEOUT_SECONDS)
+    except KafkaException as error:
+        return Symptom(
+            f"transactional id {probe}: {error.args[0].str()}",
+            f"allow WRITE and DESCRIBE on transactional ids that begin with "
+            f"{settings.topics.prefix}{settings.cell}, and look at __transaction_state",
+        )
+    return f"a probe's took {time.monotonic() - started:.1f} s"
+
+
+def hanging(settings: Settings) -> str | Symptom:
+    """Transactions that hold back readers of committed records and do not move."""
+    bootstrap, options = _where(settings)
+    names = [topic.name for topic in CATALOGUE]
+    before = open_transactions(bootstrap, settings.topics.prefix, names, options)
+    if before:
+        time.sleep(HANGING_SECONDS)
+    after = open_transactions(bootstrap, settings.topics.prefix, names, options) if before else {}
+    stuck = [(place, offset) for place, offset in after.items() if before.get(place) == offset]
+    if not stuck:
+        return "none"
+    (topic, partition), offset = stuck[0]
+    listed = ", ".join(f"{name}-{number} at {at}" for (name, number), at in stuck)
+    return Symptom(
+        f"an open transaction holds back {listed}",
+        f"a dead writer's ends by itself within {TRANSACTION_TIMEOUT_MS // 1000} s; if it stays: "
+        + abort_command(bootstrap, topic, partition, offset),
+        Health.WARN,
+    )
+
+
+def clock(settings: Settings) -> str | Symptom:
+    """The brokers' append time, which is the time of everything, against this machine's clock."""
+    bootstrap, options = _where(settings)
+    latest = -1
+    with CommittedReader(
+        bootstrap, settings.topics.prefix, [NODES], from_beginning=False, options=options
+    ) as reader:
+        ends = reader.positions[NODES]
+    last = {NODES: {p: max(end - 1, 0) for p, end in ends.items()}}
+    with CommittedReader(
+        bootstrap, settings.topics.prefix, [NODES], positions=last, options=options
+    ) as reader:
+        latest = max((record.timestamp_ms for record in reader.read_to_end()), default=-1)
+    if latest < 0:
+        return "no record of nodes yet; append time is used (LogAppendTime)"
+    ahead = latest / 1000 - time.time()
+    if ahead > CLOCK_AHEAD_SECONDS_MAX:
+        return Symptom(
+            f"the newest record of nodes is {ahead:.0f} s in the future of this machine",
+            "synchronise the brokers' clocks: time of the core never goes back, and waits until "
+            "they agree",
+            Health.WARN,
+        )
+    return f"append time is used (LogAppendTime); the newest record of nodes is {-ahead:.0f} s old"
+
+
+def _where(settings: Settings) -> tuple[str, dict[str, str]]:
+    return settings.kafka.bootstrap_servers, settings.resolved_kafka_options()

@@ -1,0 +1,90 @@
+"""`placer doctor` on the state: whether a restart could rebuild it, and has time enough."""
+
+import time
+from typing import Any
+
+from placement.wording import counted
+from schemas.topics import BY_NAME, COMMITS, full_name
+from streaming.brokers import CommittedReader
+from streaming.doctor.findings import Health, Symptom
+from streaming.recovery import NoSnapshot, take_snapshot
+from streaming.settings import Settings, configuration
+
+# With less than half of the retention left an outage of as long again would lose input.
+LAG_SHARE_MAX = 0.5
+# The oldest record that is not applied is there at once, if there is one.
+POLL_SECONDS = 0.5
+# Compacted topics keep the last of each key.
+_FOR_EVER_MS = 2**63
+
+
+def retention(settings: Settings) -> str | Symptom:
+    """What is not applied yet against what the brokers delete."""
+    prefix, options = settings.topics.prefix, settings.resolved_kafka_options()
+    bootstrap = settings.kafka.bootstrap_servers
+    marker = _marker(settings)
+    if marker is None:
+        return "nothing was applied yet"
+    worst, where = 0.0, ""
+    for topic, places in marker["positions"].items():
+        positions = {topic: {int(p): offset for p, offset in places.items()}}
+        with CommittedReader(
+            bootstrap, prefix, [topic], positions=positions, options=options
+        ) as reader:
+            bounds = reader.bounds(topic)
+            record = next(iter(reader.poll(POLL_SECONDS)), None)
+        for partition, offset in positions[topic].items():
+            first, end = bounds.get(partition, (0, 0))
+            if not first <= offset <= end:
+                return Symptom(
+                    f"{full_name(topic, prefix)}-{partition} holds offsets {first} to {end}, the "
+                    f"last commit goes on at {offset}: input was deleted before it was read",
+                    "start with: placer run --accept-gap; it says what is lost",
+                )
+        if record is None:
+            continue
+        kept_ms = int(BY_NAME[topic].configs.get("retention.ms", _FOR_EVER_MS))
+        share = (time.time() * 1000 - record.timestamp_ms) / kept_ms
+        if share > worst:
+            worst, where = share, full_name(topic, prefix)
+    if worst > LAG_SHARE_MAX:
+        return Symptom(
+            f"{where} is behind by {worst:.0%} of its retention",
+            "start the application, or raise retention.ms of this topic",
+            Health.WARN,
+        )
+    return f"what is not applied yet is {worst:.1%} of the retention old"
+
+
+def rebuilt(settings: Settings) -> str | Symptom:
+    """A rebuild as at a start, without fencing anyone, and its digest."""
+    if _marker(settings) is None:
+        return "no commit marker yet: a start begins with nothing"
+    started = time.monotonic()
+    try:
+        taken = take_snapshot(
+            settings.kafka.bootstrap_servers,
+            settings.topics.prefix,
+            configuration(settings),
+            settings.resolved_kafka_options(),
+        )
+    except NoSnapshot as error:
+        return Symptom(
+            str(error),
+            "see what differs: placer replay --from-topic --verify; it names topic and key",
+        )
+    return (
+        f"{counted(len(taken.records), 'record')} in {time.monotonic() - started:.1f} s, sequence "
+        f"{taken.sequence}, digest {taken.digest}"
+    )
+
+
+def _marker(settings: Settings) -> dict[str, Any] | None:
+    with CommittedReader(
+        settings.kafka.bootstrap_servers,
+        settings.topics.prefix,
+        [COMMITS],
+        options=settings.resolved_kafka_options(),
+    ) as reader:
+        markers = [r.value for r in reader.read_to_end() if r.key == settings.cell]
+    return markers[-1] if markers else None

@@ -1,0 +1,237 @@
+"""Computes the answer of `placer status` from the topics of a running reconciler."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from placement.health import by_rung
+from placement.model import AdministrativeState, Guard, Move, NodeView, Violation, ViolationClass
+from placement.plan import Phase
+from schemas.cluster import Cluster
+from streaming.live.published_state import LiveState
+from streaming.offline import (
+    Checked,
+    CheckOptions,
+    Document,
+    PlanOptions,
+    checked,
+    health_body,
+    planned,
+)
+
+# A person looks at the oldest moves; the count says how many there are.
+MOVES_SHOWN_MAX = 20
+# What was said longer ago either still stands, and is shown as what it is, or is over.
+ALERTS_WITHIN_MS = 3_600_000
+ALERTS_SHOWN_MAX = 3
+# A plan of so many replicas takes about a second.
+PLANNED_REPLICAS_MAX = 10_000
+# Severities of alerts that nobody has to act on; answers to requests were alerts once.
+_NO_NEWS = ("info",)
+_ANSWERS = "REQUEST"
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """What a rebalance would do now: how many moves, and how many of them copy a replica."""
+
+    moves: int
+    copies: int
+
+
+def balance(live: LiveState) -> Balance | None:
+    """What a rebalance would do now; None while it would wait for repairs and open moves, and of
+    fleets for which planning it takes longer than somebody who looks would wait."""
+    held = sum(len(each.replicas) for each in live.assignments)
+    waits = any(v.violation_class is not ViolationClass.UNFIXABLE for v in live.violations)
+    if waits or live.open_moves or held > PLANNED_REPLICAS_MAX:
+        return None
+    found = planned(Document(live.cluster()), PlanOptions(phase=Phase.REBALANCE))
+    return Balance(len(found.plan.moves), found.impact.copies)
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The state at one moment. `at_ms`: when it was read, by this machine's clock; `loads`,
+    `leaders`: replicas by node as they stand, and those that lead; `alerts`: those of note, the
+    newest first."""
+
+    at_ms: int
+    cluster: Cluster
+    nodes: tuple[NodeView, ...]
+    judged: Checked
+    loads: Mapping[str, int]
+    leaders: Mapping[str, int]
+    marker: Mapping[str, Any]
+    outcomes: Mapping[str, int]
+    moves: tuple[Move, ...]
+    violations: tuple[Violation, ...]
+    holds: Mapping[str, Mapping[str, Any]]
+    requests: Mapping[str, Mapping[str, Any]]
+    lag: Mapping[str, int]
+    alerts: Sequence[Mapping[str, Any]] = ()
+    balance: Balance | None = None
+
+    @property
+    def silence_seconds(self) -> float:
+        """How long ago the last commit was, by this machine's clock."""
+        return max(self.at_ms - int(self.marker["now"]), 0) / 1000
+
+    @property
+    def healthy(self) -> bool:
+        """Whether no shard is worse than degraded and nothing is held."""
+        fine = ("healthy", "rebalancing", "degraded")
+        return self.judged.diagnosis.worst in fine and not self.holds
+
+    @property
+    def rungs(self) -> dict[str, dict[str, int]]:
+        """How many shards and streams are on each rung of health, the worst first."""
+        found = self.judged.diagnosis
+        shards = (health for each in found.shards.values() for health in each)
+        return {"streams": by_rung(found.streams.values()), "shards": by_rung(shards)}
+
+    @property
+    def conditions(self) -> dict[str, str]:
+        """Of each node all that is said of it: `draining (suspect)`."""
+        return {view.node_id: condition(view) for view in self.nodes}
+
+    @property
+    def hold_window_ms(self) -> int | None:
+        """How long after the last return a hold ends; None where the marker does not say it."""
+        window = (self.marker.get("configuration") or {}).get("hold_window_ms")
+        return None if window is None else int(window)
+
+    def body(self) -> dict[str, Any]:
+        """The answer of `status`."""
+        nodes = Counter(str(node.status) for node in self.cluster.nodes)
+        kinds = Counter(str(each.violation_class) for each in self.violations)
+        return {
+            "cell": self.marker["cell"],
+            "writer_epoch": self.marker["writer_epoch"],
+            "last_commit": {
+                "sequence": self.marker["sequence"],
+                "at": self.marker["now"],
+                "seconds_ago": self.silence_seconds,
+                "digest": self.marker["digest"],
+            },
+            "lag": dict(self.lag),
+            "ignored": dict(self.marker.get("ignored", {})),
+            "nodes": dict(sorted(nodes.items())),
+            "conditions": dict(sorted(Counter(self.conditions.values()).items())),
+            "restarts": self._restarts(),
+            "relocations": {
+                view.node_id: view.pending.location for view in self.nodes if view.pending
+            },
+            "streams": dict(sorted(self.outcomes.items())),
+            "health": health_body(self.judged.diagnosis) | {"counts": self.rungs},
+            "violations": dict(sorted(kinds.items())),
+            "holds": {name: self._hold(held) for name, held in self.holds.items()},
+            "requests": dict(self.requests),
+            "moves": {
+                "open": len(self.moves),
+                "by_cause": dict(Counter(str(move.cause) for move in self.moves)),
+                "waiting": self.waiting,
+                "oldest": [self._move(move) for move in self.moves[:MOVES_SHOWN_MAX]],
+            },
+            "balance": None if self.balance is None else asdict(self.balance),
+            "alerts": list(self.alerts),
+        }
+
+    @property
+    def waiting(self) -> list[dict[str, Any]]:
+        """Why needs are not acted on now: code, how many, and one of their sentences."""
+        waits = [v for v in self.violations if v.violation_class is ViolationClass.DEFERRED]
+        counts = Counter(str(each.reason.code) for each in waits)
+        said = {str(each.reason.code): each.reason.message for each in reversed(waits)}
+        return [
+            {"code": code, "count": count, "message": said[code]}
+            for code, count in counts.most_common()
+        ]
+
+    def _restarts(self) -> list[dict[str, Any]]:
+        """Nodes of which a later life waits for its turn, or is refused."""
+        found: list[dict[str, Any]] = []
+        for view in self.nodes:
+            pending, refused = view.lives.pending, view.lives.refused
+            if pending is not None:
+                life = {"incarnation": pending.incarnation, "since": pending.since}
+                grace = {"grace_ms": pending.grace_ms, "reason": None}
+                found.append({"node": view.node_id, "state": "pending", **life, **grace})
+            if refused is not None:
+                life = {"incarnation": refused.incarnation, "since": refused.since}
+                why = {"grace_ms": None, "reason": refused.reason.message}
+                found.append({"node": view.node_id, "state": "refused", **life, **why})
+        return found
+
+    def _hold(self, held: Mapping[str, Any]) -> dict[str, Any]:
+        window = self.hold_window_ms
+        # It keeps when the first of its nodes may have gone: a window before it began.
+        return {**held, "began_at": None if window is None else held["since"] + window}
+
+    def _move(self, move: Move) -> dict[str, Any]:
+        return {
+            "move_id": move.move_id,
+            "stream": move.stream,
+            "shard": move.shard,
+            "kind": move.kind,
+            "remove": move.remove,
+            "add": move.add,
+            "state": move.state,
+            "cause": move.cause,
+            "seconds": max(self.at_ms - move.issued_at, 0) / 1000,
+        }
+
+
+def status(
+    live: LiveState,
+    at_ms: int,
+    lag: Mapping[str, int],
+    alerts: Iterable[Mapping[str, Any]] = (),
+    balance: Balance | None = None,
+) -> Status:
+    """The live state, the records that wait to be read, the latest alerts (the oldest first) and
+    what a rebalance would do, as of now. Raises StreamingError where there is none."""
+    cluster, marker = live.cluster(), live.marker
+    return Status(
+        at_ms=at_ms,
+        cluster=cluster,
+        nodes=tuple(live.nodes),
+        judged=checked(Document(cluster), CheckOptions()),
+        loads=Counter(node for each in live.assignments for node in each.replicas),
+        leaders=Counter(each.replicas[0] for each in live.assignments if each.replicas),
+        marker=marker,
+        outcomes=Counter(str(decision.outcome) for decision in live.decisions),
+        moves=tuple(live.open_moves),
+        violations=tuple(live.violations),
+        holds=live.memory("hold"),
+        requests=live.memory("request"),
+        lag=lag,
+        alerts=_of_note(alerts, at_ms),
+        balance=balance,
+    )
+
+
+def condition(view: NodeView) -> str:
+    """The node's status, and in brackets what it hides: an ordered state does not say whether the
+    node lives."""
+    parts: list[str] = [view.liveness]
+    if view.administrative is not AdministrativeState.NONE:
+        parts.append(view.administrative)
+    if view.guard is not Guard.NONE:
+        parts.append(view.guard)
+    rest = [part for part in parts if part not in (view.status, "up")]
+    return f"{view.status} ({', '.join(rest)})" if rest else view.status
+
+
+def _of_note(alerts: Iterable[Mapping[str, Any]], at_ms: int) -> list[Mapping[str, Any]]:
+    """What a person should know of, the newest first; an alert that was repeated is told once."""
+    latest: dict[tuple[Any, Any], Mapping[str, Any]] = {}
+    for each in alerts:
+        if each.get("severity") in _NO_NEWS or each.get("kind") == _ANSWERS:
+            continue
+        if at_ms - int(each.get("at", 0)) <= ALERTS_WITHIN_MS:
+            key = each.get("kind"), each.get("subject")
+            latest.pop(key, None)
+            latest[key] = each
+    return list(latest.values())[::-1][:ALERTS_SHOWN_MAX]

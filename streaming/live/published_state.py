@@ -1,0 +1,327 @@
+"""Reads the state that a reconciler published last from its topics.
+
+`status`, the listings, `explain --live`, `suggest` and `export` look at it. As a `Cluster` it is
+what the offline tool reads from a file, so that the same code judges both.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from types import TracebackType
+from typing import Any, Self
+
+import orjson
+
+from placement.location import natural_key
+from placement.model import Assignment, Decision, Move, NodeView, Outcome, Violation
+from schemas.cluster import Cluster, ClusterMove, ClusterNode, ClusterStream
+from schemas.outputs import MoveKind
+from schemas.topics import (
+    ALERTS,
+    ASSIGNMENTS,
+    COMMITS,
+    DECISIONS,
+    INPUT_TOPICS,
+    MEMORY,
+    MOVES,
+    STATE_TOPICS,
+    TOPOLOGY,
+    VIOLATIONS,
+    full_name,
+)
+from streaming import codec
+from streaming.brokers import CommittedReader, Reachability, json_object
+from streaming.errors import StreamingError
+from streaming.settings import Settings
+
+# Of the alerts the latest are read; who wants more reads the topic.
+ALERTS_KEPT = 200
+# Outcomes of streams that are in force: the others ask for nothing any more, or never did.
+_IN_FORCE = (Outcome.PLACED, Outcome.DEGRADED, Outcome.PARTIAL, Outcome.WAITING)
+_SPEC_FIELDS = (
+    "stream",
+    "shards",
+    "replication_factor",
+    "quorum",
+    "shard_tokens",
+    "dimension",
+    "ranges",
+    "repair",
+)
+
+
+class LiveState:
+    """The last values by topic and key, wherever they were read."""
+
+    def __init__(self, cell: str, prefix: str, levels: Sequence[str] = ()) -> None:
+        """`levels`: the tiers' names."""
+        self._cell, self._prefix, self._levels = cell, prefix, tuple(levels)
+        topics = (*STATE_TOPICS, COMMITS)
+        # Assignments are nearly all of a large state: as bytes until they are asked for.
+        self.latest: dict[str, dict[str, Any]] = {topic: {} for topic in topics}
+
+    def take(self, topic: str, key: str, value: dict[str, Any] | bytes | None) -> None:
+        """Take in one record, parsed or as it was written; without a value, or with one that is no
+        JSON object, it is a tombstone."""
+        if isinstance(value, bytes) and topic != ASSIGNMENTS:
+            value = json_object(value)
+        if value is None:
+            self.latest[topic].pop(key, None)
+        else:
+            self.latest[topic][key] = value
+
+    @property
+    def configuration(self) -> Mapping[str, Any] | None:
+        """What the last commit was decided by; None where none says so."""
+        marker = self.latest[COMMITS].get(self._cell)
+        return None if marker is None else marker.get("configuration")
+
+    def of_stream(self, name: str) -> "LiveState":
+        """The same without the shards of other streams: of a large fleet a fraction to parse."""
+        decisions = self.latest[DECISIONS]
+        return self._with(
+            {name: decisions[name]} if name in decisions else {},
+            {
+                key: each
+                for key, each in self.latest[ASSIGNMENTS].items()
+                if _stream_of(key) == name
+            },
+            {key: each for key, each in self.latest[VIOLATIONS].items() if _stream_of(key) == name},
+        )
+
+    def of_node(self, name: str) -> "LiveState":
+        """The same with only the shards that have a replica on a node, and their streams."""
+        # No character of a node id is escaped in JSON; of the values without it none is parsed.
+        quoted = orjson.dumps(name)
+        shards = {}
+        for key, value in self.latest[ASSIGNMENTS].items():
+            if isinstance(value, bytes) and quoted not in value:
+                continue
+            if name in self._parsed(ASSIGNMENTS, key, value, _parse_assignment).replicas:
+                shards[key] = value
+        streams = {_stream_of(key) for key in shards}
+        return self._with(
+            {key: each for key, each in self.latest[DECISIONS].items() if key in streams},
+            shards,
+            {key: each for key, each in self.latest[VIOLATIONS].items() if key in shards},
+        )
+
+    def _with(
+        self, decisions: dict[str, Any], assignments: dict[str, Any], violations: dict[str, Any]
+    ) -> "LiveState":
+        few = LiveState(self._cell, self._prefix, self._levels)
+        chosen = {DECISIONS: decisions, ASSIGNMENTS: assignments, VIOLATIONS: violations}
+        few.latest = self.latest | chosen
+        return few
+
+    @property
+    def marker(self) -> Mapping[str, Any]:
+        """The last commit. Raises StreamingError where no reconciler of this cell has run."""
+        marker = self.latest[COMMITS].get(self._cell)
+        if marker is None:
+            raise StreamingError(
+                f"no reconciler of cell '{self._cell}' has committed anything to "
+                f"{full_name(COMMITS, self._prefix)}; start one with: placer run"
+            )
+        return marker
+
+    @property
+    def nodes(self) -> list[NodeView]:
+        """All known nodes, in the natural order of their ids."""
+        return self._sorted(TOPOLOGY, codec.parse_node)
+
+    @property
+    def decisions(self) -> list[Decision]:
+        """The last answer to every stream, by name."""
+        return self._sorted(DECISIONS, codec.parse_decision)
+
+    @property
+    def assignments(self) -> list[Assignment]:
+        """All shards, by stream and number."""
+        return self._sorted(ASSIGNMENTS, _parse_assignment, _shard_key())
+
+    @property
+    def open_moves(self) -> list[Move]:
+        """Moves under way, the oldest first."""
+        moves = self._sorted(MOVES, codec.parse_move)
+        found = [move for move in moves if move.state.is_open]
+        return sorted(found, key=lambda move: move.issued_at)
+
+    @property
+    def violations(self) -> list[Violation]:
+        """Open violations of all shards, by stream and shard."""
+        lists = self._sorted(VIOLATIONS, codec.parse_violations)
+        return [violation for found in lists for violation in found]
+
+    def memory(self, kind: str) -> dict[str, Mapping[str, Any]]:
+        """What the reconciler remembers of a kind, by name."""
+        found = self._sorted(MEMORY, codec.parse_memory)
+        return {each.name: each.body for each in found if each.kind == kind}
+
+    def cluster(self) -> Cluster:
+        """Nodes, the streams in force with their replicas, and the moves under way, as a cluster
+        file would say it; the tiers' names come from the settings."""
+        replicas: dict[str, list[tuple[str, ...]]] = {}
+        for shard in sorted(self.assignments, key=lambda each: each.shard):
+            replicas.setdefault(shard.stream, []).append(shard.replicas)
+        streams = [
+            stream_of(decision, replicas.get(decision.spec.stream))
+            for decision in self.decisions
+            if decision.outcome in _IN_FORCE
+        ]
+        return Cluster(
+            name=None,
+            levels=self._levels,
+            nodes=tuple(map(_node, self.nodes)),
+            streams=tuple(streams),
+            moves=tuple(map(_move, self.open_moves)),
+        )
+
+    def _sorted(
+        self, topic: str, parse: Callable[[Any], Any], order: Callable[[str], Any] = natural_key
+    ) -> list[Any]:
+        """A topic's records in the natural order of their keys. Raises StreamingError for one that
+        is none of ours."""
+        values = sorted(self.latest[topic].items(), key=lambda each: order(each[0]))
+        return [self._parsed(topic, key, body, parse) for key, body in values]
+
+    def _parsed(self, topic: str, key: str, body: Any, parse: Callable[[Any], Any]) -> Any:
+        try:
+            return parse(body)
+        except (KeyError, ValueError, TypeError) as error:
+            name = full_name(topic, self._prefix)
+            raise StreamingError(
+                f"{name}: the record of key {key!r} is none of this version's: {error}; see what "
+                "is wrong with: placer doctor"
+            ) from error
+
+
+class Live(LiveState):
+    """The state as of the last `refresh`, read from a broker. Raises BrokerUnreachable and
+    TopicMissing when it is made."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        topics: Sequence[str] = STATE_TOPICS,
+        reachability: Reachability | None = None,
+    ) -> None:
+        """`topics`: those that are read besides the commits; the others stay empty. `reachability`
+        tells at `refresh` when the brokers go and come back."""
+        super().__init__(settings.cell, settings.topics.prefix, settings.levels)
+        self._options = settings.resolved_kafka_options()
+        self._bootstrap = settings.kafka.bootstrap_servers
+        self._reachability = reachability
+        self._reader = self._follow((*topics, COMMITS))
+        self._alerts_reader: CommittedReader | None = None
+        self._alerts: deque[Mapping[str, Any]] = deque(maxlen=ALERTS_KEPT)
+        self.refresh()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._reader.close()
+        if self._alerts_reader is not None:
+            self._alerts_reader.close()
+
+    def refresh(self) -> None:
+        """Take in what has been committed since. Raises BrokerUnreachable."""
+        for topic, values in self._reader.read_changes().items():
+            for key, value in values.items():
+                self.take(topic, key.decode("utf-8", "backslashreplace"), value)
+
+    def lag(self) -> dict[str, int]:
+        """Records of each input topic that no commit has taken in yet. Its own ticks, one a
+        second, are among them."""
+        waiting: dict[str, int] = {}
+        for topic in INPUT_TOPICS:
+            name, positions = full_name(topic, self._prefix), self.marker["positions"]
+            waiting[topic] = sum(
+                max(self._reader.end(name, int(partition)) - position, 0)
+                for partition, position in positions.get(topic, {}).items()
+            )
+        return waiting
+
+    def alerts(self) -> list[Mapping[str, Any]]:
+        """The latest alerts, the oldest first."""
+        if self._alerts_reader is None:
+            with self._follow((ALERTS,), from_beginning=False) as at_the_end:
+                ends = at_the_end.positions[ALERTS]
+            start = {partition: max(end - ALERTS_KEPT, 0) for partition, end in ends.items()}
+            self._alerts_reader = self._follow((ALERTS,), positions={ALERTS: start})
+        records = self._alerts_reader.read_to_end()
+        self._alerts.extend(record.value for record in records if record.value is not None)
+        return list(self._alerts)
+
+    def _follow(self, topics: Sequence[str], **where: Any) -> CommittedReader:
+        return CommittedReader(
+            self._bootstrap,
+            self._prefix,
+            topics,
+            options=self._options,
+            reachability=self._reachability,
+            **where,
+        )
+
+
+def _parse_assignment(value: dict[str, Any] | bytes) -> Assignment:
+    return codec.parse_assignment(orjson.loads(value) if isinstance(value, bytes) else value)
+
+
+def _shard_key() -> Callable[[str], Any]:
+    """The natural order of shards' keys; the name of a stream is looked at once."""
+    streams = cache(natural_key)
+
+    def order(key: str) -> Any:
+        stream, _, shard = key.rpartition("/")
+        return streams(stream), (0, int(shard), shard) if shard.isdecimal() else (1, 0, shard)
+
+    return order
+
+
+def _stream_of(key: str) -> str:
+    """Of `orders/3`, the key of a shard."""
+    return key.rpartition("/")[0]
+
+
+def _node(view: NodeView) -> ClusterNode:
+    a = view.attributes
+    return ClusterNode.model_validate(
+        {
+            "id": view.node_id,
+            "host": a.host,
+            "location": a.location or None,
+            "tags": dict(a.tags),
+            "weight": a.weight,
+            "capacity": a.capacity,
+            "leader": a.leader,
+            "tokens": a.tokens,
+            "status": view.status,
+        }
+    )
+
+
+def stream_of(decision: Decision, replicas: list[tuple[str, ...]] | None) -> ClusterStream:
+    """A decided stream as a cluster file would say it."""
+    spec = decision.spec
+    body = {name: getattr(spec, name) for name in _SPEC_FIELDS}
+    body |= {"replicas": replicas}
+    policies = spec.placement_policies
+    body |= {"policy": dict(spec.policy)} if policies is None else {"placement_policies": policies}
+    return ClusterStream.model_validate(body)
+
+
+def _move(move: Move) -> ClusterMove:
+    return ClusterMove(
+        stream=move.stream,
+        shard=move.shard,
+        kind=MoveKind(move.kind),
+        remove=move.remove,
+        add=move.add,
+    )

@@ -1,0 +1,12 @@
+"""Shows what the application does: metrics, probes, log and the trace of batches.
+
+Fed by the pipeline with values; knows nothing of Kafka or Spark. Imports `errors` only.
+"""
+
+from streaming.observability.batch_trace import BatchTrace
+from streaming.observability.endpoint import Endpoint
+from streaming.observability.logs import LogEvent, configure, tell
+from streaming.observability.metrics import Committed
+from streaming.observability.observer import Observer
+
+__all__ = ["BatchTrace", "Committed", "Endpoint", "LogEvent", "Observer", "configure", "tell"]

@@ -1,0 +1,83 @@
+"""Serves `/metrics`, `/livez` and `/readyz` over HTTP beside the application.
+
+Names of the probes are those of the Kubernetes components. It serves from a thread of its own and
+never waits for a batch.
+"""
+
+import threading
+from collections.abc import Callable, Iterable
+from socketserver import ThreadingMixIn
+from types import TracebackType
+from typing import Any, Self
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from prometheus_client import make_wsgi_app
+
+from streaming.errors import StreamingError
+from streaming.observability.metrics import Metrics
+from streaming.observability.probes import Health, Verdict
+
+Start = Callable[[str, list[tuple[str, str]]], Any]
+
+
+class EndpointRefused(StreamingError):
+    """The address cannot be listened on."""
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+
+class _Quiet(WSGIRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
+        """A scrape every few seconds is no news."""
+
+
+class Endpoint:
+    """Serves while it is open. Raises EndpointRefused when the port is taken."""
+
+    def __init__(self, host: str, port: int, metrics: Metrics, health: Health) -> None:
+        self._metrics = make_wsgi_app(metrics.registry)
+        self._probes = {"/livez": health.live, "/readyz": health.ready}
+        try:
+            self._server = make_server(host, port, self._answer, _Server, _Quiet)
+        except OSError as error:
+            raise EndpointRefused(
+                f"metrics cannot be served on {host}:{port}: {error.strerror}; set metrics.port"
+            ) from error
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, name="endpoint", daemon=True
+        )
+
+    @property
+    def address(self) -> str:
+        """host:port it listens on; the port that was found where 0 was asked for."""
+        host, port = self._server.server_address[:2]
+        return f"{host!s}:{port}"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def _answer(self, environ: dict[str, Any], start: Start) -> Iterable[bytes]:
+        path = environ.get("PATH_INFO", "")
+        if path == "/metrics":
+            answer: Iterable[bytes] = self._metrics(environ, start)
+            return answer
+        probe = self._probes.get(path)
+        verdict: Verdict = (False, "there are /metrics, /livez and /readyz")
+        status = "404 Not Found"
+        if probe is not None:
+            verdict = probe()
+            status = "200 OK" if verdict[0] else "503 Service Unavailable"
+        start(status, [("Content-Type", "text/plain; charset=utf-8")])
+        return [verdict[1].encode() + b"\n"]

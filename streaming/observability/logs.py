@@ -1,0 +1,94 @@
+"""Writes the application's log: one line for each thing that happened, with a stable code.
+
+As text for people or, with `log.format: json`, as one object a line whose fields come in the order
+of Spark's own (`pyspark.logger`), so that one parser reads both. Ids and names come from outside:
+they are fields, never formats, and secrets are in none of them.
+"""
+
+import json
+import logging
+import re
+import sys
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+LOGGER = "placer"
+
+# What is read without quotes: ids, codes, names of topics, locations.
+_WORD = re.compile(r"[A-Za-z0-9_.:/@+-]+", re.ASCII)
+
+
+class LogEvent(StrEnum):
+    """What happened; the README has the table."""
+
+    RECOVERED = "RECOVERED"
+    GAP_ACCEPTED = "GAP_ACCEPTED"
+    READY = "READY"
+    SERVING = "SERVING"
+    DEAD_LETTERS = "DEAD_LETTERS"
+    ALERT = "ALERT"
+    REQUEST_ANSWERED = "REQUEST_ANSWERED"
+    SLOW_BATCH = "SLOW_BATCH"
+    STOPPED = "STOPPED"
+
+
+MEANINGS = {
+    LogEvent.RECOVERED: "the state was rebuilt from the topics and its digest is right",
+    LogEvent.GAP_ACCEPTED: "input was deleted before it was read; the start goes on behind it",
+    LogEvent.READY: "the first batch has been taken",
+    LogEvent.SERVING: "metrics and probes are served",
+    LogEvent.DEAD_LETTERS: "records of a batch were refused; how many, by reason",
+    LogEvent.ALERT: "an alert was published; its severity is the line's level",
+    LogEvent.REQUEST_ANSWERED: "an operator's request was answered",
+    LogEvent.SLOW_BATCH: "three batches in a row took longer than the limit; the last one so long",
+    LogEvent.STOPPED: "the query was stopped between two batches",
+}
+
+
+def tell(event: LogEvent, level: int = logging.INFO, **fields: Any) -> None:
+    """Log what happened."""
+    logging.getLogger(LOGGER).log(level, MEANINGS[event], extra={"event": event, "fields": fields})
+
+
+def configure(level: str, form: str) -> None:
+    """Send our log to standard error. `form`: text or json."""
+    logger = logging.getLogger(LOGGER)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Json() if form == "json" else _Text())
+    logger.handlers[:] = [handler]
+    logger.propagate = False
+    logger.setLevel(level.upper())
+
+
+def _time(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+
+
+class _Json(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "ts": _time(record),
+            "level": record.levelname,
+            "logger": record.name,
+            "msg": record.getMessage(),
+            "event": str(getattr(record, "event", "")),
+            "context": getattr(record, "fields", {}),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+class _Text(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        fields = " ".join(f"{k}={_value(v)}" for k, v in getattr(record, "fields", {}).items())
+        head = f"{_time(record)} {record.levelname} {getattr(record, 'event', '')}"
+        return f"{head} {record.getMessage()} {fields}".rstrip()
+
+
+def _value(value: Any) -> str:
+    """A word as it is; everything else as JSON, so that a line stays one line."""
+    if isinstance(value, str) and _WORD.fullmatch(value):
+        return str(value)
+    return json.dumps(value, default=str)

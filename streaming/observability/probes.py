@@ -1,0 +1,65 @@
+"""Decides whether the application is alive and whether it is ready.
+
+`/livez` fails when a batch hangs or the query has ended: a restart helps then, and is safe at any
+moment. It does not fail when Kafka is away, which a restart would not mend. `/readyz` fails until
+the first batch has been taken, and while no batch ends.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+
+# A batch is well under a second; one that takes a minute waits for something that will not come.
+BATCH_SECONDS_MAX = 60.0
+# Ticks make a batch at least every 3 s; several of them missing is not an accident.
+QUIET_SECONDS_MAX = 15.0
+
+Verdict = tuple[bool, str]
+
+
+class Health:
+    """Told of batches by the application, asked by the endpoint's thread."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._begun: float | None = None
+        self._ended: float | None = None
+        self._over: str | None = None
+
+    def batch_began(self) -> None:
+        """A micro-batch is being applied."""
+        with self._lock:
+            self._begun = self._clock()
+
+    def batch_ended(self) -> None:
+        """It has been committed."""
+        with self._lock:
+            self._begun, self._ended = None, self._clock()
+
+    def over(self, why: str) -> None:
+        """The query has ended; nothing will come any more."""
+        with self._lock:
+            self._over = why
+
+    def live(self) -> Verdict:
+        """Whether the process should go on, and why."""
+        with self._lock:
+            if self._over is not None:
+                return False, self._over
+            if self._begun is not None and self._clock() - self._begun > BATCH_SECONDS_MAX:
+                return False, f"a batch has not ended for {self._clock() - self._begun:.0f} s"
+            return True, "ok"
+
+    def ready(self) -> Verdict:
+        """Whether it does its work, and why."""
+        live, why = self.live()
+        if not live:
+            return live, why
+        with self._lock:
+            if self._ended is None:
+                return False, "starting: no batch has been taken yet"
+            quiet = self._clock() - self._ended
+            if quiet > QUIET_SECONDS_MAX:
+                return False, f"no batch for {quiet:.0f} s: is the broker there?"
+            return True, f"last batch {quiet:.1f} s ago"

@@ -1,0 +1,438 @@
+"""Reads cluster files and places their streams, one answer per document.
+
+It needs neither Kafka nor Spark nor Java: what decides for the stream is asked for a file. Answers
+are plain values in the form of design section 10; the command line prints them.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any
+
+import orjson
+import yaml
+
+from placement.configuration import Configuration
+from placement.decide import decide
+from placement.evenness import even_together
+from placement.events import NodeChanged, StreamCreated
+from placement.facts import Stream
+from placement.limits import Limits
+from placement.model import AdministrativeState, Decision, Guard, Outcome
+from placement.policy import Balance, Policy
+from placement.reasons import Code, Reason
+from placement.rebalance_board import balance_of
+from placement.state import State
+from placement.strategies.base import View, unmet
+from schemas.base import unknown_fields
+from schemas.cluster import Cluster, ClusterFile, DocumentError, RefusedStream, parse_cluster
+from streaming import codec
+from streaming.offline.cluster_file import EXPONENT
+
+# The C loader reads ten times faster; the wheels of PyYAML bring it.
+_Loader: Any = type("_Loader", (getattr(yaml, "CSafeLoader", yaml.SafeLoader),), {})
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", EXPONENT, list("-+0123456789"))
+# JSON's escape of a character beyond 16 bits, which YAML does not have.
+_PAIR = re.compile(r"(?<!\\)((?:\\\\)*)(\\u[dD][89abAB]..\\u[dD][c-fC-F]..)")
+
+# Where a YAML document begins; no other line may begin so, in a quoted text neither.
+_DOCUMENT = re.compile(r"---(\s|$)")
+# What may stand before it: comments and directives.
+_PREFACE = re.compile(r"\s*(#.*|%.*)?")
+# Bytes that are not UTF-8, as Python's "surrogateescape" reads them.
+_NOT_UTF8 = re.compile("[\udc80-\udcff]")
+
+Parse = Callable[[object], Cluster | DocumentError]
+"""What understands the value of a document."""
+
+# A stream that does not have what it asked for.
+UNANSWERED = (Outcome.REJECTED, Outcome.WAITING, Outcome.PARTIAL)
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentFault:
+    """A document that cannot be understood: the sentence, its line from 1, and the field."""
+
+    message: str
+    line: int | None
+    field: str | None
+
+    def body(self) -> dict[str, Any]:
+        """The answer's `error` object."""
+        return {"message": self.message, "line": self.line, "field": self.field}
+
+
+class Written:
+    """The text of a document: where in the file its fields stand. A tree of YAML nodes takes a
+    hundred times as long as the values alone, so that one is made when somebody asks for it."""
+
+    def __init__(self, root: Callable[[], yaml.Node | None], offset: int) -> None:
+        self._make, self._offset = root, offset
+
+    @cached_property
+    def _root(self) -> yaml.Node | None:
+        return self._make()
+
+    def line(self, field: str | None) -> int | None:
+        """Line of the field called `nodes[3].location`, or of the last part of its path there is;
+        None for an empty document."""
+        node = self._root
+        if node is None:
+            return None
+        for part in (field or "").replace("[", ".[").split("."):
+            below = _below(node, part)
+            if below is None:
+                break
+            node = below
+        return int(node.start_mark.line) + self._offset + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document that was understood. `written` knows where its fields stand, if it was read from
+    a text; `ignored` are its fields that nobody reads; `value`: all of it as it was given."""
+
+    cluster: Cluster
+    written: Written | None = field(default=None, compare=False)
+    ignored: tuple[str, ...] = ()
+    value: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def line(self, field: str) -> int | None:
+        """The line of a field, such as `streams[2]`."""
+        return self.written.line(field) if self.written else None
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A cluster and what was decided for its streams, in the document's order."""
+
+    document: Document
+    decisions: tuple[Decision | RefusedStream, ...]
+    state: State = field(repr=False)
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster that the document describes."""
+        return self.document.cluster
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether a stream does not have what it asked for."""
+        return any(
+            isinstance(decision, RefusedStream) or decision.outcome in UNANSWERED
+            for decision in self.decisions
+        )
+
+    @property
+    def degraded(self) -> bool:
+        """Whether a stream has what it asked for, but not as it wished."""
+        outcomes = (getattr(decision, "outcome", None) for decision in self.decisions)
+        return Outcome.DEGRADED in outcomes
+
+    def replicas(self, decision: Decision) -> list[list[str]]:
+        """Node ids by shard, leader first; what was given, where nothing was placed."""
+        ids, table = self.state.topology.ids, self.state.table
+        shards = self.state.streams[decision.stream].shards
+        found = [[ids[node] for node in table.replicas(shard)] for shard in shards]
+        return found or self._given(decision.stream)
+
+    def body(self) -> dict[str, Any]:
+        """The answer of `place`."""
+        name = {} if self.cluster.name is None else {"name": self.cluster.name}
+        return name | {"decisions": [self.answer(decision) for decision in self.decisions]}
+
+    def filled(self) -> dict[str, Any]:
+        """The document as it was given, with the replicas of every stream that has some filled in:
+        what `check`, `plan` and `explain` take."""
+        value = self.document.value
+        streams = [
+            {**given, "replicas": replicas} if replicas else given
+            for given, replicas in zip(value.get("streams", ()), self._lists(), strict=True)
+        ]
+        return {**value, "streams": streams} if "streams" in value else dict(value)
+
+    def _lists(self) -> Iterator[list[list[str]]]:
+        """The replicas of each stream in the document's order; none for one that is not understood,
+        which keeps what it says."""
+        for decision in self.decisions:
+            yield [] if isinstance(decision, RefusedStream) else self.replicas(decision)
+
+    def _given(self, stream: str) -> list[list[str]]:
+        asked = next((s for s in self.cluster.streams if s.stream == stream), None)
+        given = None if asked is None or isinstance(asked, RefusedStream) else asked.replicas
+        return [list(nodes) for nodes in given or ()]
+
+    def answer(self, decision: Decision | RefusedStream) -> dict[str, Any]:
+        """What `place` says of one stream."""
+        if isinstance(decision, RefusedStream):
+            reason = codec.reason_body(Reason(Code.STREAM_MALFORMED, decision.message))
+            return {
+                "stream": decision.stream,
+                "outcome": Outcome.REJECTED,
+                "replicas": [],
+                "policy": None,
+                "reasons": [reason | {"field": decision.field}],
+                "warnings": [],
+            }
+        policies = decision.spec.placement_policies
+        return {
+            "stream": decision.stream,
+            "outcome": decision.outcome,
+            "replicas": self.replicas(decision),
+            "policy": decision.spec.policy if policies is None else policies,
+            "reasons": [codec.reason_body(reason) for reason in decision.reasons],
+            "warnings": [codec.reason_body(warning) for warning in decision.warnings],
+        }
+
+
+def clusters(text: str, parse: Parse = parse_cluster) -> Iterator[Document | DocumentFault]:
+    """Every document of a YAML or JSON text, or of newline-delimited JSON, understood or not.
+
+    A document that is not well-formed is only its own fault. Bytes that are no text come as
+    "surrogateescape" reads them. `parse`: `parse_streams` where documents may leave out the nodes.
+    """
+    for first, piece in _pieces(text):
+        wrong = _NOT_UTF8.search(piece)
+        if wrong:
+            line = first + piece.count("\n", 0, wrong.start())
+            yield DocumentFault("not UTF-8, nor any other text", line, None)
+            continue
+        value = _json(piece)
+        if value is not None:
+            root = partial(_composed, piece)
+            yield _understood(value, Written(root, first - 1), parse)
+        else:
+            yield from _yaml(piece, first, parse)
+
+
+def _yaml(piece: str, first: int, parse: Parse) -> Iterator[Document | DocumentFault]:
+    """The documents of a text in YAML that begins on the line `first`."""
+    try:
+        for node in yaml.compose_all(_PAIR.sub(_whole, piece), Loader=_Loader):
+            yield _read(node, first - 1, parse)
+    except yaml.MarkedYAMLError as error:
+        # The mark of a text that ends too soon stands behind its last line.
+        below = min(error.problem_mark.line if error.problem_mark else 0, piece.count("\n"))
+        yield DocumentFault(f"not YAML: {error.problem}", first + below, None)
+    except (yaml.YAMLError, RecursionError) as error:
+        yield DocumentFault(f"not YAML: {error}", first, None)
+
+
+def _json(piece: str) -> dict[str, Any] | None:
+    """The JSON object that the text is, read at once; None where it is none, or one that has to be
+    told where it is wrong, as YAML's reader does: a key is repeated, a number is none."""
+    if not piece.lstrip().startswith("{"):
+        return None
+    try:
+        value = json.loads(piece, object_pairs_hook=_unrepeated, parse_constant=_unrepeated)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _unrepeated(pairs: list[tuple[str, Any]] | str) -> dict[str, Any]:
+    """A JSON object of which no key is given twice. Raises ValueError, also for a constant that
+    only JavaScript has."""
+    values = {} if isinstance(pairs, str) else dict(pairs)
+    if len(values) < len(pairs):
+        raise ValueError
+    return values
+
+
+def _composed(piece: str) -> yaml.Node | None:
+    """The tree of a text's first document; None for JSON that is no YAML, such as with tabs."""
+    try:
+        return next(yaml.compose_all(_PAIR.sub(_whole, piece), Loader=_Loader), None)
+    except (yaml.YAMLError, RecursionError):
+        return None
+
+
+def _pieces(text: str) -> Sequence[tuple[int, str]]:
+    """The texts of the documents, each with its first line."""
+    lines = text.split("\n")
+    filled = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    if _is_ndjson(text, [line for _, line in filled]):
+        return filled
+    begins = [0, *(n for n, line in enumerate(lines) if n and _DOCUMENT.match(line))]
+    if len(begins) > 1 and all(_PREFACE.fullmatch(line) for line in lines[: begins[1]]):
+        del begins[1]
+    ends = [*begins[1:], len(lines)]
+    return [(n + 1, "\n".join(lines[n:end])) for n, end in zip(begins, ends, strict=True)]
+
+
+def _is_ndjson(text: str, lines: Sequence[str]) -> bool:
+    """Whether every line is a document, or was meant to be one."""
+    if len(lines) < 2 or any(map(_DOCUMENT.match, lines)):
+        return False
+    objects = [line for line in lines if line.startswith("{")]
+    meant = len(objects) == len(lines) or any("nodes" in _object(line) for line in objects)
+    return meant and not _object(text)
+
+
+def _whole(pair: re.Match[str]) -> str:
+    high, low = int(pair[2][2:6], 16), int(pair[2][8:12], 16)
+    return pair[1] + chr(0x10000 + ((high - 0xD800) << 10) + low - 0xDC00)
+
+
+def _object(text: str) -> dict[str, Any]:
+    """The JSON object that the text is; empty if it is none."""
+    try:
+        value = orjson.loads(text)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def place(text: str) -> Iterator[Placed | DocumentFault]:
+    """Place the streams of every document in `text`."""
+    for document in clusters(text):
+        yield document if isinstance(document, DocumentFault) else placed(document)
+
+
+def placed(document: Document) -> Placed:
+    """What the running reconciler would decide for these streams, one after the other; then those
+    without replicas are evened out together, as nothing is copied for it yet.
+
+    Nothing is repaired: what the document lists stays as it is.
+    """
+    state = fleet(document.cluster)
+    _, events = codec.cluster_events(document.cluster)
+    created = [event for event in events if isinstance(event, StreamCreated)]
+    decisions = {event.stream: decided(state, event) for event in created}
+    decisions |= _evened(state, decisions, unplaced(created))
+    answers = tuple(
+        stream if isinstance(stream, RefusedStream) else decisions[stream.stream]
+        for stream in document.cluster.streams
+    )
+    return Placed(document, answers, state)
+
+
+def unplaced(events: Iterable[StreamCreated]) -> list[str]:
+    """Streams of which nothing is placed yet."""
+    return [event.stream for event in events if event.replicas is None]
+
+
+def _evened(
+    state: State, decisions: Mapping[str, Decision], fresh: Sequence[str]
+) -> dict[str, Decision]:
+    """Even out the fresh streams that follow the totals; the decisions of those that changed."""
+    streams = {name: state.streams[name] for name in fresh if name in state.streams}
+    free = {
+        name: stream
+        for name, stream in streams.items()
+        if stream.shards and stream.policy and balance_of(stream.policy) is Balance.TOTALS_FIRST
+    }
+    if len(free) < 2:  # one by itself is even when it is placed
+        return {}
+    before = {name: _unmet(state, stream) for name, stream in free.items()}
+    view = View(state.topology, state.table, state.policy_of, state.spec_of)
+    kept = {shard for shard in range(state.table.shards) if state.key(shard)[0] not in free}
+    result = {}
+    for name in {state.key(shard)[0] for shard in even_together(view, kept)}:
+        told = [each for each in decisions[name].warnings if each not in before[name]]
+        warnings = (*told, *_unmet(state, free[name]))
+        result[name] = replace(decisions[name], warnings=warnings)
+        state.publish_decision(result[name], free[name].policy)
+    return result
+
+
+def _unmet(state: State, stream: Stream) -> tuple[Reason, ...]:
+    """Warnings of the preferred rules that the stream's shards do not meet."""
+    assert stream.policy is not None
+    rows = [state.table.nodes(shard) for shard in stream.shards]
+    return unmet(state.rules(stream), rows, stream.spec, stream.policy, state.topology)
+
+
+def fleet(cluster: Cluster, limits: Limits | None = None) -> State:
+    """The state of a reconciler that knows the cluster's nodes."""
+    bounds = Limits() if limits is None else limits
+    state = State(Configuration(levels=cluster.levels, limits=bounds))
+    nodes, _ = codec.cluster_events(cluster)
+    for node in nodes:
+        assert isinstance(node, NodeChanged)
+        assert node.attributes is not None
+        ordered = node.administrative or AdministrativeState.NONE
+        guard = node.guard or Guard.NONE
+        state.topology.put(node.node_id, node.attributes, node.liveness, ordered, guard)
+    return state
+
+
+def decided(state: State, event: StreamCreated) -> Decision:
+    """Decide one stream and take its replicas into the state."""
+    decision, policy, shards = decide(state, event, None)
+    enter(state, decision, policy, shards)
+    return decision
+
+
+def enter(
+    state: State,
+    decision: Decision,
+    policy: Policy | None,
+    shards: Sequence[Sequence[int]] | None,
+) -> None:
+    """Take a decision and its replicas, if it has any, into the state."""
+    stream = state.publish_decision(decision, policy)
+    if shards is not None:
+        for shard, nodes in zip(state.allot(stream, shards), shards, strict=True):
+            for slot, node in enumerate(nodes):
+                state.table.set(shard, slot, node)
+
+
+def _read(node: yaml.Node | None, offset: int, parse: Parse) -> Document | DocumentFault:
+    # Before merge keys are resolved, which writes keys twice.
+    repeated = _repeated(node, "", set())
+    if repeated:
+        name, at = repeated
+        return DocumentFault(f"field '{name}' is given twice", at + offset + 1, name)
+    try:
+        value: Any = None if node is None else _construct(node)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + offset + 1 if error.problem_mark else None
+        return DocumentFault(f"not YAML: {error.problem}", line, None)
+    return _understood(value, Written(lambda: node, offset), parse)
+
+
+def _understood(value: Any, written: Written, parse: Parse) -> Document | DocumentFault:
+    cluster = parse(value)
+    if isinstance(cluster, DocumentError):
+        return DocumentFault(cluster.message, written.line(cluster.field), cluster.field)
+    return Document(cluster, written, tuple(unknown_fields(ClusterFile, value)), value)
+
+
+def _construct(node: yaml.Node) -> Any:
+    loader = _Loader("")
+    try:
+        return loader.construct_document(node)
+    finally:
+        loader.dispose()
+
+
+def _repeated(node: yaml.Node | None, path: str, seen: set[int]) -> tuple[str, int] | None:
+    """The first key that a mapping has twice, by its path, and its line from 0: YAML's readers
+    would take the last and say nothing."""
+    if not isinstance(node, yaml.CollectionNode) or id(node) in seen:
+        return None
+    seen.add(id(node))
+    found, keys = None, set()
+    if isinstance(node, yaml.SequenceNode):
+        items = ((below, f"{path}[{n}]") for n, below in enumerate(node.value))
+        return next(filter(None, (_repeated(below, name, seen) for below, name in items)), None)
+    for key, below in node.value:
+        name = f"{path}.{key.value}" if path else str(key.value)
+        if key.value in keys and isinstance(key, yaml.ScalarNode):
+            return name, key.start_mark.line
+        if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+            keys.add(key.value)
+        found = found or _repeated(below, name, seen)
+    return found
+
+
+def _below(node: yaml.Node, part: str) -> yaml.Node | None:
+    if isinstance(node, yaml.SequenceNode) and part.startswith("["):
+        index = part.strip("[]")
+        return node.value[int(index)] if index.isdecimal() else None
+    if isinstance(node, yaml.MappingNode):
+        return next((value for key, value in node.value if key.value == part), None)
+    return None

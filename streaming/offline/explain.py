@@ -1,0 +1,483 @@
+"""`explain`: why the replicas of a cluster stand where they do, what is wrong, what happens next.
+
+One implementation for cluster files and for the live state, which is asked about as a cluster file
+would say it (`Published` has what only the topics know). Only what the wanted shards need is done:
+streams that are whole are counted as they are, those behind the wanted one are left aside.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from placement.advice import Advice, advise
+from placement.assignments import EMPTY
+from placement.decide import spec_of
+from placement.diagnosis import UNKNOWN, Examined
+from placement.events import StreamCreated
+from placement.examine import examine
+from placement.explain import Absent, Explainer, Held
+from placement.health import Health, worst
+from placement.hold import find_hold
+from placement.model import Decision, Move, Outcome, Violation
+from placement.outlook import Outlook, outlook
+from placement.plan import WITHOUT_LIMITS
+from placement.policy import Policy
+from placement.reasons import Band, Code, Reason
+from placement.state import State
+from placement.strategies.base import View
+from schemas.cluster import ClusterMove, RefusedStream
+from streaming import codec
+from streaming.offline.documents import (
+    UNANSWERED,
+    Document,
+    Placed,
+    decided,
+    enter,
+    fleet,
+    placed,
+    unplaced,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainOptions:
+    """What is to be explained: all streams or one, all shards or one, replicas or a node."""
+
+    stream: str | None = None
+    shard: int | None = None
+    node: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What the topics say of one stream: its last decision, and by shard the epoch, replicas on
+    their way in and out, the open move as it is told, and the open violations."""
+
+    decision: Decision
+    epochs: Mapping[int, int]
+    adding: Mapping[int, tuple[str, ...]]
+    removing: Mapping[int, tuple[str, ...]]
+    moves: Mapping[int, dict[str, Any]]
+    violations: Mapping[int, tuple[Violation, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class ShardExplained:
+    """One shard: its health, why each replica is there or may not stay, why the node has none, what
+    is broken, and the move that is under way or comes next (its `state` says which)."""
+
+    stream: str
+    shard: int
+    replicas: tuple[str, ...]
+    health: Health | None
+    held: tuple[Held, ...]
+    absent: Absent | None
+    violations: tuple[Violation, ...] = ()
+    move: dict[str, Any] | None = None
+    epoch: int | None = None
+    adding: tuple[str, ...] = ()
+    removing: tuple[str, ...] = ()
+    hold: str | None = None
+
+    @property
+    def still(self) -> str | None:
+        """Why nothing moves; None while something does, or will."""
+        if self.move is not None:
+            return None
+        if not self.violations:
+            return "no rule is broken, nothing is to be moved"
+        first = self.violations[0]
+        return f"{first.violation_class}: {first.reason.message}"
+
+    def body(self) -> dict[str, Any]:
+        """The shard's part of the answer."""
+        return {
+            "shard": self.shard,
+            "epoch": self.epoch,
+            "health": self.health,
+            "replicas": list(self.replicas),
+            "adding": list(self.adding),
+            "removing": list(self.removing),
+            "held": [asdict(each) for each in self.held],
+            "absent": None if self.absent is None else asdict(self.absent),
+            "move": self.move,
+            "violations": [
+                {
+                    "rule": each.rule,
+                    "strength": each.strength,
+                    "domain": each.domain,
+                    "class": each.violation_class,
+                    "reason": codec.reason_body(each.reason),
+                }
+                for each in self.violations
+            ],
+            "still": self.still,
+            "hold": self.hold,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """One stream's decision, the health of its replicas where any are given, its shards that were
+    asked about, why the node holds none of a stream that is not placed, and advice."""
+
+    decision: Decision | RefusedStream
+    health: Health | None = None
+    shards: tuple[ShardExplained, ...] = ()
+    unplaced: tuple[Absent, ...] = ()
+    advice: tuple[Advice, ...] = ()
+
+    @property
+    def held(self) -> tuple[Held, ...]:
+        """Why each replica is there, of all shards."""
+        return tuple(each for shard in self.shards for each in shard.held)
+
+    @property
+    def absent(self) -> tuple[Absent, ...]:
+        """Why the node holds none, of all shards."""
+        found = (shard.absent for shard in self.shards)
+        return (*self.unplaced, *(each for each in found if each is not None))
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The explanations of a document, in its order. `missing`: what was asked for and is not."""
+
+    placed: Placed
+    streams: tuple[Explained, ...]
+    missing: str | None = None
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether one of the streams does not have what it asked for."""
+        outcomes = (getattr(each.decision, "outcome", None) for each in self.streams)
+        return any(outcome in (None, *UNANSWERED) for outcome in outcomes)
+
+    def body(self) -> dict[str, Any]:
+        """The answer of `explain`."""
+        name = self.placed.cluster.name
+        body: dict[str, Any] = {} if name is None else {"name": name}
+        if self.missing is not None:
+            return body | {"error": {"message": self.missing, "line": None, "field": None}}
+        return body | {"explain": [self._told(each) for each in self.streams]}
+
+    def _told(self, each: Explained) -> dict[str, Any]:
+        return stream_body(each, self.placed.answer(each.decision))
+
+
+def explained(
+    document: Document, wanted: ExplainOptions, published: Published | None = None
+) -> Explanation:
+    """Place the document's streams one by one, as far as it matters for those that are wanted, and
+    explain these."""
+    state = fleet(document.cluster, WITHOUT_LIMITS)
+    _, created = codec.cluster_events(document.cluster)
+    events = [event for event in created if isinstance(event, StreamCreated)]
+    found: dict[str, Explained] = {}
+    decisions: dict[str, Decision] = {}
+    # Where `place` evens streams out together, all of them matter.
+    together = published is None and len(unplaced(events)) > 1
+    crowd = _Crowd(state, placed(document) if together else None)
+    for event in _in_turn(events, wanted):
+        if wanted.stream not in (None, event.stream):
+            decisions[event.stream] = crowd.take(event)
+            continue
+        crowd.settle()
+        before = View(state.topology, state.table)
+        if published is None:
+            decision = crowd.place(event)
+            shards = state.streams[event.stream].shards
+            rows = [state.table.nodes(shard) for shard in shards]
+        else:
+            decision, rows = published.decision, _given(state, event)
+        decisions[event.stream] = decision
+        found[event.stream] = _explain(state, event, decision, before, wanted, rows)
+    answers = tuple(
+        stream if isinstance(stream, RefusedStream) else decisions.get(stream.stream)
+        for stream in document.cluster.streams
+    )
+    known = tuple(answer for answer in answers if answer is not None)
+    whole = Placed(document, known, state)
+    missing = _missing(whole, decisions, wanted)
+    ahead = _Ahead(document, state, published)
+    given = {event.stream: event for event in events if event.replicas and any(event.replicas)}
+    streams = tuple(
+        Explained(answer)
+        if isinstance(answer, RefusedStream)
+        else ahead.told(found[answer.stream], given.get(answer.stream))
+        for answer in known
+        if wanted.stream in (None, answer.stream)
+    )
+    return Explanation(whole, streams, missing)
+
+
+def _in_turn(events: Sequence[StreamCreated], wanted: ExplainOptions) -> Sequence[StreamCreated]:
+    """The streams that matter, the wanted one last: all others whose replicas are given where its
+    own are, as these stand beside each other; else those that are placed before it."""
+    at = next((n for n, event in enumerate(events) if event.stream == wanted.stream), None)
+    if at is None:
+        return events if wanted.stream is None else ()
+    if not any(events[at].replicas or ()):
+        return events[: at + 1]
+    behind = [event for event in events[at + 1 :] if any(event.replicas or ())]
+    return [*events[:at], *behind, events[at]]
+
+
+class _Crowd:
+    """The streams that are not asked about. Those that have all their replicas are only counted,
+    all at once, before something is placed beside them. `placed`: where the others stand, if that
+    is known."""
+
+    def __init__(self, state: State, placed: Placed | None) -> None:
+        self._state, self._placed = state, placed
+        self._rows: list[list[int]] = []
+        self._shards: list[int] = []
+
+    def take(self, event: StreamCreated) -> Decision:
+        """Count the stream as it is, or place what it lacks."""
+        state = self._state
+        policy = state.compile(event.placement_policies, event.policy)
+        index, given = state.topology.index, event.replicas or ()
+        rows = [[index.get(node, EMPTY) for node in nodes] for nodes in given]
+        if (
+            isinstance(policy, Reason)
+            or len(rows) != event.shards
+            or not _whole(rows, policy, event)
+        ):
+            self.settle()
+            return self.place(event)
+        spec = spec_of(state, event)
+        parts = (event.body_hash, policy.strategy, event.shards, 0, (), (), state.now)
+        decision = Decision(event.stream, event.sequence, 1, Outcome.PLACED, spec, *parts)
+        self._shards += state.allot(state.publish_decision(decision, policy), rows)
+        self._rows += rows
+        return decision
+
+    def place(self, event: StreamCreated) -> Decision:
+        """Decide the stream, or take the decision that is known."""
+        if self._placed is None:
+            return decided(self._state, event)
+        known = self._placed.state
+        stream = known.streams[event.stream]
+        rows = [known.table.nodes(shard) for shard in stream.shards]
+        enter(self._state, stream.decision, stream.policy, rows or None)
+        return stream.decision
+
+    def settle(self) -> None:
+        """Enter what was taken into the table."""
+        if self._rows:
+            counts = np.fromiter(map(len, self._rows), np.int64, len(self._rows))
+            nodes = np.fromiter(chain.from_iterable(self._rows), np.int64, int(counts.sum()))
+            self._state.table.fill(np.asarray(self._shards, np.int64), counts, nodes)
+            self._rows, self._shards = [], []
+
+
+def _whole(rows: Sequence[Sequence[int]], policy: Policy, event: StreamCreated) -> bool:
+    """Whether every shard has as many different, known nodes as the stream asks for."""
+    copies = policy.copies(event.replication_factor)
+    return all(len(row) >= copies and EMPTY not in row and len({*row}) == len(row) for row in rows)
+
+
+def _given(state: State, event: StreamCreated) -> list[list[int]]:
+    """The replicas that a stream has, by slot; none are completed."""
+    policy, copies = state.compile(event.placement_policies, event.policy), 0
+    if isinstance(policy, Policy):
+        copies = policy.copies(event.replication_factor)
+    rows = [[state.topology.index.get(n, EMPTY) for n in nodes] for nodes in event.replicas or ()]
+    return [[*row, *[EMPTY] * (copies - len(row))] for row in rows]
+
+
+def _missing(
+    placed: Placed, decisions: Mapping[str, Decision], wanted: ExplainOptions
+) -> str | None:
+    """What was asked about but is not in the file."""
+    if wanted.node is not None and wanted.node not in placed.state.topology.index:
+        return f"the file has no node '{wanted.node}'"
+    if wanted.stream is None:
+        return None
+    if wanted.stream not in {stream.stream for stream in placed.cluster.streams}:
+        return f"the file has no stream '{wanted.stream}'"
+    decision = decisions.get(wanted.stream)
+    shards = decision.spec.shards if decision else 0
+    if wanted.shard is not None and decision and wanted.shard >= shards:
+        return f"stream '{wanted.stream}' has {shards} shards, counted from 0"
+    return None
+
+
+def _explain(
+    state: State,
+    event: StreamCreated,
+    decision: Decision,
+    before: View,
+    wanted: ExplainOptions,
+    shards: list[list[int]],
+) -> Explained:
+    """What was decided, with the `shards` as they stand, by slot."""
+    policy = state.compile(event.placement_policies, event.policy)
+    wrong = (r for r in decision.reasons if r.code is not Code.DOMAIN_UNKNOWN)
+    if isinstance(policy, Reason) or any(reason.band is Band.CONFIG for reason in wrong):
+        return Explained(decision)
+    given = [len(nodes) for nodes in event.replicas or ()] if shards else []
+    explainer = Explainer(decision.spec, policy, shards, before, given)
+    node = state.topology.index.get(wanted.node or "")
+    why = decision.reasons[0] if decision.reasons else None
+    found: list[ShardExplained] = []
+    unplaced: list[Absent] = []
+    for shard in _asked(decision.spec.shards, shards, wanted):
+        absent = None if node is None else explainer.absent(shard, node, why)
+        if not shards:
+            unplaced += [] if absent is None else [absent]
+            continue
+        held = explainer.held(shard)
+        mine = tuple(each for each in held if wanted.node in (None, each.node))
+        names = tuple(state.topology.ids[n] for n in shards[shard] if n != EMPTY)
+        found.append(ShardExplained(event.stream, shard, names, None, mine, absent))
+    advice = _advice(state, event, decision, policy, wanted)
+    return Explained(decision, None, tuple(found), tuple(unplaced), tuple(advice))
+
+
+def _asked(count: int, shards: Sequence[Sequence[int]], wanted: ExplainOptions) -> range:
+    if wanted.shard is not None:
+        return range(min(wanted.shard, count), min(wanted.shard + 1, count))
+    # Nothing tells the shards of a stream apart that has no replicas.
+    return range(len(shards)) if shards else range(1)
+
+
+class _Ahead:
+    """Health, what is broken, and what comes next, of streams that stand somewhere."""
+
+    def __init__(self, document: Document, state: State, published: Published | None) -> None:
+        self._state, self._published = state, published
+        self._moves = {(move.stream, move.shard): move for move in document.cluster.moves}
+        hold = find_hold(state.topology)
+        self._hold = None if hold is None else hold.reason
+
+    def told(self, explained: Explained, event: StreamCreated | None) -> Explained:
+        """The explanation with what is ahead; as it is for a stream that was only placed now."""
+        if event is None or not explained.shards:
+            return explained
+        state = self._state
+        policy = state.compile(event.placement_policies, event.policy)
+        assert isinstance(policy, Policy), "a stream that stands somewhere has one"
+        rows = self._rows(event)
+        moving = frozenset(number for name, number in self._moves if name == event.stream)
+        judged = Examined(spec_of(state, event), policy, rows, rows, moving)
+        health = examine(state.topology, [judged]).shards[event.stream]
+        ahead: Mapping[int, Outlook] = {}
+        if self._published is None:
+            indexes = state.streams[event.stream].shards
+            found = outlook(state, [indexes[each.shard] for each in explained.shards])
+            ahead = {each.shard: found[indexes[each.shard]] for each in explained.shards}
+        shards = tuple(
+            self._shard(each, health[each.shard], ahead.get(each.shard, Outlook()))
+            for each in explained.shards
+        )
+        return replace(explained, health=worst(health), shards=shards)
+
+    def _rows(self, event: StreamCreated) -> list[list[int]]:
+        """The nodes of each shard: as they are, or, of a file, with what was completed."""
+        if self._published is not None:
+            index = self._state.topology.index
+            return [[index.get(n, UNKNOWN) for n in nodes] for nodes in event.replicas or ()]
+        table, shards = self._state.table, self._state.streams[event.stream].shards
+        return [[node for node in table.nodes(shard) if node != EMPTY] for shard in shards]
+
+    def _shard(self, each: ShardExplained, health: Health, ahead: Outlook) -> ShardExplained:
+        topics, number = self._published, each.shard
+        if topics is not None:
+            return replace(
+                each,
+                health=health,
+                violations=topics.violations.get(number, ()),
+                move=topics.moves.get(number),
+                epoch=topics.epochs.get(number),
+                adding=topics.adding.get(number, ()),
+                removing=topics.removing.get(number, ()),
+            )
+        opened = self._moves.get((each.stream, number))
+        move = None if opened is None else _under_way(opened)
+        if move is None and ahead.move is not None:
+            move = move_body(ahead.move) | {"move_id": None, "state": "planned"}
+        hold = self._hold if ahead.violations else None
+        return replace(each, health=health, violations=ahead.violations, move=move, hold=hold)
+
+
+def move_body(move: Move) -> dict[str, Any]:
+    """A move as it is told of a shard."""
+    return {
+        "move_id": move.move_id,
+        "state": move.state,
+        "cause": move.cause,
+        "kind": move.kind,
+        "remove": move.remove,
+        "add": move.add,
+        "reason": codec.reason_body(move.reason),
+    }
+
+
+def _under_way(move: ClusterMove) -> dict[str, Any]:
+    reason = Reason(Code.REPLACEMENT_WANTED, "the file has it among the moves in flight")
+    return {
+        "move_id": None,
+        "state": "under way" if move.add or move.kind != "replace" else "wanted",
+        "cause": None,
+        "kind": move.kind,
+        "remove": move.remove,
+        "add": move.add,
+        "reason": codec.reason_body(reason),
+    }
+
+
+def _advice(
+    state: State, event: StreamCreated, decision: Decision, policy: Policy, wanted: ExplainOptions
+) -> list[Advice]:
+    """What to add; of a stream that is there in part, its copies are kept."""
+    if decision.outcome not in UNANSWERED or wanted.node is not None:
+        return []
+    given = event.replicas
+    if decision.outcome is Outcome.PARTIAL and event.stream in state.streams:
+        return _completing(state, decision, policy, given)
+    return advise(state, decision.spec, policy, given)
+
+
+def _completing(
+    state: State,
+    decision: Decision,
+    policy: Policy,
+    given: tuple[tuple[str, ...], ...] | None,
+) -> list[Advice]:
+    """Advice for a partial stream: in the fleet without it, so that nothing counts twice."""
+    kept: list[tuple[int, int, int]] = []
+    for shard in state.streams[decision.stream].shards:
+        for slot in range(state.table.factor(shard)):
+            kept.append((shard, slot, state.table.nodes(shard)[slot]))
+            state.table.set(shard, slot, EMPTY)
+    advice = advise(state, decision.spec, policy, given)
+    for shard, slot, node in kept:
+        state.table.set(shard, slot, node)
+    return advice
+
+
+def stream_body(each: Explained, answer: Mapping[str, Any]) -> dict[str, Any]:
+    """A stream's part of the answer: its decision (`answer`), replica by replica, and shard by
+    shard where they stand somewhere already."""
+    held = []
+    for replica in each.held:
+        row = asdict(replica)
+        row["given"] = row["chosen_by"] is None
+        held.append(row)
+    return {
+        "stream": answer["stream"],
+        "outcome": answer["outcome"],
+        "health": each.health,
+        "policy": answer["policy"],
+        "reasons": answer["reasons"],
+        "warnings": answer["warnings"],
+        "replicas": held,
+        "absent": [asdict(absent) for absent in each.absent],
+        "advice": [asdict(advice) for advice in each.advice],
+        "shards": [] if each.health is None else [shard.body() for shard in each.shards],
+    }

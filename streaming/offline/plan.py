@@ -1,0 +1,319 @@
+"""`placer plan`: computes the moves that repair or rebalancing would make of a cluster file.
+
+It looks at the file as `placer check` does, and lets the running reconciler's own repair loose on
+it. What has been found is in the form of design section 10.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from placement.diagnosis import UNKNOWN, Diagnosed, Examined
+from placement.examine import examine
+from placement.hold import Hold, find_hold
+from placement.impact import Impact, ShardState, impact
+from placement.model import MoveKind, Violation, ViolationClass
+from placement.plan import InFlight, Phase, Plan, PlannedMove, Standing, plan
+from placement.reasons import Code, Reason
+from placement.resize import resized
+from placement.roles import role_rules
+from placement.safety import HeldShard, at_stake_reason, exposed
+from placement.topology import Topology
+from placement.traffic import top_level
+from placement.waves import Waves, until_balanced
+from placement.wording import counted
+from schemas.cluster import Cluster, ClusterMove, ClusterNode
+from streaming import codec
+from streaming.offline.check import Checked, CheckOptions, checked, violation_body
+from streaming.offline.documents import Document
+from streaming.offline.reassignment import Assignments, Listed, written
+from streaming.offline.what_if import WhatIf, asked, changed
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """What is to be planned: the phase, its bounds, one plan or wave by wave to the end, and what
+    is to become of the cluster before."""
+
+    phase: Phase = Phase.ALL
+    max_moves: int | None = None
+    max_moves_per_node: int | None = None
+    until_balanced: bool = False
+    what_if: WhatIf = field(default_factory=WhatIf)
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A cluster, the plan for it (all waves of it in one, where `waves` are asked for), what it
+    does, and what no plan mends; `stakes` warns of nodes that are to go and take too much."""
+
+    document: Document
+    judged: Checked
+    plan: Plan
+    impact: Impact
+    unfixable: tuple[dict[str, Any], ...]
+    hold: Hold | None
+    stakes: Reason | None = None
+    waves: Waves | None = None
+    assignments: Assignments = field(default_factory=dict)
+
+    @property
+    def nodes(self) -> tuple[ClusterNode, ...]:
+        """The fleet that was planned for."""
+        return self.judged.document.cluster.nodes
+
+    @property
+    def stuck(self) -> bool:
+        """Whether a required rule stays broken."""
+        return any(each["strength"] == "required" for each in self.unfixable)
+
+    def loads(self, after: bool) -> dict[str, int]:
+        """Replicas on each node, as they are or as they will be."""
+        if not after:
+            return self.judged.loads
+        lists = (nodes for shards in self.plan.final.values() for nodes in shards)
+        held: dict[str, int] = {}
+        for node in (node for nodes in lists for node in nodes):
+            held[node] = held.get(node, 0) + 1
+        return held
+
+    def current(self) -> str:
+        """What the moves touch as it is assigned now, for `kafka-reassign-partitions`: the way
+        back, into the directories that were given. Raises ReassignmentInvalid."""
+        touched = self.impact.touched.shards
+        found = {}
+        for stream, shard in self.impact.shards:
+            nodes = tuple(touched[f"{stream}/{shard}"]["replicas"])
+            given = self.assignments.get((stream, shard))
+            found[stream, shard] = given if given and given.nodes == nodes else Listed(nodes)
+        return written(found)
+
+    def reassignments(self) -> list[str]:
+        """Each wave for `kafka-reassign-partitions`. Raises ReassignmentInvalid."""
+        plans = [self.plan] if self.waves is None else self.waves.plans
+        return [
+            written(
+                {(m.stream, m.shard): Listed(each.final[m.stream][m.shard]) for m in each.moves}
+            )
+            for each in plans
+        ]
+
+    def body(self) -> dict[str, Any]:
+        """The answer of `plan`."""
+        name = self.document.cluster.name
+        body: dict[str, Any] = {} if name is None else {"name": name}
+        body["moves"] = [move_body(move) for move in self.plan.moves]
+        if self.waves is not None:
+            body |= _waves_body(self.waves)
+        body["unfixable"] = list(self.unfixable)
+        body["warnings"] = [codec.reason_body(reason) for reason in self._warnings()]
+        hold = self.hold
+        body["hold"] = None if hold is None else {"domain": hold.domain, "reason": hold.reason}
+        body["lower_bound"] = self.plan.lower_bound
+        body["traffic"] = {
+            "copies": self.impact.copies,
+            "crossing": self.plan.crossing,
+            "level": top_level(self.judged.topology),
+        }
+        body["impact"] = impact_body(self.impact)
+        body["final"] = {"replicas": dict(self.plan.final)}
+        if self.plan.before:
+            body["final"]["skew"] = [
+                {"level": now.level, "stream": now.stream, "total": now.total}
+                | {"leaders": now.leaders}
+                for now in self.plan.after
+            ]
+        if self.judged.refused:
+            body["decisions"] = list(self.judged.refused)
+        return body
+
+    def _warnings(self) -> list[Reason]:
+        waiting = self.plan.throttled
+        limits = (
+            f"{counted(waiting, 'shard waits', 'shards wait')} for a limit of this plan: plan again"
+        )
+        reached = [Reason(Code.LIMIT_REACHED, limits, waiting, 0)] if waiting else []
+        return [*self.plan.warnings, *reached, *([self.stakes] if self.stakes else [])]
+
+
+def planned(document: Document, wanted: PlanOptions) -> Planned:
+    """Plan for a document. Raises NothingThere where a name of `what_if` stands for nothing."""
+    cluster, judged = looked_at(document, wanted.what_if)
+    topology = judged.topology
+    before = {each.stream: each.replication_factor for each in asked(document.cluster)}
+    streams = [_standing(topology, each, cluster.moves, before) for each in judged.examined]
+    bounds = (wanted.phase, wanted.max_moves, wanted.max_moves_per_node)
+    waves = until_balanced(topology, streams, *bounds) if wanted.until_balanced else None
+    found = plan(topology, streams, *bounds) if waves is None else waves.whole
+    after = _after(topology, judged.examined, found)
+    left = examine(topology, after).violations
+    return Planned(
+        document,
+        judged,
+        found,
+        impact_of(judged, cluster, found.moves, left),
+        tuple(_unfixable(left, found)),
+        find_hold(topology),
+        _stakes(topology, after, found),
+        waves,
+        wanted.what_if.assignments,
+    )
+
+
+def looked_at(document: Document, what_if: WhatIf) -> tuple[Cluster, Checked]:
+    """The cluster as it is to be planned for, and what is wrong with it. Raises NothingThere."""
+    cluster = changed(document.cluster, what_if)
+    before = {each.stream: each.replication_factor for each in asked(document.cluster)}
+    anew = frozenset(
+        each.stream
+        for each in asked(cluster)
+        if before.get(each.stream, each.replication_factor) != each.replication_factor
+    )
+    settled = replace(document, cluster=replace(cluster, moves=()))
+    return cluster, checked(settled, CheckOptions(resized=anew))
+
+
+def _standing(
+    topology: Topology,
+    each: Examined,
+    moves: Sequence[ClusterMove],
+    before: Mapping[str, int],
+) -> Standing:
+    """A stream with its moves under way; of several for a shard the last counts. `before`: the
+    replication factor that the document gives each stream."""
+    spec, policy = each.spec, each.policy
+    own = [move for move in moves if move.stream == spec.stream]
+    under_way = {
+        move.shard: InFlight(MoveKind(move.kind), move.remove, move.add, move.leader)
+        for move in own
+        if move.shard < spec.shards
+    }
+    shards = [[int(node) for node in nodes] for nodes in each.shards]
+    factor = spec.replication_factor
+    copies = policy.copies(before.get(spec.stream, factor)), policy.copies(factor)
+    if copies[0] < copies[1]:
+        aside = sum(rule.count for rule in role_rules(policy, topology))
+        shards = [resized(nodes, *copies, aside) for nodes in shards]
+    return Standing(spec, policy, shards, under_way)
+
+
+def _after(topology: Topology, examined: Sequence[Examined], found: Plan) -> list[Examined]:
+    """The streams when the plan has been carried out."""
+    after = []
+    for each in examined:
+        lists = found.final[each.spec.stream]
+        nodes = [[topology.index.get(n, UNKNOWN) for n in held] for held in lists]
+        after.append(replace(each, shards=nodes, complete=nodes, moving=frozenset()))
+    return after
+
+
+def _unfixable(violations: Sequence[Diagnosed], found: Plan) -> list[dict[str, Any]]:
+    """Of what is broken when the plan has been carried out what no further plan mends."""
+    left = {(v.stream, v.shard, v.rule, v.domain): v for v in found.left}
+    bodies = []
+    for broken in violations:
+        key = (broken.stream, broken.shard, broken.rule, broken.domain)
+        if broken.violation_class is ViolationClass.UNFIXABLE:
+            bodies.append(violation_body(broken))
+        elif key in left:
+            bodies.append(violation_body(_without_move(broken, left[key])))
+    return bodies
+
+
+def impact_of(
+    judged: Checked,
+    cluster: Cluster,
+    moves: Sequence[PlannedMove],
+    left: Sequence[Diagnosed] = (),
+) -> Impact:
+    """What moves do to the streams as the cluster lists them; `left` is broken afterwards."""
+    listed = {each.stream: each.replicas or () for each in asked(cluster)}
+    specs = {each.spec.stream: each.spec for each in judged.examined}
+    under_way = {(move.stream, move.shard): move for move in cluster.moves}
+
+    def shard_of(stream: str, shard: int) -> ShardState:
+        lists, move = listed.get(stream, ()), under_way.get((stream, shard))
+        nodes = lists[shard] if shard < len(lists) else ()
+        return ShardState(tuple(nodes), under_way=None if move is None else _words(move))
+
+    loads = judged.loads
+    return impact(
+        moves,
+        judged.topology,
+        specs.get,
+        shard_of,
+        load=[loads[node] for node in judged.topology.ids],
+        before=judged.diagnosis.violations,
+        after=left,
+    )
+
+
+def _words(move: ClusterMove) -> str:
+    return f"{move.kind} {move.remove or '-'} {move.add or '-'} {move.leader or '-'}"
+
+
+def _stakes(topology: Topology, after: Sequence[Examined], found: Plan) -> Reason | None:
+    """The warning of what nodes in maintenance, and those that cannot be emptied, take away."""
+    stuck = {(v.stream, v.shard) for v in found.left if v.rule == "drain"}
+    held = [
+        HeldShard(each.spec, each.policy, shard, nodes)
+        for each in after
+        for shard, nodes in enumerate(each.shards)
+    ]
+    return at_stake_reason(exposed(topology, held, stuck), "without the nodes that are to go")
+
+
+def _without_move(broken: Diagnosed, why: Violation) -> Diagnosed:
+    """A violation for which the fleet has an arrangement and repair has no lawful next move."""
+    return replace(broken, violation_class=ViolationClass.UNFIXABLE, reason=why.reason)
+
+
+def move_body(move: PlannedMove) -> dict[str, Any]:
+    """A move in the form of the plan's answer."""
+    body: dict[str, Any] = {
+        "stream": move.stream,
+        "shard": move.shard,
+        "kind": move.kind,
+        "remove": move.remove,
+        "add": move.add,
+        "cause": move.cause,
+        "reason": codec.reason_body(move.reason),
+    }
+    return body if move.leader is None else body | {"leader": move.leader}
+
+
+def impact_body(found: Impact) -> dict[str, Any]:
+    """An impact in the form of the plan's answer."""
+    return {
+        "hash": found.hash,
+        "moves": found.moves,
+        "copies": found.copies,
+        "shards": len(found.shards),
+        "streams": list(found.streams),
+        "violations_made": [asdict(each) for each in found.violations_made],
+        "violations_healed": [asdict(each) for each in found.violations_healed],
+    }
+
+
+def _waves_body(waves: Waves) -> dict[str, Any]:
+    """The moves with their wave, what each wave does, and whether nothing is left."""
+    numbered = [(n, move) for n, each in enumerate(waves.plans, 1) for move in each.moves]
+    stopped = waves.stopped
+    return {
+        "moves": [move_body(move) | {"wave": number} for number, move in numbered],
+        "waves": [
+            {
+                "wave": number,
+                "moves": len(each.moves),
+                "copies": sum(move.add is not None for move in each.moves),
+                "crossing": each.crossing,
+                "waiting": each.throttled,
+            }
+            for number, each in enumerate(waves.plans, 1)
+        ],
+        "fixpoint": {
+            "reached": stopped is None,
+            "plans": len(waves.plans) + 1,
+            "reason": None if stopped is None else codec.reason_body(stopped),
+        },
+    }

@@ -1,0 +1,214 @@
+"""The report of `placer check --report`: what Kudu's `rebalance --report_only` and `ksck` print, as
+values, with what they lack: every violation, in which location and with how many replicas there,
+and how many moves a plan would make of it.
+
+Figures count moves under way as done, and only nodes that are not dead take part in skews and
+averages (apache/kudu, src/kudu/tools/rebalancer_tool.cc).
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from placement.diagnosis import UNKNOWN, Diagnosed, Examined
+from placement.location import natural_key
+from placement.model import Cause
+from placement.plan import PlannedMove
+from placement.topology import LEAF, Topology
+from streaming.offline.check import Checked
+from streaming.offline.plan import PlanOptions, planned
+from streaming.offline.what_if import WhatIf
+
+
+def checked_body(answer: Checked) -> dict[str, Any]:
+    """The answer of `check`, with the report where it was asked."""
+    body = answer.body()
+    return body | {"report": report(answer)} if answer.asked.report else body
+
+
+def report(answer: Checked) -> dict[str, Any]:
+    """Replicas by node; by stream and range how many, and how uneven over all nodes (greatest
+    minus least); by location replicas per node, and shards that break a rule there; then what
+    stands where and what is wrong in detail; what a plan would do."""
+    topology, streams = answer.topology, answer.examined
+    held = Counter(
+        node for each in streams for nodes in each.shards for node in set(nodes) if node != UNKNOWN
+    )
+    order = sorted(range(topology.size), key=lambda node: natural_key(topology.ids[node]))
+    alive = [node for node in order if not topology.is_dead(node)]
+    inside = _inside(topology, alive)
+    violations = answer.diagnosis.violations
+    return {
+        "nodes": {topology.ids[node]: held[node] for node in order},
+        "streams": [row for each in streams for row in _stream(each, alive)],
+        "locations": _locations(inside, held, violations),
+        "total": _total(held, alive),
+        "servers": _servers(topology, order, held, streams),
+        "skews": _skews(inside, streams),
+        "violations": _violations(streams, violations),
+        "plan": _plan(answer),
+    }
+
+
+def _inside(topology: Topology, alive: Sequence[int]) -> dict[str, list[int]]:
+    """Living nodes by location, both in natural order."""
+    domains = topology.domain_of(LEAF)
+    found: dict[str, list[int]] = {}
+    for node in alive:
+        found.setdefault(topology.domain_name(LEAF, int(domains[node])), []).append(node)
+    return dict(sorted(found.items(), key=lambda each: natural_key(each[0])))
+
+
+def _stream(each: Examined, alive: Sequence[int]) -> list[dict[str, Any]]:
+    """One row for each range, or one for a stream without ranges."""
+    return [
+        {
+            "stream": each.spec.stream,
+            "range": label,
+            "skew": _skew(held, alive),
+            "replicas": sum(held.values()),
+        }
+        for label, held in _by_range(each).items()
+    ]
+
+
+def _by_range(each: Examined) -> dict[str | None, Counter[int]]:
+    """Replicas by node of every range, of the whole stream where it has none."""
+    labels = each.spec.ranges or ()
+    found: dict[str | None, Counter[int]] = {}
+    for shard, nodes in enumerate(each.shards):
+        label = labels[shard] if shard < len(labels) else None
+        held = found.setdefault(label, Counter())
+        held.update(int(node) for node in set(nodes) if node != UNKNOWN)
+    return found
+
+
+def _total(held: Mapping[int, int], alive: Sequence[int]) -> dict[str, Any]:
+    """All replicas over all nodes: the second of Kudu's two dimensions."""
+    counts = [held.get(node, 0) for node in alive]
+    return {
+        "nodes": len(counts),
+        "min": min(counts, default=None),
+        "max": max(counts, default=None),
+        "average": sum(counts) / len(counts) if counts else None,
+        "skew": _skew(held, alive),
+    }
+
+
+def _skew(held: Mapping[int, int], nodes: Sequence[int]) -> int:
+    counts = [held.get(node, 0) for node in nodes]
+    return max(counts, default=0) - min(counts, default=0)
+
+
+def _locations(
+    inside: Mapping[str, Sequence[int]], held: Mapping[int, int], violations: Sequence[Diagnosed]
+) -> list[dict[str, Any]]:
+    broken = {(v.domain, v.stream, v.shard) for v in violations}
+    found = Counter(domain for domain, _, _ in broken)
+    rows = []
+    for name, nodes in inside.items():
+        counts = [held.get(node, 0) for node in nodes]
+        average = sum(counts) / len(counts)
+        rows.append(
+            {
+                "location": name,
+                "load": average,
+                "min": min(counts),
+                "max": max(counts),
+                "average": average,
+                "violations": found[name],
+            }
+        )
+    return rows
+
+
+def _servers(
+    topology: Topology, order: Sequence[int], held: Mapping[int, int], streams: Sequence[Examined]
+) -> list[dict[str, Any]]:
+    """`ksck`'s table of servers."""
+    leaders = Counter(nodes[0] for each in streams for nodes in each.shards if len(nodes))
+    return [
+        {
+            "node": topology.ids[node],
+            "location": str(topology.locations[node]) or None,
+            "status": topology.status(node),
+            "replicas": held.get(node, 0),
+            "leaders": leaders[node],
+        }
+        for node in order
+    ]
+
+
+def _skews(
+    inside: Mapping[str, Sequence[int]], streams: Sequence[Examined]
+) -> list[dict[str, Any]]:
+    """Inside each location: how uneven the streams that have replicas there are over its nodes;
+    by range where there are ranges. None where there is no stream."""
+    families = [held for each in streams for held in _by_range(each).values()]
+    rows = []
+    for name, nodes in inside.items():
+        here = [held for held in families if any(held.get(node) for node in nodes)]
+        skews = [_skew(held, nodes) for held in here]
+        rows.append(
+            {
+                "location": name,
+                "nodes": len(nodes),
+                "min": min(skews, default=None),
+                "max": max(skews, default=None),
+                "average": sum(skews) / len(skews) if skews else None,
+            }
+        )
+    return rows
+
+
+def _violations(streams: Sequence[Examined], violations: Sequence[Diagnosed]) -> dict[str, Any]:
+    """By domain how many streams and shards do not comply, and each shard with its replicas
+    there, as far as a rule is broken at a place."""
+    specs = {each.spec.stream: each for each in streams}
+    placed = [v for v in violations if v.domain is not None and v.shard is not None]
+    by_domain: dict[str, set[tuple[str | None, int | None]]] = {}
+    for each in placed:
+        by_domain.setdefault(each.domain or "", set()).add((each.stream, each.shard))
+    return {
+        "domains": [
+            {
+                "domain": domain,
+                "streams": len({stream for stream, _ in shards}),
+                "shards": len(shards),
+            }
+            for domain, shards in sorted(by_domain.items(), key=lambda each: natural_key(each[0]))
+        ],
+        "details": [
+            {
+                "domain": v.domain,
+                "stream": v.stream,
+                "shard": v.shard,
+                "rule": v.rule,
+                "class": v.violation_class,
+                "replication_factor": specs[v.stream or ""].spec.replication_factor,
+                "replicas": v.count,
+            }
+            for v in placed
+        ],
+    }
+
+
+def _plan(answer: Checked) -> dict[str, Any]:
+    """What `plan --until-balanced` would move, without limits."""
+    wanted = PlanOptions(until_balanced=True, what_if=WhatIf(lose=answer.asked.lose))
+    found = planned(answer.document, wanted)
+    balances = [move for move in found.plan.moves if move.cause is Cause.BALANCE]
+    repairs = [move for move in found.plan.moves if move.cause is not Cause.BALANCE]
+    waves = found.waves
+    return {
+        "repair": _counted(repairs),
+        "rebalance": _counted(balances),
+        "waves": 0 if waves is None else len(waves.plans),
+        "crossing": found.plan.crossing,
+        "lower_bound": found.plan.lower_bound,
+        "unfixable": len(found.unfixable),
+    }
+
+
+def _counted(moves: Sequence[PlannedMove]) -> dict[str, int]:
+    return {"moves": len(moves), "copies": sum(move.add is not None for move in moves)}

@@ -1,0 +1,151 @@
+"""Keeps a plan in a file for approval and refuses it where the cluster has changed.
+
+The file holds what was asked, the moves, what they rest on, and the hash over both (need N28:
+Cruise Control's second step carries out whatever it was that a person agreed to, on any cluster).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import orjson
+from pydantic import ValidationError
+
+from placement.impact import Change, Touched, changes, impact_hash
+from placement.model import Cause, MoveKind
+from placement.plan import PlannedMove
+from placement.reasons import Code, Reason
+from schemas.base import describe
+from schemas.cluster import ClusterNode
+from streaming.offline.documents import Document
+from streaming.offline.plan import Planned, PlanOptions, impact_of, looked_at, move_body
+from streaming.offline.reassignment import ReassignmentInvalid, read, written
+from streaming.offline.what_if import WhatIf
+
+_VERSION = 1
+
+
+class SavedPlanInvalid(Exception):
+    """A file that is no saved plan; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedPlan:
+    """What was asked of the cluster before it was planned for, the moves as they were told, and
+    what they rest on."""
+
+    hash: str
+    what_if: WhatIf
+    moves: tuple[PlannedMove, ...]
+    told: tuple[dict[str, Any], ...]
+    touched: Touched
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """A saved plan held against a cluster: it stands where nothing has changed."""
+
+    document: Document
+    saved: SavedPlan
+    changes: tuple[Change, ...]
+
+    @property
+    def stands(self) -> bool:
+        """Whether what the moves rest on is as it was."""
+        return not self.changes
+
+    def body(self) -> dict[str, Any]:
+        """The answer of `plan --verify`."""
+        name = self.document.cluster.name
+        body: dict[str, Any] = {} if name is None else {"name": name}
+        body["stands"] = self.stands
+        body["hash"] = self.saved.hash
+        body["changes"] = [
+            {each.name: getattr(change, each.name) for each in fields(change)}
+            for change in self.changes
+        ]
+        body["moves"] = list(self.saved.told) if self.stands else []
+        return body
+
+
+def saved_text(planned: Planned, wanted: PlanOptions) -> str:
+    """The text of the file."""
+    what_if = wanted.what_if
+    asked = {
+        "lose": what_if.lose,
+        "drain": what_if.drain,
+        "add": [node.model_dump(mode="json", exclude_defaults=True) for node in what_if.add],
+        "rf": what_if.factors,
+        "assignments": written(what_if.assignments) if what_if.assignments else None,
+    }
+    found = planned.impact
+    value = {
+        "version": _VERSION,
+        "hash": found.hash,
+        "asked": asked,
+        "moves": [move_body(move) for move in planned.plan.moves],
+        "touched": {each.name: getattr(found.touched, each.name) for each in fields(Touched)},
+    }
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode() + "\n"
+
+
+def load_plan(file: str) -> SavedPlan:
+    """Read a saved plan. Raises OSError and SavedPlanInvalid."""
+    try:
+        value = orjson.loads(Path(file).read_bytes())
+    except ValueError as error:
+        raise SavedPlanInvalid(f"not JSON: {error}") from error
+    try:
+        if value["version"] != _VERSION:
+            raise SavedPlanInvalid(f"version {value['version']} of saved plans is not known")
+        saved = SavedPlan(
+            hash=value["hash"],
+            what_if=_what_if(value["asked"]),
+            moves=tuple(map(_move, value["moves"])),
+            told=tuple(value["moves"]),
+            touched=Touched(**{each.name: value["touched"][each.name] for each in fields(Touched)}),
+        )
+        found = impact_hash(saved.moves, saved.touched)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise SavedPlanInvalid("not a plan that --save has written") from error
+    except ValidationError as error:
+        raise SavedPlanInvalid(describe(error, value)[1]) from error
+    except (ValueError, ReassignmentInvalid) as error:
+        raise SavedPlanInvalid(f"not a plan that --save has written: {error}") from error
+    if found != saved.hash:
+        raise SavedPlanInvalid(f"its moves have the hash {found}, it says {saved.hash}")
+    return saved
+
+
+def verified(document: Document, saved: SavedPlan) -> Verified:
+    """Hold a saved plan against a document. Raises NothingThere where what was asked names what is
+    no more."""
+    cluster, judged = looked_at(document, saved.what_if)
+    now = impact_of(judged, cluster, saved.moves).touched
+    return Verified(document, saved, changes(saved.touched, now))
+
+
+def _what_if(asked: Mapping[str, Any]) -> WhatIf:
+    given = asked["assignments"]
+    return WhatIf(
+        tuple(asked["lose"]),
+        tuple(asked["drain"]),
+        tuple(ClusterNode.model_validate_json(orjson.dumps(node)) for node in asked["add"]),
+        tuple((name, int(factor)) for name, factor in asked["rf"]),
+        {} if given is None else read(given),
+    )
+
+
+def _move(told: Mapping[str, Any]) -> PlannedMove:
+    reason = Reason(Code(told["reason"]["code"]), told["reason"]["message"])
+    return PlannedMove(
+        told["stream"],
+        told["shard"],
+        MoveKind(told["kind"]),
+        told["remove"],
+        told["add"],
+        told.get("leader"),
+        Cause(told["cause"]),
+        reason,
+    )

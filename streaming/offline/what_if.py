@@ -1,0 +1,115 @@
+"""Changes a cluster hypothetically before a plan, and lists the assignments it has now.
+
+`placer plan` takes a file as it stands; nodes may be lost, drained and joined, replication factors
+changed, and the replicas of topics taken from Kafka's own tool.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from schemas.cluster import (
+    Cluster,
+    ClusterNode,
+    ClusterNodeStatus,
+    ClusterStream,
+    RefusedStream,
+)
+from streaming.offline.check import NothingThere, lost_nodes
+from streaming.offline.reassignment import Assignments, shard_lists
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """Domains, tags or nodes that are lost and drained; nodes that join; replication factors by
+    stream, None for all; assignments in the place of those that the document lists."""
+
+    lose: tuple[str, ...] = ()
+    drain: tuple[str, ...] = ()
+    add: tuple[ClusterNode, ...] = ()
+    factors: tuple[tuple[str | None, int], ...] = ()
+    assignments: Assignments = field(default_factory=dict)
+
+
+def changed(cluster: Cluster, what_if: WhatIf) -> Cluster:
+    """The cluster when all that has happened; nodes that lists name and nobody knows are gone ones.
+    Raises NothingThere where a name stands for nothing."""
+    cluster = _assigned(cluster, what_if.assignments)
+    cluster = _resized(cluster, what_if.factors)
+    joined = {node.id: node for node in (*cluster.nodes, *what_if.add)}
+    cluster = replace(cluster, nodes=tuple(joined.values()))
+    drained = lost_nodes(cluster, what_if.drain)
+    lost = lost_nodes(cluster, what_if.lose)
+    status = dict.fromkeys(drained, ClusterNodeStatus.DRAINING)
+    status |= dict.fromkeys(lost, ClusterNodeStatus.DEAD)
+    nodes = [
+        node.model_copy(update={"status": status[node.id]}) if node.id in status else node
+        for node in cluster.nodes
+    ]
+    named = [n for each in asked(cluster) for nodes in each.replicas or () for n in nodes]
+    unknown = [n for n in dict.fromkeys(named) if n not in joined]
+    gone = [ClusterNode(id=name, status=ClusterNodeStatus.UNREGISTERED) for name in unknown]
+    return replace(cluster, nodes=(*nodes, *gone))
+
+
+def asked(cluster: Cluster) -> list[ClusterStream]:
+    """The streams that were understood."""
+    return [stream for stream in cluster.streams if isinstance(stream, ClusterStream)]
+
+
+def _resized(cluster: Cluster, factors: Iterable[tuple[str | None, int]]) -> Cluster:
+    """The cluster with other replication factors; what is said of one stream outranks what is said
+    of all."""
+    wanted = dict(factors)
+    known = {each.stream for each in cluster.streams}
+    for name in wanted:
+        if name is not None and name not in known:
+            raise NothingThere(f"no stream is called '{name}'")
+    every = wanted.get(None)
+
+    def resized(stream: ClusterStream | RefusedStream) -> ClusterStream | RefusedStream:
+        factor = wanted.get(stream.stream, every)
+        if factor is None or isinstance(stream, RefusedStream):
+            return stream
+        return stream.model_copy(update={"replication_factor": factor})
+
+    return replace(cluster, streams=tuple(map(resized, cluster.streams)))
+
+
+def _assigned(cluster: Cluster, assignments: Assignments) -> Cluster:
+    """The cluster with the replicas that the assignments name; partitions that they do not name
+    keep theirs. A topic that the document does not know is a stream as it stands: its factor is
+    what most of its partitions have."""
+    lists = shard_lists(assignments)
+    streams = [
+        _relisted(each, lists.pop(each.stream))
+        if isinstance(each, ClusterStream) and each.stream in lists
+        else each
+        for each in cluster.streams
+    ]
+    return replace(cluster, streams=(*streams, *(_as_it_stands(*each) for each in lists.items())))
+
+
+def _relisted(stream: ClusterStream, lists: list[list[str]]) -> ClusterStream:
+    kept = [list(nodes) for nodes in stream.replicas or ()]
+    longer = max(len(kept), len(lists))
+    kept += [[] for _ in range(longer - len(kept))]
+    for shard, nodes in enumerate(lists):
+        kept[shard] = nodes or kept[shard]
+    return stream.model_copy(
+        update={
+            "replicas": tuple(tuple(nodes) for nodes in kept),
+            "shards": max(stream.shards, longer),
+        }
+    )
+
+
+def _as_it_stands(topic: str, lists: list[list[str]]) -> ClusterStream:
+    sizes: Mapping[int, int] = Counter(len(nodes) for nodes in lists if nodes)
+    factor = max(sizes, key=lambda size: (sizes[size], size))
+    return ClusterStream(
+        stream=topic,
+        shards=len(lists),
+        replication_factor=factor,
+        replicas=tuple(tuple(nodes) for nodes in lists),
+    )

@@ -1,0 +1,139 @@
+"""Commits everything decided from a stretch of input in one Kafka transaction.
+
+The transactional id belongs to the cell: whoever initialises it last is the writer, and an older
+writer can commit nothing any more. Any error of the transactional producer ends the process; a
+restart is the recovery (design section 9).
+"""
+
+from collections.abc import Mapping, Sequence
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from kafka.partitioner import murmur2
+
+from schemas.topics import full_name
+from streaming.brokers import FENCE_TIMEOUT_SECONDS, TRANSACTION_TIMEOUT_MS, connected
+from streaming.codec import OutRecord
+from streaming.errors import StreamingError
+
+# What a producer hears whose transactional id has a newer owner: the client's own and the broker's.
+_FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)  # noqa: SLF001
+# What becomes of records whose transaction has failed already, for a reason that is told elsewhere.
+_PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)  # noqa: SLF001
+# The broker's max.message.bytes less what batching adds; see the topic catalogue.
+RECORD_BYTES_MAX = 1_000_000
+# Deliveries are looked at once for so many records: each look lets go of the interpreter.
+RECORDS_PER_POLL = 1_000
+
+
+class OutboxFailed(StreamingError):
+    """The transaction did not commit, or another writer has taken over."""
+
+
+class _FirstRefused:
+    """The first record that the broker refused, as the producer's callback told it."""
+
+    def __init__(self) -> None:
+        self.text: str | None = None
+
+    def __call__(self, error: KafkaError, message: Message) -> None:
+        if self.text is None and error.code() not in _PURGED:
+            self.text = f"a record for {message.topic()} was refused: {error}"
+
+
+class Outbox:
+    """The single writer of a cell's output topics."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        prefix: str,
+        cell: str,
+        partitions: Mapping[str, int],
+        options: Mapping[str, str],
+    ) -> None:
+        """`partitions`: partition count of each output topic, by short name."""
+        self._names = {topic: full_name(topic, prefix) for topic in partitions}
+        self._partitions = partitions
+        self._failed: str | None = None
+        self._refused = _FirstRefused()
+        self._producer = connected(
+            Producer,
+            bootstrap,
+            {
+                # A call for each record that is delivered would cost a quarter of the writing.
+                "on_delivery": self._refused,
+                "delivery.report.only.error": True,
+                "transactional.id": f"{prefix}{cell}",
+                "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+                # As Java's clients do it, so that everyone puts a key into the same partition.
+                "partitioner": "murmur2_random",
+                "compression.type": "lz4",
+                # A commit flushes, so that waiting costs a small batch nothing.
+                "linger.ms": 20,
+                # A record of a million in one transaction must not wait for the queue.
+                "queue.buffering.max.messages": 2_000_000,
+            },
+            options,
+        )
+
+    def fence(self) -> None:
+        """Become the cell's writer: older ones can no longer commit. Raises OutboxFailed."""
+        try:
+            self._producer.init_transactions(FENCE_TIMEOUT_SECONDS)
+        except KafkaException as error:
+            raise OutboxFailed(f"the transactional id cannot be taken: {_why(error)}") from error
+
+    def commit(self, records: Sequence[OutRecord]) -> None:
+        """Write all records and commit them as one. Raises OutboxFailed; then nothing of it is
+        visible to readers of committed records, and the outbox is of no more use."""
+        if self._failed:
+            raise OutboxFailed(self._failed)
+        for record in records:
+            _check_size(record)
+        try:
+            self._producer.begin_transaction()
+            for first in range(0, len(records), RECORDS_PER_POLL):
+                self._produce(records[first : first + RECORDS_PER_POLL])
+                self._producer.poll(0)
+            self._producer.commit_transaction()
+        except (KafkaException, BufferError) as error:
+            why = self._refused.text or f"the transaction did not commit: {_why(error)}"
+            self._failed = why
+            raise OutboxFailed(why) from error
+
+    def _produce(self, records: Sequence[OutRecord]) -> None:
+        produce, names = self._producer.produce, self._names
+        for topic, key, value, headers, route in records:
+            placed = {} if route is None else {"partition": self._route(topic, route)}
+            while True:
+                try:
+                    produce(names[topic], value, key, headers=headers, **placed)
+                    break
+                except BufferError:
+                    # The queue is full: wait until the broker has taken some of it.
+                    self._producer.poll(1.0)
+
+    def _route(self, topic: str, route: str) -> int:
+        """The partition Java's default partitioner gives to the key `route`."""
+        return (murmur2(route.encode()) & 0x7FFFFFFF) % self._partitions[topic]
+
+
+def _check_size(record: OutRecord) -> None:
+    size = len(record.value or b"") + len(record.key or b"")
+    for name, content in record.headers:
+        size += len(name) + len(content or b"")
+    if size > RECORD_BYTES_MAX:
+        key = (record.key or b"").decode("utf-8", "backslashreplace")
+        raise OutboxFailed(f"the record {key} for {record.topic} has {size} bytes, over the limit")
+
+
+def _why(error: Exception) -> str:
+    cause = error.args[0] if error.args else error
+    if not isinstance(cause, KafkaError):
+        return str(error)
+    if cause.code() in _FENCED:
+        return (
+            "another writer has taken over this cell, or a transaction took longer than "
+            f"{TRANSACTION_TIMEOUT_MS // 1000} s"
+        )
+    return str(cause.str())

@@ -1,0 +1,12 @@
+"""Runs the driver's side of a micro-batch: session, ticks, decode, order, plan, commit.
+
+`streaming.app` wires it. Imports `ingest`, `outbox`, `recovery` and all that they stand on; nothing
+of the command line's side imports it.
+"""
+
+from streaming.pipeline.arrivals import RECORDS_MAX, Arrivals
+from streaming.pipeline.batch import BatchApplier
+from streaming.pipeline.session import close_session, open_session
+from streaming.pipeline.ticks import Ticker
+
+__all__ = ["RECORDS_MAX", "Arrivals", "BatchApplier", "Ticker", "close_session", "open_session"]

@@ -1,0 +1,394 @@
+"""Applies a micro-batch on the driver: decode, order, plan, commit.
+
+A batch is applied in prefixes of its ordered records. Each prefix is one transaction that holds
+its outputs, its journal entry and a marker with the positions reached, so that a restart goes on
+exactly behind it. Spark's batch id means nothing here.
+"""
+
+import pickle
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Protocol
+
+import orjson
+
+from placement.events import Event, LinksMeasured, LocationResolved, NodeChanged
+from placement.silence import Clock
+from placement.verdict import Verdict
+from schemas import limits
+from schemas.envelope import Refusal, decode, has_unknown_fields, validate
+from schemas.topics import COMMITS, DETECTOR, INVENTORY, JOURNAL, NODES
+from streaming import codec, gc_pause
+from streaming.codec import OutRecord, Raw, Refused, configuration_body, journal_event
+from streaming.errors import StreamingError
+from streaming.ingest import UNKNOWN_FIELD, Judged
+from streaming.locations import Locator
+from streaming.observability import BatchTrace, Committed
+from streaming.outbox import LETTERS_PER_SECOND, DeadLetters, Outbox
+from streaming.recovery import STATE_FORMAT, Positions, Recovered
+
+# One prefix plans at most so many events, and streams of so many shards: its records stay in
+# memory until the commit, whose time must stay far below the transaction's timeout.
+PREFIX_EVENTS_MAX = 1_000
+PREFIX_SHARDS_MAX = 100_000
+# And so many records at all: those that are refused cost little, and a flood of them no transaction
+# for each thousand.
+PREFIX_STEPS_MAX = 10_000
+# Ticks change nothing by themselves; a marker this often keeps what a restart reads again short.
+IDLE_MARKER_MS = 5_000
+# Half of the record limit of the outbox leaves room for the entry's other fields.
+JOURNAL_CHUNK_BYTES_MAX = 512 * 1024
+
+
+class BatchRefused(StreamingError):
+    """The batch does not continue where the last commit ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One record of the ordered input and what it means: an event, or why it is refused."""
+
+    at: int
+    topic: str
+    partition: int
+    offset: int
+    event: Event | None = None
+    refused: Refused | None = None
+    raw: Raw | None = None
+
+    @property
+    def place(self) -> tuple[int, str, int, int]:
+        """Where the record stands in the order of the batch."""
+        return self.at, self.topic, self.partition, self.offset
+
+
+class Watches(Protocol):
+    """Who is told what batches bring and do; see `streaming.observability.observer`."""
+
+    def read(self, topic: str, records: int) -> None:
+        """So many records of a topic (short name) are in the batch."""
+
+    def ignored(self, counts: Mapping[str, int]) -> None:
+        """So many records changed nothing, by reason."""
+
+    def committed(self, commit: Committed) -> None:
+        """A prefix has been committed."""
+
+
+class BatchApplier:
+    """Applies micro-batches to the reconciler and commits what they decide."""
+
+    def __init__(
+        self,
+        recovered: Recovered,
+        outbox: Outbox,
+        cell: str,
+        partitions: dict[str, int],
+        trace: BatchTrace | None = None,
+        watch: Watches | None = None,
+        locator: Locator | None = None,
+        letters_per_second: int = LETTERS_PER_SECOND,
+    ) -> None:
+        self._reconciler = recovered.reconciler
+        self._configuration = configuration_body(recovered.configuration)
+        self._outbox = outbox
+        self._trace = trace or BatchTrace()
+        self._watch = watch
+        self._locator = locator
+        self._letters = DeadLetters(letters_per_second)
+        self._cell = cell
+        self._partitions = partitions
+        self._positions: Positions = recovered.positions
+        self._clocks = recovered.clocks
+        self._sequence = recovered.sequence
+        self._marked_at = 0
+        self.writer_epoch = recovered.writer_epoch + 1
+        self.tick_seen = -1
+        self.records_read = 0
+        self.ignored = recovered.ignored
+
+    @property
+    def positions(self) -> Positions:
+        """Next offset by topic (short name) and partition behind the last batch."""
+        return self._positions
+
+    @property
+    def judging(self) -> bool:
+        """Whether time alone may decide something: a node may fall silent, a move expire."""
+        return self._reconciler.awaits_time
+
+    def take_over(self) -> None:
+        """Commit a marker of this writer's epoch: from here on no older writer has it too. The
+        journal says with it what configuration decides from here on."""
+        self._commit([], [], self._reconciler.now, True, first=True)
+
+    @gc_pause.held()
+    def apply(self, payloads: Iterable[bytes], caught_up: bool) -> int:
+        """Apply one micro-batch, given as the operator's payloads; returns the commits made.
+
+        Raises BatchRefused or OutboxFailed, after which this object must not be used again.
+        """
+        judged: list[Judged] = [pickle.loads(payload) for payload in payloads]
+        self._check_start(judged)
+        self._count_read(judged)
+        ignored = sum((each.ignored for each in judged), Counter[str]())
+        steps = _steps(judged, self._locator, ignored)
+        late = () if self._locator is None else self._locator.later(self._reconciler.now)
+        latest = max((s.last_at for each in judged for s in each.stretches), default=0)
+        self._count_ignored(ignored, max(latest, self._reconciler.now))
+        commits = 0
+        while True:
+            prefix, steps = _cut(steps)
+            last = not steps
+            now = max(latest if last else prefix[-1].at, self._reconciler.now)
+            self._advance(judged, steps)
+            commits += self._apply_prefix(prefix, now, caught_up and last, late)
+            late = ()
+            if last:
+                break
+        self._note_tick(judged)
+        return commits
+
+    def _apply_prefix(
+        self, prefix: Sequence[Step], now: int, caught_up: bool, late: Sequence[Event] = ()
+    ) -> int:
+        """Apply a prefix; `late` are events that come with no record, before it."""
+        planned: list[Step | None] = [None] * len(late)
+        planned += [step for step in prefix if step.event is not None]
+        events = [*late, *(step.event for step in prefix if step.event is not None)]
+        began = time.perf_counter()
+        ready = self._reconciler.apply(events, now, caught_up)
+        planned_at = time.perf_counter()
+        refused = [step.refused for step in prefix if step.refused is not None]
+        for each in ready.refused:
+            step = planned[each.index]
+            if step is not None and step.raw is not None:
+                refused.append(Refused(step.raw, "apply", each.reason.code, each.reason.message))
+            else:  # What came with no record of its own, as a life that takes over at a tick.
+                self._count_ignored({each.reason.code.lower(): 1}, now)
+        records, left_out = self._letters.of(refused)
+        self._count_ignored(ready.counts, now)
+        records += codec.ready_records(ready, self._cell, now, self._sequence + 1)
+        if not records and not events and now < self._marked_at + IDLE_MARKER_MS:
+            return 0
+        commit_seconds = self._commit(records, events, now, caught_up)
+        if self._watch is not None:
+            spent = (planned_at - began, commit_seconds)
+            open_moves = self._reconciler.open_moves
+            codes = tuple(each.code for each in refused)
+            self._watch.committed(
+                Committed(tuple(events), ready, codes, *spent, now, open_moves, left_out)
+            )
+        return 1
+
+    def _commit(
+        self,
+        records: list[OutRecord],
+        events: Sequence[Event],
+        now: int,
+        caught_up: bool,
+        first: bool = False,
+    ) -> float:
+        """Commit; returns the seconds that it took."""
+        self._sequence += 1
+        told = first or events or records
+        journal = self._journal(events, now, caught_up, first) if told else []
+        written = [*records, *journal, self._marker(now)]
+        began = time.perf_counter()
+        with self._trace.part("commit"):
+            self._outbox.commit(written)
+        self._marked_at = now
+        return time.perf_counter() - began
+
+    def _count_ignored(self, counts: Mapping[str, int], now: int) -> None:
+        self.ignored.add(counts, now)
+        if self._watch is not None:
+            self._watch.ignored(counts)
+
+    def _count_read(self, judged: Sequence[Judged]) -> None:
+        # Every topology shard tells of the same stretches.
+        stretches = {(s.topic, s.partition): s for each in judged for s in each.stretches}
+        self.records_read = 0
+        for (topic, _), stretch in sorted(stretches.items()):
+            records = stretch.next_offset - stretch.first_offset
+            self.records_read += records
+            if self._watch is not None:
+                self._watch.read(topic, records)
+
+    def _check_start(self, judged: Sequence[Judged]) -> None:
+        for stretch in (stretch for each in judged for stretch in each.stretches):
+            expected = self._positions[stretch.topic].get(stretch.partition, 0)
+            if stretch.first_offset < expected:
+                raise BatchRefused(
+                    f"{stretch.topic}-{stretch.partition}: the batch starts at "
+                    f"{stretch.first_offset}, the last commit ended before {expected}"
+                )
+
+    def _advance(self, judged: Sequence[Judged], left: Sequence[Step]) -> None:
+        """Positions and clocks behind the prefix: everything read, less what is left to apply."""
+        for stretch in (stretch for each in judged for stretch in each.stretches):
+            self._positions[stretch.topic][stretch.partition] = stretch.next_offset
+        for step in reversed(left):
+            self._positions[step.topic][step.partition] = step.offset
+        for each in judged:
+            self._clocks.update(each.clocks)
+
+    def _note_tick(self, judged: Sequence[Judged]) -> None:
+        seen = [each.tick for each in judged if each.tick and each.tick[0] == self.writer_epoch]
+        self.tick_seen = max([self.tick_seen, *(number for _, number in seen)])
+
+    def _marker(self, now: int) -> OutRecord:
+        body = {
+            "cell": self._cell,
+            "sequence": self._sequence,
+            "writer_epoch": self.writer_epoch,
+            "now": now,
+            "positions": {
+                topic: {str(p): offset for p, offset in sorted(partitions.items())}
+                for topic, partitions in self._positions.items()
+            },
+            "clocks": {str(p): _clock(clock) for p, clock in sorted(self._clocks.items())},
+            "output_partitions": self._partitions,
+            "journal_sequence": self._sequence,
+            "digest": self._reconciler.digest,
+            "configuration": self._configuration,
+            "ignored": self.ignored.body(),
+            "format": STATE_FORMAT,
+        }
+        return codec.log_record("CommitMarker", COMMITS, self._cell, body, now)
+
+    def _journal(
+        self, events: Sequence[Event], now: int, caught_up: bool, first: bool
+    ) -> list[OutRecord]:
+        chunks: list[list[Any]] = [[]]
+        size = 0
+        for event in events:
+            line = journal_event(event)
+            length = len(orjson.dumps(line))
+            if size + length > JOURNAL_CHUNK_BYTES_MAX and chunks[-1]:
+                chunks.append([])
+                size = 0
+            chunks[-1].append(line)
+            size += length
+        head: dict[str, Any] = {
+            "cell": self._cell,
+            "sequence": self._sequence,
+            "writer_epoch": self.writer_epoch,
+        }
+        if first:
+            head["configuration"] = self._configuration
+        return [
+            codec.log_record(
+                "JournalEntry",
+                JOURNAL,
+                self._cell,
+                head
+                | {
+                    "chunk": number,
+                    "chunks": len(chunks),
+                    "now": now,
+                    "caught_up": caught_up,
+                    "events": chunk,
+                },
+                now,
+            )
+            for number, chunk in enumerate(chunks)
+        ]
+
+
+def _clock(clock: Clock) -> dict[str, int]:
+    return {"clock_ms": clock.reading, "append_ms": clock.at}
+
+
+def _cut(steps: list[Step]) -> tuple[list[Step], list[Step]]:
+    """The next prefix and the rest; the steps of one record stay together."""
+    end, events, shards = 0, 0, 0
+    while end < min(len(steps), PREFIX_STEPS_MAX) and events < PREFIX_EVENTS_MAX:
+        shards += min(getattr(steps[end].event, "shards", 0), limits.SHARDS_MAX)
+        if end and shards > PREFIX_SHARDS_MAX:
+            break
+        events += steps[end].event is not None
+        end += 1
+    while 0 < end < len(steps) and steps[end].place == steps[end - 1].place:
+        end += 1
+    return steps[:end], steps[end:]
+
+
+def _steps(judged: Sequence[Judged], locator: Locator | None, ignored: Counter[str]) -> list[Step]:
+    """All records of the batch that mean something, in the order in which they are applied: by
+    append time made monotone within each partition, then topic, partition and offset. What of them
+    is ignored is counted."""
+    steps: list[Step] = []
+    for each in judged:
+        for partition, verdict in each.verdicts:
+            step = _verdict_step(NODES, partition, verdict)
+            steps += [*_located(step, locator), step]
+        steps += [_verdict_step(DETECTOR, *found) for found in each.reported]
+        steps += [_refused_step(refused) for refused in each.refused]
+        steps += [_measured_step(*measured) for measured in each.measured]
+        steps += [_passed_step(raw, ignored) for raw in each.passed]
+    steps.sort(key=lambda step: (step.topic, step.partition, step.offset, _node_id(step)))
+    ordered: list[Step] = []
+    for _, group in groupby(steps, key=lambda step: (step.topic, step.partition)):
+        at = 0
+        for step in group:
+            at = max(at, step.at)
+            ordered.append(step if step.at == at else _at(step, at))
+    # A stable sort: verdicts of one tick keep their order by node id.
+    return sorted(ordered, key=lambda step: step.place)
+
+
+def _located(step: Step, locator: Locator | None) -> Iterator[Step]:
+    """What the authority says of a registering node, at the place of the registration."""
+    if locator is not None and isinstance(step.event, NodeChanged):
+        found = locator.at_once(step.event)
+        if found is not None:
+            yield Step(step.at, step.topic, step.partition, step.offset, found)
+
+
+def _node_id(step: Step) -> str:
+    """Tells apart the verdicts of one tick, whichever topology shard they come from."""
+    return step.event.node_id if isinstance(step.event, NodeChanged | LocationResolved) else ""
+
+
+def _at(step: Step, at: int) -> Step:
+    return Step(at, step.topic, step.partition, step.offset, step.event, step.refused, step.raw)
+
+
+def _verdict_step(topic: str, partition: int, verdict: Verdict) -> Step:
+    raw: Raw | None = verdict.statement.body.get("raw") if verdict.statement else None
+    event, refused = None, None
+    if verdict.refused is None or raw is None:
+        event = codec.node_changed(verdict)
+    else:
+        refused = Refused(raw, "order", verdict.refused.code, verdict.refused.message)
+    return Step(verdict.at, topic, partition, verdict.offset, event, refused, raw)
+
+
+def _measured_step(raw: Raw, measured: LinksMeasured) -> Step:
+    return Step(raw.at, raw.topic, raw.partition, raw.offset, measured, raw=raw)
+
+
+def _refused_step(refused: Refused) -> Step:
+    raw = refused.raw
+    return Step(raw.at, raw.topic, raw.partition, raw.offset, refused=refused, raw=raw)
+
+
+def _passed_step(raw: Raw, ignored: Counter[str]) -> Step:
+    if raw.topic == INVENTORY and not raw.value:
+        gone = codec.no_longer_known(raw.key, raw.at)
+        if gone is not None:
+            return Step(raw.at, raw.topic, raw.partition, raw.offset, event=gone, raw=raw)
+    envelope = decode(raw.value, raw.headers)
+    if isinstance(envelope, Refusal):
+        return _refused_step(Refused(raw, "decode", envelope.code, envelope.detail))
+    message = validate(envelope, raw.key, raw.topic)
+    if isinstance(message, Refusal):
+        return _refused_step(Refused(raw, "validate", message.code, message.detail))
+    if has_unknown_fields(envelope):
+        ignored[UNKNOWN_FIELD] += 1
+    event = codec.event(message, raw.at)
+    return Step(raw.at, raw.topic, raw.partition, raw.offset, event=event, raw=raw)

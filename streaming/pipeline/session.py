@@ -1,0 +1,176 @@
+"""Starts the Spark session; every setting that latency or guarantees rest on has its reason.
+
+The figures are measurements of this pipeline on two cores (milliseconds of one micro-batch).
+"""
+
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streaming.runtime import Scratch, ensure_jars, find_java
+from streaming.settings import SECRET_KEY
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_LOCAL_FILES = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
+
+# Hadoop's local file system without a process for every chmod: it asks Java's own file API.
+_LOCAL_FILE_SYSTEM = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
+_LOCAL_FILE_SYSTEM_JAR = "hadoop-bare-naked-local-fs"
+
+# SerialGC and C1 only: on two cores the optimising compiler's threads starve the first hundred
+# batches (176 -> 102). A young generation of a third of the heap, the default, is written to from
+# end to end before its first collection; 48 MB of it, and an old one that starts small and grows by
+# need, keep an idle JVM small (streaming/README.md has the figures).
+_JVM_OPTIONS = (
+    "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m -Xms64m -XX:MaxNewSize=48m "
+    "-XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=30"
+)
+# glibc gives each of the JVM's threads a pool of native memory; two for all save 30 MiB.
+_MALLOC_POOLS = "2"
+
+# By process id of the JVM; what is here when this process is killed goes with the next start.
+_TEMPORARY: dict[int, Scratch] = {}
+
+# Nobody reads this history: as few as leave what runs now alone.
+_SHOWN_MAX = "20"
+
+_MASTER = "local[2]"
+# The name of a socket takes 104 bytes where least is allowed; Spark's own part of it takes 42.
+_SOCKET_DIR_CHARS = 60
+_SECRETS = r"(?i)secret|password|token|access.?key|jaas|keystore"
+
+
+def spark_options(
+    topology_shards: int, driver_memory: str, jar_paths: list[Path], temporary: Path
+) -> dict[str, str]:
+    """The settings of the session; user settings may override them. The JVM unpacks native
+    libraries and spills into `temporary`."""
+    return {
+        "spark.jars": ",".join(str(path) for path in jar_paths),
+        "spark.driver.memory": driver_memory,
+        "spark.driver.extraJavaOptions": f'{_JVM_OPTIONS} "-Djava.io.tmpdir={temporary}"',
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        # Spark remembers what its user interface would show even without one: by default 1,000
+        # queries with their plans, 1,000 jobs and stages and 100,000 tasks.
+        "spark.ui.retainedJobs": _SHOWN_MAX,
+        "spark.ui.retainedStages": _SHOWN_MAX,
+        "spark.ui.retainedTasks": _SHOWN_MAX,
+        "spark.sql.ui.retainedExecutions": _SHOWN_MAX,
+        # One state store per topology shard; two instead of one cost 25.
+        "spark.sql.shuffle.partitions": str(topology_shards),
+        # transformWithState runs on this provider only.
+        "spark.sql.streaming.stateStore.providerClass": _STATE_STORE,
+        # A delta per batch instead of a snapshot: state commit 79 -> 10.
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
+        # The default writer forks ten processes per log file; atomic on a local disk: -40 to -95.
+        "spark.sql.streaming.checkpointFileManagerClass": _LOCAL_FILES,
+        # The forks that are left, in the log and in the state store: -25. It has to be there
+        # before Spark adds jars of its own accord.
+        "spark.hadoop.fs.file.impl": _LOCAL_FILE_SYSTEM,
+        "spark.driver.extraClassPath": next(
+            str(path) for path in jar_paths if path.name.startswith(_LOCAL_FILE_SYSTEM_JAR)
+        ),
+        # Nagle's algorithm on the TCP socket to Python workers: -45 per Python stage.
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
+        # Only some runners set it in their workers' environment; workers of unlike environments
+        # are forked from daemons of their own, each with all imports: 150 MiB, 1 s of the start.
+        "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
+        # Workers are forked with their imports done.
+        "spark.python.daemon.module": "streaming.worker_daemon",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.locality.wait": "0s",
+        # How soon an idle query looks for new records.
+        "spark.sql.streaming.pollingDelay": "10ms",
+        # No watermark, no timers: a batch without data has nothing to do.
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.sql.streaming.numRecentProgressUpdates": "100",
+        # The checkpoint is scratch: one start never reads what another wrote.
+        "spark.sql.streaming.minBatchesToRetain": "2",
+        # One Kafka partition is one task is one Arrow stream; a batch's records come in few pieces.
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+        "spark.sql.session.timeZone": "UTC",
+        # Spark's own words, and ours for what it takes on: passwords and keys of Kafka's clients.
+        "spark.redaction.regex": _SECRETS,
+        "spark.sql.redaction.options.regex": f"(?i)url|{_SECRETS}",
+    }
+
+
+def _socket_dir(temporary: Path) -> str:
+    """Where sockets may have their names, which the system keeps short; at last where Java would
+    put them."""
+    places = (str(temporary), tempfile.gettempdir())
+    return next((place for place in places if len(place) <= _SOCKET_DIR_CHARS), "/tmp")
+
+
+def open_session(
+    topology_shards: int, driver_memory: str, options: Mapping[str, str], scratch: Path
+) -> "SparkSession":
+    """Start Spark, by default in this process's machine on two cores.
+
+    `options` come last and win, among them `spark.master` for a cluster. What the JVM prints goes
+    to `spark.log` in `scratch`. Raises JarsUnavailable or JavaUnavailable.
+    """
+    paths = ensure_jars("connector")
+    os.environ["JAVA_HOME"] = str(find_java().home)
+    os.environ.setdefault("MALLOC_ARENA_MAX", _MALLOC_POOLS)
+    # Workers would take whatever `python3` is first on the PATH.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    # Executors import the three packages from this installation, beside what was on the path.
+    root = str(Path(__file__).parents[2])
+    before = os.environ.get("PYTHONPATH", "")
+    if root not in before.split(os.pathsep):
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (root, before)))
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    conf = SparkConf(loadDefaults=False).setAppName("placement-reconciler").setMaster(_MASTER)
+    temporary = Scratch("jvm")
+    chosen = spark_options(topology_shards, driver_memory, paths, temporary.path) | dict(options)
+    if options.get("spark.master", _MASTER).startswith("local"):
+        # Directories of this machine; executors on others have their own.
+        places = {
+            "spark.local.dir": str(temporary.path),
+            "spark.python.unix.domain.socket.dir": _socket_dir(temporary.path),
+        }
+        chosen = places | chosen
+    # The JVM gets these on its command line, which everyone on the machine can read; secrets
+    # follow through the gateway.
+    conf.setAll([(name, value) for name, value in chosen.items() if not SECRET_KEY.search(name)])
+    scratch.mkdir(parents=True, exist_ok=True)
+    with (scratch / "spark.log").open("ab") as log:
+        # A session of its own: Ctrl-C in a terminal must not end the JVM before the batch ended.
+        output = {"stdout": log, "stderr": log, "start_new_session": True}
+        gateway = launch_gateway(conf, output)
+    conf.setAll(list(chosen.items()))
+    context = SparkContext(conf=conf, gateway=gateway)
+    context.setLogLevel("ERROR")
+    _TEMPORARY[gateway.proc.pid] = temporary
+    return SparkSession(context)
+
+
+def close_session(session: "SparkSession") -> None:
+    """Stop Spark and end its JVM; it would otherwise live as long as this process."""
+    gateway = session.sparkContext._gateway  # noqa: SLF001 - PySpark offers no other way
+    session.stop()
+    if gateway is not None:
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait()
+        _TEMPORARY.pop(gateway.proc.pid).remove()

@@ -1,0 +1,131 @@
+"""Writes one tick a second to every partition of the nodes topic.
+
+They let the silence clocks run when nodes say nothing, and tell the application how far it is
+behind: the newest tick it has read against the newest it has written.
+"""
+
+import threading
+from types import TracebackType
+from typing import Self
+
+import orjson
+from confluent_kafka import KafkaError, KafkaException
+
+from schemas.envelope import encode_headers
+from schemas.inputs import TICK_KEY, Tick
+from schemas.topics import NODES, full_name
+from streaming.brokers import make_producer
+
+# A batch takes a fraction of a second; five seconds behind is a backlog, not a slow batch.
+BEHIND_SECONDS_MAX = 5.0
+# In ticks. Partitions are added once in years; clients find them within five minutes.
+_COUNT_EVERY = 30
+
+
+class Ticker:
+    """Writes ticks from a thread of its own until it is closed. `refused`: the brokers say that
+    this principal may not, which has to be told: without ticks no silence is judged."""
+
+    def __init__(
+        self,
+        bootstrap: str,
+        prefix: str,
+        cell: str,
+        writer_epoch: int,
+        partitions: int,
+        interval_seconds: float,
+        options: dict[str, str],
+    ) -> None:
+        self._writer = make_producer(bootstrap, options, linger_ms=0)
+        self._topic = full_name(NODES, prefix)
+        self._cell, self._writer_epoch, self._partitions = cell, writer_epoch, partitions
+        self._interval_seconds = interval_seconds
+        self._number = 0
+        self._written: dict[int, int] = {}
+        self.refused = False
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="ticks", daemon=True)
+
+    def start(self) -> None:
+        """Write the first tick now and one per interval from here on."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop; ticks under way are written."""
+        self._closing.set()
+        self._thread.join()
+        self._writer.flush(self._interval_seconds)
+
+    def caught_up(self, seen: int) -> bool:
+        """Whether a reader that has seen tick number `seen` is at the end of the log."""
+        newest = max(self._written.values(), default=0)
+        return seen >= 0 and (newest - seen) * self._interval_seconds <= BEHIND_SECONDS_MAX
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        while True:
+            self._number += 1
+            if self._number % _COUNT_EVERY == 0:
+                self._count_partitions()
+            for partition in range(self._partitions):
+                self._tick(partition)
+            self._writer.poll(0)
+            if self._closing.wait(self._interval_seconds):
+                return
+
+    def _count_partitions(self) -> None:
+        """New partitions get ticks too, so that silence can be judged in them."""
+        try:
+            found = self._writer.list_topics(self._topic, self._interval_seconds).topics
+        except KafkaException:
+            return
+        if self._topic in found:
+            self._partitions = max(self._partitions, len(found[self._topic].partitions))
+
+    def _tick(self, partition: int) -> None:
+        number = self._number
+        body = {
+            "partition": partition,
+            "partitions": self._partitions,
+            "writer_epoch": self._writer_epoch,
+            "number": number,
+        }
+        identity = f"{self._cell}-{self._writer_epoch}-{number}-{partition}"
+
+        def written(error: KafkaError | None, _message: object) -> None:
+            if error is None:
+                self._written[partition] = number
+            self.refused = error is not None and _is_refusal(error)
+
+        headers = encode_headers(
+            Tick.__name__, cell=self._cell, id=identity, subject=TICK_KEY, time_ms=0
+        )
+        try:
+            self._writer.produce(
+                self._topic,
+                orjson.dumps(body),
+                TICK_KEY,
+                partition,
+                on_delivery=written,
+                headers=[*headers],
+            )
+        except KafkaException as error:
+            # Once the client knows of it, it says so at once.
+            if not _is_refusal(error.args[0]):
+                raise
+            self.refused = True
+
+
+def _is_refusal(error: KafkaError) -> bool:
+    return error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED

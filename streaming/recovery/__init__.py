@@ -1,0 +1,31 @@
+"""Rebuilds the state of record from the compacted topics and proves it by its digest.
+
+Every start, snapshot and replay begins here. Imports `brokers`, `codec`, `errors`, `gc_pause`.
+"""
+
+from streaming.recovery.rebuild import rebuild
+from streaming.recovery.recovery import (
+    STATE_FORMAT,
+    Positions,
+    Recovered,
+    abort_command,
+    marker_of,
+    open_transactions,
+    recover,
+)
+from streaming.recovery.snapshot import NoSnapshot, Snapshot, restored, take_snapshot
+
+__all__ = [
+    "STATE_FORMAT",
+    "NoSnapshot",
+    "Positions",
+    "Recovered",
+    "Snapshot",
+    "abort_command",
+    "marker_of",
+    "open_transactions",
+    "rebuild",
+    "recover",
+    "restored",
+    "take_snapshot",
+]

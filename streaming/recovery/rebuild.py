@@ -1,0 +1,114 @@
+"""Rebuilds the core from the last values of the state topics.
+
+Most of a large state are assignments at rest. They are read in chunks, a chunk as one JSON array,
+and reach the core as columns: a million of them take seconds instead of a minute. A record that
+cannot be read is named by its key.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import Any, TypeVar
+
+import orjson
+
+from placement.configuration import Configuration
+from placement.model import Assignment, NodeView
+from placement.published import Published, Settled
+from placement.reconcile import Reconciler
+from schemas.topics import ASSIGNMENTS, DECISIONS, MEMORY, MOVES, STATE_TOPICS, TOPOLOGY, VIOLATIONS
+from streaming import codec
+from streaming.errors import StreamingError
+
+Latest = Mapping[str, Mapping[bytes, bytes]]
+"""Last value of every key, by topic; tombstones have taken theirs away."""
+
+# Large enough to amortise a call, small against the memory of the whole.
+CHUNK_RECORDS = 10_000
+# What reading a record that is none of ours can raise.
+_FAULTS = (KeyError, ValueError, TypeError, IndexError, AttributeError)
+
+_Parsed = TypeVar("_Parsed")
+
+
+class RecordUnreadable(StreamingError):
+    """A record of a state topic is none of ours."""
+
+    def __init__(self, topic: str, key: str, why: str) -> None:
+        super().__init__(f"{topic} {key} is no record of ours: {why}")
+        self.topic, self.key, self.why = topic, key, why
+
+
+class StateContradictory(StreamingError):
+    """The records do not go together: some are missing, or two reconcilers wrote them."""
+
+
+def rebuild(
+    configuration: Configuration, latest: Latest, now: int
+) -> tuple[Reconciler, list[NodeView]]:
+    """The reconciler that left these records, and its nodes.
+
+    Raises RecordUnreadable and StateContradictory.
+    """
+    nodes = _read(TOPOLOGY, latest, codec.parse_node)
+    busy: list[Assignment] = []
+    records = Published(
+        nodes=nodes,
+        decisions=_read(DECISIONS, latest, codec.parse_decision),
+        # Filled while the columns are read.
+        assignments=busy,
+        settled=_settled(latest.get(ASSIGNMENTS, {}), busy),
+        moves=_read(MOVES, latest, codec.parse_move),
+        violations=_read(VIOLATIONS, latest, codec.parse_violations),
+        memory=_read(MEMORY, latest, codec.parse_memory),
+    )
+    try:
+        return Reconciler.restore(configuration, records, now), nodes
+    except _FAULTS as error:
+        raise StateContradictory(
+            f"the records of {', '.join(STATE_TOPICS)} contradict each other: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def _read(topic: str, latest: Latest, parse: Callable[[Any], _Parsed]) -> list[_Parsed]:
+    found = []
+    for key, value in latest.get(topic, {}).items():
+        try:
+            found.append(parse(orjson.loads(value)))
+        except _FAULTS as error:
+            raise _unreadable(topic, key, error) from error
+    return found
+
+
+def _settled(values: Mapping[bytes, bytes], busy: list[Assignment]) -> Iterator[Settled]:
+    """The assignments at rest in chunks; the others go to `busy`."""
+    items = iter(values.items())
+    while chunk := list(islice(items, CHUNK_RECORDS)):
+        try:
+            bodies = orjson.loads(b"[" + b",".join(value for _, value in chunk) + b"]")
+            rest = []
+            for body in bodies:
+                if "move_id" in body or "roles" in body or body["adding"] or body["removing"]:
+                    busy.append(codec.parse_assignment(body))
+                else:
+                    rest.append(body)
+            yield Settled(
+                [body["stream"] for body in rest],
+                [body["shard"] for body in rest],
+                [body["epoch"] for body in rest],
+                [body["replicas"] for body in rest],
+            )
+        except _FAULTS as error:
+            for key, value in chunk:
+                try:
+                    codec.parse_assignment(orjson.loads(value))
+                except _FAULTS as why:
+                    raise _unreadable(ASSIGNMENTS, key, why) from why
+            raise StateContradictory(
+                f"{ASSIGNMENTS}: a record names what is not there: {error}"
+            ) from error
+
+
+def _unreadable(topic: str, key: bytes, error: Exception) -> RecordUnreadable:
+    name = key.decode("utf-8", "backslashreplace")
+    return RecordUnreadable(topic, name, f"{type(error).__name__}: {error}")

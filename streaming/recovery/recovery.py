@@ -1,0 +1,266 @@
+"""Recovers the state at every start from the compacted topics and proves it exact.
+
+The order is that of design section 9: the outbox has fenced older writers, so nothing can change
+under the reading; what they left open is aborted; the digest of what was read must be the one in
+the commit marker. The Spark checkpoint plays no part in it.
+"""
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+from confluent_kafka import Consumer, IsolationLevel, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from placement.configuration import Configuration
+from placement.model import NodeView
+from placement.reconcile import Reconciler
+from placement.silence import Clock
+from placement.wording import counted
+from schemas.topics import CATALOGUE, COMMITS, INPUT_TOPICS, STATE_TOPICS, full_name
+from streaming import gc_pause
+from streaming.brokers import (
+    CONNECT_TIMEOUT_SECONDS,
+    TRANSACTION_TIMEOUT_MS,
+    CommittedReader,
+    connected,
+    ends,
+    make_reader,
+    watermarks,
+)
+from streaming.errors import StreamingError
+from streaming.recovery.ignored import Ignored
+from streaming.recovery.rebuild import Latest, RecordUnreadable, StateContradictory, rebuild
+
+Positions = dict[str, dict[int, int]]
+
+REPAIR = (
+    "What differs: placer replay --from-topic --verify. To write again what the journal says: "
+    "placer repair"
+)
+# What this version writes; a state of a newer one is refused, as it may mean more than is read.
+STATE_FORMAT = 2
+
+
+class RecoveryRefused(StreamingError):
+    """The topics do not prove a state to go on from; nothing was changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Input that was deleted before it was read: the partition holds `first` to `end`, the last
+    commit goes on at `position`. One beyond the end means that the topic was made anew."""
+
+    topic: str
+    partition: int
+    position: int
+    first: int
+    end: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.topic}-{self.partition} holds offsets {self.first} to {self.end}, the commit "
+            f"marker goes on at {self.position}: input was deleted before it was read"
+        )
+
+
+@dataclass(slots=True)
+class Recovered:
+    """Where the last writer stopped. `positions`: next offset by short topic name and partition;
+    `ignored`: what it had counted of records that changed nothing."""
+
+    configuration: Configuration
+    reconciler: Reconciler
+    nodes: list[NodeView]
+    positions: Positions
+    clocks: dict[int, Clock]
+    sequence: int
+    writer_epoch: int
+    records: int
+    gaps: tuple[Gap, ...] = ()
+    ignored: Ignored = field(default_factory=Ignored)
+
+
+@gc_pause.held()
+def recover(
+    bootstrap: str,
+    prefix: str,
+    cell: str,
+    configuration: Configuration,
+    partitions: Mapping[str, int],
+    options: Mapping[str, str],
+    *,
+    accept_gap: bool = False,
+) -> Recovered:
+    """Rebuild the state of `cell`. `partitions`: counts of the output topics by short name.
+    `accept_gap`: go on where the input is there again, if some of it was deleted unread.
+
+    Raises RecoveryRefused with what is wrong and where, BrokerUnreachable, TopicMissing.
+    """
+    _await_transactions(bootstrap, prefix, options)
+    with CommittedReader(bootstrap, prefix, (*STATE_TOPICS, COMMITS), options=options) as reader:
+        latest = reader.read_latest()
+    marker = marker_of(latest, prefix, cell)
+    held = sum(len(latest[topic]) for topic in STATE_TOPICS)
+    if marker is None and held:
+        raise RecoveryRefused(
+            f"{held} records of state exist under the prefix '{prefix}' but no commit marker of "
+            f"cell '{cell}': they belong to another cell, or {prefix}{COMMITS} was emptied"
+        )
+    if marker is not None:
+        _check_partitions(marker, partitions)
+    now = marker["now"] if marker else 0
+    reconciler, nodes = _rebuilt(bootstrap, prefix, options, configuration, latest, now)
+    expected = marker["digest"] if marker else reconciler.digest
+    if reconciler.digest != expected:
+        raise RecoveryRefused(
+            f"the state read from the topics has digest {reconciler.digest}, the commit marker "
+            f"says {expected}: records of {', '.join(STATE_TOPICS)} were lost or altered. {REPAIR}"
+        )
+    clocks = marker["clocks"] if marker else {}
+    positions, gaps = _positions(bootstrap, prefix, options, marker)
+    if gaps and not accept_gap:
+        raise RecoveryRefused(
+            "; ".join(map(str, gaps)) + ". What stood there is lost: requests have to be sent "
+            "again, nodes register themselves. Go on without it: placer run --accept-gap"
+        )
+    return Recovered(
+        configuration=configuration,
+        reconciler=reconciler,
+        nodes=nodes,
+        positions=positions,
+        clocks={int(p): Clock(c["clock_ms"], c["append_ms"]) for p, c in clocks.items()},
+        sequence=marker["sequence"] if marker else 0,
+        writer_epoch=marker["writer_epoch"] if marker else 0,
+        records=held,
+        gaps=gaps,
+        ignored=Ignored.read(marker.get("ignored", {}) if marker else {}),
+    )
+
+
+def open_transactions(
+    bootstrap: str, prefix: str, topics: Iterable[str], options: Mapping[str, str]
+) -> dict[tuple[str, int], int]:
+    """Partitions, by full topic name, whose end an open transaction holds back, and where it
+    began. Raises BrokerUnreachable."""
+    admin = connected(AdminClient, bootstrap, {}, options)
+    metadata = admin.list_topics(timeout=CONNECT_TIMEOUT_SECONDS).topics
+    places = [
+        TopicPartition(name, partition)
+        for name in (full_name(topic, prefix) for topic in topics)
+        if name in metadata
+        for partition in metadata[name].partitions
+    ]
+    all_ends = ends(admin, places, IsolationLevel.READ_UNCOMMITTED)
+    stable_ends = ends(admin, places, IsolationLevel.READ_COMMITTED)
+    return {
+        place: stable_ends[place] for place, end in all_ends.items() if stable_ends[place] < end
+    }
+
+
+def _await_transactions(bootstrap: str, prefix: str, options: Mapping[str, str]) -> None:
+    """Wait until no open transaction holds back the end of a state topic."""
+    deadline = time.monotonic() + 2 * TRANSACTION_TIMEOUT_MS / 1000
+    while held := open_transactions(bootstrap, prefix, (*STATE_TOPICS, COMMITS), options):
+        if time.monotonic() > deadline:
+            (topic, partition), offset = next(iter(held.items()))
+            raise RecoveryRefused(
+                f"an open transaction holds back {topic}-{partition} at offset {offset}; "
+                f"end it with: {abort_command(bootstrap, topic, partition, offset)}"
+            )
+        time.sleep(0.05)
+
+
+def abort_command(bootstrap: str, topic: str, partition: int, offset: int) -> str:
+    """Kafka's own command that ends the transaction which began at this offset."""
+    return (
+        f"kafka-transactions.sh --bootstrap-server {bootstrap} abort --topic {topic} "
+        f"--partition {partition} --start-offset {offset}"
+    )
+
+
+def marker_of(latest: Latest, prefix: str, cell: str) -> dict[str, Any] | None:
+    """The cell's commit marker. Raises RecoveryRefused where it is none of ours."""
+    value = latest[COMMITS].get(cell.encode())
+    if value is None:
+        return None
+    try:
+        marker: dict[str, Any] = orjson.loads(value)
+        newer = marker.get("format", STATE_FORMAT) > STATE_FORMAT
+        for name in ("now", "digest", "positions", "clocks", "sequence", "writer_epoch"):
+            marker[name]
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise RecoveryRefused(
+            f"the commit marker of cell '{cell}' on {prefix}{COMMITS} is none of ours: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    if newer:
+        raise RecoveryRefused(
+            f"the state was written by a newer version (format {marker['format']}, this one reads "
+            f"{STATE_FORMAT}): run that version, or a newer one"
+        )
+    return marker
+
+
+def _rebuilt(
+    bootstrap: str,
+    prefix: str,
+    options: Mapping[str, str],
+    configuration: Configuration,
+    latest: Latest,
+    now: int,
+) -> tuple[Reconciler, list[NodeView]]:
+    try:
+        return rebuild(configuration, latest, now)
+    except RecordUnreadable as error:
+        place = _place_of(bootstrap, prefix, options, error.topic, error.key)
+        raise RecoveryRefused(
+            f"{place} (key {error.key}) is no record of ours: {error.why}. {REPAIR}"
+        ) from error
+    except StateContradictory as error:
+        raise RecoveryRefused(f"{error}. {REPAIR}") from error
+
+
+def _place_of(bootstrap: str, prefix: str, options: Mapping[str, str], topic: str, key: str) -> str:
+    """Where the last record of a key lies: all is read again, to be able to name it."""
+    with CommittedReader(bootstrap, prefix, [topic], options=options) as reader:
+        found = [record for record in reader.read_to_end() if record.key == key][-1]
+    return f"{full_name(topic, prefix)}-{found.partition} offset {found.offset}"
+
+
+def _check_partitions(marker: Mapping[str, Any], partitions: Mapping[str, int]) -> None:
+    compacted = {topic.name for topic in CATALOGUE if topic.cleanup == "compact"}
+    for topic, count in marker["output_partitions"].items():
+        if topic in compacted and partitions[topic] != count:
+            raise RecoveryRefused(
+                f"{topic} had {counted(count, 'partition')} and now has {partitions[topic]}: keys "
+                "would stand in two partitions; restore the count or start under another prefix"
+            )
+
+
+def _positions(
+    bootstrap: str, prefix: str, options: Mapping[str, str], marker: Mapping[str, Any] | None
+) -> tuple[Positions, tuple[Gap, ...]]:
+    """Next offset of every source partition, and what is missing before some of them; new
+    partitions start at their beginning, as does what comes behind a gap."""
+    consumer: Consumer = make_reader(bootstrap, options)
+    known = marker["positions"] if marker else {}
+    positions: Positions = {}
+    gaps = []
+    try:
+        for topic in INPUT_TOPICS:
+            name = full_name(topic, prefix)
+            partitions = consumer.list_topics(name, CONNECT_TIMEOUT_SECONDS).topics[name].partitions
+            positions[topic] = {}
+            for partition in sorted(partitions):
+                first, end = watermarks(consumer, name, partition)
+                position = known.get(topic, {}).get(str(partition), first)
+                if not first <= position <= end:
+                    gaps.append(Gap(name, partition, position, first, end))
+                    position = first
+                positions[topic][partition] = position
+    finally:
+        consumer.close()
+    return positions, tuple(gaps)

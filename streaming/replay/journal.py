@@ -1,0 +1,88 @@
+"""Reads the journal back: the batches as they were applied, in order, without a gap.
+
+An entry that is missing, torn or not understood is named with its place; nothing after it could be
+trusted to be what the application saw.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from placement.configuration import Configuration
+from placement.events import Event
+from streaming.brokers import Record
+from streaming.codec import parse_configuration, parse_journal_event
+from streaming.errors import StreamingError
+
+
+class JournalDamaged(StreamingError):
+    """The journal cannot be replayed from here; the message names topic, partition and offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What one commit applied. `configuration` is set in a writer's first entry."""
+
+    sequence: int
+    writer_epoch: int
+    now: int
+    caught_up: bool
+    events: tuple[Event, ...]
+    configuration: Configuration | None
+    partition: int
+    offset: int
+
+
+def read_entries(records: Iterable[Record], cell: str) -> Iterator[Entry]:
+    """The entries of a cell's journal records, in their order. Raises JournalDamaged."""
+    waiting: list[tuple[Record, Mapping[str, Any]]] = []
+    last = 0
+    for record in records:
+        if record.key != cell:
+            continue
+        body = record.value
+        if body is None:
+            raise JournalDamaged(f"{_place(record)} is not a journal entry")
+        waiting.append((record, body))
+        try:
+            head = waiting[0][1]
+            if body["chunk"] != len(waiting) - 1 or body["sequence"] != head["sequence"]:
+                raise ValueError(
+                    f"chunk {len(waiting) - 1} of the entry with sequence {head['sequence']} is "
+                    "missing"
+                )
+            if len(waiting) < body["chunks"]:
+                continue
+            entry = _entry(waiting)
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise JournalDamaged(f"{_place(record)}: {_said(error)}") from error
+        if entry.sequence <= last:
+            raise JournalDamaged(f"{_place(record)}: sequence {entry.sequence} follows {last}")
+        last = entry.sequence
+        waiting.clear()
+        yield entry
+    if waiting:
+        raise JournalDamaged(f"{_place(waiting[-1][0])} is the last one, its entry is incomplete")
+
+
+def _entry(chunks: list[tuple[Record, Mapping[str, Any]]]) -> Entry:
+    record, head = chunks[0]
+    told = head.get("configuration")
+    return Entry(
+        sequence=head["sequence"],
+        writer_epoch=head["writer_epoch"],
+        now=head["now"],
+        caught_up=head["caught_up"],
+        events=tuple(parse_journal_event(line) for _, body in chunks for line in body["events"]),
+        configuration=None if told is None else parse_configuration(told),
+        partition=record.partition,
+        offset=record.offset,
+    )
+
+
+def _place(record: Record) -> str:
+    return f"{record.topic}-{record.partition} offset {record.offset}"
+
+
+def _said(error: Exception) -> str:
+    return f"field {error} is missing" if isinstance(error, KeyError) else str(error)

@@ -1,0 +1,124 @@
+"""Replays the journal through the core, which gives every record again, byte for byte.
+
+    snapshot (or nothing) -> for each journal entry: Reconciler.apply -> records
+
+A writer's first entry stands for a restart: the core is rebuilt there from the records replayed so
+far, as the application did. `verification` holds the records against those on the topics.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from placement.configuration import Configuration
+from placement.reconcile import Reconciler
+from schemas.topics import STATE_TOPICS
+from streaming import codec
+from streaming.codec import OutRecord
+from streaming.errors import StreamingError
+from streaming.recovery import Snapshot, rebuild
+from streaming.replay.journal import Entry
+
+# Says of a record that `placer repair` wrote it again; its value is that of the commit that wrote
+# it first.
+REPAIRED_HEADER = "__placement.repaired"
+
+
+class ReplayRefused(StreamingError):
+    """What is given does not hold all that a replay needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What one journal entry gave: records in the order in which they were written, without the
+    dead letters, which are made from inputs and not by the core; and the state's digest."""
+
+    entry: Entry
+    records: list[OutRecord]
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Until:
+    """Where a replay ends: after the commit of this sequence, or before this time in ms."""
+
+    sequence: int | None = None
+    time_ms: int | None = None
+
+    def passed(self, entry: Entry) -> bool:
+        """Whether the entry lies beyond."""
+        if self.sequence is not None and entry.sequence > self.sequence:
+            return True
+        return self.time_ms is not None and entry.now >= self.time_ms
+
+
+class Replay:
+    """A core that goes through the journal from a snapshot, or from the beginning of everything."""
+
+    def __init__(self, cell: str, configuration: Configuration, start: Snapshot | None) -> None:
+        """`configuration` holds until an entry says another. `latest`: the last record of every
+        key of the state topics, as far as it has gone."""
+        self._cell = cell
+        self.latest: dict[str, dict[bytes, OutRecord]] = {topic: {} for topic in STATE_TOPICS}
+        self._sequence = start.sequence if start else 0
+        self._now = start.now if start else 0
+        for record in start.records if start else ():
+            key, value = record.raw_key, record.raw
+            if record.topic in self.latest and key is not None and value is not None:
+                kept = OutRecord(record.topic, key, value, [*record.raw_headers])
+                self.latest[record.topic][key] = kept
+        self._reconciler = self._rebuilt(configuration) if start else Reconciler(configuration)
+        if start and self._reconciler.digest != start.digest:
+            raise ReplayRefused(
+                f"the snapshot's records have digest {self._reconciler.digest}, its marker says "
+                f"{start.digest}: it was altered"
+            )
+
+    @property
+    def sequence(self) -> int:
+        """Sequence of the last commit replayed."""
+        return self._sequence
+
+    @property
+    def now(self) -> int:
+        """The core's time behind it, in ms."""
+        return self._now
+
+    @property
+    def digest(self) -> str:
+        """Digest of the state behind it."""
+        return self._reconciler.digest
+
+    def run(self, entries: Iterable[Entry], until: Until | None = None) -> Iterator[Replayed]:
+        """Apply the entries behind the start, in order, up to `until`."""
+        for entry in entries:
+            if entry.sequence <= self._sequence:
+                continue
+            if until is not None and until.passed(entry):
+                return
+            yield self._apply(entry)
+
+    def _apply(self, entry: Entry) -> Replayed:
+        self._sequence = entry.sequence
+        if entry.configuration is not None:
+            self._reconciler = self._rebuilt(entry.configuration)
+            return Replayed(entry, [], self._reconciler.digest)
+        ready = self._reconciler.apply(entry.events, entry.now, entry.caught_up)
+        records = codec.ready_records(ready, self._cell, entry.now, entry.sequence)
+        for record in records:
+            latest = self.latest.get(record.topic)
+            if latest is None or record.key is None:
+                continue
+            if record.value is None:
+                latest.pop(record.key, None)
+            else:
+                latest[record.key] = record
+        self._now = self._reconciler.now
+        return Replayed(entry, records, self._reconciler.digest)
+
+    def _rebuilt(self, configuration: Configuration) -> Reconciler:
+        values = {
+            topic: {key: record.value for key, record in latest.items() if record.value is not None}
+            for topic, latest in self.latest.items()
+        }
+        reconciler, _ = rebuild(configuration, values, self._now)
+        return reconciler

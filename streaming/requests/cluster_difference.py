@@ -1,0 +1,86 @@
+"""Computes the requests of `placer apply`, which make the streams in force those of a file.
+
+Both sides are put as specs with their defaults filled in, by the core's own code, and are compared
+field by field. Replicas that a file lists count for new streams only: they are where an existing
+placement stands, not what is asked for.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from placement.model import Decision, Outcome, StreamSpec
+from schemas.cluster import ClusterStream
+from streaming.requests.streams import SPEC_FIELDS, StreamMessage, Streams, spec_fields
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One field that is not as wanted; `field` of a policy names its key: `policy.within`."""
+
+    field: str
+    now: Any
+    wanted: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is asked for one stream: `create`, `alter` or `drop` with the message that says so, or
+    `keep` where it is as wanted. `decision` is the last one on it."""
+
+    action: str
+    stream: str
+    message: StreamMessage | None = None
+    decision: Decision | None = None
+    differences: tuple[Difference, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs."""
+        listed = [{"field": d.field, "now": d.now, "wanted": d.wanted} for d in self.differences]
+        return {"stream": self.stream, "action": self.action, "differences": listed}
+
+
+def changes(known: Streams, wanted: Sequence[ClusterStream], prune: bool) -> list[Change]:
+    """The changes that make the streams in force those of the file; the others are dropped with
+    `prune` and left alone without. Drops come first, as they make room. Raises RecordRefused,
+    StreamThere, StreamNotThere."""
+    named = {stream.stream for stream in wanted}
+    found = [
+        Change("drop", name, known.dropped(name), known.known(name))
+        for name in (known.decisions if prune else ())
+        if name not in named and known.known(name) is not None
+    ]
+    order = {"alter": 0, "create": 1, "keep": 2}
+    asked = [_change(known, stream) for stream in wanted]
+    return [*found, *sorted(asked, key=lambda change: order[change.action])]
+
+
+def _change(known: Streams, stream: ClusterStream) -> Change:
+    name = stream.stream
+    fields = {field: getattr(stream, field) for field in SPEC_FIELDS}
+    decision = known.known(name)
+    if decision is None or decision.outcome is Outcome.REJECTED:
+        message = known.created(name, {**fields, "replicas": stream.replicas})
+        return Change("create", name, message, decision, _created(known.spec(message)))
+    altered = known.respecified(name, fields)
+    found = tuple(_differences(decision.spec, known.spec(altered)))
+    if not found:
+        return Change("keep", name, None, decision)
+    return Change("alter", name, altered, decision, found)
+
+
+def _created(spec: StreamSpec) -> tuple[Difference, ...]:
+    return tuple(Difference(name, None, value) for name, value in spec_fields(spec).items())
+
+
+def _differences(now: StreamSpec, wanted: StreamSpec) -> Iterator[Difference]:
+    for field in SPEC_FIELDS:
+        before, after = getattr(now, field), getattr(wanted, field)
+        if before == after:
+            continue
+        if isinstance(before, Mapping) and isinstance(after, Mapping):
+            for key in [*before, *(key for key in after if key not in before)]:
+                if before.get(key) != after.get(key):
+                    yield Difference(f"{field}.{key}", before.get(key), after.get(key))
+        else:
+            yield Difference(field, before, after)

@@ -1,0 +1,145 @@
+"""Reads dead letters back, with their reasons, and sends their records again.
+
+A letter keeps the first KiB of a value. What was longer is read again from where it lay, as long as
+retention has left it there; its hash shows that it is the same.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+
+from confluent_kafka import Producer
+
+from schemas.topics import BY_NAME, full_name
+from streaming.brokers import CommittedReader, Record
+from streaming.errors import StreamingError
+from streaming.outbox import HEADER_PREFIX, VALUE_BYTES_MAX, size_of
+
+# Says of a record from which letter it was sent again; should it be refused again, its new letter
+# keeps this.
+REDRIVEN_HEADER = "__placement.redriven"
+# A record that is there comes at once.
+FETCH_TIMEOUT_SECONDS = 5.0
+FLUSH_TIMEOUT_SECONDS = 30.0
+
+
+class NotRedriven(StreamingError):
+    """A record cannot be sent again; the message says why."""
+
+    exit_code = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """A refused record as it was."""
+
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """One dead letter; `id` is its own partition and offset, the other places are its record's."""
+
+    record: Record
+
+    @property
+    def id(self) -> str:
+        """Partition and offset on the dead letter topic, `0/17`."""
+        return f"{self.record.partition}/{self.record.offset}"
+
+    def said(self, name: str) -> str:
+        """What its headers say: topic, partition, offset, timestamp, stage, reason, message,
+        value.sha256, value.bytes; empty where a letter of an older version does not."""
+        return self.record.headers.get(HEADER_PREFIX + name, "")
+
+    @property
+    def place(self) -> str:
+        """Where the record lay; of a summary, between which offsets the records lay."""
+        last = self.said("offset.last")
+        offsets = self.said("offset") + (f"..{last}" if last else "")
+        return f"{self.said('topic')}-{self.said('partition')}@{offsets}"
+
+    def is_about(self, topic: str, partition: int, offset: int) -> bool:
+        """Whether it is the letter of the record there, or sums it up among others."""
+        if (self.said("topic"), self.said("partition")) != (topic, str(partition)):
+            return False
+        first = int(self.said("offset"))
+        return first <= offset <= int(self.said("offset.last") or first)
+
+    @property
+    def own_headers(self) -> tuple[tuple[str, bytes | None], ...]:
+        """The record's headers, as far as the letter holds them."""
+        ours = (HEADER_PREFIX, REDRIVEN_HEADER)
+        return tuple(each for each in self.record.raw_headers if not each[0].startswith(ours))
+
+    @property
+    def redriven_from(self) -> str:
+        """The letter that its record was sent again from, if it was."""
+        return self.record.headers.get(REDRIVEN_HEADER, "")
+
+    @property
+    def count(self) -> int:
+        """Of how many records it is; more than one in the summary of a flood."""
+        return int(self.said("count") or 1)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing of the record was cut."""
+        value, key = self.record.raw or b"", self.record.raw_key or b""
+        kept = [each for each in self.record.raw_headers if not each[0].startswith(HEADER_PREFIX)]
+        return (
+            self.said("value.bytes") == str(len(value))
+            and self.said("value.sha256") == sha256(value).hexdigest()
+            and self.said("headers.bytes") == str(size_of(kept))
+            and len(key) < VALUE_BYTES_MAX
+        )
+
+    def original(self, bootstrap: str, prefix: str, options: Mapping[str, str]) -> Original:
+        """The record as it was, from the letter or from where it lay. Raises NotRedriven."""
+        topic = self.said("topic")
+        if topic not in BY_NAME or BY_NAME[topic].direction != "in":
+            raise NotRedriven(f"letter {self.id} names no input topic of ours: {topic!r}")
+        if self.said("offset.last"):
+            raise NotRedriven(
+                f"letter {self.id} sums up {self.count} records of {self.place}: have their "
+                "senders send them again"
+            )
+        partition, offset = int(self.said("partition")), int(self.said("offset"))
+        if self.is_whole:
+            record = self.record
+            return Original(topic, partition, record.raw_key, record.raw, self.own_headers)
+        positions = {topic: {partition: offset}}
+        with CommittedReader(
+            bootstrap, prefix, [topic], from_beginning=False, positions=positions, options=options
+        ) as reader:
+            found = reader.poll(FETCH_TIMEOUT_SECONDS)
+        there = next((r for r in found if (r.partition, r.offset) == (partition, offset)), None)
+        if there is None or self.said("value.sha256") != sha256(there.raw or b"").hexdigest():
+            raise NotRedriven(
+                f"letter {self.id} holds {len(self.record.raw or b'')} of "
+                f"{self.said('value.bytes')} bytes, and {full_name(topic, prefix)}-{partition} "
+                f"offset {offset} was deleted: have its sender send it again"
+            )
+        headers = tuple(each for each in there.raw_headers if each[0] != REDRIVEN_HEADER)
+        return Original(topic, partition, there.raw_key, there.raw, headers)
+
+
+def redrive(producer: Producer, prefix: str, letter: Letter, original: Original) -> None:
+    """Send the record again to its partition, behind what is there now."""
+    headers: list[tuple[str, str | bytes | None]] = [
+        *original.headers,
+        (REDRIVEN_HEADER, letter.id.encode()),
+    ]
+    producer.produce(
+        full_name(original.topic, prefix),
+        original.value,
+        original.key,
+        headers=headers,
+        partition=original.partition,
+    )
+    if producer.flush(FLUSH_TIMEOUT_SECONDS):
+        raise NotRedriven(f"letter {letter.id}: the broker did not take the record")

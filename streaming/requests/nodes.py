@@ -1,0 +1,162 @@
+"""Checks and sends requests for one node: whether it is known, and its unregistration."""
+
+import time
+from dataclasses import dataclass
+
+from placement.model import Liveness, NodeView
+from placement.reasons import Code
+from placement.wording import counted
+from schemas.spelling import did_you_mean
+from schemas.topics import ASSIGNMENTS, DEAD_LETTERS, NODES, TOPOLOGY, full_name
+from streaming.brokers import CommittedReader, Record
+from streaming.errors import StreamingError
+from streaming.live import Live
+from streaming.requests.dead_letters import Letter
+from streaming.requests.operators import NoAnswer
+from streaming.requests.sending import Outgoing, Sent, outgoing, send
+from streaming.settings import Settings
+
+POLL_SECONDS = 0.2
+# Of a long list of shards the first are named.
+_NAMED_MAX = 5
+
+
+class NodeNotThere(StreamingError):
+    """There is no such node, or it has left already."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """A node that is to leave, and what stands on it. `last_copies`: shards of which no other
+    node has a copy."""
+
+    view: NodeView
+    sequence: int
+    replicas: int
+    leaders: int
+    last_copies: tuple[str, ...]
+
+    def counts(self) -> str:
+        """How much stands on it."""
+        replicas = f"{self.replicas} replica{'' if self.replicas == 1 else 's'}"
+        return f"{replicas} ({self.leaders} lead)" if self.leaders else replicas
+
+    def warnings(self) -> list[str]:
+        """What would be lost with it."""
+        if not self.last_copies:
+            return []
+        named = ", ".join(self.last_copies[:_NAMED_MAX])
+        left = len(self.last_copies) - _NAMED_MAX
+        more = f" and {left} more" if left > 0 else ""
+        return [f"{Code.LAST_COPY}: no other node has a copy of {named}{more}"]
+
+
+def known_node(settings: Settings, node_id: str) -> NodeView:
+    """What is believed of a node. Raises NodeNotThere, with names that are spelt nearly so,
+    BrokerUnreachable, TopicMissing."""
+    with Live(settings, (TOPOLOGY,)) as live:
+        return _view(live, node_id)
+
+
+def names_like(settings: Settings, target: str) -> str:
+    """The end of a sentence that names the nodes, or domains, whose names are spelt nearly like an
+    unknown one; empty where there are none."""
+    with Live(settings, (TOPOLOGY,)) as live:
+        views = live.nodes
+    if not target.startswith("/"):
+        return did_you_mean(target, [view.node_id for view in views])
+    places: dict[str, None] = {}
+    for view in views:
+        parts = view.attributes.location.split("/")
+        places |= dict.fromkeys("/".join(parts[:depth]) for depth in range(2, len(parts) + 1))
+    return did_you_mean(target, [*places])
+
+
+def departure(settings: Settings, node_id: str) -> Departure:
+    """What a node's unregistration would say and touch. Raises as `known_node`."""
+    with Live(settings, (TOPOLOGY, ASSIGNMENTS)) as live:
+        view = _view(live, node_id)
+        held = [shard for shard in live.assignments if node_id in shard.replicas]
+    if view.liveness is Liveness.UNREGISTERED:
+        waits = f"{counted(len(held), 'replica there is', 'replicas there are')} being replaced"
+        raise NodeNotThere(f"{Code.NOTHING_TO_DO}: {node_id} has unregistered already; {waits}")
+    return Departure(
+        view,
+        _next_sequence(view.sequence),
+        len(held),
+        sum(shard.replicas[0] == node_id for shard in held),
+        tuple(f"{each.stream}/{each.shard}" for each in held if set(each.replicas) == {node_id}),
+    )
+
+
+def send_departure(settings: Settings, leaving: Departure) -> Sent:
+    """Unregister the node and do not wait. Raises BrokerUnreachable, TopicMissing,
+    StreamingError."""
+    (sent,) = send(settings, [_record(settings, leaving)])
+    return sent
+
+
+def unregistered(
+    settings: Settings, leaving: Departure, timeout_seconds: float
+) -> tuple[str, str] | None:
+    """Unregister the node and wait until the reconciler has taken it in; code and sentence where it
+    is refused. Raises NoAnswer, BrokerUnreachable, TopicMissing, StreamingError."""
+    with CommittedReader(
+        settings.kafka.bootstrap_servers,
+        settings.topics.prefix,
+        [TOPOLOGY, DEAD_LETTERS],
+        from_beginning=False,
+        options=settings.resolved_kafka_options(),
+    ) as reader:
+        sent = send_departure(settings, leaving)
+        deadline = time.monotonic() + timeout_seconds
+        while time.monotonic() < deadline:
+            for record in reader.poll(POLL_SECONDS):
+                if record.topic == DEAD_LETTERS:
+                    letter = Letter(record)
+                    if letter.is_about(sent.topic, sent.partition, sent.offset):
+                        return letter.said("reason"), letter.said("message")
+                elif _has_left(record, leaving.view.node_id):
+                    return None
+    topic = full_name(TOPOLOGY, settings.topics.prefix)
+    raise NoAnswer(
+        f"{leaving.view.node_id} has not left within {timeout_seconds:g} s: is placer run at work? "
+        f"What becomes of it comes to {topic}; a node that beats on with a higher sequence, or has "
+        "begun another life meanwhile, has to be unregistered again"
+    )
+
+
+def _view(live: Live, node_id: str) -> NodeView:
+    views = {view.node_id: view for view in live.nodes}
+    if node_id in views:
+        return views[node_id]
+    near = did_you_mean(node_id, list(views))
+    raise NodeNotThere(f"{Code.NODE_UNKNOWN}: there is no node '{node_id}'{near}")
+
+
+def _next_sequence(published: int) -> int:
+    """A sequence above the node's own, of which only the last change is published: the time, in
+    the unit that the node seems to count in."""
+    now_ns = time.time_ns()
+    units = (now_ns // 1_000_000, now_ns // 1_000, now_ns)
+    return next((now for now in units if now > published), published + 1)
+
+
+def _record(settings: Settings, leaving: Departure) -> Outgoing:
+    view = leaving.view
+    fields = {
+        "node_id": view.node_id,
+        "incarnation": view.incarnation,
+        "sequence": leaving.sequence,
+    }
+    identity = f"NodeUnregistered:{view.node_id}:{leaving.sequence}"
+    return outgoing(NODES, "NodeUnregistered", view.node_id, fields, settings.cell, identity)
+
+
+def _has_left(record: Record, node_id: str) -> bool:
+    """Whether a record of the topology says that the node is unregistered, or known no more."""
+    if record.key != node_id:
+        return False
+    return record.value is None or record.value["liveness"] == Liveness.UNREGISTERED

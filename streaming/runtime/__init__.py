@@ -1,0 +1,24 @@
+"""Provides what runs beneath and beside the application on one machine.
+
+Java, the jars pinned in `jars.lock`, directories, an embedded broker, and the application itself
+as a child process. `python -m streaming.runtime` fetches the jars ahead of time, before anything
+but this sub-package and `streaming.errors` is there: it imports nothing else of ours.
+"""
+
+from streaming.runtime.application import Application
+from streaming.runtime.broker import EmbeddedBroker
+from streaming.runtime.directories import Scratch
+from streaming.runtime.jars import JarSet, JarsUnavailable, ensure_jars, jars_present
+from streaming.runtime.java import JavaUnavailable, find_java
+
+__all__ = [
+    "Application",
+    "EmbeddedBroker",
+    "JarSet",
+    "JarsUnavailable",
+    "JavaUnavailable",
+    "Scratch",
+    "ensure_jars",
+    "find_java",
+    "jars_present",
+]

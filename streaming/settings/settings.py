@@ -1,0 +1,155 @@
+"""Defines everything that can be set, in one documented model.
+
+`settings_sources.load_settings` fills it from flags, environment and file; the command line then
+hands one frozen `Settings` to the application. `deploy/placer.yaml` lists every setting with its
+default; a test keeps the two equal.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import yaml
+from pydantic import (
+    BeforeValidator,
+    Field,
+    field_validator,
+)
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from streaming.errors import SettingsInvalid
+from streaming.settings.sections import (
+    DeadLetterSettings,
+    HoldSettings,
+    KafkaSettings,
+    LivenessSettings,
+    LocationSettings,
+    LogSettings,
+    MetricsSettings,
+    MoveSettings,
+    PolicySettings,
+    QuotaSettings,
+    RebalanceSettings,
+    SparkSettings,
+    TickSettings,
+    TopicSettings,
+    TraceSettings,
+)
+from streaming.settings.types import SECRET_KEY, SECRET_MASK, Name, names_of_list
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ENV_PREFIX = "PLACER_"
+ENV_DELIMITER = "__"
+
+
+class Settings(BaseSettings):
+    """All settings of the reconciler. Build it with `load_settings`; arguments alone in tests."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENV_PREFIX,
+        env_nested_delimiter=ENV_DELIMITER,
+        # An unset variable in a compose file arrives as an empty one.
+        env_ignore_empty=True,
+        # The validators above read mappings and lists, so that a mistake there has a field name.
+        enable_decoding=False,
+        extra="forbid",
+        frozen=True,
+    )
+
+    cell: Name = Field(
+        default="main",
+        description="Name of this reconciler: part of its transactional id, its marker and of "
+        "every id it issues. Changing it starts a new reconciler.",
+    )
+    checkpoint: Path | None = Field(
+        default=None,
+        description="Scratch directory of Spark; every start makes a fresh checkpoint beneath it. "
+        "Empty: given by --checkpoint, or temporary with --embedded.",
+    )
+    levels: Annotated[list[Name], BeforeValidator(names_of_list)] = Field(
+        default_factory=list,
+        description="Names of the tiers of a location, top first, e.g. [region, az, rack].",
+    )
+    kafka: KafkaSettings = Field(default_factory=KafkaSettings)
+    topics: TopicSettings = Field(default_factory=TopicSettings)
+    liveness: LivenessSettings = Field(default_factory=LivenessSettings)
+    moves: MoveSettings = Field(default_factory=MoveSettings)
+    hold: HoldSettings = Field(default_factory=HoldSettings)
+    rebalance: RebalanceSettings = Field(default_factory=RebalanceSettings)
+    location: LocationSettings = Field(default_factory=LocationSettings)
+    quotas: QuotaSettings = Field(default_factory=QuotaSettings)
+    policy: PolicySettings = Field(default_factory=PolicySettings)
+    dead_letters: DeadLetterSettings = Field(default_factory=DeadLetterSettings)
+    tick: TickSettings = Field(default_factory=TickSettings)
+    spark: SparkSettings = Field(default_factory=SparkSettings)
+    metrics: MetricsSettings = Field(default_factory=MetricsSettings)
+    log: LogSettings = Field(default_factory=LogSettings)
+    trace: TraceSettings = Field(default_factory=TraceSettings)
+
+    @field_validator("levels")
+    @classmethod
+    def _check_levels(cls, levels: list[str]) -> list[str]:
+        if len(set(levels)) != len(levels):
+            raise ValueError("expected every level once")
+        return levels
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments only: `load_settings` layers the sources, mappings replaced as a whole."""
+        del settings_cls, env_settings, dotenv_settings, file_secret_settings
+        return (init_settings,)
+
+    def resolved_kafka_options(self) -> dict[str, str]:
+        """`kafka.options` with references to secrets replaced by the secrets: for clients only.
+
+        Raises SettingsInvalid when a reference leads nowhere.
+        """
+        return _resolve(self.kafka.options, "kafka.options")
+
+    def resolved_spark_options(self) -> dict[str, str]:
+        """`spark.options` likewise."""
+        return _resolve(self.spark.options, "spark.options")
+
+    def render(self) -> str:
+        """The settings in force as YAML, secrets masked, for `--print-config`."""
+        values = _mask(self.model_dump(mode="json"))
+        return yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
+
+
+def _resolve(options: Mapping[str, str], where: str) -> dict[str, str]:
+    resolved, problems = dict(options), []
+    for key, value in options.items():
+        if not SECRET_KEY.search(key):
+            continue
+        scheme, _, target = value.partition(":")
+        try:
+            secret = os.environ[target] if scheme == "env" else Path(target).read_text("utf-8")
+        except KeyError:
+            problems.append(f"{where}.{key}: the environment variable {target} is not set")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "not UTF-8 text"
+            problems.append(f"{where}.{key}: {target} cannot be read: {reason}")
+        else:
+            resolved[key] = secret.rstrip("\r\n")
+    if problems:
+        raise SettingsInvalid(problems)
+    return resolved
+
+
+def _mask(values: Any, key: str = "") -> Any:
+    if values and SECRET_KEY.search(key):
+        return SECRET_MASK
+    if isinstance(values, dict):
+        return {name: _mask(value, name) for name, value in values.items()}
+    return values

@@ -1,0 +1,133 @@
+"""Plays a scenario from its first registration to its judgement, against any reconciler.
+
+It only acts and looks: the fleet, the creation of streams and the world that the output topics show
+are given, so that `placer fleet`, `placer demo --scenario` and tests in simulated time play alike.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import orjson
+
+from schemas.envelope import encode_headers
+from schemas.inputs import StreamCreated
+from schemas.topics import STREAMS, full_name
+from streaming.brokers import make_producer
+from streaming.errors import StreamingError
+from streaming.simulator.claims import Before, judge
+from streaming.simulator.fleet import Fleet
+from streaming.simulator.scenario import Player, Scenario
+from streaming.simulator.world import World
+
+# Spark's first batch on two busy cores has taken 30 s; what takes longer has failed.
+ANSWER_SECONDS = 90.0
+# Between two looks at the world.
+LOOK_SECONDS = 0.1
+
+
+class NoAnswer(StreamingError):
+    """The reconciler does not do what a scenario needs before its first step."""
+
+
+def told_end(scenario: Scenario, found: Sequence[str]) -> list[str]:
+    """The judgement in lines; none of a scenario that claims nothing."""
+    if scenario.ends is None:
+        return []
+    return [f"does not hold: {claim}" for claim in found] or ["what the scenario claims holds"]
+
+
+class StreamCreator:
+    """Sends the creation of streams."""
+
+    def __init__(
+        self, bootstrap: str, prefix: str, options: Mapping[str, str] | None = None
+    ) -> None:
+        self._producer = make_producer(bootstrap, options)
+        self._topic = full_name(STREAMS, prefix)
+
+    def __call__(self, stream: StreamCreated) -> float:
+        """Append the creation; returns the broker's append time in seconds. Raises NoAnswer."""
+        appended: list[int] = []
+        headers = encode_headers(
+            "StreamCreated",
+            cell="fleet",
+            id=f"{stream.stream}:{stream.sequence}",
+            subject=stream.stream,
+            time_ms=time.time_ns() // 1_000_000,
+        )
+        self._producer.produce(
+            self._topic,
+            orjson.dumps(stream.model_dump(mode="json", exclude_none=True)),
+            stream.stream,
+            headers=list(headers),
+            on_delivery=lambda _error, message: appended.append(message.timestamp()[1]),
+        )
+        self._producer.flush(ANSWER_SECONDS)
+        if not appended:
+            raise NoAnswer(f"the broker did not take the creation of {stream.stream}")
+        return appended[0] / 1000
+
+
+class Playing:
+    """One scenario on one fleet. `create` sends a stream's creation; `stop` ends it early."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        fleet: Fleet,
+        world: World,
+        create: Callable[[StreamCreated], object],
+        tell: Callable[[str], None],
+        stop: threading.Event,
+    ) -> None:
+        self._scenario, self._world, self._create = scenario, world, create
+        self._tell, self._stop, self._fleet = tell, stop, fleet
+        self._player = Player(fleet, tell, stop)
+
+    def play(self) -> list[str]:
+        """Place the streams, take all steps, and judge the end: the claims that do not hold. Raises
+        NoAnswer if the reconciler does not take in nodes or decide on streams."""
+        self._place()
+        before = Before.of(self._world)
+        self._player.play(self._scenario)
+        claims = self._scenario.ends
+        if claims is None or self._stop.wait(claims.settle_seconds):
+            return []
+        waited = 0.0
+        while found := judge(claims, self._world, before, self._player.targets):
+            if waited >= claims.within_seconds or self._stop.wait(LOOK_SECONDS):
+                return found
+            waited += LOOK_SECONDS
+        return []
+
+    def _place(self) -> None:
+        """Wait for the nodes, create the streams and wait for their replicas."""
+        nodes, streams, world = self._fleet.node_ids, self._scenario.streams, self._world
+        self._tell(f"{self._scenario.name}: {len(nodes)} nodes beat")
+        if not streams:
+            return
+        self._until(
+            f"{len(nodes)} nodes that are up",
+            lambda: all(world.nodes.get(n, {}).get("liveness") == "up" for n in nodes),
+        )
+        for stream in streams:
+            self._create(stream)
+        names = [stream.stream for stream in streams]
+        self._until(f"a decision on {', '.join(names)}", lambda: world.decisions.keys() >= {*names})
+        for name in names:
+            decision = world.decisions[name]
+            shape = f"{decision['spec']['shards']} × {decision['spec']['replication_factor']}"
+            self._tell(f"stream {name} {shape}: {decision['outcome']}")
+        self._until("an end of the moves", lambda: not world.open_moves)
+
+    def _until(self, what: str, holds: Callable[[], bool]) -> None:
+        waited = 0.0
+        while not holds():
+            if self._world.failure is not None:
+                raise self._world.failure
+            if self._stop.wait(LOOK_SECONDS):
+                raise KeyboardInterrupt
+            waited += LOOK_SECONDS
+            if waited > ANSWER_SECONDS:
+                raise NoAnswer(f"the reconciler has not shown {what} within {ANSWER_SECONDS:g} s")

@@ -1,0 +1,107 @@
+"""Kafka's own `kafka-reassign-partitions` reads what `placer plan --output kafka` writes.
+
+Goal: its files and ours are the same bytes, in both directions, and it takes a plan and a rollback
+for what was meant. Method: the tool of the broker's version, run as its script does, against the
+embedded broker. There is one broker, so that a plan is asked about (`--verify`), and the way back,
+which leads to where everything is, is carried out (`--execute`).
+"""
+
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import orjson
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from streaming.offline.reassignment import read, written
+from streaming.runtime import EmbeddedBroker, jars, java
+from tests.streaming.offline_clusters import run
+
+pytestmark = pytest.mark.long
+
+LOCK = Path(__file__).with_name("kafka-tools.lock")
+COMMAND = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+# Each run starts a JVM, which takes two seconds where nothing else runs.
+PATIENCE_SECONDS = 120
+# Brokers of the plan that there are not, for the replicas to go to.
+OTHERS = ("201", "202")
+
+Tool = Callable[..., str]
+
+
+@pytest.fixture
+def tool(broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch) -> Tool:
+    """Runs the tool with some words; what it says."""
+    classes = jars.ensure_jars("broker")
+    monkeypatch.setenv("PLACER_JARS_LOCK", str(LOCK))
+    classes = [*classes, *jars.ensure_jars("broker")]
+    monkeypatch.delenv("PLACER_JARS_LOCK")
+    path = ":".join(map(str, classes))
+    begin = [str(java.find_java().executable), "-cp", path, COMMAND]
+
+    def say(*words: str) -> str:
+        command = [*begin, "--bootstrap-server", broker.bootstrap_servers, *words]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return say
+
+
+@pytest.fixture
+def topics(broker: EmbeddedBroker, prefix: str) -> list[str]:
+    """Two topics, one of eleven partitions: 10 comes after 2."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    made = [NewTopic(f"{prefix}foo", 11, 1), NewTopic(f"{prefix}Bar", 1, 1)]
+    for future in admin.create_topics(made).values():
+        future.result(30)
+    return sorted(topic.topic for topic in made)
+
+
+def printed(said: str) -> list[str]:
+    """The reassignments that the tool prints, each on a line of its own."""
+    return re.findall(r"^\{.*\}$", said, re.MULTILINE)
+
+
+def test_the_tool_reads_and_prints_what_we_write_and_read(
+    tool: Tool, topics: list[str], tmp_path: Path
+) -> None:
+    wanted = {"topics": [{"topic": topic} for topic in topics], "version": 1}
+    (tmp_path / "topics.json").write_bytes(orjson.dumps(wanted))
+    broker_id = "1"
+    asked = ("--topics-to-move-json-file", str(tmp_path / "topics.json"))
+    current, proposed = printed(tool(*asked, "--broker-list", broker_id, "--generate"))
+    assert {nodes.nodes for nodes in read(current).values()} == {(broker_id,)}
+    for text in (current, proposed):
+        assert written(read(text)) == text
+
+    # Everything leaves the broker; the way back is what the tool has printed.
+    now, plan, back = (tmp_path / name for name in ("now.json", "plan.json", "back.json"))
+    now.write_text(current)
+    document = {"nodes": [{"id": each} for each in (broker_id, *OTHERS)], "streams": []}
+    files = ("--assignments", str(now), "--rollback", str(back))
+    result = run(document, *files, "--drain", broker_id, "--output", "kafka")
+    assert result.exit_code == 0, result.output
+    assert back.read_text() == f"{current}\n"
+    plan.write_text(result.stdout)
+    planned = read(result.stdout)
+    assert len(planned) == 12
+
+    # The tool understands every line of it as it was meant.
+    verified = tool("--reassignment-json-file", str(plan), "--verify", "--preserve-throttles")
+    for (topic, partition), listed in planned.items():
+        meant = f"{topic}-{partition}, but replica set is {broker_id} rather than "
+        assert f"{meant}{','.join(listed.nodes)}." in verified
+        assert set(listed.nodes) <= set(OTHERS)
+
+    # It carries out the way back, and prints what there was before: the same bytes.
+    executed = tool("--reassignment-json-file", str(back), "--execute")
+    assert printed(executed) == [current]
+    started = ",".join(f"{topic}-{partition}" for topic, partition in sorted(planned))
+    assert f"Successfully started partition reassignments for {started}" in executed
+    done = tool("--reassignment-json-file", str(back), "--verify")
+    assert done.count("is completed.") == 12

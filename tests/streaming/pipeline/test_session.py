@@ -1,0 +1,46 @@
+"""Goal: an idle application is small: JVMs with small heaps, a Spark that forgets what it did."""
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from streaming.pipeline.session import spark_options
+from streaming.runtime import broker_process, java
+
+MIB = 2**20
+JARS = [Path("/jars/hadoop-bare-naked-local-fs-1.jar")]
+
+
+def session_options() -> dict[str, str]:
+    return spark_options(1, "512m", JARS, Path("/scratch"))
+
+
+def flags_of(options: list[str]) -> dict[str, str]:
+    """What a JVM makes of its options."""
+    command = [str(java.find_java().executable), *options, "-XX:+PrintFlagsFinal", "-version"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return dict(re.findall(r"(\w+) += (\S+)", shown))
+
+
+@pytest.mark.parametrize(
+    ("jvm", "heap", "young"), [("session", 64, 48), ("broker", 32, 8)], ids=["session", "broker"]
+)
+def test_a_jvm_starts_small_and_gives_back(jvm: str, heap: int, young: int) -> None:
+    options = {
+        "session": shlex.split(session_options()["spark.driver.extraJavaOptions"]),
+        "broker": list(broker_process._JAVA_OPTIONS),
+    }
+    flags = flags_of(options[jvm])
+    assert int(flags["InitialHeapSize"]) == int(flags["MinHeapSize"]) == heap * MIB
+    assert int(flags["MaxNewSize"]) == young * MIB
+    assert (flags["MaxHeapFreeRatio"], flags["UseSerialGC"]) == ("30", "true")
+
+
+def test_spark_keeps_no_history_for_an_interface_that_it_does_not_have() -> None:
+    options = session_options()
+    assert options["spark.ui.enabled"] == "false"
+    kept = ("ui.retainedJobs", "ui.retainedStages", "ui.retainedTasks", "sql.ui.retainedExecutions")
+    assert all(int(options[f"spark.{name}"]) <= 20 for name in kept)
