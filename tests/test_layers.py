@@ -1,0 +1,162 @@
+"""Which part may import which: the tables are the map of each package, lowest parts first.
+
+A part is a sub-package, or a module at the top of the package. Imports inside functions and for
+types alone count as well. From outside a sub-package its `__init__` is the only door.
+"""
+
+import ast
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+STREAMING: Mapping[str, set[str]] = {
+    # Nothing beside it.
+    "errors": set(),
+    "gc_pause": set(),
+    "codec": set(),
+    # The surroundings.
+    "runtime": {"errors"},
+    "settings": {"errors"},
+    "observability": {"errors"},
+    "locations": {"errors"},
+    "brokers": {"errors", "settings"},
+    "administration": {"errors", "settings", "brokers"},
+    # The stream: input on workers, state, output, and what joins them.
+    "ingest": {"codec"},
+    "worker_daemon": {"ingest"},
+    "outbox": {"errors", "codec", "brokers"},
+    "recovery": {"errors", "gc_pause", "codec", "brokers"},
+    "pipeline": {
+        *("errors", "gc_pause", "codec", "runtime", "settings", "observability", "locations"),
+        *("brokers", "ingest", "outbox", "recovery"),
+    },
+    "app": {
+        *("errors", "settings", "observability", "locations", "administration"),
+        *("ingest", "outbox", "recovery", "pipeline"),
+    },
+    # Questions about the state, in a file or in topics; requests; the past.
+    "offline": {"codec", "locations"},
+    "live": {"errors", "codec", "settings", "brokers", "offline"},
+    "requests": {"errors", "codec", "settings", "brokers", "outbox", "recovery", "live"},
+    "replay": {
+        *("errors", "codec", "settings", "brokers", "administration", "outbox", "recovery"),
+    },
+    "doctor": {"errors", "runtime", "settings", "brokers", "administration", "recovery"},
+    # A whole system on one machine.
+    "simulator": {"errors", "settings", "brokers"},
+    "rerun": {"errors", "runtime", "brokers", "administration", "replay", "simulator"},
+    "demo": {
+        *("errors", "runtime", "settings", "brokers", "administration", "requests", "replay"),
+        "simulator",
+    },
+    # The command line has everything; see also test_screens_import_no_command.
+    "cli": {
+        *("errors", "codec", "runtime", "settings", "observability", "locations", "brokers"),
+        *("administration", "recovery", "app", "offline", "live", "requests", "replay", "doctor"),
+        *("simulator", "rerun", "demo"),
+    },
+}
+TABLES = {"streaming": STREAMING}
+# Its commands load one module each, so that `placer place` loads neither Kafka nor Spark.
+OPEN = {"streaming.cli"}
+
+
+def sources(package: str) -> Iterator[tuple[str, ast.Module]]:
+    """Yield the dotted name and the tree of every module."""
+    for path in sorted((ROOT / package).rglob("*.py")):
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        yield name, ast.parse(path.read_text(encoding="utf-8"), name)
+
+
+def imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Yield (module, name) of every import of ours; no name where the module itself is imported."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from ((node.module, alias.name) for alias in node.names)
+
+
+def part_of(package: str, module: str, name: str = "") -> str:
+    """The part that a module or an imported name belongs to; the package's own `__init__` has
+    none."""
+    words = module.split(".")
+    if len(words) > 1:
+        return words[1]
+    return name if name in TABLES[package] else ""
+
+
+def edges(package: str) -> Iterator[tuple[str, str, str, str]]:
+    """Yield (importing module, its part, imported module, imported name) between parts."""
+    for importer, tree in sources(package):
+        own = part_of(package, importer)
+        for module, name in imported(tree):
+            if module.split(".")[0] != package:
+                continue
+            other = part_of(package, module, name)
+            if other != own:
+                yield importer, own, module, name
+
+
+def door(package: str, part: str) -> set[str]:
+    """The names that the sub-package offers."""
+    path = ROOT / package / part / "__init__.py"
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return set(ast.literal_eval(node.value))
+    return set()
+
+
+@pytest.mark.parametrize("package", TABLES)
+def test_parts_import_only_what_their_row_allows(package: str) -> None:
+    table = TABLES[package]
+    found = {
+        (own, part_of(package, module, name)): importer
+        for importer, own, module, name in edges(package)
+    }
+    refused = [(who, *edge) for edge, who in found.items() if edge[1] not in table[edge[0]]]
+    assert refused == []
+    allowed = {(own, other) for own, row in table.items() for other in row}
+    assert allowed - {*found} == set(), "the table allows what nobody needs"
+
+
+@pytest.mark.parametrize("package", TABLES)
+def test_the_table_is_complete_and_read_from_the_bottom(package: str) -> None:
+    table = TABLES[package]
+    there = {
+        path.stem
+        for path in (ROOT / package).iterdir()
+        if path.suffix == ".py" or (path / "__init__.py").is_file()
+    }
+    assert set(table) == there - {"__init__"}
+    above: set[str] = set()
+    for part, row in table.items():
+        assert row <= above, f"{part} imports what stands below it in the table"
+        above.add(part)
+
+
+@pytest.mark.parametrize("package", TABLES)
+def test_outsiders_come_through_the_door(package: str) -> None:
+    around = []
+    for importer, _, module, name in edges(package):
+        part = part_of(package, module, name)
+        if f"{package}.{part}" in OPEN or not (ROOT / package / part).is_dir():
+            continue
+        if module != package and not (
+            module == f"{package}.{part}" and name in {"", *door(package, part)}
+        ):
+            around.append((importer, module, name))
+    assert around == []
+
+
+def test_screens_import_no_command() -> None:
+    found = [
+        (importer, module)
+        for importer, tree in sources("streaming.cli.render".replace(".", "/"))
+        for module, _ in imported(tree)
+        if module.startswith("streaming.cli.commands")
+    ]
+    assert found == []
