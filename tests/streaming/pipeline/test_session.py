@@ -26,9 +26,11 @@ def flags_of(options: list[str]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("jvm", "heap", "young"), [("session", 64, 48), ("broker", 32, 8)], ids=["session", "broker"]
+    ("jvm", "heap", "young", "free"),
+    [("session", 128, 48, "40"), ("broker", 32, 8, "30")],
+    ids=["session", "broker"],
 )
-def test_a_jvm_starts_small_and_gives_back(jvm: str, heap: int, young: int) -> None:
+def test_a_jvm_starts_small_and_gives_back(jvm: str, heap: int, young: int, free: str) -> None:
     options = {
         "session": shlex.split(session_options()["spark.driver.extraJavaOptions"]),
         "broker": list(broker_process._JAVA_OPTIONS),
@@ -36,7 +38,7 @@ def test_a_jvm_starts_small_and_gives_back(jvm: str, heap: int, young: int) -> N
     flags = flags_of(options[jvm])
     assert int(flags["InitialHeapSize"]) == int(flags["MinHeapSize"]) == heap * MIB
     assert int(flags["MaxNewSize"]) == young * MIB
-    assert (flags["MaxHeapFreeRatio"], flags["UseSerialGC"]) == ("30", "true")
+    assert (flags["MaxHeapFreeRatio"], flags["UseSerialGC"]) == (free, "true")
 
 
 def test_spark_keeps_no_history_for_an_interface_that_it_does_not_have() -> None:
