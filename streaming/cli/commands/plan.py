@@ -85,7 +85,7 @@ def plan(
             message = "a saved plan is verified in text or json, --output kafka writes a new one"
             raise typer.BadParameter(message, param_hint="--verify")
         _verify(file, verify, output, strict)
-    from placement import plan as core
+    from placement.plan import Phase as PlanPhase
     from streaming.cli.render.plan import show_plan
     from streaming.offline import Planned, PlanOptions, WhatIf, planned
 
@@ -104,7 +104,7 @@ def plan(
         {} if assignments is None else _assigned(assignments),
     )
     bounds = (max_moves, max_moves_per_node, until_balanced)
-    wanted = PlanOptions(core.Phase(phase), *bounds, what_if)
+    wanted = PlanOptions(PlanPhase(phase), *bounds, what_if)
     files = _Files(save, rollback, expect, wanted)
     lines = Planned.reassignments if output is PlanOutput.KAFKA else None
     _answer(
