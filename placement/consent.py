@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from placement.choice import stable_id
 from placement.events import Action, OperatorAsked
+from placement.hashing import stable_id
 from placement.hold_events import FLEET, HoldEvents
 from placement.impact import ShardState, Touched, impact
 from placement.model import (

@@ -12,7 +12,7 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.choice import digest64, scores
+from placement.hashing import digest64, scores
 from placement.location import DEPTH_MAX
 from placement.model import AdministrativeState
 from placement.node_filter import NodeFilter

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.choice import digest64, hash64, mix
+from placement.hashing import digest64, hash64, mix
 from placement.model import Assignment, Decision, Memory, Move, NodeView, Violation
 from placement.node import Lives
 

@@ -1,6 +1,6 @@
 """What is wrong with one shard, in words: each fault with its class and the reason for it.
 
-`examine` finds the shards that need a look, this module gives it.
+`examine` finds the shards that need a look; `Faults` gives it.
 """
 
 from collections import Counter

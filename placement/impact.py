@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
-from placement.choice import stable_id
+from placement.hashing import stable_id
 from placement.location import natural_key
 from placement.model import StreamSpec
 from placement.plan import PlannedMove

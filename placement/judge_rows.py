@@ -1,6 +1,6 @@
 """Rows of shards against one rule: what is plainly well is passed over, equal ones are asked once.
 
-`judge` has the words for one stream that is placed; diagnosis asks here for many at once.
+`judged` has the words for one stream that is placed; diagnosis asks `broken_rows` for many at once.
 """
 
 from dataclasses import replace

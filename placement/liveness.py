@@ -1,7 +1,7 @@
 """Liveness: a pure columnar table that turns a partition's log into node verdicts.
 
 Nodes are judged at tick records, by the silence clock of the partition that their last record came
-from (`silence`); those that come and go are held down (`flaps`). A node's wrong clock, a partition
+from (`clocks`); those that come and go are held down (`flaps`). A node's wrong clock, a partition
 that cannot be read, a jump of a broker's clock or a stopped application can delay a verdict but
 never cause one, and where the log is cut into batches changes nothing.
 """

@@ -1,6 +1,6 @@
 """What is known of the nodes of one topology shard, and how it changes.
 
-Heartbeats, silence (`liveness`) and all else that is said of nodes (`statements`) change the same
+Heartbeats, silence (`table`) and all else that is said of nodes (`statements`) change the same
 few things: who holds a node's name, what its status is, and how often that has changed.
 """
 

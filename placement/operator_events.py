@@ -2,7 +2,7 @@
 itself where it has a time.
 
 Answers carry the request's id; the command waits for them. Progress of drains stands with the order
-(`standing_orders`).
+(`nodes.orders`).
 """
 
 from dataclasses import replace

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from placement.assignments import EMPTY
-from placement.choice import stable_id
 from placement.diagnose import live_slots
+from placement.hashing import stable_id
 from placement.model import Move, MoveState
 from placement.reasons import Code, Reason
 from placement.state import State

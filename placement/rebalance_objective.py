@@ -1,6 +1,6 @@
 """The objective as a list of whole numbers, compared from the first: what moves change, exactly.
 
-Terms are the distances of families from their shares (`rebalance_levels`), level by level from the
+Terms are the distances of families from their shares (`shares`), level by level from the
 top. Kinds of one group come together on each level; the levels of the next group come after all of
 these. A move between domains changes what both hold, and with it the shares of all below them.
 """

@@ -9,9 +9,9 @@ from typing import Any
 
 from placement import assigned, digest, unmarks, violated
 from placement.alerts import Alert, AlertKind
-from placement.choice import hash64
 from placement.configuration import Configuration
 from placement.facts import Facts, Stream
+from placement.hashing import hash64
 from placement.model import (
     Decision,
     Memory,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.choice import digest64
+from placement.hashing import digest64
 from placement.location import DEPTH_MAX, UNLOCATED, Location, natural_key, parse_location
 from placement.model import AdministrativeState, Guard, Liveness, status
 from placement.node import NodeAttributes

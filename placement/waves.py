@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from placement.assignments import EMPTY
-from placement.choice import stable_id
+from placement.hashing import stable_id
 from placement.model import Cause, MoveKind
 from placement.plan import Phase, Plan, PlannedMove, Standing, plan
 from placement.reasons import Code, Reason

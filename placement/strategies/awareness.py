@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.choice import scores
+from placement.hashing import scores
 from placement.location import natural_key
 from placement.policy import Balance, OnInfeasible, Policy, name_list
 from placement.reasons import Code, Reason

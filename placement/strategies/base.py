@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.assignments import EMPTY, AssignmentTable
-from placement.choice import hash64, lowest
 from placement.funnel import Part, Supply, allowed, apart, keeping, room, supply
+from placement.hashing import hash64, lowest
 from placement.judge import judged
 from placement.location import DEPTH_MAX
 from placement.model import StreamSpec
@@ -217,12 +217,12 @@ class Strategy(Compiles, Protocol):
     - Rules that are subject to `on_infeasible` carry `policy.strength`: required, unless the mode
       is `degrade`. What is never more than a wish is `Strength.PREFERRED` in any case.
     - `place` returns a Reason, or a Placement with EMPTY slots and reasons, where it finds no
-      lawful arrangement. `decide` then rejects, keeps the stream waiting, fills what `extend` can
+      lawful arrangement. `streams` then rejects, keeps the stream waiting, fills what `extend` can
       (`partial`), or fills the rest by the preferred rules, with the reason as a warning
       (`degrade`); what is still missing then is up to `on_shortage`.
     - A strategy that knows a better fallback takes it in `place` and `extend` while
       `policy.strength` is preferred, and says so in `warnings`.
-    - `decide` judges what was placed: an arrangement that breaks a required rule of `rules()`, the
+    - `streams` judges what was placed: an arrangement that breaks a required rule of `rules()`, the
       user's or its own, counts as not found.
     """
 

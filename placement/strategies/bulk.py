@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement import apportion, kernels
-from placement.choice import digest64, scores
 from placement.domain_tree import DomainTree, Integers, domain_tree
+from placement.hashing import digest64, scores
 from placement.model import StreamSpec
 from placement.policy import Policy
 from placement.rules import AtMost, Even, LocatedFirst, Rule, Standing, Strength, live_domains

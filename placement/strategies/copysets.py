@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.assignments import EMPTY
-from placement.choice import digest64, scores
 from placement.copysets import Copysets, Terms
 from placement.funnel import supply
+from placement.hashing import digest64, scores
 from placement.model import StreamSpec
 from placement.policy import Balance, OnInfeasible, Policy, unknown_value
 from placement.reasons import Code, Reason

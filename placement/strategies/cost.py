@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from placement.assignments import EMPTY
-from placement.choice import scores
+from placement.hashing import scores
 from placement.model import StreamSpec
 from placement.policy import Balance, OnInfeasible, Policy, unknown_value
 from placement.reasons import Code, Reason

@@ -7,7 +7,7 @@ from itertools import islice
 
 import numpy as np
 
-from placement.choice import digest64
+from placement.hashing import digest64
 from placement.model import StreamSpec
 from placement.policy import Policy
 from placement.reasons import Code, Reason

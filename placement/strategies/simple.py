@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.assignments import EMPTY
-from placement.choice import digest64, scores
+from placement.hashing import digest64, scores
 from placement.model import StreamSpec
 from placement.policy import Balance, OnInfeasible, Policy
 from placement.reasons import Reason

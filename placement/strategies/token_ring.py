@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.choice import digest64, digests64, scores
+from placement.hashing import digest64, digests64, scores
 from placement.location import natural_key
 from placement.model import StreamSpec
 from placement.reasons import Code, Reason

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from placement import kernels
 from placement.assignments import EMPTY
-from placement.choice import digest64, digests64, mixed, scores31
 from placement.domain_tree import domain_tree
+from placement.hashing import digest64, digests64, mixed, scores31
 from placement.policy import Policy
 from placement.strategies.base import Need, View
 from placement.strategies.walk import Draft, Key, Nodes

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from placement import kernels
 from placement.assignments import EMPTY
-from placement.choice import digest64
+from placement.hashing import digest64
 from placement.model import StreamSpec
 from placement.policy import OnInfeasible, Policy
 from placement.reasons import Code, Reason

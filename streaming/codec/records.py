@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import orjson
 
 from placement.alerts import Alert, Answer, Severity
-from placement.choice import stable_id
 from placement.flaps import Flaps
+from placement.hashing import stable_id
 from placement.model import (
     AdministrativeState,
     Assignment,

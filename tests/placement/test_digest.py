@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement.choice import digest64, hash64
 from placement.digest import keyed, of_assignments, of_told
+from placement.hashing import digest64, hash64
 from placement.model import Assignment
 
 STREAMS = [hash64(name) for name in ("", "orders", "payments")]

@@ -9,7 +9,7 @@ import random
 import numpy as np
 import pytest
 
-from placement.choice import digest64, digests64
+from placement.hashing import digest64, digests64
 from placement.model import AdministrativeState
 from placement.policy import Policy, compile_policy
 from placement.rules import Standing

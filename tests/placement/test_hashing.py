@@ -7,7 +7,7 @@ changes, a rebuilt or upgraded reconciler decides differently from the one that 
 import numpy as np
 import pytest
 
-from placement.choice import digest64, digests64, lowest, scores, stable_id
+from placement.hashing import digest64, digests64, lowest, scores, stable_id
 
 NODES = np.array([digest64("node", f"n{number}") for number in range(1, 5)], np.uint64)
 
