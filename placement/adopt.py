@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from placement.assignments import EMPTY
 from placement.diagnose import colocated_unit, stray_slots
 from placement.judge import judged
-from placement.model import StreamSpec
+from placement.model import Code, Reason, StreamSpec
 from placement.policy import Policy
-from placement.reasons import Code, Reason
 from placement.rule_set import RuleSet
 from placement.rules import ColocateSlots, Rule, Strength
 from placement.strategies import STRATEGIES

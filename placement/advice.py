@@ -11,9 +11,15 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from placement.decide import Answer, place
-from placement.location import DEPTH_MAX, Location, natural_key
-from placement.model import Liveness, Outcome, StreamSpec
-from placement.node import NodeAttributes
+from placement.model import (
+    DEPTH_MAX,
+    Liveness,
+    Location,
+    NodeAttributes,
+    Outcome,
+    StreamSpec,
+    natural_key,
+)
 from placement.policy import Policy
 from placement.rules import Rule, Strength, scope_of
 from placement.rules_places import AtLeastIn, Exactly, WithTags

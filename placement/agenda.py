@@ -13,10 +13,9 @@ import numpy as np
 from placement.assignments import EMPTY
 from placement.diagnose import WAITS_FOR_NODES, live_slots
 from placement.glance import Glance
-from placement.model import Violation, ViolationClass
+from placement.model import THROTTLED, Code, Violation, ViolationClass
 from placement.orders import gives_all
 from placement.precedence import hurries
-from placement.reasons import THROTTLED, Code
 from placement.state import State
 from placement.succession import next_leader
 from placement.urgency import MISSING, Urgency, urgency

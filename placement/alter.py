@@ -15,12 +15,10 @@ from placement.adopt import completed
 from placement.assignments import EMPTY
 from placement.decide import Answer, answered, asked, place_in, spec_of
 from placement.diagnose import live_slots
-from placement.events import StreamAltered
 from placement.facts import Stream
-from placement.model import Cause, MoveKind, Outcome, StreamSpec
+from placement.model import Cause, Code, MoveKind, Outcome, Reason, StreamAltered, StreamSpec
 from placement.moves import OpenMove
 from placement.policy import Policy
-from placement.reasons import Code, Reason
 from placement.slot_parts import SlotParts
 from placement.state import State
 from placement.strategies import STRATEGIES

@@ -7,12 +7,16 @@ authority does not place is registered, and receives nothing.
 
 from dataclasses import dataclass, replace
 
-from placement.alerts import AlertKind
-from placement.events import LocationResolved, NodeChanged
-from placement.location import parse_location
-from placement.model import NodeView
-from placement.node import NodeAttributes
-from placement.reasons import Code, Reason
+from placement.model import (
+    AlertKind,
+    Code,
+    LocationResolved,
+    NodeAttributes,
+    NodeChanged,
+    NodeView,
+    Reason,
+    parse_location,
+)
 from placement.state import State
 
 # What is remembered in `state.v1`, by node: what the authority said last.

@@ -9,19 +9,21 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from placement.events import Action, OperatorAsked
 from placement.hashing import stable_id
 from placement.hold_events import FLEET, HoldEvents
 from placement.impact import ShardState, Touched, impact
 from placement.model import (
+    Action,
     AdministrativeState,
+    Code,
     Guard,
     Liveness,
     MoveKind,
+    OperatorAsked,
+    Reason,
     RepairMode,
     StreamSpec,
 )
-from placement.reasons import Code, Reason
 from placement.rebalance_events import Rebalancing
 from placement.relocation import Relocations
 from placement.safety import HeldShard, at_stake_reason, in_maintenance, quorum_broken

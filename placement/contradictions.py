@@ -9,10 +9,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from placement.location import Location
+from placement.model import Code, Location, Reason
 from placement.node_filter import NodeFilter
 from placement.policy import Policy
-from placement.reasons import Code, Reason
 from placement.rules import (
     AtLeastDomains,
     AtMost,

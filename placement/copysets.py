@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.hashing import digest64, scores
-from placement.location import DEPTH_MAX
-from placement.model import AdministrativeState
+from placement.model import DEPTH_MAX, AdministrativeState
 from placement.node_filter import NodeFilter
 from placement.rule_set import RuleSet
 from placement.rules import Rule, Standing, Strength

@@ -7,13 +7,20 @@ from placement.adopt import adopt, complete
 from placement.assignments import EMPTY
 from placement.contradictions import contradiction
 from placement.evenness import evened
-from placement.events import StreamRequested
 from placement.facts import Stream
 from placement.feasibility import Question, why_not
 from placement.judge import judged
-from placement.model import Decision, Outcome, RepairMode, StreamSpec
+from placement.model import (
+    Band,
+    Code,
+    Decision,
+    Outcome,
+    Reason,
+    RepairMode,
+    StreamRequested,
+    StreamSpec,
+)
 from placement.policy import OnInfeasible, Policy, parse_placement_policies
-from placement.reasons import Band, Code, Reason
 from placement.rules import Rule, Standing, Strength
 from placement.state import State
 from placement.strategies import STRATEGIES

@@ -4,9 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from placement.assignments import EMPTY
-from placement.model import Liveness, Violation, ViolationClass
+from placement.model import Code, Liveness, Reason, Violation, ViolationClass
 from placement.node_filter import NodeFilter
-from placement.reasons import Code, Reason
 from placement.rules import ColocateSlots, Rule, Standing, scope_of
 from placement.topology import Topology
 

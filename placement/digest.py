@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.hashing import digest64, hash64, mix
-from placement.model import Assignment, Decision, Memory, Move, NodeView, Violation
-from placement.node import Lives
+from placement.model import Assignment, Decision, Lives, Memory, Move, NodeView, Violation
 
 _MODULUS = 1 << 64
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.location import natural_key
+from placement.model import natural_key
 from placement.topology import Topology
 
 Integers = NDArray[np.int64]

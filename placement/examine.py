@@ -26,8 +26,7 @@ from placement.health import (
     under_diversified,
 )
 from placement.judge_rows import broken_rows
-from placement.location import natural_key
-from placement.model import AdministrativeState
+from placement.model import AdministrativeState, natural_key
 from placement.prospects import Prospects, is_wide
 from placement.rules import (
     ColocateSlots,

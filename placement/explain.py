@@ -14,9 +14,8 @@ import numpy as np
 
 from placement.assignments import EMPTY
 from placement.funnel import apart, keeping, located, room, supply, tagged, why_not_admitted
-from placement.model import StreamSpec
+from placement.model import Reason, StreamSpec
 from placement.policy import Policy
-from placement.reasons import Reason
 from placement.rule_set import RuleSet
 from placement.rules import LocatedFirst, Mask, Rule, Standing, Strength, scope_of
 from placement.rules_places import WithTags

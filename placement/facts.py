@@ -15,18 +15,19 @@ from numpy.typing import NDArray
 from placement import digest, unmarks
 from placement.assignments import AssignmentTable
 from placement.backoff import Backoff
-from placement.configuration import Configuration
 from placement.model import (
+    Code,
+    Configuration,
     Decision,
     Memory,
     NodeView,
     Ready,
+    Reason,
     StreamSpec,
     Violation,
 )
 from placement.moves import Ledger
 from placement.policy import Policy
-from placement.reasons import Code, Reason
 from placement.roles import role_rules
 from placement.rule_set import RuleSet
 from placement.rules import Rule

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from placement.assignments import EMPTY
 from placement.diagnose import REPLICAS_RULE
 from placement.diagnosis import UNKNOWN, Diagnosed
-from placement.model import AdministrativeState, Liveness, StreamSpec, ViolationClass
+from placement.model import AdministrativeState, Code, Liveness, Reason, StreamSpec, ViolationClass
 from placement.policy import Policy
 from placement.prospects import Prospects
-from placement.reasons import Code, Reason
 from placement.rules import Finding, Rule, Standing, Strength
 from placement.topology import Topology
 from placement.wording import are, counted

@@ -14,8 +14,8 @@ from math import ceil
 import numpy as np
 
 from placement.funnel import allowed, supply_of
+from placement.model import Code, Reason
 from placement.node_filter import NodeFilter
-from placement.reasons import Code, Reason
 from placement.rule_set import RuleSet
 from placement.rules import (
     AtLeastDomains,

@@ -12,8 +12,7 @@ from typing import Any
 
 from placement.facts import Stream
 from placement.impact import Impact, ShardState, impact
-from placement.model import AdministrativeState, Pending, Violation
-from placement.node import NodeAttributes
+from placement.model import AdministrativeState, NodeAttributes, Pending, Violation
 from placement.plan import Phase, PlannedMove, Standing, plan
 from placement.report import Report
 from placement.state import State

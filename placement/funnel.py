@@ -12,10 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placement.location import natural_key
-from placement.model import Liveness
+from placement.model import Code, Liveness, natural_key
 from placement.node_filter import NodeFilter
-from placement.reasons import Code
 from placement.rules import Mask, Rule
 from placement.topology import Topology
 

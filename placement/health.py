@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.assignments import EMPTY
-from placement.location import natural_key
+from placement.model import natural_key
 from placement.shard_rows import distinct
 from placement.sift import first_mentions, fullest
 from placement.topology import NO_DOMAIN, Scope, Topology

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.location import natural_key
-from placement.model import Liveness
+from placement.model import Liveness, natural_key
 from placement.topology import Scope, Topology
 
 # Cruise Control's figures: `fixable.failed.broker.count.threshold` and `...percentage.threshold`.

@@ -13,12 +13,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.alerts import AlertKind
 from placement.hold import Hold, lost_domains, lost_share
-from placement.location import UNLOCATED, parse_location
-from placement.model import AdministrativeState, Liveness
+from placement.model import (
+    UNLOCATED,
+    AdministrativeState,
+    AlertKind,
+    Code,
+    Liveness,
+    Reason,
+    parse_location,
+)
 from placement.move_events import MoveEvents
-from placement.reasons import Code, Reason
 from placement.repair import Repair
 from placement.state import State
 from placement.wording import counted

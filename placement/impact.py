@@ -12,8 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 from placement.hashing import stable_id
-from placement.location import natural_key
-from placement.model import StreamSpec
+from placement.model import StreamSpec, natural_key
 from placement.plan import PlannedMove
 from placement.topology import Topology
 

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from placement.node import Lives, NodeAttributes, PendingLife, RefusedLife
-from placement.reasons import Code, Reason
+from placement.model import Code, Lives, NodeAttributes, PendingLife, Reason, RefusedLife
 from placement.silence import NO_PARTITION, SilenceClocks, Timers
 
 # Of how many lives before the present one a node's record tells. A process that crashes at each

@@ -12,11 +12,10 @@ from dataclasses import replace
 from placement.assignments import EMPTY
 from placement.facts import Stream
 from placement.mend import Case, backing_off, find_target
-from placement.model import Cause, Move, MoveKind, MoveState
+from placement.model import Band, Cause, Code, Move, MoveKind, MoveState, Reason
 from placement.moves import OpenMove
 from placement.orders import Link, copy_source, is_busy, link, links, ordered, over_limit, renewed
 from placement.precedence import goes_before, hurries, needs_of
-from placement.reasons import Band, Code, Reason
 from placement.state import State
 from placement.strategies.base import View
 from placement.succession import next_leader

@@ -7,12 +7,17 @@ once, with the shards whose quorum needs it, and may be told again once a measur
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from placement.alerts import AlertKind
 from placement.assignments import EMPTY
-from placement.events import LinksMeasured
 from placement.health import quorum_size
-from placement.location import Location, natural_key, parse_location
-from placement.reasons import Code, Reason
+from placement.model import (
+    AlertKind,
+    Code,
+    LinksMeasured,
+    Location,
+    Reason,
+    natural_key,
+    parse_location,
+)
 from placement.state import State
 from placement.wording import counted
 

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from placement.flaps import Flaps
 from placement.incarnations import Incarnations, Mark
-from placement.model import Liveness, NodeView
+from placement.model import Flaps, Liveness, NodeView
 from placement.node_columns import NodeColumns
 from placement.node_log import Beats, PartitionLog, Statement, Tick
 from placement.node_states import LIVENESS, NodeStates, Status

@@ -14,9 +14,8 @@ import numpy as np
 
 from placement.alternatives import alternatives
 from placement.assignments import EMPTY
-from placement.model import AdministrativeState, StreamSpec
+from placement.model import AdministrativeState, Code, Reason, StreamSpec
 from placement.policy import Policy
-from placement.reasons import Code, Reason
 from placement.rule_set import RuleSet
 from placement.rules import (
     NEVER,

@@ -3,10 +3,17 @@
 from placement import backoff, unmarks
 from placement.assignments import EMPTY
 from placement.diagnose import why_kept
-from placement.events import AckKind, MoveAcked
-from placement.model import AdministrativeState, Guard, Move, MoveState
+from placement.model import (
+    AckKind,
+    AdministrativeState,
+    Code,
+    Guard,
+    Move,
+    MoveAcked,
+    MoveState,
+    Reason,
+)
 from placement.moves import OpenMove
-from placement.reasons import Code, Reason
 from placement.rebalance_events import Rebalancing
 from placement.repair import Repair
 from placement.room import Room

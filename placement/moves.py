@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.assignments import EMPTY
-from placement.model import Move, MoveKind, MoveState
-from placement.reasons import Reason
+from placement.model import Move, MoveKind, MoveState, Reason
 
 
 @dataclass(slots=True)

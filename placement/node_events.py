@@ -4,16 +4,27 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from placement.admission import Admission
-from placement.alerts import AlertKind
 from placement.authority import Authority
-from placement.events import LocationResolved, NodeChanged
-from placement.flaps import Flaps
 from placement.hold_events import HoldEvents
-from placement.location import DEPTH_MAX, Location, parse_location
-from placement.model import AdministrativeState, Guard, Liveness, NodeView, Reporting
+from placement.model import (
+    DEPTH_MAX,
+    AdministrativeState,
+    AlertKind,
+    Code,
+    Flaps,
+    Guard,
+    Liveness,
+    Lives,
+    Location,
+    LocationResolved,
+    NodeAttributes,
+    NodeChanged,
+    NodeView,
+    Reason,
+    Reporting,
+    parse_location,
+)
 from placement.move_events import MoveEvents
-from placement.node import Lives, NodeAttributes
-from placement.reasons import Code, Reason
 from placement.relocation import Relocations, Stand
 from placement.repair import Repair
 from placement.room import Room

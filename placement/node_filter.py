@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.location import Location
+from placement.model import Location
 from placement.topology import Topology
 
 

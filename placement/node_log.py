@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.node import NodeAttributes
+from placement.model import NodeAttributes
 
 
 class Told(StrEnum):

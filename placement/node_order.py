@@ -5,7 +5,7 @@ from bisect import bisect_left, insort
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.location import natural_key
+from placement.model import natural_key
 
 
 class NodeOrder:

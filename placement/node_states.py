@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from placement.flaps import Flaps
 from placement.incarnations import Incarnations, Mark
-from placement.model import Liveness, Reporting
+from placement.model import Flaps, Liveness, Reason, Reporting
 from placement.node_columns import NodeColumns
 from placement.node_log import Statement, Told
-from placement.reasons import Reason
 from placement.silence import SilenceClocks, Timers
 from placement.verdict import Verdict, conflict
 

@@ -7,14 +7,22 @@ Answers carry the request's id; the command waits for them. Progress of drains s
 
 from dataclasses import replace
 
-from placement.alerts import Answer, AnswerOutcome
 from placement.consent import Preview, preview
-from placement.events import Action, NodeChanged, OperatorAsked
 from placement.hold_events import HoldEvents
-from placement.model import AdministrativeState, MoveState, ViolationClass
+from placement.model import (
+    Action,
+    AdministrativeState,
+    Answer,
+    AnswerOutcome,
+    Code,
+    MoveState,
+    NodeChanged,
+    OperatorAsked,
+    Reason,
+    ViolationClass,
+)
 from placement.move_events import MoveEvents
 from placement.node_events import NodeEvents
-from placement.reasons import Code, Reason
 from placement.rebalance_events import Rebalancing
 from placement.report import DRAIN_RULE
 from placement.standing_orders import Order, StandingOrders

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from placement.assignments import EMPTY
 from placement.diagnose import live_slots
 from placement.hashing import stable_id
-from placement.model import Move, MoveState
-from placement.reasons import Code, Reason
+from placement.model import Code, Move, MoveState, Reason
 from placement.state import State
 from placement.topology import Scope, Topology
 from placement.wants import Want

@@ -7,8 +7,7 @@ of its own makes copies look further apart than they are.
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-from placement.location import Location, natural_key
-from placement.reasons import Code, Reason
+from placement.model import Code, Location, Reason, natural_key
 
 # Two edits: one wrong, missing or additional character, or two swapped ones, which count twice.
 _EDITS_MAX = 2

@@ -11,21 +11,23 @@ from enum import StrEnum
 import numpy as np
 
 from placement.assignments import EMPTY
-from placement.configuration import Configuration
-from placement.limits import Limits
 from placement.model import (
+    Band,
     Cause,
+    Code,
+    Configuration,
     Decision,
+    Limits,
     Move,
     MoveKind,
     MoveState,
     Outcome,
+    Reason,
     StreamSpec,
     Violation,
 )
 from placement.moves import OpenMove
 from placement.policy import Policy
-from placement.reasons import Band, Code, Reason
 from placement.rebalance import RebalancePlan, Skew, plan_rebalance
 from placement.repair import Repair
 from placement.shard_rows import Layout, matrix

@@ -11,8 +11,8 @@ from importlib import import_module
 from inspect import signature
 from typing import Any
 
+from placement.model import Code, Reason
 from placement.policy import Balance
-from placement.reasons import Code, Reason
 from placement.strategies import register
 from placement.strategies.base import ByRules
 

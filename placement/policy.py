@@ -14,10 +14,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.model import StreamSpec
+from placement.model import Code, Reason, StreamSpec
 from placement.node_filter import NodeFilter
 from placement.policy_rules import compile_rules
-from placement.reasons import Code, Reason
 from placement.rules import Rule, Standing, Strength
 from placement.topology import Topology
 from placement.written import location_list, name_list, tag_pairs, unknown_value

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from placement.reasons import Code, Reason
+from placement.model import Code, Reason
 from placement.rules import (
     AtLeastDomains,
     AtMost,

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from placement.assignments import EMPTY, AssignmentTable
 from placement.feasibility import Question, why_not
 from placement.judge import judged
-from placement.model import StreamSpec
+from placement.model import Code, Reason, StreamSpec
 from placement.policy import Policy
-from placement.reasons import Code, Reason
 from placement.rules import (
     NEVER,
     ColocateSlots,

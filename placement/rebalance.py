@@ -20,8 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placement.model import MoveKind
-from placement.reasons import Code, Reason
+from placement.model import Code, MoveKind, Reason
 from placement.rebalance_board import ALL, LATER, OWN, Board
 from placement.rebalance_leaders import EVERY, Electorate
 from placement.rebalance_pairs import balance

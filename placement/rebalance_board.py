@@ -11,10 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.assignments import EMPTY
-from placement.location import natural_key
-from placement.model import RepairMode, StreamSpec
+from placement.model import Code, Reason, RepairMode, StreamSpec, natural_key
 from placement.policy import Balance, Policy
-from placement.reasons import Code, Reason
 from placement.rebalance_levels import Integers, Slack, Tally, levels_of
 from placement.rule_set import RuleSet
 from placement.rules import LocatedFirst, Rule

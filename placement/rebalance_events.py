@@ -16,12 +16,9 @@ from typing import Any
 import numpy as np
 
 from placement.assignments import EMPTY
-from placement.configuration import Rebalance
-from placement.location import natural_key
-from placement.model import Cause, MoveKind, MoveState
+from placement.model import Cause, Code, MoveKind, MoveState, Reason, Rebalance, natural_key
 from placement.moves import Ledger
 from placement.orders import Link, copy_source, link, links
-from placement.reasons import Code, Reason
 from placement.rebalance import RebalanceMove, RebalancePlan, plan_rebalance
 from placement.repair import Repair
 from placement.state import State

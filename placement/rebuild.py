@@ -8,10 +8,18 @@ import numpy as np
 from placement import digest, violated
 from placement.assigned import hash_shards
 from placement.assignments import EMPTY
-from placement.model import Assignment, Decision, Move, MoveKind, Outcome, Ready
+from placement.model import (
+    Assignment,
+    Decision,
+    Move,
+    MoveKind,
+    Outcome,
+    Published,
+    Ready,
+    Reason,
+    Settled,
+)
 from placement.moves import OpenMove
-from placement.published import Published, Settled
-from placement.reasons import Reason
 from placement.roles import PLAIN_ROLE
 from placement.settled import SettledColumns
 from placement.state import State

@@ -7,28 +7,31 @@ persists `Ready` and goes on; if persisting fails the process dies and rebuilds 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from placement.configuration import Configuration
 from placement.consent import Preview
-from placement.events import (
+from placement.hold_events import HoldEvents
+from placement.links import Links
+from placement.model import (
+    Configuration,
     Event,
     LinksMeasured,
+    Liveness,
     LocationResolved,
     MoveAcked,
     NodeChanged,
     OperatorAsked,
+    Published,
+    Ready,
+    Reason,
+    Refused,
     ReplicaLost,
     StreamAltered,
     StreamCreated,
     StreamDropped,
+    Violation,
 )
-from placement.hold_events import HoldEvents
-from placement.links import Links
-from placement.model import Liveness, Ready, Refused, Violation
 from placement.move_events import MoveEvents
 from placement.node_events import NodeEvents
 from placement.operator_events import OperatorEvents
-from placement.published import Published
-from placement.reasons import Reason
 from placement.rebalance_events import Rebalancing
 from placement.rebuild import rebuild
 from placement.repair import Repair

@@ -11,14 +11,21 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from placement.admission import Admission
-from placement.alerts import AlertKind
 from placement.authority import CLAIM
 from placement.forecast import Forecast, Forecasts
-from placement.location import Location, natural_key, parse_location
-from placement.model import AdministrativeState, NodeView, Pending
-from placement.node import NodeAttributes
+from placement.model import (
+    AdministrativeState,
+    AlertKind,
+    Code,
+    Location,
+    NodeAttributes,
+    NodeView,
+    Pending,
+    Reason,
+    natural_key,
+    parse_location,
+)
 from placement.place_names import likely_meant, new_domain, tier_flaw
-from placement.reasons import Code, Reason
 from placement.state import State
 from placement.wording import counted
 

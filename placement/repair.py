@@ -17,9 +17,8 @@ from placement.assignments import EMPTY
 from placement.glance import Glance, glance, unled
 from placement.issuing import Issuing
 from placement.judge import judged
-from placement.model import Move, Violation
+from placement.model import Code, Move, Reason, Violation
 from placement.orders import is_busy
-from placement.reasons import Code, Reason
 from placement.report import Report
 from placement.rules import Strength
 from placement.state import State

@@ -15,8 +15,7 @@ from placement.diagnose import (
     why_needy,
 )
 from placement.glance import Glance
-from placement.model import Cause, Violation, ViolationClass
-from placement.reasons import Band, Code, Reason
+from placement.model import Band, Cause, Code, Reason, Violation, ViolationClass
 from placement.rules import ColocateSlots, Strength
 from placement.state import State
 from placement.wants import Failed, Wants

@@ -5,8 +5,7 @@ from dataclasses import replace
 from placement.adopt import unmet_by
 from placement.assignments import EMPTY
 from placement.facts import Stream
-from placement.model import Decision, Outcome
-from placement.reasons import Code, Reason
+from placement.model import Code, Decision, Outcome, Reason
 from placement.state import State
 from placement.strategies.base import View
 

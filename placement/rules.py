@@ -18,7 +18,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.location import natural_key
+from placement.model import natural_key
 from placement.node_filter import NodeFilter
 from placement.sift import first_mentions, fullest, uneven
 from placement.topology import LEAF, NO_DOMAIN, Scope, Topology

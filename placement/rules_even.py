@@ -11,7 +11,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.location import natural_key
+from placement.model import natural_key
 from placement.rules import Finding, Mask, Penalties, RuleTraits, Standing, Strength
 from placement.sift import uneven_inside
 from placement.topology import Scope

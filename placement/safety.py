@@ -9,10 +9,8 @@ from dataclasses import dataclass
 
 from placement.assignments import EMPTY
 from placement.health import quorum_size
-from placement.location import natural_key
-from placement.model import AdministrativeState, RepairMode, StreamSpec
+from placement.model import AdministrativeState, Code, Reason, RepairMode, StreamSpec, natural_key
 from placement.policy import Policy
-from placement.reasons import Code, Reason
 from placement.topology import Topology
 
 # Of a long list a sentence names the first.

@@ -13,8 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from placement.location import UNLOCATED, Location, natural_key
-from placement.model import Liveness
+from placement.model import UNLOCATED, Liveness, Location, natural_key
 from placement.topology import Topology
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from placement.assigned import hash_shards
-from placement.published import Settled
+from placement.model import Settled
 from placement.state import State
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.flaps import FlapRule
+from placement.model import FlapRule
 
 # Ticks come every second; three of them missing is a stall of the log, not a silence of its nodes.
 GAP_MAX_MS = 3_000

@@ -8,10 +8,7 @@ neither.
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from placement.events import Action
-from placement.location import Location, parse_location
-from placement.model import AdministrativeState
-from placement.reasons import Reason
+from placement.model import Action, AdministrativeState, Location, Reason, parse_location
 from placement.state import State
 
 KIND = "request"

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from placement import assigned, digest, unmarks, violated
-from placement.alerts import Alert, AlertKind
-from placement.configuration import Configuration
 from placement.facts import Facts, Stream
 from placement.hashing import hash64
 from placement.model import (
+    Alert,
+    AlertKind,
+    Configuration,
     Decision,
     Memory,
     Move,
@@ -20,10 +21,10 @@ from placement.model import (
     MoveState,
     NodeView,
     Ready,
+    Reason,
 )
 from placement.moves import OpenMove
 from placement.policy import Policy, compile_policy
-from placement.reasons import Reason
 from placement.strategies import STRATEGIES
 
 # Where the highest epoch of all dropped streams is remembered.

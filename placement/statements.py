@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from placement.incarnations import Mark
-from placement.node import NodeAttributes, PendingLife
+from placement.model import Code, NodeAttributes, PendingLife
 from placement.node_log import Statement, Told
 from placement.node_states import NodeStates, Status
-from placement.reasons import Code
 from placement.verdict import Verdict, refusal
 
 # Nodes of one topology shard, whatever is sent: above any quota of the core (rule R4), and what a

@@ -11,19 +11,23 @@ import numpy as np
 from placement.alter import Alteration, alteration, is_pointless, laid_out
 from placement.assignments import EMPTY
 from placement.decide import decide, place, spec_of
-from placement.events import (
+from placement.facts import Stream
+from placement.model import (
+    Code,
+    Decision,
+    MoveKind,
+    MoveState,
+    Outcome,
+    Reason,
     ReplicaLost,
     StreamAltered,
     StreamCreated,
     StreamDropped,
     StreamRequested,
 )
-from placement.facts import Stream
-from placement.model import Decision, MoveKind, MoveState, Outcome
 from placement.move_events import MoveEvents
 from placement.moves import OpenMove
 from placement.policy import Policy
-from placement.reasons import Code, Reason
 from placement.repair import Repair
 from placement.revision import counted, is_mended, judged
 from placement.room import Room

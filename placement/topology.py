@@ -13,11 +13,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.hashing import digest64
-from placement.location import DEPTH_MAX, UNLOCATED, Location, natural_key, parse_location
-from placement.model import AdministrativeState, Guard, Liveness, status
-from placement.node import NodeAttributes
+from placement.model import (
+    DEPTH_MAX,
+    UNLOCATED,
+    AdministrativeState,
+    Code,
+    Guard,
+    Liveness,
+    Location,
+    NodeAttributes,
+    Reason,
+    natural_key,
+    parse_location,
+    status,
+)
 from placement.node_order import NodeOrder
-from placement.reasons import Code, Reason
 
 # Columns grow by doubling from here: small enough for the offline tool.
 _CAPACITY_FIRST = 64

@@ -2,11 +2,8 @@
 
 from dataclasses import dataclass
 
-from placement.flaps import Flaps
-from placement.model import Liveness, Reporting
-from placement.node import Lives
+from placement.model import Code, Flaps, Liveness, Lives, Reason, Reporting
 from placement.node_log import Statement, Told
-from placement.reasons import Code, Reason
 
 _SAID = {
     Told.REGISTERED: "registration",

@@ -13,8 +13,7 @@ from placement.assignments import EMPTY
 from placement.diagnose import kept_slots, live_slots, shared_nodes, why_dead, why_needy
 from placement.facts import Stream
 from placement.mend import Case, find_move, score
-from placement.model import AdministrativeState, Cause, Liveness, MoveKind, RepairMode
-from placement.reasons import Code, Reason
+from placement.model import AdministrativeState, Cause, Code, Liveness, MoveKind, Reason, RepairMode
 from placement.rule_set import RuleSet
 from placement.rules import Rule, Strength
 from placement.state import State

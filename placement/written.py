@@ -6,8 +6,7 @@ Nothing is guessed; a reason names the place and what would be understood there.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from placement.location import UNLOCATED, Location, parse_location
-from placement.reasons import Code, Reason
+from placement.model import UNLOCATED, Code, Location, Reason, parse_location
 
 # Limits of rules stay in the range of the wire's counts, so that sums of them fit 64 bits.
 LIMIT_MAX = 2**31 - 1

@@ -17,8 +17,7 @@ import orjson
 import yaml
 from confluent_kafka import Producer
 
-from placement.configuration import Configuration
-from placement.model import MoveState
+from placement.model import Configuration, MoveState
 from schemas.envelope import Refusal, decode, encode_headers, validate
 from schemas.inputs import TICK_KEY, NodeMessage, NodeUnregistered
 from schemas.topics import BY_NAME, COMMITS, DEFAULT_PREFIX, JOURNAL, MOVES, NODES, full_name

@@ -12,8 +12,7 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any
 
-from placement.events import AckKind, Event, MoveAcked, OperatorAsked, ReplicaLost
-from placement.model import Ready
+from placement.model import AckKind, Event, MoveAcked, OperatorAsked, Ready, ReplicaLost
 from tests.oracle_batch import (
     judge_answers,
     judge_counts,

@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from placement.alerts import Answer
-from placement.events import OperatorAsked
+from placement.model import Answer, OperatorAsked
 from tests.oracle_world import Shard, Value, World
 
 

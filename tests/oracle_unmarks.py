@@ -5,7 +5,7 @@ Told again at the interval, counted, never after the confirmation, and remembere
 
 from collections.abc import Iterable, Iterator
 
-from placement.events import AckKind, Event, MoveAcked
+from placement.model import AckKind, Event, MoveAcked
 from tests.oracle_world import Shard, Value
 
 CALLED_OFF = ("cancelled", "superseded", "expired")

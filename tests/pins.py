@@ -17,9 +17,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from placement.configuration import Configuration
-from placement.events import Event
-from placement.model import Ready
+from placement.model import Configuration, Event, Ready
 from streaming.cli.main import app
 from streaming.codec import ready_records
 from streaming.replay import replay_history

@@ -59,11 +59,7 @@ from collections.abc import Callable, Iterator
 import yaml
 
 from placement import unmarks
-from placement.configuration import Configuration, Rebalance
-from placement.events import Event
-from placement.limits import Limits
-from placement.model import Assignment, Move, Ready
-from placement.quotas import Quotas
+from placement.model import Assignment, Configuration, Event, Limits, Move, Quotas, Ready, Rebalance
 from placement.reconcile import Reconciler
 from tests.datadriven import CaseError, Command, parse_command
 from tests.oracle import Log, records_of

@@ -11,23 +11,28 @@ from typing import Any
 
 import yaml
 
-from placement.events import (
+from placement.model import (
     AckKind,
     Action,
+    AdministrativeState,
     Event,
+    Guard,
     LinksMeasured,
+    Liveness,
     LocationResolved,
+    Move,
     MoveAcked,
+    NodeAttributes,
     NodeChanged,
+    NodeView,
     OperatorAsked,
+    Ready,
     ReplicaLost,
     StreamAltered,
     StreamCreated,
     StreamDropped,
+    natural_key,
 )
-from placement.location import natural_key
-from placement.model import AdministrativeState, Guard, Liveness, Move, NodeView, Ready
-from placement.node import NodeAttributes
 from tests.datadriven import Command, parse_command
 from tests.story_lives import Restart, events_of
 

@@ -3,10 +3,18 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from placement.alerts import Alert, Answer
-from placement.location import natural_key
-from placement.model import Assignment, Decision, Guard, Move, NodeView, Violation
-from placement.reasons import Reason
+from placement.model import (
+    Alert,
+    Answer,
+    Assignment,
+    Decision,
+    Guard,
+    Move,
+    NodeView,
+    Reason,
+    Violation,
+    natural_key,
+)
 
 
 def shard_line(assignment: Assignment) -> str:

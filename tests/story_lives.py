@@ -7,10 +7,8 @@ of the nodes, as after a start of the application; its verdicts are the story's 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from placement.events import NodeChanged
 from placement.liveness import LivenessTable
-from placement.model import NodeView
-from placement.node import NodeAttributes
+from placement.model import NodeAttributes, NodeChanged, NodeView
 from placement.node_log import Beat, Beats, PartitionLog, Statement, Tick, Told
 from placement.silence import Clock, Timers
 from streaming.codec import node_changed

@@ -11,10 +11,7 @@ from typing import Any
 
 import pytest
 
-from placement.alerts import Answer, AnswerOutcome
-from placement.events import Action, OperatorAsked
-from placement.model import Ready
-from placement.reasons import Code, Reason
+from placement.model import Action, Answer, AnswerOutcome, Code, OperatorAsked, Ready, Reason
 from tests.oracle import Log
 
 Record = tuple[str, str, dict[str, Any] | None]

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from placement.model import Code, Reason
 from placement.policy import Policy
-from placement.reasons import Code, Reason
 from placement.strategies.affinity import AffinityStrategy
 from placement.strategies.awareness import AwarenessStrategy
 from placement.strategies.base import Strategy

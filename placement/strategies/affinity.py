@@ -12,10 +12,8 @@ from numpy.typing import NDArray
 from placement.assignments import EMPTY
 from placement.funnel import supply
 from placement.judge import judged
-from placement.location import natural_key
-from placement.model import StreamSpec
+from placement.model import Code, Reason, StreamSpec, natural_key
 from placement.policy import Affinity, Balance, OnInfeasible, Policy, affinity, name_list
-from placement.reasons import Code, Reason
 from placement.rules import (
     AtMost,
     BalanceNodes,

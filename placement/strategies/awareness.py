@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.hashing import scores
-from placement.location import natural_key
+from placement.model import Code, Reason, natural_key
 from placement.policy import Balance, OnInfeasible, Policy, name_list
-from placement.reasons import Code, Reason
 from placement.rules import CountsDomains, Finding, Mask, Penalties, Rule, Standing, Strength
 from placement.sift import fullest
 from placement.strategies.base import Need, View, nodes_too_few

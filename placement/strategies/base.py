@@ -17,11 +17,9 @@ from placement.assignments import EMPTY, AssignmentTable
 from placement.funnel import Part, Supply, allowed, apart, keeping, room, supply
 from placement.hashing import hash64, lowest
 from placement.judge import judged
-from placement.location import DEPTH_MAX
-from placement.model import StreamSpec
+from placement.model import DEPTH_MAX, Code, Reason, StreamSpec
 from placement.node_filter import NodeFilter
 from placement.policy import Balance, Compiles, OnInfeasible, Policy
-from placement.reasons import Code, Reason
 from placement.rule_set import RuleSet
 from placement.rules import Mask, Rule, Standing, Strength
 from placement.strategies.domain_loads import HALF, DomainLoads, per_weight, pooled

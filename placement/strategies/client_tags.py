@@ -9,10 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.assignments import EMPTY
-from placement.location import natural_key
-from placement.model import StreamSpec
+from placement.model import Code, Reason, StreamSpec, natural_key
 from placement.policy import Balance, OnInfeasible, Policy, name_list
-from placement.reasons import Code, Reason
 from placement.rules import AtMost, Mask, Penalties, Rule, Standing, Strength
 from placement.strategies.base import Need, Placement, View, candidates, choose, nodes_too_few
 from placement.strategies.evening import even_out

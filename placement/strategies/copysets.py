@@ -11,9 +11,8 @@ from placement.assignments import EMPTY
 from placement.copysets import Copysets, Terms
 from placement.funnel import supply
 from placement.hashing import digest64, scores
-from placement.model import StreamSpec
+from placement.model import Code, Reason, StreamSpec
 from placement.policy import Balance, OnInfeasible, Policy, unknown_value
-from placement.reasons import Code, Reason
 from placement.risk import distinct_copysets, loss_probability, scatter_width
 from placement.rule_set import RuleSet
 from placement.rules import Even, Mask, Rule, Standing, Strength, scope_of

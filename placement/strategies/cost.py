@@ -12,9 +12,8 @@ import numpy as np
 
 from placement.assignments import EMPTY
 from placement.hashing import scores
-from placement.model import StreamSpec
+from placement.model import Code, Reason, StreamSpec
 from placement.policy import Balance, OnInfeasible, Policy, unknown_value
-from placement.reasons import Code, Reason
 from placement.rules import (
     AtMost,
     Mask,

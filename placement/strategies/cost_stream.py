@@ -8,9 +8,8 @@ from itertools import islice
 import numpy as np
 
 from placement.hashing import digest64
-from placement.model import StreamSpec
+from placement.model import Code, Reason, StreamSpec
 from placement.policy import Policy
-from placement.reasons import Code, Reason
 from placement.rule_set import RuleSet
 from placement.rules import (
     Finding,

@@ -9,10 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.location import Location, parse_location
-from placement.model import StreamSpec
+from placement.model import Code, Location, Reason, StreamSpec, parse_location
 from placement.policy import Balance, OnInfeasible, Policy, unknown_value
-from placement.reasons import Code, Reason
 from placement.rules import AtMost, Finding, Mask, Penalties, Rule, RuleTraits, Standing, Strength
 from placement.rules_span import SpanDomains
 from placement.sift import first_mentions

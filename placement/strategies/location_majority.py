@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.assignments import EMPTY
-from placement.model import StreamSpec
+from placement.model import Code, Reason, StreamSpec
 from placement.policy import Balance, OnInfeasible, Policy
-from placement.reasons import Code, Reason
 from placement.rules import (
     AtMost,
     CountsDomains,

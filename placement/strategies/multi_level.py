@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from placement import kernels
 from placement.assignments import EMPTY
 from placement.domain_tree import domain_tree
-from placement.model import StreamSpec
+from placement.model import Reason, StreamSpec
 from placement.policy import Balance, OnInfeasible, Policy
-from placement.reasons import Reason
 from placement.rules import Mask, Rule, Strength
 from placement.rules_even import EvenAsFits
 from placement.strategies.base import ByRules, Need, Placement, View

@@ -8,10 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.location import Location, natural_key
-from placement.model import StreamSpec
+from placement.model import Code, Location, Reason, StreamSpec, natural_key
 from placement.policy import Balance, OnInfeasible, Policy, unknown_value
-from placement.reasons import Code, Reason
 from placement.rules import CountsDomains, Finding, Mask, Penalties, Rule, Standing, Strength
 from placement.rules_places import Exactly
 from placement.sift import first_mentions

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.judge import judged
-from placement.model import StreamSpec
+from placement.model import Code, Reason, StreamSpec
 from placement.policy import Balance, OnInfeasible, Policy, name_list, unknown_value
-from placement.reasons import Code, Reason
 from placement.rules import AtMost, Mask, Rule, Strength
 from placement.rules_span import SpanDomains
 from placement.strategies.base import ByRules, Need, Placement, View, nodes_too_few, unmet

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.reasons import Reason
+from placement.model import Reason
 from placement.rule_set import RuleSet
 from placement.rules import AtMost, Even, Mask, Rule, Share, Strength
 from placement.strategies.base import Need, View, choose

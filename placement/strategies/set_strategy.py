@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from placement.assignments import EMPTY
-from placement.model import StreamSpec
+from placement.model import Reason, StreamSpec
 from placement.policy import Policy
-from placement.reasons import Reason
 from placement.rule_set import RuleSet
 from placement.rules import Mask, Rule
 from placement.strategies.base import ByRules, Need, Placement, View, candidates, distance, unmet

@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from placement.assignments import EMPTY
 from placement.hashing import digest64, scores
-from placement.model import StreamSpec
+from placement.model import Reason, StreamSpec
 from placement.policy import Balance, OnInfeasible, Policy
-from placement.reasons import Reason
 from placement.rules import Rule
 from placement.strategies.base import ByRules, Placement, View
 from placement.strategies.walk import Draft, Key, place_by, shortage, start_of

@@ -12,9 +12,8 @@ from functools import partial
 import numpy as np
 
 from placement.assignments import EMPTY
-from placement.model import StreamSpec
+from placement.model import Code, Reason, StreamSpec
 from placement.policy import Policy
-from placement.reasons import Code, Reason
 from placement.rule_set import RuleSet
 from placement.rules import Mask, Rule, Strength
 from placement.strategies.base import Need, View, candidates, choose

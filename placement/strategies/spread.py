@@ -8,10 +8,8 @@ import numpy as np
 
 from placement.assignments import EMPTY
 from placement.judge import judged
-from placement.location import UNLOCATED
-from placement.model import StreamSpec
+from placement.model import UNLOCATED, Code, Reason, StreamSpec
 from placement.policy import Balance, OnInfeasible, Policy
-from placement.reasons import Code, Reason
 from placement.rule_set import RuleSet
 from placement.rules import (
     ColocateSlots,

@@ -9,10 +9,8 @@ from numpy.typing import NDArray
 
 from placement.assignments import EMPTY
 from placement.hashing import digest64, scores
-from placement.location import natural_key
-from placement.model import StreamSpec
+from placement.model import Code, Reason, StreamSpec, natural_key
 from placement.policy import Balance, OnInfeasible, Policy
-from placement.reasons import Code, Reason
 from placement.rules import Mask, Rule
 from placement.rules_even import EvenAsFits
 from placement.strategies.base import ByRules, Need, Placement, View, choose

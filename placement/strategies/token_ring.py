@@ -15,9 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.hashing import digest64, digests64, scores
-from placement.location import natural_key
-from placement.model import StreamSpec
-from placement.reasons import Code, Reason
+from placement.model import Code, Reason, StreamSpec, natural_key
 from placement.rules import Finding, Mask, Penalties, RuleTraits, Standing, Strength
 from placement.strategies.base import Need
 from placement.topology import Topology

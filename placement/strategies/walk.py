@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from placement import kernels
 from placement.assignments import EMPTY
 from placement.hashing import digest64
-from placement.model import StreamSpec
+from placement.model import Code, Reason, StreamSpec
 from placement.policy import OnInfeasible, Policy
-from placement.reasons import Code, Reason
 from placement.rule_set import RuleSet
 from placement.rules import Mask, Standing, Strength
 from placement.rules_roles import Elsewhere

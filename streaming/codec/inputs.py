@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
 
-from placement.events import (
+from placement.model import (
     AckKind,
     Action,
+    AdministrativeState,
     Event,
+    Guard,
+    Liveness,
     LocationResolved,
     MoveAcked,
+    NodeAttributes,
     NodeChanged,
     OperatorAsked,
     ReplicaLost,
@@ -24,8 +28,6 @@ from placement.events import (
     StreamCreated,
     StreamDropped,
 )
-from placement.model import AdministrativeState, Guard, Liveness
-from placement.node import NodeAttributes
 from schemas import acks, inputs, limits
 from schemas.cluster import Cluster, ClusterNodeStatus, ClusterStream
 from schemas.inputs import InputMessage, StreamRequest

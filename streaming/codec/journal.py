@@ -12,8 +12,7 @@ from typing import Any, get_args
 import orjson
 from pydantic import TypeAdapter, ValidationError
 
-from placement.configuration import Configuration
-from placement.events import Event
+from placement.model import Configuration, Event
 from streaming.codec.values import fields_of
 
 _EVENTS: Mapping[str, type[Any]] = {kind.__name__: kind for kind in get_args(Event)}

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from placement.events import LinksMeasured
+from placement.model import LinksMeasured
 from placement.node_log import PartitionLog, Statement
 
 

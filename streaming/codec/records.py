@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from placement.alerts import Alert, Answer, Severity
-from placement.flaps import Flaps
 from placement.hashing import stable_id
 from placement.model import (
     AdministrativeState,
+    Alert,
+    Answer,
     Assignment,
     Decision,
+    Flaps,
     Guard,
     Liveness,
     Memory,
@@ -25,13 +26,14 @@ from placement.model import (
     NodeView,
     Outcome,
     Pending,
+    Published,
     Ready,
     Reporting,
+    Severity,
     StreamSpec,
     Violation,
     ViolationClass,
 )
-from placement.published import Published
 from schemas.envelope import OUTCOME_HEADER, encode_headers
 from schemas.topics import (
     ALERTS,

@@ -11,10 +11,20 @@ from typing import Any
 
 import orjson
 
-from placement.flaps import Flaps
-from placement.model import Assignment, HoldDown, Liveness, Reporting, Transition
-from placement.node import Lives, NodeAttributes, PendingLife, RefusedLife
-from placement.reasons import Code, Reason
+from placement.model import (
+    Assignment,
+    Code,
+    Flaps,
+    HoldDown,
+    Liveness,
+    Lives,
+    NodeAttributes,
+    PendingLife,
+    Reason,
+    RefusedLife,
+    Reporting,
+    Transition,
+)
 
 
 def fields_of(value: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from placement.configuration import Configuration
+from placement.model import Configuration
 from schemas.topics import ALERTS, DEFAULT_PREFIX
 from streaming.administration import apply_topics
 from streaming.brokers import CommittedReader

@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from placement.events import LinksMeasured
 from placement.hashing import digest64
+from placement.model import LinksMeasured
 from placement.node_log import Beat, Beats, PartitionLog, Statement, Tick, Told
 from placement.silence import Timers
 from schemas.envelope import Refusal, decode, has_unknown_fields, validate

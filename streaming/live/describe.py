@@ -9,7 +9,6 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from placement.health import by_rung
-from placement.location import natural_key
 from placement.model import (
     Assignment,
     Decision,
@@ -17,6 +16,7 @@ from placement.model import (
     NodeView,
     Violation,
     ViolationClass,
+    natural_key,
 )
 from schemas.cluster import Cluster, ClusterStream
 from schemas.spelling import did_you_mean

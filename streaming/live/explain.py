@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
-from placement.model import Assignment, Decision, Outcome, Violation
-from placement.reasons import Band
+from placement.model import Assignment, Band, Decision, Outcome, Violation
 from schemas.cluster import Cluster, ClusterStream
 from streaming import codec
 from streaming.errors import StreamingError

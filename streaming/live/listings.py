@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from placement.health import Health, by_rung
-from placement.location import natural_key
 from placement.model import (
     AdministrativeState,
+    Code,
     Decision,
     Guard,
     Liveness,
     NodeView,
     Outcome,
     ViolationClass,
+    natural_key,
     status,
 )
-from placement.reasons import Code
 from streaming.live.published_state import LiveState
 from streaming.offline import CheckOptions, Document, checked, flow_text
 

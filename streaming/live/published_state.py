@@ -12,8 +12,7 @@ from typing import Any, Self
 
 import orjson
 
-from placement.location import natural_key
-from placement.model import Assignment, Decision, Move, NodeView, Outcome, Violation
+from placement.model import Assignment, Decision, Move, NodeView, Outcome, Violation, natural_key
 from schemas.cluster import Cluster, ClusterMove, ClusterNode, ClusterStream
 from schemas.outputs import MoveKind
 from schemas.topics import (

@@ -14,9 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from placement.events import LocationResolved, NodeChanged
-from placement.location import Location, parse_location
-from placement.model import Liveness, NodeView
+from placement.model import (
+    Liveness,
+    Location,
+    LocationResolved,
+    NodeChanged,
+    NodeView,
+    parse_location,
+)
 from streaming.locations.sources import (
     LocationMap,
     LocationsUnreadable,

@@ -12,8 +12,7 @@ from typing import Any
 
 import yaml
 
-from placement.location import Location, natural_key, parse_location
-from placement.reasons import Reason
+from placement.model import Location, Reason, natural_key, parse_location
 from streaming.errors import StreamingError
 
 # Well-known labels of Kubernetes, and what they were called before 1.17.

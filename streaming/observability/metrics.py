@@ -13,11 +13,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 
-from placement.alerts import SEVERITIES, AnswerOutcome
 from placement.diagnose import REPLICAS_RULE
-from placement.events import Event
 from placement.hold_events import KIND as HOLD
-from placement.model import Memory, MoveState, Ready
+from placement.model import SEVERITIES, AnswerOutcome, Event, Memory, MoveState, Ready
 from placement.unmarks import KIND as UNMARK
 
 # From a batch of nothing but a tick to one that fills with a storm after a pause.

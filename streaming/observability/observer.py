@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 
-from placement.alerts import Severity
+from placement.model import Severity
 from placement.reconcile import Reconciler
 from streaming.observability.logs import LogEvent, tell
 from streaming.observability.metrics import Committed, Metrics

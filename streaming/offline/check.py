@@ -10,24 +10,28 @@ from typing import Any
 
 import numpy as np
 
-from placement.configuration import Configuration
 from placement.contradictions import contradiction
 from placement.decide import out_of_range, unknown_repair
 from placement.diagnosis import UNKNOWN, Diagnosed, Diagnosis, Examined
-from placement.events import NodeChanged, StreamCreated
 from placement.examine import examine
 from placement.health import Health
-from placement.location import Location, natural_key, parse_location
 from placement.model import (
     AdministrativeState,
+    Code,
+    Configuration,
     Guard,
     Liveness,
+    Location,
+    NodeChanged,
     Outcome,
+    Reason,
+    StreamCreated,
     StreamSpec,
     ViolationClass,
+    natural_key,
+    parse_location,
 )
 from placement.policy import Policy
-from placement.reasons import Code, Reason
 from placement.risk import Risk, failures, risk
 from placement.state import State
 from placement.strategies import STRATEGIES

@@ -14,15 +14,22 @@ from typing import Any
 import orjson
 import yaml
 
-from placement.configuration import Configuration
 from placement.decide import decide
 from placement.evenness import even_together
-from placement.events import NodeChanged, StreamCreated
 from placement.facts import Stream
-from placement.limits import Limits
-from placement.model import AdministrativeState, Decision, Guard, Outcome
+from placement.model import (
+    AdministrativeState,
+    Code,
+    Configuration,
+    Decision,
+    Guard,
+    Limits,
+    NodeChanged,
+    Outcome,
+    Reason,
+    StreamCreated,
+)
 from placement.policy import Balance, Policy
-from placement.reasons import Code, Reason
 from placement.rebalance_board import balance_of
 from placement.state import State
 from placement.strategies.base import View, unmet

@@ -16,16 +16,14 @@ from placement.advice import Advice, advise
 from placement.assignments import EMPTY
 from placement.decide import spec_of
 from placement.diagnosis import UNKNOWN, Examined
-from placement.events import StreamCreated
 from placement.examine import examine
 from placement.explain import Absent, Explainer, Held
 from placement.health import Health, worst
 from placement.hold import find_hold
-from placement.model import Decision, Move, Outcome, Violation
+from placement.model import Band, Code, Decision, Move, Outcome, Reason, StreamCreated, Violation
 from placement.outlook import Outlook, outlook
 from placement.plan import WITHOUT_LIMITS
 from placement.policy import Policy
-from placement.reasons import Band, Code, Reason
 from placement.state import State
 from placement.strategies.base import View
 from schemas.cluster import ClusterMove, RefusedStream

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from placement.assignments import EMPTY
-from placement.location import UNLOCATED, Location, parse_location
+from placement.model import UNLOCATED, Location, parse_location
 from placement.selector import Choice, Client, Freshness, exact_rack, nearest, stands_on
 from placement.topology import Topology
 from schemas.cluster import ClusterClient, ClusterStream, RefusedStream, ReplicaState

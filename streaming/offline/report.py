@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from placement.diagnosis import UNKNOWN, Diagnosed, Examined
-from placement.location import natural_key
-from placement.model import Cause
+from placement.model import Cause, natural_key
 from placement.plan import PlannedMove
 from placement.topology import LEAF, Topology
 from streaming.offline.check import Checked

@@ -13,9 +13,8 @@ import orjson
 from pydantic import ValidationError
 
 from placement.impact import Change, Touched, changes, impact_hash
-from placement.model import Cause, MoveKind
+from placement.model import Cause, Code, MoveKind, Reason
 from placement.plan import PlannedMove
-from placement.reasons import Code, Reason
 from schemas.base import describe
 from schemas.cluster import ClusterNode
 from streaming.offline.documents import Document

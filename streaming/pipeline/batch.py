@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import orjson
 
-from placement.events import Event, LinksMeasured, LocationResolved, NodeChanged
+from placement.model import Event, LinksMeasured, LocationResolved, NodeChanged
 from placement.silence import Clock
 from placement.verdict import Verdict
 from schemas import limits

@@ -11,9 +11,7 @@ from typing import Any, TypeVar
 
 import orjson
 
-from placement.configuration import Configuration
-from placement.model import Assignment, NodeView
-from placement.published import Published, Settled
+from placement.model import Assignment, Configuration, NodeView, Published, Settled
 from placement.reconcile import Reconciler
 from schemas.topics import ASSIGNMENTS, DECISIONS, MEMORY, MOVES, STATE_TOPICS, TOPOLOGY, VIOLATIONS
 from streaming import codec

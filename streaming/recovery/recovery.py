@@ -14,8 +14,7 @@ import orjson
 from confluent_kafka import Consumer, IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from placement.configuration import Configuration
-from placement.model import NodeView
+from placement.model import Configuration, NodeView
 from placement.reconcile import Reconciler
 from placement.silence import Clock
 from placement.wording import counted

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from placement.configuration import Configuration
-from placement.model import Move
+from placement.model import Configuration, Move
 from placement.reconcile import Reconciler
 from schemas.topics import COMMITS, MOVES, STATE_TOPICS
 from streaming import codec

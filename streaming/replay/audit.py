@@ -7,8 +7,7 @@ a test alike. What it finds wrong is a list of sentences; an empty one is the an
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from placement.configuration import Configuration
-from placement.model import MoveState, Outcome
+from placement.model import Configuration, MoveState, Outcome
 from placement.reconcile import Reconciler
 from schemas.topics import (
     ASSIGNMENTS,

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from placement.configuration import Configuration
-from placement.events import Event
+from placement.model import Configuration, Event
 from streaming.brokers import Record
 from streaming.codec import parse_configuration, parse_journal_event
 from streaming.errors import StreamingError

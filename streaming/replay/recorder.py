@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from placement.configuration import Configuration
+from placement.model import Configuration
 from schemas.topics import INPUT_TOPICS, JOURNAL
 from streaming.administration import partition_counts
 from streaming.brokers import CommittedReader, Record

@@ -9,7 +9,7 @@ far, as the application did. `verification` holds the records against those on t
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from placement.configuration import Configuration
+from placement.model import Configuration
 from placement.reconcile import Reconciler
 from schemas.topics import STATE_TOPICS
 from streaming import codec

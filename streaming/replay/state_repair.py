@@ -8,8 +8,8 @@ the result has the digest that the commit marker names.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from placement.configuration import Configuration
 from placement.hashing import stable_id
+from placement.model import Configuration
 from schemas.envelope import encode_headers
 from schemas.topics import BY_NAME, CATALOGUE, COMMITS, STATE_TOPICS
 from streaming.administration import partition_counts

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from itertools import dropwhile
 from typing import Any
 
-from placement.events import (
+from placement.model import (
     Event,
+    Liveness,
     LocationResolved,
     MoveAcked,
     NodeChanged,
@@ -24,7 +25,6 @@ from placement.events import (
     StreamCreated,
     StreamDropped,
 )
-from placement.model import Liveness
 from schemas.topics import (
     ASSIGNMENTS,
     DECISIONS,

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from placement.configuration import Configuration
+from placement.model import Configuration
 from schemas.topics import COMMITS
 from streaming.brokers import Record
 from streaming.codec import OutRecord

@@ -3,8 +3,7 @@
 import time
 from dataclasses import dataclass
 
-from placement.model import Liveness, NodeView
-from placement.reasons import Code
+from placement.model import Code, Liveness, NodeView
 from placement.wording import counted
 from schemas.spelling import did_you_mean
 from schemas.topics import ASSIGNMENTS, DEAD_LETTERS, NODES, TOPOLOGY, full_name

@@ -10,8 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 from placement.consent import Preview
-from placement.events import Action
-from placement.model import Ready
+from placement.model import Action, Ready
 from schemas.requests import OperatorRequest
 from schemas.topics import ANSWERS, MEMORY, OPERATOR
 from streaming import codec

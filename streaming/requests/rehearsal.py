@@ -9,10 +9,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from placement.events import AckKind, MoveAcked
-from placement.location import parse_location
-from placement.model import Cause, Move, NodeView, Ready, Violation, ViolationClass
-from placement.reasons import Reason
+from placement.model import (
+    AckKind,
+    Cause,
+    Move,
+    MoveAcked,
+    NodeView,
+    Ready,
+    Reason,
+    Violation,
+    ViolationClass,
+    parse_location,
+)
 from placement.reconcile import Reconciler
 from placement.report import DRAIN_RULE
 from streaming.codec import reason_body

@@ -12,9 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from placement.decide import asked, spec_of
-from placement.events import StreamRequested
-from placement.model import Decision, Outcome, StreamSpec
-from placement.reasons import Code, Reason
+from placement.model import Code, Decision, Outcome, Reason, StreamRequested, StreamSpec
 from placement.state import State
 from placement.strategies import STRATEGIES
 from schemas.base import describe

@@ -1,8 +1,6 @@
 """Makes the core's configuration from the settings."""
 
-from placement.configuration import Configuration, Rebalance
-from placement.limits import Limits
-from placement.quotas import Quotas
+from placement.model import Configuration, Limits, Quotas, Rebalance
 from streaming.settings.settings import Settings
 
 

@@ -9,10 +9,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from placement.events import NodeChanged
-from placement.limits import Limits
-from placement.model import Decision, Liveness, Outcome, StreamSpec
-from placement.node import NodeAttributes
+from placement.model import (
+    Decision,
+    Limits,
+    Liveness,
+    NodeAttributes,
+    NodeChanged,
+    Outcome,
+    StreamSpec,
+)
 from placement.plan import Standing
 from placement.policy import Policy
 from placement.reconcile import Reconciler

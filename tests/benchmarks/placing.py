@@ -17,10 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.configuration import Configuration
-from placement.events import NodeChanged, StreamCreated
-from placement.model import Liveness, StreamSpec
-from placement.node import NodeAttributes
+from placement.model import (
+    Configuration,
+    Liveness,
+    NodeAttributes,
+    NodeChanged,
+    StreamCreated,
+    StreamSpec,
+)
 from placement.policy import Policy, compile_policy
 from placement.reconcile import Reconciler
 from placement.state import State

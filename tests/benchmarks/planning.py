@@ -18,15 +18,17 @@ import psutil
 
 from placement import glance
 from placement.diagnosis import Examined
-from placement.events import AckKind, MoveAcked, NodeChanged
 from placement.examine import examine
-from placement.limits import Limits
 from placement.model import (
+    AckKind,
     AdministrativeState,
     Assignment,
     Guard,
+    Limits,
     Liveness,
     Move,
+    MoveAcked,
+    NodeChanged,
     Violation,
 )
 from placement.plan import WITHOUT_LIMITS, Phase, Standing, plan

@@ -17,10 +17,7 @@ from pathlib import Path
 import orjson
 import psutil  # type: ignore[import-untyped]
 
-from placement.configuration import Configuration
-from placement.events import NodeChanged, StreamCreated
-from placement.model import Liveness
-from placement.node import NodeAttributes
+from placement.model import Configuration, Liveness, NodeAttributes, NodeChanged, StreamCreated
 from placement.reconcile import Reconciler
 from schemas.topics import CATALOGUE, full_name
 from streaming import gc_pause

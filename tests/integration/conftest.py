@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from placement.configuration import Configuration
+from placement.model import Configuration
 from streaming.administration import apply_topics
 from streaming.replay import Report, read_history, replay_history
 from streaming.runtime import EmbeddedBroker

@@ -9,10 +9,7 @@ from hashlib import sha256
 import orjson
 import pytest
 
-from placement.configuration import Configuration
-from placement.events import NodeChanged, StreamCreated
-from placement.model import Liveness
-from placement.node import NodeAttributes
+from placement.model import Configuration, Liveness, NodeAttributes, NodeChanged, StreamCreated
 from placement.reconcile import Reconciler
 from streaming.simulator import Fleet
 from streaming.simulator.fleet import Executor, FleetNode

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from placement.assignments import EMPTY, AssignmentTable
-from placement.model import Liveness, MoveKind, StreamSpec
-from placement.node import NodeAttributes
+from placement.model import Liveness, MoveKind, NodeAttributes, StreamSpec
 from placement.policy import Policy, compile_policy
 from placement.rebalance import RebalanceMove, RebalancePlan, plan_rebalance
 from placement.rules import Standing

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from placement.flaps import FlapRule
 from placement.liveness import LivenessTable
-from placement.node import Lives, NodeAttributes
+from placement.model import FlapRule, Lives, NodeAttributes
 from placement.node_log import Beat, Beats, PartitionLog, Statement, Tick, Told
 from placement.silence import Timers
 from placement.verdict import Verdict

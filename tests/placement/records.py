@@ -3,17 +3,17 @@
 import random
 from typing import Any
 
-from placement.configuration import Configuration
 from placement.model import (
     Assignment,
+    Configuration,
     Decision,
     Memory,
     Move,
     NodeView,
+    Published,
     Ready,
     Violation,
 )
-from placement.published import Published
 from placement.reconcile import Reconciler
 
 

@@ -5,10 +5,8 @@ from typing import Any
 import pytest
 
 from placement.contradictions import contradiction
-from placement.model import Liveness
-from placement.node import NodeAttributes
+from placement.model import Code, Liveness, NodeAttributes
 from placement.policy import Policy, compile_policy
-from placement.reasons import Code
 from placement.strategies import STRATEGIES
 from placement.topology import Topology
 

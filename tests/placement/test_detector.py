@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 
 from placement.liveness import LivenessTable
-from placement.model import Liveness, NodeView, Reporting
-from placement.node import NodeAttributes
+from placement.model import Liveness, NodeAttributes, NodeView, Reporting
 from placement.node_log import Statement, Told
 from tests.placement.node_logs import TIMERS, cut, every_second, told
 

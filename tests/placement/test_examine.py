@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from placement.diagnosis import UNKNOWN, Diagnosis, Examined
 from placement.examine import examine
 from placement.health import Health, quorum_size, worst
-from placement.model import AdministrativeState, Liveness, StreamSpec
-from placement.node import NodeAttributes
+from placement.model import AdministrativeState, Liveness, NodeAttributes, StreamSpec
 from placement.policy import Policy, compile_policy
 from placement.prospects import is_wide
 from placement.rules import CountsDomains, Standing

@@ -5,12 +5,17 @@ import random
 import pytest
 
 from placement.advice import advise
-from placement.configuration import Configuration
 from placement.decide import place
 from placement.explain import ONLY_NODE, Explainer
-from placement.model import AdministrativeState, Liveness, Outcome, StreamSpec
-from placement.node import NodeAttributes
-from placement.reasons import Reason
+from placement.model import (
+    AdministrativeState,
+    Configuration,
+    Liveness,
+    NodeAttributes,
+    Outcome,
+    Reason,
+    StreamSpec,
+)
 from placement.state import State
 from placement.strategies import STRATEGIES
 from placement.strategies.base import View

@@ -7,11 +7,8 @@ import numpy as np
 import pytest
 
 from placement.feasibility import Question, why_not
-from placement.location import parse_location
-from placement.model import Liveness
-from placement.node import NodeAttributes
+from placement.model import Code, Liveness, NodeAttributes, parse_location
 from placement.node_filter import NodeFilter
-from placement.reasons import Code
 from placement.rules import AtLeastDomains, AtMost, Even, Share
 from placement.rules_places import AtLeastIn, Exactly
 from placement.rules_roles import LeaderIn

@@ -2,10 +2,16 @@
 
 import pytest
 
-from placement.flaps import FlapRule, Flaps
 from placement.liveness import LivenessTable
-from placement.model import HoldDown, Liveness, NodeView, Transition
-from placement.node import NodeAttributes
+from placement.model import (
+    FlapRule,
+    Flaps,
+    HoldDown,
+    Liveness,
+    NodeAttributes,
+    NodeView,
+    Transition,
+)
 from placement.node_log import Beat, Beats, PartitionLog, Statement, Tick, Told
 from placement.silence import Clock, Timers
 from placement.verdict import Verdict

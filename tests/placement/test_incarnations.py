@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement.liveness import LivenessTable
-from placement.model import NodeView
-from placement.node import Lives, NodeAttributes, PendingLife
+from placement.model import Lives, NodeAttributes, NodeView, PendingLife
 from placement.silence import Clock
 from placement.verdict import Verdict
 from tests.placement.node_logs import (

@@ -11,8 +11,7 @@ from placement import kernels
 from placement.assignments import EMPTY, AssignmentTable
 from placement.domain_tree import domain_tree
 from placement.judge import judged
-from placement.model import Liveness, StreamSpec
-from placement.node import NodeAttributes
+from placement.model import Liveness, NodeAttributes, StreamSpec
 from placement.policy import Policy, compile_policy
 from placement.rules import Even, Standing, Strength
 from placement.strategies import STRATEGIES, bulk, spread

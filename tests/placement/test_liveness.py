@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement.liveness import LivenessTable
-from placement.model import Liveness
-from placement.reasons import Code
+from placement.model import Code, Liveness
 from placement.verdict import Verdict
 from tests.placement.node_logs import (
     FLAPPING,

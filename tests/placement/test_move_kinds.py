@@ -6,9 +6,22 @@ and a move that is called off; each step's records are held against the table of
 
 import pytest
 
-from placement.configuration import Configuration
-from placement.events import AckKind, Event, MoveAcked, NodeChanged, StreamAltered, StreamCreated
-from placement.model import Assignment, Liveness, Move, MoveKind, MoveState, NodeAttributes, Ready
+from placement.model import (
+    AckKind,
+    Assignment,
+    Configuration,
+    Event,
+    Liveness,
+    Move,
+    MoveAcked,
+    MoveKind,
+    MoveState,
+    NodeChanged,
+    Ready,
+    StreamAltered,
+    StreamCreated,
+)
+from placement.model.records import NodeAttributes
 from placement.reconcile import Reconciler
 from schemas import outputs
 from schemas.words import MOVES

@@ -12,11 +12,16 @@ import pytest
 
 from placement.assignments import EMPTY, AssignmentTable
 from placement.mend import Case, score
-from placement.model import AdministrativeState, Liveness, MoveKind, StreamSpec
-from placement.node import NodeAttributes
+from placement.model import (
+    AdministrativeState,
+    Liveness,
+    MoveKind,
+    NodeAttributes,
+    Reason,
+    StreamSpec,
+)
 from placement.plan import Phase, Standing, plan
 from placement.policy import Policy, compile_policy
-from placement.reasons import Reason
 from placement.strategies import STRATEGIES
 from placement.strategies.base import View
 from placement.topology import Topology

@@ -5,13 +5,19 @@ from collections.abc import Iterator
 import pytest
 
 from placement import strategies
-from placement.configuration import Configuration
-from placement.events import NodeChanged, StreamCreated
-from placement.model import Liveness, Outcome, StreamSpec
-from placement.node import NodeAttributes
+from placement.model import (
+    Code,
+    Configuration,
+    Liveness,
+    NodeAttributes,
+    NodeChanged,
+    Outcome,
+    Reason,
+    StreamCreated,
+    StreamSpec,
+)
 from placement.plugins import enable
 from placement.policy import Balance, OnInfeasible, Policy
-from placement.reasons import Code, Reason
 from placement.reconcile import Reconciler
 from placement.rules import Mask, Rule
 from placement.strategies.base import Need, Placement, View, choose

@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from placement.location import Location, parse_location
-from placement.model import Liveness
-from placement.node import NodeAttributes
+from placement.model import Band, Code, Liveness, Location, NodeAttributes, Reason, parse_location
 from placement.node_filter import NodeFilter
 from placement.policy import (
     Affinity,
@@ -19,7 +17,6 @@ from placement.policy import (
     compile_policy,
     parse_placement_policies,
 )
-from placement.reasons import Band, Code, Reason
 from placement.rules import (
     AtLeastDomains,
     AtMost,

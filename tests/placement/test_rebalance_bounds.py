@@ -4,8 +4,7 @@ from collections import Counter
 
 import pytest
 
-from placement.model import MoveKind
-from placement.reasons import Code
+from placement.model import Code, MoveKind
 from tests.placement.arrangements import arrangement, tables
 
 

@@ -10,8 +10,7 @@ from collections import Counter
 
 import pytest
 
-from placement.model import Liveness, MoveKind
-from placement.node import NodeAttributes
+from placement.model import Liveness, MoveKind, NodeAttributes
 from placement.plan import Phase
 from placement.resize import resized
 from placement.topology import Topology

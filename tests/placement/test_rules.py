@@ -11,9 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement.location import parse_location
-from placement.model import Liveness
-from placement.node import NodeAttributes
+from placement.model import Liveness, NodeAttributes, parse_location
 from placement.node_filter import NodeFilter
 from placement.rules import (
     AtLeastDomains,

@@ -7,13 +7,20 @@ Method: tables of shards and of nodes that are to go; once through a running rec
 import pytest
 
 from placement.assignments import EMPTY
-from placement.configuration import Configuration
 from placement.consent import held_shards
-from placement.events import AckKind, MoveAcked, NodeChanged, StreamCreated
-from placement.model import AdministrativeState, Liveness, StreamSpec
-from placement.node import NodeAttributes
+from placement.model import (
+    AckKind,
+    AdministrativeState,
+    Code,
+    Configuration,
+    Liveness,
+    MoveAcked,
+    NodeAttributes,
+    NodeChanged,
+    StreamCreated,
+    StreamSpec,
+)
 from placement.policy import Policy, compile_policy
-from placement.reasons import Code
 from placement.reconcile import Reconciler
 from placement.safety import (
     AtStake,

@@ -4,9 +4,7 @@ import random
 
 import pytest
 
-from placement.location import parse_location
-from placement.model import AdministrativeState, Liveness
-from placement.node import NodeAttributes
+from placement.model import AdministrativeState, Liveness, NodeAttributes, parse_location
 from placement.selector import Client, Freshness, exact_rack, nearest
 from placement.topology import Topology
 

@@ -10,9 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement.judge import judged
-from placement.location import parse_location
-from placement.model import Liveness, StreamSpec
-from placement.node import NodeAttributes
+from placement.model import Liveness, NodeAttributes, StreamSpec, parse_location
 from placement.policy import Policy, compile_policy
 from placement.rules import AtMost, Even, NodeFilter, Share, Standing, Strength
 from placement.rules_even import EvenAsFits

@@ -3,8 +3,7 @@
 import pytest
 
 from placement.liveness import LivenessTable
-from placement.model import Liveness, NodeView
-from placement.node import NodeAttributes
+from placement.model import Liveness, NodeAttributes, NodeView
 from placement.silence import SETTLE_MS, Clock, Timers
 from tests.placement.node_logs import TIMERS, cut, every_second, run, timeline, told
 

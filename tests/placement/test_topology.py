@@ -4,12 +4,18 @@ import random
 
 import pytest
 
-from placement.configuration import Configuration
-from placement.events import NodeChanged, StreamCreated
-from placement.location import Location, natural_key
-from placement.model import AdministrativeState, Guard, Liveness
+from placement.model import (
+    AdministrativeState,
+    Configuration,
+    Guard,
+    Liveness,
+    Location,
+    NodeAttributes,
+    NodeChanged,
+    StreamCreated,
+    natural_key,
+)
 from placement.model import status as word
-from placement.node import NodeAttributes
 from placement.reconcile import Reconciler
 from placement.topology import LEAF, NO_DOMAIN, Scope, Topology
 from tests.placement.records import Records

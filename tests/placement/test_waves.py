@@ -11,9 +11,8 @@ from dataclasses import replace
 import pytest
 
 from placement import waves as module
-from placement.model import MoveKind
+from placement.model import Band, Code, MoveKind
 from placement.plan import InFlight, Phase, plan
-from placement.reasons import Band, Code
 from placement.waves import Waves, until_balanced
 from tests.placement.fleets import fleet, stream, ways
 

@@ -2,8 +2,9 @@
 
 import pytest
 
-from placement import alerts as core_alerts
-from placement import decide, events, health, model, reasons
+from placement import decide, health
+from placement.model import alerts as core_alerts
+from placement.model import events, reasons, records
 from schemas import alerts, generate, node_view, outputs, reason
 from schemas.codes import REASONS
 from schemas.refusals import REFUSALS, RefusalCode
@@ -29,7 +30,7 @@ def test_the_words_for_health_are_those_of_the_core():
 
 
 def test_the_causes_of_moves_are_those_of_the_core():
-    assert list(CAUSES) == [cause.value for cause in model.Cause]
+    assert list(CAUSES) == [cause.value for cause in records.Cause]
 
 
 def test_the_severities_of_alerts_are_those_of_the_core():
@@ -62,7 +63,7 @@ def test_advice_is_whole_sentences(advice):
     ],
 )
 def test_enumerations_hold_every_word_of_the_core(written, name):
-    spoken = {member.value for member in getattr(model, name)}
+    spoken = {member.value for member in getattr(records, name)}
     assert spoken <= {member.value for member in getattr(written, name)}
 
 
@@ -77,7 +78,7 @@ def test_actions_of_requests_are_those_of_the_core():
 
 
 def test_the_causes_are_enumerated():
-    assert [each.value for each in model.Cause] == [each.value for each in outputs.MoveCause]
+    assert [each.value for each in records.Cause] == [each.value for each in outputs.MoveCause]
 
 
 @pytest.mark.parametrize("name", ["StreamCreated", "StreamAltered", "ClusterFile"])
@@ -88,7 +89,7 @@ def test_the_words_a_stream_may_use_are_listed_although_the_core_judges_them(nam
         [word for branch in stream["properties"][field]["anyOf"] for word in branch.get("enum", ())]
         for field in ("repair", "quorum")
     )
-    assert repair == [each.value for each in model.RepairMode]
+    assert repair == [each.value for each in records.RepairMode]
     assert decide.unknown_repair(repair[0]) is None
     assert [decide.out_of_range(1, 3, word) for word in quorum] == [None] * len(quorum)
     assert decide.out_of_range(1, 3, "all") is not None

@@ -17,11 +17,9 @@ from placement.assignments import EMPTY
 from placement.incarnations import Incarnations
 from placement.issuing import Issuing
 from placement.mend import Score
-from placement.model import AdministrativeState, Liveness
+from placement.model import AdministrativeState, Liveness, Lives, Reason
 from placement.move_events import MoveEvents
 from placement.moves import Ledger
-from placement.node import Lives
-from placement.reasons import Reason
 from placement.repair import Repair
 from placement.rules import AtMost, Even, ExclusiveNodes
 from placement.state import State

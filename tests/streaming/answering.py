@@ -6,7 +6,7 @@ from collections import defaultdict
 from types import TracebackType
 from typing import Self
 
-from placement.configuration import Configuration
+from placement.model import Configuration
 from schemas.topics import CATALOGUE, INPUT_TOPICS
 from streaming.brokers import CommittedReader
 from streaming.codec import Raw

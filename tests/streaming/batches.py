@@ -12,7 +12,7 @@ import orjson
 from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
-from placement.configuration import Configuration
+from placement.model import Configuration
 from placement.silence import Clock, Timers
 from schemas.envelope import type_name
 from schemas.outputs import OUTPUTS

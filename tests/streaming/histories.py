@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from placement.configuration import Configuration
+from placement.model import Configuration
 from schemas.topics import JOURNAL
 from streaming.brokers import Record
 from streaming.recovery import Snapshot

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from placement.configuration import Configuration
-from placement.events import Event
+from placement.model import Configuration, Event
 from placement.reconcile import Reconciler
 from schemas.topics import CATALOGUE
 from streaming.codec import log_record, ready_records

@@ -11,9 +11,7 @@ from typing import Any
 
 import orjson
 
-from placement.configuration import Configuration
-from placement.events import Event
-from placement.model import Ready
+from placement.model import Configuration, Event, Ready
 from schemas.topics import ALERTS, COMMITS
 from streaming.brokers import Record
 from streaming.cli.render.console import text_console

@@ -12,7 +12,7 @@ from streaming.cli.options import Bootstrap, Config, Prefix, connection
 from streaming.cli.times import TIME_MS_MIN, parse_time, time_text
 
 if TYPE_CHECKING:
-    from placement.configuration import Configuration
+    from placement.model import Configuration
     from streaming.codec import OutRecord
     from streaming.replay import Entry, History, Recording, Report, Until
     from streaming.settings import Settings

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from placement.location import natural_key
+from placement.model import natural_key
 from placement.wording import counted
 from streaming.cli.render.console import Paragraph, Table, shortened
 from streaming.cli.render.report import print_table, show_report

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from placement.location import natural_key
+from placement.model import natural_key
 
 if TYPE_CHECKING:
     from schemas.cluster import ClusterNode

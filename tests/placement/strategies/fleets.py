@@ -5,10 +5,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from placement.configuration import Configuration
-from placement.events import NodeChanged, StreamCreated
-from placement.model import AdministrativeState, Decision, Liveness
-from placement.node import NodeAttributes
+from placement.model import (
+    AdministrativeState,
+    Configuration,
+    Decision,
+    Liveness,
+    NodeAttributes,
+    NodeChanged,
+    StreamCreated,
+)
 from placement.reconcile import Reconciler
 
 CONDITIONS: dict[str, dict[str, Any]] = {

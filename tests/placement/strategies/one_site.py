@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from placement.model import StreamSpec
+from placement.model import Code, Reason, StreamSpec
 from placement.policy import OnInfeasible, Policy
-from placement.reasons import Code, Reason
 from placement.rules import Rule, SameDomain
 from placement.strategies import deferred
 from placement.strategies.base import ByRules, Placement, View, unmet

@@ -3,10 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from placement.configuration import Configuration
-from placement.events import NodeChanged, StreamCreated
-from placement.model import Decision, Liveness
-from placement.node import NodeAttributes
+from placement.model import (
+    Configuration,
+    Decision,
+    Liveness,
+    NodeAttributes,
+    NodeChanged,
+    StreamCreated,
+)
 from placement.reconcile import Reconciler
 
 Answers = dict[str, tuple[Decision, list[list[str]]]]

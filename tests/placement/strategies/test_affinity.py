@@ -5,10 +5,15 @@ from collections import Counter
 
 import pytest
 
-from placement.configuration import Configuration
-from placement.events import NodeChanged, StreamCreated
-from placement.model import Decision, Liveness, Outcome
-from placement.node import NodeAttributes
+from placement.model import (
+    Configuration,
+    Decision,
+    Liveness,
+    NodeAttributes,
+    NodeChanged,
+    Outcome,
+    StreamCreated,
+)
 from placement.reconcile import Reconciler
 
 SITES = {f"n{i}": f"/s{i % 3}" for i in range(9)}

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from placement import kernels
 from placement.assignments import EMPTY, AssignmentTable
-from placement.model import Liveness, StreamSpec
-from placement.node import NodeAttributes
+from placement.model import Liveness, NodeAttributes, StreamSpec
 from placement.policy import Policy, compile_policy
 from placement.strategies import STRATEGIES
 from placement.strategies.base import Placement, View

@@ -5,12 +5,9 @@ import random
 import pytest
 
 from placement.assignments import AssignmentTable
-from placement.location import Location
-from placement.model import AdministrativeState, Liveness
-from placement.node import NodeAttributes
+from placement.model import AdministrativeState, Liveness, Location, NodeAttributes, Reason
 from placement.node_filter import NodeFilter
 from placement.policy import Policy
-from placement.reasons import Reason
 from placement.rules import AtLeastDomains, AtMost, Even, Rule, Share, Strength
 from placement.rules_span import SpanDomains
 from placement.strategies import by_class

@@ -5,11 +5,15 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from placement.configuration import Configuration
 from placement.copysets import Copysets, Terms
-from placement.events import NodeChanged, StreamCreated
-from placement.model import Liveness, Outcome
-from placement.node import NodeAttributes
+from placement.model import (
+    Configuration,
+    Liveness,
+    NodeAttributes,
+    NodeChanged,
+    Outcome,
+    StreamCreated,
+)
 from placement.node_filter import NodeFilter
 from placement.reconcile import Reconciler
 from placement.risk import distinct_copysets, risk, scatter_width

@@ -6,10 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from placement.configuration import Configuration
 from placement.examine import Examined, examine
-from placement.model import Liveness, StreamSpec
-from placement.published import Published
+from placement.model import Configuration, Liveness, Published, StreamSpec
 from placement.rebuild import slots_of
 from placement.reconcile import Reconciler
 from tests.placement.strategies.fleets import ask, ask_one, node, random_nodes, stream, usable

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from placement.assignments import AssignmentTable
-from placement.model import AdministrativeState, Guard, Liveness
-from placement.node import NodeAttributes
+from placement.model import AdministrativeState, Guard, Liveness, NodeAttributes
 from placement.policy import compile_policy
 from placement.rules import Standing
 from placement.strategies import STRATEGIES

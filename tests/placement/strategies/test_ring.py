@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from placement.configuration import Configuration
-from placement.node import NodeAttributes
+from placement.model import Configuration, NodeAttributes
 from placement.reconcile import Reconciler
 from placement.strategies.token_ring import token_ring
 from placement.topology import Liveness, Topology

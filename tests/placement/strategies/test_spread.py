@@ -13,11 +13,16 @@ from typing import Any
 
 import pytest
 
-from placement.configuration import Configuration
-from placement.events import NodeChanged, StreamCreated
-from placement.model import Decision, Liveness, Outcome
-from placement.node import NodeAttributes
-from placement.reasons import Code
+from placement.model import (
+    Code,
+    Configuration,
+    Decision,
+    Liveness,
+    NodeAttributes,
+    NodeChanged,
+    Outcome,
+    StreamCreated,
+)
 from placement.reconcile import Reconciler
 
 LEVELS = ("region", "az")

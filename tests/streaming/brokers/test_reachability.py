@@ -16,10 +16,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from placement.configuration import Configuration
-from placement.events import NodeChanged
-from placement.model import Liveness
-from placement.node import NodeAttributes
+from placement.model import Configuration, Liveness, NodeAttributes, NodeChanged
 from schemas.topics import DEAD_LETTERS, full_name
 from streaming.administration import apply_topics
 from streaming.brokers import reachability

@@ -13,10 +13,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from placement.configuration import Configuration
-from placement.events import NodeChanged, StreamCreated
-from placement.model import Liveness
-from placement.node import NodeAttributes
+from placement.model import Configuration, Liveness, NodeAttributes, NodeChanged, StreamCreated
 from streaming.administration import apply_topics
 from streaming.cli.main import app
 from streaming.live import LISTINGS

@@ -10,9 +10,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from placement.model import Pending
-from placement.node import Lives, PendingLife, RefusedLife
-from placement.reasons import Code, Reason
+from placement.model import Code, Lives, Pending, PendingLife, Reason, RefusedLife
 from schemas.topics import COMMITS
 from streaming.cli.commands.listings import listing_table, selected, shown_columns
 from streaming.cli.render.status import StatusScreen

@@ -13,7 +13,7 @@ import orjson
 import pytest
 from typer.testing import Result
 
-from placement.configuration import Configuration
+from placement.model import Configuration
 from streaming.administration import apply_topics
 from streaming.brokers import CommittedReader
 from streaming.runtime import EmbeddedBroker

@@ -10,32 +10,42 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.alerts import Alert, AlertKind, Answer, AnswerOutcome
-from placement.configuration import Configuration
-from placement.events import AckKind, MoveAcked, NodeChanged, StreamCreated
 from placement.model import (
+    AckKind,
+    Alert,
+    AlertKind,
+    Answer,
+    AnswerOutcome,
     Assignment,
     Cause,
+    Code,
+    Configuration,
     Decision,
     Guard,
     HoldDown,
     Liveness,
+    Lives,
     Memory,
     Move,
+    MoveAcked,
     MoveKind,
     MoveState,
+    NodeAttributes,
+    NodeChanged,
     NodeView,
     Outcome,
     Pending,
+    PendingLife,
+    Reason,
+    RefusedLife,
     Reporting,
+    StreamCreated,
     StreamSpec,
     Transition,
     Violation,
     ViolationClass,
 )
-from placement.node import Lives, NodeAttributes, PendingLife, RefusedLife
 from placement.node_log import Statement, Told
-from placement.reasons import Code, Reason
 from placement.reconcile import Reconciler
 from placement.verdict import Verdict
 from schemas import inputs, limits, outputs

@@ -7,12 +7,23 @@ from typing import Any, get_args
 import orjson
 import pytest
 
-from placement.configuration import Configuration
-from placement.events import AckKind, Event, MoveAcked, NodeChanged, StreamCreated
-from placement.flaps import Flaps
-from placement.limits import Limits
-from placement.model import AdministrativeState, Guard, HoldDown, Liveness, Ready, Transition
-from placement.node import NodeAttributes
+from placement.model import (
+    AckKind,
+    AdministrativeState,
+    Configuration,
+    Event,
+    Flaps,
+    Guard,
+    HoldDown,
+    Limits,
+    Liveness,
+    MoveAcked,
+    NodeAttributes,
+    NodeChanged,
+    Ready,
+    StreamCreated,
+    Transition,
+)
 from placement.reconcile import Reconciler
 from placement.verdict import Verdict
 from streaming.codec.inputs import node_changed

@@ -11,8 +11,7 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
 from placement.liveness import LivenessTable
-from placement.model import Liveness, NodeView
-from placement.node import NodeAttributes
+from placement.model import Liveness, NodeAttributes, NodeView
 from placement.silence import Clock, Timers
 from placement.verdict import Verdict
 from schemas.refusals import RefusalCode

@@ -13,20 +13,25 @@ from types import SimpleNamespace
 import pytest
 from prometheus_client.samples import Sample
 
-from placement.alerts import Alert, AlertKind, AnswerOutcome
-from placement.configuration import Configuration
-from placement.events import (
+from placement.model import (
     AckKind,
     Action,
+    Alert,
+    AlertKind,
+    AnswerOutcome,
+    Code,
+    Configuration,
     Event,
+    Liveness,
     MoveAcked,
+    MoveState,
+    NodeAttributes,
     NodeChanged,
     OperatorAsked,
+    Ready,
+    Reason,
     StreamCreated,
 )
-from placement.model import Liveness, MoveState, Ready
-from placement.node import NodeAttributes
-from placement.reasons import Code, Reason
 from placement.reconcile import Reconciler
 from streaming.observability import metrics as metrics_module
 from streaming.observability.endpoint import Endpoint, EndpointRefused

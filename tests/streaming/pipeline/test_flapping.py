@@ -6,8 +6,7 @@ from typing import Any
 
 import orjson
 
-from placement.configuration import Configuration, Rebalance
-from placement.flaps import FlapRule
+from placement.model import Configuration, FlapRule, Rebalance
 from placement.silence import Timers
 from streaming.codec import Raw
 from tests.streaming.batches import CELL, Driver, bodies

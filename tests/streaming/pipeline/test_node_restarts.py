@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from placement.configuration import Configuration
-from placement.quotas import Quotas
+from placement.model import Configuration, Quotas
 from streaming.app import timers_of
 from streaming.codec import Raw
 from streaming.settings import Settings

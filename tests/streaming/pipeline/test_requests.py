@@ -4,7 +4,7 @@ from typing import Any, get_args
 
 import pytest
 
-from placement.events import Action
+from placement.model import Action
 from schemas.requests import Request
 from streaming.codec.inputs import ACTIONS
 from tests.streaming.batches import Driver, bodies, errors

@@ -7,7 +7,7 @@ again from what the topics hold, and every record is held to its contract.
 from dataclasses import replace
 from typing import Any
 
-from placement.configuration import Configuration, Rebalance
+from placement.model import Configuration, Rebalance
 from schemas.topics import DEAD_LETTERS
 from streaming.codec import Raw
 from tests.streaming.batches import CELL, Commit, Driver, bodies, check_contract, errors, of_topic

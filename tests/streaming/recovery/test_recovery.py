@@ -11,7 +11,7 @@ import orjson
 import pytest
 from typer.testing import Result
 
-from placement.configuration import Configuration
+from placement.model import Configuration
 from schemas.topics import CATALOGUE, full_name
 from streaming.administration import topics
 from streaming.brokers import make_producer

@@ -5,10 +5,7 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from placement.configuration import Configuration
-from placement.events import NodeChanged, StreamCreated
-from placement.model import Liveness
-from placement.node import NodeAttributes
+from placement.model import Configuration, Liveness, NodeAttributes, NodeChanged, StreamCreated
 from placement.reconcile import Reconciler
 from streaming.brokers import Record
 from streaming.codec import log_record, ready_records

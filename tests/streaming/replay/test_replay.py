@@ -11,7 +11,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from placement.configuration import Configuration
+from placement.model import Configuration
 from schemas.topics import JOURNAL
 from streaming.brokers import Record
 from streaming.replay.history import LOGS, History, JournalShortened, history_of

@@ -7,17 +7,20 @@ from typing import Any
 
 import pytest
 
-from placement.configuration import Configuration
-from placement.events import (
+from placement.model import (
     AckKind,
     Action,
+    Configuration,
+    Limits,
+    Liveness,
+    Move,
     MoveAcked,
     NodeChanged,
     OperatorAsked,
+    Ready,
     StreamCreated,
 )
-from placement.limits import Limits
-from placement.model import Liveness, Move, NodeAttributes, Ready
+from placement.model.records import NodeAttributes
 from placement.reconcile import Reconciler
 from streaming.cli.render.console import text_console
 from streaming.cli.render.plan import show_rehearsal

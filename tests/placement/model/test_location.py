@@ -4,8 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.location import DEPTH_MAX, UNLOCATED, Location, natural_key, parse_location
-from placement.reasons import Band, Code, Reason
+from placement.model import (
+    DEPTH_MAX,
+    UNLOCATED,
+    Band,
+    Code,
+    Location,
+    Reason,
+    natural_key,
+    parse_location,
+)
 
 COMPONENTS = st.text("abcXYZ019_.-", min_size=1, max_size=5).filter(lambda c: c not in (".", ".."))
 PATHS = st.lists(COMPONENTS, max_size=DEPTH_MAX).map(lambda parts: Location(tuple(parts)))

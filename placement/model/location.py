@@ -7,7 +7,7 @@ design's glossary. Everything that counts failure domains works on prefixes of t
 import re
 from dataclasses import dataclass
 
-from placement.reasons import Code, Reason
+from placement.model.reasons import Code, Reason
 
 # Eight tiers hold region, datacentre, zone, building, room, row, rack and chassis; nothing that we
 # know of names more, and the columns of Topology are allocated for this many.

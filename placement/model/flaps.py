@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from placement.model import HoldDown, Liveness, Transition
+from placement.model.records import HoldDown, Liveness, Transition
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,18 @@
 
 All are immutable. Times are milliseconds since the epoch in UTC and are called `at` or `*_at`;
 the core never asks a clock. The shell translates them from and to the wire in `streaming.codec`.
+
+What was published, as a reconciler is rebuilt from it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from placement.alerts import Alert, Answer
-from placement.node import Lives, NodeAttributes, Tokens
-from placement.reasons import Reason
+from placement.model.alerts import Alert, Answer
+from placement.model.node import Lives, NodeAttributes, Tokens
+from placement.model.reasons import Reason
 
 
 class Liveness(StrEnum):
@@ -363,3 +365,28 @@ class Ready:
         gone = self.dropped or self.forgotten
         told = self.alerts or self.answers
         return not (any(records) or self.memory or told or gone)
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Assignments at rest (no move under way, no roles) as columns: the n-th entries of all are
+    one of them."""
+
+    streams: Sequence[str]
+    shards: Sequence[int]
+    epochs: Sequence[int]
+    replicas: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The records that a reconciler is rebuilt from, in any order. Assignments may come one by one
+    or, those at rest, in chunks of columns."""
+
+    nodes: Iterable[NodeView] = ()
+    decisions: Iterable[Decision] = ()
+    assignments: Iterable[Assignment] = ()
+    moves: Iterable[Move] = ()
+    violations: Iterable[tuple[Violation, ...]] = ()
+    memory: Iterable[Memory] = ()
+    settled: Iterable[Settled] = ()

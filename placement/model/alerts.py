@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from placement.reasons import Code, Reason
+from placement.model.reasons import Code, Reason
 
 
 class Severity(StrEnum):

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from placement.flaps import Flaps
-from placement.model import AdministrativeState, Guard, Liveness, Reporting
-from placement.node import Lives, NodeAttributes, Tokens
+from placement.model.flaps import Flaps
+from placement.model.node import Lives, NodeAttributes, Tokens
+from placement.model.records import AdministrativeState, Guard, Liveness, Reporting
 
 
 @dataclass(frozen=True, slots=True)

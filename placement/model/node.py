@@ -7,7 +7,7 @@ that live at once are a fault that somebody has to end.
 
 from dataclasses import dataclass
 
-from placement.reasons import Reason
+from placement.model.reasons import Reason
 
 # Places on a ring: all integers, in numeric order, or all strings, in code-point order.
 Tokens = tuple[int, ...] | tuple[str, ...]
