@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 from placement.model import Code, Location, Reason
-from placement.node_filter import NodeFilter
 from placement.policy import Policy
 from placement.rules import (
     AtLeastDomains,
@@ -26,7 +25,7 @@ from placement.rules import (
 )
 from placement.rules_places import AtLeastIn, Exactly, WithTags, owed
 from placement.rules_roles import Elsewhere, LeaderIn
-from placement.topology import Scope
+from placement.topology import NodeFilter, Scope
 
 # Two things that exclude each other, as they are written, and why.
 Pair = tuple[str, str, str]

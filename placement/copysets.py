@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 
 from placement.hashing import digest64, scores
 from placement.model import DEPTH_MAX, AdministrativeState
-from placement.node_filter import NodeFilter
 from placement.rule_set import RuleSet
 from placement.rules import Rule, Standing, Strength
 from placement.rules_roles import LeaderIn
-from placement.topology import LEAF, Scope, Topology
+from placement.topology import LEAF, NodeFilter, Scope, Topology
 
 Copyset = tuple[int, ...]
 # On a small fleet a permutation may repeat pairs or leave nodes over; it is then drawn again. On a

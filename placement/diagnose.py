@@ -5,9 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from placement.assignments import EMPTY
 from placement.model import Code, Liveness, Reason, Violation, ViolationClass
-from placement.node_filter import NodeFilter
 from placement.rules import ColocateSlots, Rule, Standing, scope_of
-from placement.topology import Topology
+from placement.topology import NodeFilter, Topology
 
 # The rule every stream has: as many live copies as its replication factor asks for.
 REPLICAS_RULE = "replicas"

@@ -15,7 +15,6 @@ import numpy as np
 
 from placement.funnel import allowed, supply_of
 from placement.model import Code, Reason
-from placement.node_filter import NodeFilter
 from placement.rule_set import RuleSet
 from placement.rules import (
     AtLeastDomains,
@@ -27,7 +26,7 @@ from placement.rules import (
     live_domains,
     scope_of,
 )
-from placement.topology import NO_DOMAIN, Scope, Topology
+from placement.topology import NO_DOMAIN, NodeFilter, Scope, Topology
 from placement.wording import are, counted
 
 # Small fleets and single-level rules need fewer than a hundred states; a fleet on which more than

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from placement.model import Code, Liveness, natural_key
-from placement.node_filter import NodeFilter
 from placement.rules import Mask, Rule
-from placement.topology import Topology
+from placement.topology import NodeFilter, Topology
 
 # Of several domains, tags or ids in a sentence so many are named, the others are counted.
 _NAMED_MAX = 3

@@ -19,9 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.model import natural_key
-from placement.node_filter import NodeFilter
 from placement.sift import first_mentions, fullest, uneven
-from placement.topology import LEAF, NO_DOMAIN, Scope, Topology
+from placement.topology import LEAF, NO_DOMAIN, NodeFilter, Scope, Topology
 
 Mask = NDArray[np.bool_]
 Penalties = NDArray[np.int64]

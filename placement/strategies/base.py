@@ -18,12 +18,11 @@ from placement.funnel import Part, Supply, allowed, apart, keeping, room, supply
 from placement.hashing import hash64, lowest
 from placement.judge import judged
 from placement.model import DEPTH_MAX, Code, Reason, StreamSpec
-from placement.node_filter import NodeFilter
 from placement.policy import Balance, Compiles, OnInfeasible, Policy
 from placement.rule_set import RuleSet
 from placement.rules import Mask, Rule, Standing, Strength
 from placement.strategies.domain_loads import HALF, DomainLoads, per_weight, pooled
-from placement.topology import LEAF, Scope, Topology
+from placement.topology import LEAF, NodeFilter, Scope, Topology
 
 # How far above its share a node counts as near the mean: the bound of `cost`, and of rebalancing
 # tools (Cruise Control's `replica.count.balance.threshold` is 1.1).

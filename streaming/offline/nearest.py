@@ -6,8 +6,7 @@ from typing import Any
 
 from placement.assignments import EMPTY
 from placement.model import UNLOCATED, Location, parse_location
-from placement.selector import Choice, Client, Freshness, exact_rack, nearest, stands_on
-from placement.topology import Topology
+from placement.topology import Choice, Client, Freshness, Topology, exact_rack, nearest, stands_on
 from schemas.cluster import ClusterClient, ClusterStream, RefusedStream, ReplicaState
 from streaming.locations import LocationMap, cloud_location
 from streaming.offline.documents import Document, Placed, placed

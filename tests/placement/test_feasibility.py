@@ -8,11 +8,10 @@ import pytest
 
 from placement.feasibility import Question, why_not
 from placement.model import Code, Liveness, NodeAttributes, parse_location
-from placement.node_filter import NodeFilter
 from placement.rules import AtLeastDomains, AtMost, Even, Share
 from placement.rules_places import AtLeastIn, Exactly
 from placement.rules_roles import LeaderIn
-from placement.topology import LEAF, Scope, Topology
+from placement.topology import LEAF, NodeFilter, Scope, Topology
 
 AZ, RACK, POWER = Scope(depth=1, name="az"), Scope(depth=2, name="rack"), Scope(tag="power")
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from placement.model import Band, Code, Liveness, Location, NodeAttributes, Reason, parse_location
-from placement.node_filter import NodeFilter
 from placement.policy import (
     Affinity,
     OnInfeasible,
@@ -29,7 +28,7 @@ from placement.rules import (
 from placement.rules_places import AtLeastIn, Balance, Exactly, WithTags
 from placement.rules_roles import Elsewhere, LeaderIn
 from placement.strategies import STRATEGIES
-from placement.topology import LEAF, Scope, Topology
+from placement.topology import LEAF, NodeFilter, Scope, Topology
 
 BALANCED, COLOCATED, EXCLUSIVE = Affinity.BALANCED, Affinity.COLOCATED, Affinity.EXCLUSIVE
 DEFAULT = {"strategy": "spread"}

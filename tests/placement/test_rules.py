@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from placement.model import Liveness, NodeAttributes, parse_location
-from placement.node_filter import NodeFilter
 from placement.rules import (
     AtLeastDomains,
     AtMost,
@@ -26,7 +25,7 @@ from placement.rules import (
     Share,
     Standing,
 )
-from placement.topology import LEAF, Scope, Topology
+from placement.topology import LEAF, NodeFilter, Scope, Topology
 
 PLACES = ("/a/r1", "/a/r2", "/b/r1", "/b", "/c/r1/x", "")
 SITE = Scope(depth=1, name="site")

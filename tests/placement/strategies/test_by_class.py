@@ -6,13 +6,12 @@ import pytest
 
 from placement.assignments import AssignmentTable
 from placement.model import AdministrativeState, Liveness, Location, NodeAttributes, Reason
-from placement.node_filter import NodeFilter
 from placement.policy import Policy
 from placement.rules import AtLeastDomains, AtMost, Even, Rule, Share, Strength
 from placement.rules_span import SpanDomains
 from placement.strategies import by_class
 from placement.strategies.base import Need, View, candidates, choose
-from placement.topology import LEAF, Scope, Topology
+from placement.topology import LEAF, NodeFilter, Scope, Topology
 
 SEEDS = 150
 SCOPES = (LEAF, Scope(depth=1), Scope(depth=2), Scope(tag="disk"))

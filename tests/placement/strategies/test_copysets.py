@@ -14,10 +14,9 @@ from placement.model import (
     Outcome,
     StreamCreated,
 )
-from placement.node_filter import NodeFilter
 from placement.reconcile import Reconciler
 from placement.risk import distinct_copysets, risk, scatter_width
-from placement.topology import Topology
+from placement.topology import NodeFilter, Topology
 
 
 def node(node_id, location="", liveness=Liveness.UP, **more):

@@ -15,7 +15,8 @@ import pytest
 from placement.model import Configuration, NodeAttributes
 from placement.reconcile import Reconciler
 from placement.strategies.token_ring import token_ring
-from placement.topology import Liveness, Topology
+from placement.topology import Topology
+from placement.topology.topology import Liveness
 from tests.placement.strategies.fleets import ask, ask_one, node, random_nodes, stream, usable
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -5,8 +5,7 @@ import random
 import pytest
 
 from placement.model import AdministrativeState, Liveness, NodeAttributes, parse_location
-from placement.selector import Client, Freshness, exact_rack, nearest
-from placement.topology import Topology
+from placement.topology import Client, Freshness, Topology, exact_rack, nearest
 
 FLEET = {
     "n1": "/eu/az1/r1",

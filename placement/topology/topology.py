@@ -2,8 +2,11 @@
 
 A node keeps its index as long as it is known; then another gets it, so that nodes that come and go
 take no room. Nothing decided may depend on indexes: a rebuild numbers nodes anew.
+
+The order of nodes: by `natural_key` of their ids, as ranks by index.
 """
 
+from bisect import bisect_left, insort
 from collections.abc import Hashable, Iterable
 from copy import copy
 from dataclasses import dataclass
@@ -27,7 +30,29 @@ from placement.model import (
     parse_location,
     status,
 )
-from placement.node_order import NodeOrder
+
+
+class NodeOrder:
+    """Ids in order, each with its node's index; every index has one."""
+
+    def __init__(self) -> None:
+        self._ids: list[tuple[tuple[tuple[int, int, str], ...], int]] = []
+        self._ranks: NDArray[np.int64] | None = None
+
+    def put(self, node: int, node_id: str, before: str | None = None) -> None:
+        """The index is the node's, no longer that of the one called `before`."""
+        if before is not None:
+            del self._ids[bisect_left(self._ids, (natural_key(before), node))]
+        insort(self._ids, (natural_key(node_id), node))
+        self._ranks = None
+
+    def ranks(self) -> NDArray[np.int64]:
+        """Rank of each node by its index."""
+        if self._ranks is None:
+            self._ranks = np.empty(len(self._ids), np.int64)
+            self._ranks[[node for _, node in self._ids]] = np.arange(len(self._ids))
+        return self._ranks
+
 
 # Columns grow by doubling from here: small enough for the offline tool.
 _CAPACITY_FIRST = 64

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.model import Location
-from placement.topology import Topology
+from placement.topology.topology import Topology
 
 
 @dataclass(frozen=True, slots=True)

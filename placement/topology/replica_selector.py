@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from placement.model import UNLOCATED, Liveness, Location, natural_key
-from placement.topology import Topology
+from placement.topology.topology import Topology
 
 
 @dataclass(frozen=True, slots=True)
