@@ -7,10 +7,18 @@ of the nodes, as after a start of the application; its verdicts are the story's 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from placement.liveness import LivenessTable
+from placement.liveness import (
+    Beat,
+    Beats,
+    Clock,
+    LivenessTable,
+    PartitionLog,
+    Statement,
+    Tick,
+    Timers,
+    Told,
+)
 from placement.model import NodeAttributes, NodeChanged, NodeView
-from placement.node_log import Beat, Beats, PartitionLog, Statement, Tick, Told
-from placement.silence import Clock, Timers
 from streaming.codec import node_changed
 
 TIMERS = Timers(suspect_after_ms=60_000, dead_after_ms=300_000)

@@ -49,7 +49,7 @@ from schemas.requests import (
 from streaming.codec.values import tags_of
 
 if TYPE_CHECKING:
-    from placement.verdict import Verdict
+    from placement.liveness import Verdict
 
 # A node that is only registered has given no sign of life yet: it takes no replicas.
 _CLUSTER_LIVENESS = {

@@ -8,8 +8,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from placement.liveness import PartitionLog, Statement
 from placement.model import LinksMeasured
-from placement.node_log import PartitionLog, Statement
 
 
 class Raw(NamedTuple):

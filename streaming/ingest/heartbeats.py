@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from placement.node_log import Beats
+from placement.liveness import Beats
 from schemas import limits
 from schemas.envelope import type_name
 from schemas.inputs import NodeHeartbeat

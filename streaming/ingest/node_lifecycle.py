@@ -16,10 +16,8 @@ from typing import Any
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
-from placement.liveness import LivenessTable
+from placement.liveness import Clock, LivenessTable, Timers, Verdict
 from placement.model import LinksMeasured, NodeView
-from placement.silence import Clock, Timers
-from placement.verdict import Verdict
 from streaming.codec import Packed, Raw, Refused, Stretch
 from streaming.ingest.source import shard_of
 

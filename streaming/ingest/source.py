@@ -20,9 +20,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from placement.hashing import digest64
+from placement.liveness import Beat, Beats, PartitionLog, Statement, Tick, Timers, Told
 from placement.model import LinksMeasured
-from placement.node_log import Beat, Beats, PartitionLog, Statement, Tick, Told
-from placement.silence import Timers
 from schemas.envelope import Refusal, decode, has_unknown_fields, validate
 from schemas.inputs import (
     NodeHeartbeat,

@@ -15,9 +15,8 @@ from typing import Any, Protocol
 
 import orjson
 
+from placement.liveness import Clock, Verdict
 from placement.model import Event, LinksMeasured, LocationResolved, NodeChanged
-from placement.silence import Clock
-from placement.verdict import Verdict
 from schemas import limits
 from schemas.envelope import Refusal, decode, has_unknown_fields, validate
 from schemas.topics import COMMITS, DETECTOR, INVENTORY, JOURNAL, NODES

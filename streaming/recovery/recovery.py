@@ -14,9 +14,9 @@ import orjson
 from confluent_kafka import Consumer, IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from placement.liveness import Clock
 from placement.model import Configuration, NodeView
 from placement.reconcile import Reconciler
-from placement.silence import Clock
 from placement.wording import counted
 from schemas.topics import CATALOGUE, COMMITS, INPUT_TOPICS, STATE_TOPICS, full_name
 from streaming import gc_pause

@@ -7,11 +7,18 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from placement.liveness import LivenessTable
+from placement.liveness import (
+    Beat,
+    Beats,
+    LivenessTable,
+    PartitionLog,
+    Statement,
+    Tick,
+    Timers,
+    Told,
+    Verdict,
+)
 from placement.model import FlapRule, Lives, NodeAttributes
-from placement.node_log import Beat, Beats, PartitionLog, Statement, Tick, Told
-from placement.silence import Timers
-from placement.verdict import Verdict
 
 TIMERS = Timers(suspect_after_ms=10_000, dead_after_ms=30_000)
 # Flapping is a matter of test_flaps.py; with these timers it happens in a short log.

@@ -14,8 +14,9 @@ import pytest
 
 from placement import agenda, issuing, mend, node_events, orders, succession
 from placement.assignments import EMPTY
-from placement.incarnations import Incarnations
 from placement.issuing import Issuing
+from placement.liveness.incarnations import Incarnations
+from placement.liveness.statements import Statements
 from placement.mend import Score
 from placement.model import AdministrativeState, Liveness, Lives, Reason
 from placement.move_events import MoveEvents
@@ -23,7 +24,6 @@ from placement.moves import Ledger
 from placement.repair import Repair
 from placement.rules import AtMost, Even, ExclusiveNodes
 from placement.state import State
-from placement.statements import Statements
 from placement.strategies.base import View
 from placement.stream_events import StreamEvents
 from placement.topology import Topology

@@ -12,8 +12,8 @@ import orjson
 from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
+from placement.liveness import Clock, Timers
 from placement.model import Configuration
-from placement.silence import Clock, Timers
 from schemas.envelope import type_name
 from schemas.outputs import OUTPUTS
 from schemas.topics import CATALOGUE, COMMITS, DEAD_LETTERS, INPUT_TOPICS, STATE_TOPICS

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from placement.liveness import Statement, Told, Verdict
 from placement.model import (
     AckKind,
     Alert,
@@ -45,9 +46,7 @@ from placement.model import (
     Violation,
     ViolationClass,
 )
-from placement.node_log import Statement, Told
 from placement.reconcile import Reconciler
-from placement.verdict import Verdict
 from schemas import inputs, limits, outputs
 from schemas.envelope import Envelope, Refusal, type_name, validate
 from schemas.outputs import OUTPUTS, Message

@@ -7,6 +7,7 @@ from typing import Any, get_args
 import orjson
 import pytest
 
+from placement.liveness import Verdict
 from placement.model import (
     AckKind,
     AdministrativeState,
@@ -25,7 +26,6 @@ from placement.model import (
     Transition,
 )
 from placement.reconcile import Reconciler
-from placement.verdict import Verdict
 from streaming.codec.inputs import node_changed
 from streaming.codec.journal import (
     configuration_body,

@@ -15,11 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement.liveness import LivenessTable
+from placement.liveness import Beat, Beats, LivenessTable, PartitionLog, Statement, Timers, Verdict
 from placement.model import Liveness
-from placement.node_log import Beat, Beats, PartitionLog, Statement
-from placement.silence import Timers
-from placement.verdict import Verdict
 from streaming.codec import Raw, Refused
 from streaming.ingest import source
 from streaming.ingest.heartbeats import plain_heartbeats

@@ -10,10 +10,8 @@ from hypothesis import strategies as st
 from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
-from placement.liveness import LivenessTable
+from placement.liveness import Clock, LivenessTable, Timers, Verdict
 from placement.model import Liveness, NodeAttributes, NodeView
-from placement.silence import Clock, Timers
-from placement.verdict import Verdict
 from schemas.refusals import RefusalCode
 from streaming.codec import Raw
 from streaming.ingest import node_lifecycle

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.silence import Timers
+from placement.liveness import Timers
 from schemas.refusals import RefusalCode
 from streaming.codec import Raw, Stretch
 from streaming.ingest.source import layout, shard_of

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from placement.silence import Clock
+from placement.liveness import Clock
 from schemas.refusals import RefusalCode
 from schemas.topics import DEAD_LETTERS, STATE_TOPICS
 from streaming.codec import Raw

@@ -6,8 +6,8 @@ from typing import Any
 
 import orjson
 
+from placement.liveness import Timers
 from placement.model import Configuration, FlapRule, Rebalance
-from placement.silence import Timers
 from streaming.codec import Raw
 from tests.streaming.batches import CELL, Driver, bodies
 from tests.streaming.kafka_rows import heartbeat, raw, registered, tick

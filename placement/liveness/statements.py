@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from placement.incarnations import Mark
+from placement.liveness.incarnations import Mark
+from placement.liveness.log import Statement, Told, Verdict, refusal
+from placement.liveness.node_states import NodeStates, Status
 from placement.model import Code, NodeAttributes, PendingLife
-from placement.node_log import Statement, Told
-from placement.node_states import NodeStates, Status
-from placement.verdict import Verdict, refusal
 
 # Nodes of one topology shard, whatever is sent: above any quota of the core (rule R4), and what a
 # batch can write back in a tenth of a second.

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from placement.incarnations import Incarnations, Mark
+from placement.liveness.clocks import SilenceClocks, Timers
+from placement.liveness.incarnations import Incarnations, Mark
+from placement.liveness.log import Statement, Told, Verdict, conflict
+from placement.liveness.node_columns import NodeColumns
 from placement.model import Flaps, Liveness, Reason, Reporting
-from placement.node_columns import NodeColumns
-from placement.node_log import Statement, Told
-from placement.silence import SilenceClocks, Timers
-from placement.verdict import Verdict, conflict
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from placement.incarnations import Incarnations, Mark
+from placement.liveness.clocks import NO_PARTITION, Clock, Timers
+from placement.liveness.incarnations import Incarnations, Mark
+from placement.liveness.log import Beats, PartitionLog, Statement, Tick, Verdict
+from placement.liveness.node_columns import NodeColumns
+from placement.liveness.node_states import LIVENESS, NodeStates, Status
+from placement.liveness.statements import Statements
 from placement.model import Flaps, Liveness, NodeView
-from placement.node_columns import NodeColumns
-from placement.node_log import Beats, PartitionLog, Statement, Tick
-from placement.node_states import LIVENESS, NodeStates, Status
-from placement.silence import NO_PARTITION, Clock, Timers
-from placement.statements import Statements
-from placement.verdict import Verdict
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

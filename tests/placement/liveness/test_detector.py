@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from placement.liveness import LivenessTable
+from placement.liveness import LivenessTable, Statement, Told
 from placement.model import Liveness, NodeAttributes, NodeView, Reporting
-from placement.node_log import Statement, Told
 from tests.placement.node_logs import TIMERS, cut, every_second, told
 
 WORDS = {"up": Told.REPORTED_UP, "down": Told.REPORTED_DOWN}

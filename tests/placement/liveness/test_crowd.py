@@ -2,8 +2,7 @@
 
 import pytest
 
-from placement import statements
-from placement.liveness import LivenessTable
+from placement.liveness import LivenessTable, statements
 from tests.placement.node_logs import FLAPPING, TIMERS, cut, every_second, run, timeline, told
 
 

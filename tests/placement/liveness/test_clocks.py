@@ -2,9 +2,9 @@
 
 import pytest
 
-from placement.liveness import LivenessTable
+from placement.liveness import Clock, LivenessTable, Timers
+from placement.liveness.clocks import SETTLE_MS
 from placement.model import Liveness, NodeAttributes, NodeView
-from placement.silence import SETTLE_MS, Clock, Timers
 from tests.placement.node_logs import TIMERS, cut, every_second, run, timeline, told
 
 

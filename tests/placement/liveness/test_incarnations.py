@@ -10,10 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.liveness import LivenessTable
+from placement.liveness import Clock, LivenessTable, Verdict
 from placement.model import Lives, NodeAttributes, NodeView, PendingLife
-from placement.silence import Clock
-from placement.verdict import Verdict
 from tests.placement.node_logs import (
     FLAPPING,
     TIMERS,

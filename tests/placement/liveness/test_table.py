@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.liveness import LivenessTable
+from placement.liveness import LivenessTable, Verdict
 from placement.model import Code, Liveness
-from placement.verdict import Verdict
 from tests.placement.node_logs import (
     FLAPPING,
     TIMERS,

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from placement.liveness.clocks import NO_PARTITION, SilenceClocks, Timers
 from placement.model import Code, Lives, NodeAttributes, PendingLife, Reason, RefusedLife
-from placement.silence import NO_PARTITION, SilenceClocks, Timers
 
 # Of how many lives before the present one a node's record tells. A process that crashes at each
 # start goes through them quickly, and what is older has no more to say.

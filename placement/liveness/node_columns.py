@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from placement.incarnations import Mark
-from placement.silence import NO_PARTITION
+from placement.liveness.clocks import NO_PARTITION
+from placement.liveness.incarnations import Mark
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -2,7 +2,18 @@
 
 import pytest
 
-from placement.liveness import LivenessTable
+from placement.liveness import (
+    Beat,
+    Beats,
+    Clock,
+    LivenessTable,
+    PartitionLog,
+    Statement,
+    Tick,
+    Timers,
+    Told,
+    Verdict,
+)
 from placement.model import (
     FlapRule,
     Flaps,
@@ -12,9 +23,6 @@ from placement.model import (
     NodeView,
     Transition,
 )
-from placement.node_log import Beat, Beats, PartitionLog, Statement, Tick, Told
-from placement.silence import Clock, Timers
-from placement.verdict import Verdict
 
 RULE = FlapRule(transitions=5, window_ms=600, hold_ms=100, hold_max_ms=350)
 TIMERS = Timers(2_000, 4_000, FlapRule(3, 60_000, 10_000, 15_000))
