@@ -12,14 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from placement.adopt import completed
-from placement.assignments import EMPTY
+from placement.assignments import EMPTY, SlotParts
 from placement.decide import Answer, answered, asked, place_in, spec_of
 from placement.diagnose import live_slots
 from placement.facts import Stream
 from placement.model import Cause, Code, MoveKind, Outcome, Reason, StreamAltered, StreamSpec
 from placement.moves import OpenMove
 from placement.policy import Policy
-from placement.slot_parts import SlotParts
 from placement.state import State
 from placement.strategies import STRATEGIES
 from placement.strategies.base import View

@@ -1,7 +1,8 @@
 """Copysets: the few sets of nodes on which the shards of one policy may stand.
 
-`placement.strategies.copysets` asks for them; `placement.risk` says what they are worth. They are
-derived from the sets in use and the topology alone, so that a rebuild finds the same ones.
+`placement.strategies.copysets` asks for them; `placement.assignments.risk` says what they are
+worth. They are derived from the sets in use and the topology alone, so that a rebuild finds the
+same ones.
 """
 
 from collections import defaultdict

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from placement.assignments import ShardLists
 from placement.health import Copies, CriticalDomain, Health, UnderDiversified, worst
 from placement.model import Reason, StreamSpec, ViolationClass
 from placement.policy import Policy
-from placement.shard_rows import ShardLists
 
 # A node that a list names and nobody knows: its copy is lost.
 UNKNOWN = -2

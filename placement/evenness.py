@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from placement.assignments import EMPTY
+from placement.assignments import EMPTY, matrix
 from placement.model import MoveKind, StreamSpec
 from placement.policy import Balance, Policy
 from placement.rebalance import plan_rebalance
@@ -24,7 +24,6 @@ from placement.rebalance_leaders import Electorate
 from placement.rebalance_pairs import balance
 from placement.rebalance_replicas import Balancer, Budget
 from placement.rebalance_rules import Guard
-from placement.shard_rows import matrix
 from placement.strategies import STRATEGIES
 from placement.strategies.base import Placement, View
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.assignments import EMPTY
+from placement.assignments import EMPTY, ShardRows, by_size, first_mentions
 from placement.diagnose import colocated_unit, stray_slots
 from placement.diagnosis import Diagnosed, Diagnosis, Examined
 from placement.faults import Faults, Suspect, over_capacity
@@ -40,8 +40,6 @@ from placement.rules import (
     live_domains,
     scope_of,
 )
-from placement.shard_rows import ShardRows, by_size
-from placement.sift import first_mentions
 from placement.strategies import STRATEGIES
 from placement.topology import Topology
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement import digest, unmarks
-from placement.assignments import AssignmentTable
+from placement.assignments import AssignmentTable, SlotParts
 from placement.backoff import Backoff
 from placement.model import (
     Code,
@@ -31,7 +31,6 @@ from placement.policy import Policy
 from placement.roles import role_rules
 from placement.rule_set import RuleSet
 from placement.rules import Rule
-from placement.slot_parts import SlotParts
 from placement.strategies import STRATEGIES
 from placement.topology import Topology
 

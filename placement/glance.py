@@ -12,13 +12,11 @@ from itertools import repeat
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.assignments import EMPTY
+from placement.assignments import EMPTY, by_size, out_of_place
 from placement.facts import Stream
 from placement.model import Cause
 from placement.rule_set import RuleSet
 from placement.rules import CountsDomains, Mask, Rule, Standing
-from placement.shard_rows import by_size
-from placement.sift import out_of_place
 from placement.state import State
 from placement.topology import Topology
 from placement.wants import Wants

@@ -13,10 +13,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.assignments import EMPTY
+from placement.assignments import EMPTY, distinct, first_mentions, fullest
 from placement.model import natural_key
-from placement.shard_rows import distinct
-from placement.sift import first_mentions, fullest
 from placement.topology import NO_DOMAIN, Scope, Topology
 
 

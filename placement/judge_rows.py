@@ -8,9 +8,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from placement.assignments import distinct, out_of_place
 from placement.rules import CountsDomains, Finding, Rule, Standing
-from placement.shard_rows import distinct
-from placement.sift import out_of_place
 
 
 def broken_rows(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.shard_rows import distinct
+from placement.assignments import distinct
 from placement.topology import LEAF, Scope, Topology
 
 

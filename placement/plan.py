@@ -10,7 +10,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from placement.assignments import EMPTY
+from placement.assignments import EMPTY, Layout, first_mentions, matrix
 from placement.model import (
     Band,
     Cause,
@@ -30,8 +30,6 @@ from placement.moves import OpenMove
 from placement.policy import Policy
 from placement.rebalance import RebalancePlan, Skew, plan_rebalance
 from placement.repair import Repair
-from placement.shard_rows import Layout, matrix
-from placement.sift import first_mentions
 from placement.state import State
 from placement.strategies.base import View
 from placement.topology import Topology

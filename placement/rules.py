@@ -18,8 +18,8 @@ from typing import ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from placement.assignments import first_mentions, fullest, uneven
 from placement.model import natural_key
-from placement.sift import first_mentions, fullest, uneven
 from placement.topology import LEAF, NO_DOMAIN, NodeFilter, Scope, Topology
 
 Mask = NDArray[np.bool_]

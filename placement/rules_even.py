@@ -11,9 +11,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from placement.assignments import uneven_inside
 from placement.model import natural_key
 from placement.rules import Finding, Mask, Penalties, RuleTraits, Standing, Strength
-from placement.sift import uneven_inside
 from placement.topology import Scope
 
 # No domain holds as many replicas of one shard.

@@ -10,9 +10,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from placement.assignments import first_mentions
 from placement.model import natural_key
 from placement.rules import NEVER, Finding, Mask, Penalties, RuleTraits, Standing, Strength
-from placement.sift import first_mentions
 from placement.topology import NO_DOMAIN, Scope, Topology
 
 Counts = NDArray[np.int64]

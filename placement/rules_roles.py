@@ -10,9 +10,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from placement.assignments import fullest
 from placement.model import Location, natural_key
 from placement.rules import NEVER, Finding, Mask, Penalties, RuleTraits, Standing, Strength
-from placement.sift import fullest
 from placement.topology import NO_DOMAIN, Scope, Topology
 
 

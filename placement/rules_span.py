@@ -10,8 +10,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from placement.assignments import first_mentions
 from placement.rules import CountsDomains, Finding, Mask, Penalties, Standing, Strength
-from placement.sift import first_mentions
 from placement.topology import NO_DOMAIN, Scope
 
 

@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from placement.assignments import fullest
 from placement.hashing import scores
 from placement.model import Code, Reason, natural_key
 from placement.policy import Balance, OnInfeasible, Policy, name_list
 from placement.rules import CountsDomains, Finding, Mask, Penalties, Rule, Standing, Strength
-from placement.sift import fullest
 from placement.strategies.base import Need, View, nodes_too_few
 from placement.strategies.node_sets import Column, best_set
 from placement.strategies.set_strategy import SetStrategy, placing_costs

@@ -7,13 +7,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.assignments import EMPTY
+from placement.assignments import EMPTY, distinct_copysets, loss_probability, scatter_width
 from placement.copysets import Copysets, Terms
 from placement.funnel import supply
 from placement.hashing import digest64, scores
 from placement.model import Code, Reason, StreamSpec
 from placement.policy import Balance, OnInfeasible, Policy, unknown_value
-from placement.risk import distinct_copysets, loss_probability, scatter_width
 from placement.rule_set import RuleSet
 from placement.rules import Even, Mask, Rule, Standing, Strength, scope_of
 from placement.strategies.base import ByRules, Need, Placement, View, candidates, choose, unmet

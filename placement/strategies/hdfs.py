@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from placement.assignments import first_mentions
 from placement.model import Code, Location, Reason, StreamSpec, parse_location
 from placement.policy import Balance, OnInfeasible, Policy, unknown_value
 from placement.rules import AtMost, Finding, Mask, Penalties, Rule, RuleTraits, Standing, Strength
 from placement.rules_span import SpanDomains
-from placement.sift import first_mentions
 from placement.strategies.base import (
     ByRules,
     Need,

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from placement.assignments import Risk, failures, risk
 from placement.contradictions import contradiction
 from placement.decide import out_of_range, unknown_repair
 from placement.diagnosis import UNKNOWN, Diagnosed, Diagnosis, Examined
@@ -32,7 +33,6 @@ from placement.model import (
     parse_location,
 )
 from placement.policy import Policy
-from placement.risk import Risk, failures, risk
 from placement.state import State
 from placement.strategies import STRATEGIES
 from placement.topology import Topology

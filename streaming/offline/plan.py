@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from placement.assignments import resized
 from placement.diagnosis import UNKNOWN, Diagnosed, Examined
 from placement.examine import examine
 from placement.hold import Hold, find_hold
 from placement.impact import Impact, ShardState, impact
 from placement.model import Code, MoveKind, Reason, Violation, ViolationClass
 from placement.plan import InFlight, Phase, Plan, PlannedMove, Standing, plan
-from placement.resize import resized
 from placement.roles import role_rules
 from placement.safety import HeldShard, at_stake_reason, exposed
 from placement.topology import Topology

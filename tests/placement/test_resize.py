@@ -10,9 +10,9 @@ from collections import Counter
 
 import pytest
 
+from placement.assignments import resized
 from placement.model import Liveness, MoveKind, NodeAttributes
 from placement.plan import Phase
-from placement.resize import resized
 from placement.topology import Topology
 from placement.waves import until_balanced
 from tests.placement.fleets import fleet, stream

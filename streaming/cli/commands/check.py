@@ -68,7 +68,7 @@ def check(
     _plugin: PluginOption = None,
 ) -> None:
     """Report violations of rules, which of them a plan can mend, and the health of streams."""
-    from placement.risk import failures
+    from placement.assignments import failures
     from streaming.cli.render.check import show_check
     from streaming.offline import CheckOptions, NothingThere, checked, checked_body
 

@@ -5,6 +5,7 @@ from collections import Counter, defaultdict
 
 import pytest
 
+from placement.assignments import distinct_copysets, risk, scatter_width
 from placement.copysets import Copysets, Terms
 from placement.model import (
     Configuration,
@@ -15,7 +16,6 @@ from placement.model import (
     StreamCreated,
 )
 from placement.reconcile import Reconciler
-from placement.risk import distinct_copysets, risk, scatter_width
 from placement.topology import NodeFilter, Topology
 
 

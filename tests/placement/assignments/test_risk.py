@@ -6,7 +6,8 @@ from math import comb
 
 import pytest
 
-from placement.risk import ScatterWidth, failures, loss_probability, risk
+from placement.assignments import failures, loss_probability, risk
+from placement.assignments.risk import ScatterWidth
 
 
 @pytest.mark.parametrize(

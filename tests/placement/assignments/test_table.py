@@ -15,7 +15,7 @@ from hypothesis.stateful import (
 )
 
 from placement.assignments import EMPTY, AssignmentTable
-from placement.extents import Extents
+from placement.assignments.table import Extents
 
 # Enough to outgrow the columns (256 entries at first) and the slot lists of a node (8 at first).
 STREAMS = st.tuples(st.integers(1, 60), st.integers(1, 5))
