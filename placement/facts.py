@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placement import digest, unmarks
+from placement import digest
 from placement.assignments import AssignmentTable, SlotParts
-from placement.backoff import Backoff
 from placement.model import (
     Code,
     Configuration,
@@ -26,7 +25,7 @@ from placement.model import (
     StreamSpec,
     Violation,
 )
-from placement.moves import Ledger
+from placement.moves import Backoff, Ledger, cancellations
 from placement.policy import Policy
 from placement.roles import role_rules
 from placement.rule_set import RuleSet
@@ -65,7 +64,7 @@ class Facts:
         self.table = AssignmentTable()
         self.ledger = Ledger()
         self.backoff = Backoff()
-        self.unmarks = unmarks.Unmarks()
+        self.unmarks = cancellations.Unmarks()
         self.streams: dict[str, Stream] = {}
         self.stream_names: dict[int, str] = {}
         self.nodes: dict[str, NodeView] = {}

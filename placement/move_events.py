@@ -1,6 +1,5 @@
 """What becomes of moves: acknowledgements, deadlines, and nodes that change under them."""
 
-from placement import backoff, unmarks
 from placement.assignments import EMPTY
 from placement.diagnose import why_kept
 from placement.model import (
@@ -13,7 +12,7 @@ from placement.model import (
     MoveState,
     Reason,
 )
-from placement.moves import OpenMove
+from placement.moves import OpenMove, backoff, cancellations
 from placement.rebalance_events import Rebalancing
 from placement.repair import Repair
 from placement.room import Room
@@ -36,7 +35,7 @@ class MoveEvents:
         for body in state.remembered(backoff.KIND).values():
             state.backoff.restore(body)
         for memory in state.memory.values():
-            if memory.kind == unmarks.KIND:
+            if memory.kind == cancellations.KIND:
                 state.unmarks.tell(state.ledger.known[memory.name], memory.at)
 
     def acked(self, event: MoveAcked) -> Reason | None:
@@ -46,7 +45,7 @@ class MoveEvents:
         confirmed = self._confirmed(event)
         for move_id in confirmed:
             state.unmarks.confirm(move_id)
-            state.remember(unmarks.KIND, move_id, None)
+            state.remember(cancellations.KIND, move_id, None)
         if confirmed:
             return None
         move = self._acked(event)

@@ -7,7 +7,7 @@ Within one batch a shard is published once, so that its epoch rises by exactly o
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from placement import assigned, digest, unmarks, violated
+from placement import assigned, digest, violated
 from placement.facts import Facts, Stream
 from placement.hashing import hash64
 from placement.model import (
@@ -23,7 +23,7 @@ from placement.model import (
     Ready,
     Reason,
 )
-from placement.moves import OpenMove
+from placement.moves import OpenMove, cancellations
 from placement.policy import Policy, compile_policy
 from placement.strategies import STRATEGIES
 
@@ -138,7 +138,7 @@ class State(Facts):
         """Publish a move in its current state; what was confirmed in this batch is told no more."""
         self.hash_move(move.move_id, digest.of_move(move))
         self.ready.moves[move.move_id] = (move, False)
-        told = (unmarks.KIND, move.move_id)
+        told = (cancellations.KIND, move.move_id)
         if move.state.is_called_off and self.ready.memory.get(told, True):
             self.remember(*told, self.unmarks.tell(move, self.now))
 
@@ -148,7 +148,7 @@ class State(Facts):
             self.hash_move(move.move_id, 0)
             self.ready.moves[move.move_id] = (move, True)
             self.unmarks.confirm(move.move_id)
-            self.remember(unmarks.KIND, move.move_id, None)
+            self.remember(cancellations.KIND, move.move_id, None)
 
     def remember(self, kind: str, name: str, body: Mapping[str, Any] | None) -> None:
         """Publish something to be remembered; None forgets it. What has not changed is silent."""

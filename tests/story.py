@@ -58,8 +58,8 @@ from collections.abc import Callable, Iterator
 
 import yaml
 
-from placement import unmarks
 from placement.model import Assignment, Configuration, Event, Limits, Move, Quotas, Ready, Rebalance
+from placement.moves import cancellations
 from placement.reconcile import Reconciler
 from tests.datadriven import CaseError, Command, parse_command
 from tests.oracle import Log, records_of
@@ -245,7 +245,7 @@ class Story:
             ready = self.carry_out(completing)
             completed += open_before
             # That a move was stopped calls for nothing more.
-            kept = any(kind != unmarks.KIND for kind, _ in ready.memory)
+            kept = any(kind != cancellations.KIND for kind, _ in ready.memory)
             news = ready.moves or ready.assignments or ready.violations or kept
             if not open_before and not news:
                 until = self.waits_until()

@@ -16,7 +16,7 @@ from prometheus_client.process_collector import ProcessCollector
 from placement.diagnose import REPLICAS_RULE
 from placement.hold_events import KIND as HOLD
 from placement.model import SEVERITIES, AnswerOutcome, Event, Memory, MoveState, Ready
-from placement.unmarks import KIND as UNMARK
+from placement.moves import KIND as UNMARK
 
 # From a batch of nothing but a tick to one that fills with a storm after a pause.
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2)
