@@ -9,11 +9,9 @@ from collections.abc import Sequence
 
 from placement.assignments import EMPTY
 from placement.diagnose import colocated_unit, stray_slots
-from placement.judge import judged
 from placement.model import Code, Reason, StreamSpec
 from placement.policy import Policy
-from placement.rule_set import RuleSet
-from placement.rules import ColocateSlots, Rule, Strength
+from placement.rules import ColocateSlots, Rule, RuleSet, Strength, judged
 from placement.strategies import STRATEGIES
 from placement.strategies.base import Need, Placement, View, candidates, choose, unmet
 from placement.strategies.slots import leader_first

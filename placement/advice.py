@@ -21,9 +21,7 @@ from placement.model import (
     natural_key,
 )
 from placement.policy import Policy
-from placement.rules import Rule, Strength, scope_of
-from placement.rules_places import AtLeastIn, Exactly, WithTags
-from placement.rules_roles import LeaderIn
+from placement.rules import AtLeastIn, Exactly, LeaderIn, Rule, Strength, WithTags, scope_of
 from placement.state import State
 from placement.strategies import STRATEGIES
 from placement.topology import Scope, Topology

@@ -13,18 +13,22 @@ from placement.model import Code, Location, Reason
 from placement.policy import Policy
 from placement.rules import (
     AtLeastDomains,
+    AtLeastIn,
     AtMost,
     ColocateSlots,
+    Elsewhere,
     Even,
+    Exactly,
     ExclusiveNodes,
+    LeaderIn,
     Rule,
     SameDomain,
     Share,
     Strength,
+    WithTags,
+    owed,
     scope_of,
 )
-from placement.rules_places import AtLeastIn, Exactly, WithTags, owed
-from placement.rules_roles import Elsewhere, LeaderIn
 from placement.topology import NodeFilter, Scope
 
 # Two things that exclude each other, as they are written, and why.

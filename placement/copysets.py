@@ -15,9 +15,7 @@ from numpy.typing import NDArray
 
 from placement.hashing import digest64, scores
 from placement.model import DEPTH_MAX, AdministrativeState
-from placement.rule_set import RuleSet
-from placement.rules import Rule, Standing, Strength
-from placement.rules_roles import LeaderIn
+from placement.rules import LeaderIn, Rule, RuleSet, Standing, Strength
 from placement.topology import LEAF, NodeFilter, Scope, Topology
 
 Copyset = tuple[int, ...]

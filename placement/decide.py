@@ -8,8 +8,6 @@ from placement.assignments import EMPTY
 from placement.contradictions import contradiction
 from placement.evenness import evened
 from placement.facts import Stream
-from placement.feasibility import Question, why_not
-from placement.judge import judged
 from placement.model import (
     Band,
     Code,
@@ -21,7 +19,7 @@ from placement.model import (
     StreamSpec,
 )
 from placement.policy import OnInfeasible, Policy, parse_placement_policies
-from placement.rules import Rule, Standing, Strength
+from placement.rules import Question, Rule, Standing, Strength, judged, why_not
 from placement.state import State
 from placement.strategies import STRATEGIES
 from placement.strategies.base import Placement, View, unmet

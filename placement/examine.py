@@ -25,7 +25,6 @@ from placement.health import (
     shard_health,
     under_diversified,
 )
-from placement.judge_rows import broken_rows
 from placement.model import AdministrativeState, natural_key
 from placement.prospects import Prospects, is_wide
 from placement.rules import (
@@ -37,6 +36,7 @@ from placement.rules import (
     Rule,
     SameDomain,
     Standing,
+    broken_rows,
     live_domains,
     scope_of,
 )

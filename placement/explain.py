@@ -13,12 +13,25 @@ from itertools import pairwise
 import numpy as np
 
 from placement.assignments import EMPTY
-from placement.funnel import apart, keeping, located, room, supply, tagged, why_not_admitted
 from placement.model import Reason, StreamSpec
 from placement.policy import Policy
-from placement.rule_set import RuleSet
-from placement.rules import LocatedFirst, Mask, Rule, Standing, Strength, scope_of
-from placement.rules_places import WithTags
+from placement.rules import (
+    LocatedFirst,
+    Mask,
+    Rule,
+    RuleSet,
+    Standing,
+    Strength,
+    WithTags,
+    apart,
+    keeping,
+    located,
+    room,
+    scope_of,
+    supply,
+    tagged,
+    why_not_admitted,
+)
 from placement.strategies import STRATEGIES
 from placement.strategies.base import Need, Trace, View, candidates, choose
 from placement.topology import NO_DOMAIN, Scope

@@ -28,8 +28,7 @@ from placement.model import (
 from placement.moves import Backoff, Ledger, cancellations
 from placement.policy import Policy
 from placement.roles import role_rules
-from placement.rule_set import RuleSet
-from placement.rules import Rule
+from placement.rules import Rule, RuleSet
 from placement.strategies import STRATEGIES
 from placement.topology import Topology
 

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from placement.assignments import EMPTY, by_size, out_of_place
 from placement.facts import Stream
 from placement.model import Cause
-from placement.rule_set import RuleSet
-from placement.rules import CountsDomains, Mask, Rule, Standing
+from placement.rules import CountsDomains, Mask, Rule, RuleSet, Standing
 from placement.state import State
 from placement.topology import Topology
 from placement.wants import Wants

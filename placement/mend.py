@@ -16,17 +16,17 @@ from placement.alternatives import alternatives
 from placement.assignments import EMPTY
 from placement.model import AdministrativeState, Code, Reason, StreamSpec
 from placement.policy import Policy
-from placement.rule_set import RuleSet
 from placement.rules import (
     NEVER,
+    LoadBalance,
     LocatedFirst,
     Mask,
     Rule,
+    RuleSet,
     SameDomain,
     Standing,
     Strength,
 )
-from placement.rules_load import LoadBalance
 from placement.strategies import STRATEGIES
 from placement.strategies.base import Need, View, candidates, choose, distance
 from placement.strategies.by_class import choose_by_class, chooses

@@ -7,16 +7,20 @@ from typing import Any
 from placement.model import Code, Reason
 from placement.rules import (
     AtLeastDomains,
+    AtLeastIn,
     AtMost,
+    Balance,
     ColocateSlots,
+    Elsewhere,
     Even,
+    Exactly,
     ExclusiveNodes,
+    LeaderIn,
     Rule,
     Share,
     Strength,
+    WithTags,
 )
-from placement.rules_places import AtLeastIn, Balance, Exactly, WithTags
-from placement.rules_roles import Elsewhere, LeaderIn
 from placement.topology import Topology
 from placement.written import (
     COUNT,

@@ -9,19 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.assignments import EMPTY, AssignmentTable
-from placement.feasibility import Question, why_not
-from placement.judge import judged
 from placement.model import Code, Reason, StreamSpec
 from placement.policy import Policy
 from placement.rules import (
     NEVER,
     ColocateSlots,
+    LoadBalance,
     Mask,
+    Question,
     Rule,
     Standing,
     Strength,
+    judged,
+    why_not,
 )
-from placement.rules_load import LoadBalance
 from placement.strategies import STRATEGIES
 from placement.strategies.base import View
 from placement.topology import Topology

@@ -14,8 +14,7 @@ from placement.assignments import EMPTY
 from placement.model import Code, Reason, RepairMode, StreamSpec, natural_key
 from placement.policy import Balance, Policy
 from placement.rebalance_levels import Integers, Slack, Tally, levels_of
-from placement.rule_set import RuleSet
-from placement.rules import LocatedFirst, Rule
+from placement.rules import LocatedFirst, Rule, RuleSet
 from placement.strategies import STRATEGIES
 from placement.strategies.base import View
 

@@ -19,7 +19,7 @@ from placement.rebalance_levels import Integers, Slack, Tally
 from placement.rebalance_objective import Objective
 from placement.rebalance_replicas import Budget
 from placement.rebalance_rules import Guard
-from placement.rule_set import RuleSet
+from placement.rules import RuleSet
 
 # Nodes and shards looked at from the best on before a pair of domains is given up.
 _NODES = 24

@@ -13,21 +13,21 @@ import numpy as np
 from placement.assignments import EMPTY
 from placement.rebalance_board import Arranged, Board
 from placement.rebalance_levels import Integers
-from placement.rule_set import RuleSet
 from placement.rules import (
     BalanceNodes,
     ColocateSlots,
     CountsDomains,
     ExclusiveNodes,
+    LeaderIn,
     LocatedFirst,
     Mask,
     PreferNodes,
     Rule,
+    RuleSet,
     SameDomain,
     Standing,
     scope_of,
 )
-from placement.rules_roles import LeaderIn
 from placement.topology import NO_DOMAIN, Scope
 
 _Pattern = tuple[tuple[int, ...], tuple[int, ...], int, int]

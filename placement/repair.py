@@ -16,11 +16,10 @@ from placement.agenda import Agenda
 from placement.assignments import EMPTY
 from placement.glance import Glance, glance, unled
 from placement.issuing import Issuing
-from placement.judge import judged
 from placement.model import Code, Move, Reason, Violation
 from placement.orders import is_busy
 from placement.report import Report
-from placement.rules import Strength
+from placement.rules import Strength, judged
 from placement.state import State
 from placement.strategies.base import View
 from placement.urgency import MISSING, Urgency

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from placement.assignments import EMPTY
 from placement.policy import Policy
-from placement.rule_set import RuleSet
-from placement.rules_roles import Elsewhere
+from placement.rules import Elsewhere, RuleSet
 from placement.strategies import STRATEGIES
 from placement.topology import Topology
 

@@ -1,7 +1,7 @@
 """Succession: who leads a shard after a leader that is dead, or that may not or should not lead."""
 
 from placement.diagnose import live_slots
-from placement.rule_set import RuleSet
+from placement.rules import RuleSet
 from placement.state import State
 from placement.wants import Wants
 

@@ -14,8 +14,7 @@ from placement.diagnose import kept_slots, live_slots, shared_nodes, why_dead, w
 from placement.facts import Stream
 from placement.mend import Case, find_move, score
 from placement.model import AdministrativeState, Cause, Code, Liveness, MoveKind, Reason, RepairMode
-from placement.rule_set import RuleSet
-from placement.rules import Rule, Strength
+from placement.rules import Rule, RuleSet, Strength
 from placement.state import State
 from placement.strategies.base import View
 from placement.topology import LEAF, Topology

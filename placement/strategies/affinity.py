@@ -10,8 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.assignments import EMPTY
-from placement.funnel import supply
-from placement.judge import judged
 from placement.model import Code, Reason, StreamSpec, natural_key
 from placement.policy import Affinity, Balance, OnInfeasible, Policy, affinity, name_list
 from placement.rules import (
@@ -24,6 +22,8 @@ from placement.rules import (
     Rule,
     SameDomain,
     Strength,
+    judged,
+    supply,
 )
 from placement.strategies.base import ByRules, Placement, View, candidates, too_few, unmet
 from placement.strategies.slots import leader_first, spread_leaders

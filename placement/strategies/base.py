@@ -14,13 +14,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.assignments import EMPTY, AssignmentTable
-from placement.funnel import Part, Supply, allowed, apart, keeping, room, supply
 from placement.hashing import hash64, lowest
-from placement.judge import judged
 from placement.model import DEPTH_MAX, Code, Reason, StreamSpec
 from placement.policy import Balance, Compiles, OnInfeasible, Policy
-from placement.rule_set import RuleSet
-from placement.rules import Mask, Rule, Standing, Strength
+from placement.rules import (
+    Mask,
+    Part,
+    Rule,
+    RuleSet,
+    Standing,
+    Strength,
+    Supply,
+    allowed,
+    apart,
+    judged,
+    keeping,
+    room,
+    supply,
+)
 from placement.strategies.domain_loads import HALF, DomainLoads, per_weight, pooled
 from placement.topology import LEAF, NodeFilter, Scope, Topology
 

@@ -15,8 +15,16 @@ from placement.domain_tree import DomainTree, Integers, domain_tree
 from placement.hashing import digest64, scores
 from placement.model import StreamSpec
 from placement.policy import Policy
-from placement.rules import AtMost, Even, LocatedFirst, Rule, Standing, Strength, live_domains
-from placement.rules_places import WithTags
+from placement.rules import (
+    AtMost,
+    Even,
+    LocatedFirst,
+    Rule,
+    Standing,
+    Strength,
+    WithTags,
+    live_domains,
+)
 from placement.strategies.base import View, candidates
 from placement.topology import Scope, Topology
 

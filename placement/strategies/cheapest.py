@@ -14,8 +14,7 @@ from typing import TypeVar
 import numpy as np
 
 from placement.hashing import digest64, scores
-from placement.rules import Mask
-from placement.rules_load import Counts, bounds, domain_loads, domain_weights
+from placement.rules import Counts, Mask, bounds, domain_loads, domain_weights
 from placement.strategies.base import View
 from placement.topology import Scope, Topology
 

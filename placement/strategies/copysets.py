@@ -9,12 +9,10 @@ from numpy.typing import NDArray
 
 from placement.assignments import EMPTY, distinct_copysets, loss_probability, scatter_width
 from placement.copysets import Copysets, Terms
-from placement.funnel import supply
 from placement.hashing import digest64, scores
 from placement.model import Code, Reason, StreamSpec
 from placement.policy import Balance, OnInfeasible, Policy, unknown_value
-from placement.rule_set import RuleSet
-from placement.rules import Even, Mask, Rule, Standing, Strength, scope_of
+from placement.rules import Even, Mask, Rule, RuleSet, Standing, Strength, scope_of, supply
 from placement.strategies.base import ByRules, Need, Placement, View, candidates, choose, unmet
 from placement.topology import Topology
 

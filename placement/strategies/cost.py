@@ -14,14 +14,7 @@ from placement.assignments import EMPTY
 from placement.hashing import scores
 from placement.model import Code, Reason, StreamSpec
 from placement.policy import Balance, OnInfeasible, Policy, unknown_value
-from placement.rules import (
-    AtMost,
-    Mask,
-    Rule,
-    Strength,
-)
-from placement.rules_load import LoadBalance, VotersAcross
-from placement.rules_roles import Elsewhere
+from placement.rules import AtMost, Elsewhere, LoadBalance, Mask, Rule, Strength, VotersAcross
 from placement.strategies.base import (
     ByRules,
     Need,

@@ -10,17 +10,17 @@ import numpy as np
 from placement.hashing import digest64
 from placement.model import Code, Reason, StreamSpec
 from placement.policy import Policy
-from placement.rule_set import RuleSet
 from placement.rules import (
     Finding,
+    LoadBalance,
     Mask,
     Penalties,
     Rule,
+    RuleSet,
     RuleTraits,
     Standing,
     Strength,
 )
-from placement.rules_load import LoadBalance
 from placement.strategies.base import Need, View, candidates
 from placement.strategies.cheapest import MILLION, Prices, Shape, levels_of
 from placement.strategies.search import arrangements

@@ -12,8 +12,17 @@ from numpy.typing import NDArray
 from placement.assignments import first_mentions
 from placement.model import Code, Location, Reason, StreamSpec, parse_location
 from placement.policy import Balance, OnInfeasible, Policy, unknown_value
-from placement.rules import AtMost, Finding, Mask, Penalties, Rule, RuleTraits, Standing, Strength
-from placement.rules_span import SpanDomains
+from placement.rules import (
+    AtMost,
+    Finding,
+    Mask,
+    Penalties,
+    Rule,
+    RuleTraits,
+    SpanDomains,
+    Standing,
+    Strength,
+)
 from placement.strategies.base import (
     ByRules,
     Need,

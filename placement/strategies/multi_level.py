@@ -13,8 +13,7 @@ from placement.assignments import EMPTY
 from placement.domain_tree import domain_tree
 from placement.model import Reason, StreamSpec
 from placement.policy import Balance, OnInfeasible, Policy
-from placement.rules import Mask, Rule, Strength
-from placement.rules_even import EvenAsFits
+from placement.rules import EvenAsFits, Mask, Rule, Strength
 from placement.strategies.base import ByRules, Need, Placement, View
 from placement.strategies.simple import SimpleStrategy, round_robin
 from placement.strategies.walk import (

@@ -11,8 +11,16 @@ from numpy.typing import NDArray
 from placement.assignments import first_mentions
 from placement.model import Code, Location, Reason, StreamSpec, natural_key
 from placement.policy import Balance, OnInfeasible, Policy, unknown_value
-from placement.rules import CountsDomains, Finding, Mask, Penalties, Rule, Standing, Strength
-from placement.rules_places import Exactly
+from placement.rules import (
+    CountsDomains,
+    Exactly,
+    Finding,
+    Mask,
+    Penalties,
+    Rule,
+    Standing,
+    Strength,
+)
 from placement.strategies.base import ByRules, Need, Placement, View, nodes_too_few, unmet
 from placement.strategies.clockwise import Fits, Positions, among, first_fitting, in_bulk
 from placement.strategies.slots import admitted, by_wishes, fill

@@ -8,11 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.judge import judged
 from placement.model import Code, Reason, StreamSpec
 from placement.policy import Balance, OnInfeasible, Policy, name_list, unknown_value
-from placement.rules import AtMost, Mask, Rule, Strength
-from placement.rules_span import SpanDomains
+from placement.rules import AtMost, Mask, Rule, SpanDomains, Strength, judged
 from placement.strategies.base import ByRules, Need, Placement, View, nodes_too_few, unmet
 from placement.strategies.clockwise import Fits, Positions, among, first_fitting, in_bulk
 from placement.strategies.slots import admitted, by_wishes, fill

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.model import Reason
-from placement.rule_set import RuleSet
-from placement.rules import AtMost, Even, Mask, Rule, Share, Strength
+from placement.rules import AtMost, Even, Mask, Rule, RuleSet, Share, Strength
 from placement.strategies.base import Need, View, choose
 from placement.topology import LEAF, Topology
 

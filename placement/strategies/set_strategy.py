@@ -7,8 +7,7 @@ from typing import Protocol
 from placement.assignments import EMPTY
 from placement.model import Reason, StreamSpec
 from placement.policy import Policy
-from placement.rule_set import RuleSet
-from placement.rules import Mask, Rule
+from placement.rules import Mask, Rule, RuleSet
 from placement.strategies.base import ByRules, Need, Placement, View, candidates, distance, unmet
 from placement.strategies.leaders import elect
 from placement.strategies.node_sets import load_costs

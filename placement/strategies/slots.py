@@ -14,8 +14,7 @@ import numpy as np
 from placement.assignments import EMPTY
 from placement.model import Code, Reason, StreamSpec
 from placement.policy import Policy
-from placement.rule_set import RuleSet
-from placement.rules import Mask, Rule, Strength
+from placement.rules import Mask, Rule, RuleSet, Strength
 from placement.strategies.base import Need, View, candidates, choose
 from placement.strategies.leaders import elect
 from placement.strategies.search import pick_ahead

@@ -7,24 +7,26 @@ from typing import Any, ClassVar
 import numpy as np
 
 from placement.assignments import EMPTY
-from placement.judge import judged
 from placement.model import UNLOCATED, Code, Reason, StreamSpec
 from placement.policy import Balance, OnInfeasible, Policy
-from placement.rule_set import RuleSet
 from placement.rules import (
+    AtLeastIn,
     ColocateSlots,
+    Elsewhere,
     Even,
+    Exactly,
+    LeaderIn,
     LocatedFirst,
     Mask,
     Penalties,
     Rule,
+    RuleSet,
     RuleTraits,
     Standing,
     Strength,
+    judged,
     scope_of,
 )
-from placement.rules_places import AtLeastIn, Exactly
-from placement.rules_roles import Elsewhere, LeaderIn
 from placement.strategies.base import ByRules, Need, Placement, View, candidates, choose, unmet
 from placement.strategies.bulk import BULK_FROM, spread_in_bulk, walkable
 from placement.strategies.leaders import elect

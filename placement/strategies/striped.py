@@ -11,8 +11,7 @@ from placement.assignments import EMPTY
 from placement.hashing import digest64, scores
 from placement.model import Code, Reason, StreamSpec, natural_key
 from placement.policy import Balance, OnInfeasible, Policy
-from placement.rules import Mask, Rule
-from placement.rules_even import EvenAsFits
+from placement.rules import EvenAsFits, Mask, Rule
 from placement.strategies.base import ByRules, Need, Placement, View, choose
 from placement.strategies.walk import Draft, Key, Nodes, place_by, shortage, start_of
 from placement.topology import LEAF, Scope, Topology

@@ -15,9 +15,7 @@ from placement.assignments import EMPTY
 from placement.hashing import digest64
 from placement.model import Code, Reason, StreamSpec
 from placement.policy import OnInfeasible, Policy
-from placement.rule_set import RuleSet
-from placement.rules import Mask, Standing, Strength
-from placement.rules_roles import Elsewhere
+from placement.rules import Elsewhere, Mask, RuleSet, Standing, Strength
 from placement.strategies.base import Need, Placement, Strategy, View, choose, too_few, unmet
 
 Nodes = NDArray[np.int64]

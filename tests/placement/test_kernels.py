@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from placement import kernels
 from placement.assignments import EMPTY, AssignmentTable
 from placement.domain_tree import domain_tree
-from placement.judge import judged
 from placement.model import Liveness, NodeAttributes, StreamSpec
 from placement.policy import Policy, compile_policy
-from placement.rules import Even, Standing, Strength
+from placement.rules import Even, Standing, Strength, judged
 from placement.strategies import STRATEGIES, bulk, spread
 from placement.strategies.base import View
 from placement.topology import Topology

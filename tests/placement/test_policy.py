@@ -18,15 +18,19 @@ from placement.policy import (
 )
 from placement.rules import (
     AtLeastDomains,
+    AtLeastIn,
     AtMost,
+    Balance,
     ColocateSlots,
+    Elsewhere,
     Even,
+    Exactly,
     ExclusiveNodes,
+    LeaderIn,
     Share,
     Strength,
+    WithTags,
 )
-from placement.rules_places import AtLeastIn, Balance, Exactly, WithTags
-from placement.rules_roles import Elsewhere, LeaderIn
 from placement.strategies import STRATEGIES
 from placement.topology import LEAF, NodeFilter, Scope, Topology
 

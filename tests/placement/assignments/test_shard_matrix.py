@@ -9,11 +9,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement.judge import judged
 from placement.model import Liveness, NodeAttributes, StreamSpec, parse_location
 from placement.policy import Policy, compile_policy
-from placement.rules import AtMost, Even, NodeFilter, Share, Standing, Strength
-from placement.rules_even import EvenAsFits
+from placement.rules import AtMost, Even, EvenAsFits, Share, Standing, Strength, judged
+from placement.rules.base import NodeFilter
 from placement.strategies import STRATEGIES
 from placement.strategies.location_majority import NoMajority
 from placement.topology import LEAF, Scope, Topology

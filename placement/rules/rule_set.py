@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from placement.rules import ColocateSlots, Rule, Strength
-from placement.rules_roles import Elsewhere, LeaderIn
+from placement.rules.base import ColocateSlots, Rule, Strength
+from placement.rules.roles import Elsewhere, LeaderIn
 
 
 @dataclass(frozen=True, slots=True)

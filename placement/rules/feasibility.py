@@ -13,10 +13,8 @@ from math import ceil
 
 import numpy as np
 
-from placement.funnel import allowed, supply_of
 from placement.model import Code, Reason
-from placement.rule_set import RuleSet
-from placement.rules import (
+from placement.rules.base import (
     AtLeastDomains,
     AtMost,
     Even,
@@ -26,6 +24,8 @@ from placement.rules import (
     live_domains,
     scope_of,
 )
+from placement.rules.rule_set import RuleSet
+from placement.rules.supply import allowed, supply_of
 from placement.topology import NO_DOMAIN, NodeFilter, Scope, Topology
 from placement.wording import are, counted
 

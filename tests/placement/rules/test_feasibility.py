@@ -6,11 +6,18 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from placement.feasibility import Question, why_not
 from placement.model import Code, Liveness, NodeAttributes, parse_location
-from placement.rules import AtLeastDomains, AtMost, Even, Share
-from placement.rules_places import AtLeastIn, Exactly
-from placement.rules_roles import LeaderIn
+from placement.rules import (
+    AtLeastDomains,
+    AtLeastIn,
+    AtMost,
+    Even,
+    Exactly,
+    LeaderIn,
+    Question,
+    Share,
+    why_not,
+)
 from placement.topology import LEAF, NodeFilter, Scope, Topology
 
 AZ, RACK, POWER = Scope(depth=1, name="az"), Scope(depth=2, name="rack"), Scope(tag="power")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from placement.assignments import fullest
 from placement.model import Location, natural_key
-from placement.rules import NEVER, Finding, Mask, Penalties, RuleTraits, Standing, Strength
+from placement.rules.base import NEVER, Finding, Mask, Penalties, RuleTraits, Standing, Strength
 from placement.topology import NO_DOMAIN, Scope, Topology
 
 

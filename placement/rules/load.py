@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from placement.assignments import first_mentions
 from placement.model import natural_key
-from placement.rules import NEVER, Finding, Mask, Penalties, RuleTraits, Standing, Strength
+from placement.rules.base import NEVER, Finding, Mask, Penalties, RuleTraits, Standing, Strength
 from placement.topology import NO_DOMAIN, Scope, Topology
 
 Counts = NDArray[np.int64]

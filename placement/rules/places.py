@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.model import Location, natural_key
-from placement.rules import NEVER, Finding, Mask, Penalties, RuleTraits, Standing, Strength
+from placement.rules.base import NEVER, Finding, Mask, Penalties, RuleTraits, Standing, Strength
 from placement.topology import NO_DOMAIN, Scope, Topology
 
 Counts = tuple[tuple[Location, int], ...]
