@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 
 from placement.adopt import adopt, complete
 from placement.assignments import EMPTY
-from placement.contradictions import contradiction
 from placement.evenness import evened
 from placement.facts import Stream
 from placement.model import (
@@ -18,7 +17,7 @@ from placement.model import (
     StreamRequested,
     StreamSpec,
 )
-from placement.policy import OnInfeasible, Policy, parse_placement_policies
+from placement.policy import OnInfeasible, Policy, contradiction, parse_placement_policies
 from placement.rules import Question, Rule, Standing, Strength, judged, why_not
 from placement.state import State
 from placement.strategies import STRATEGIES

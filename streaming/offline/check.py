@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from placement.assignments import Risk, failures, risk
-from placement.contradictions import contradiction
 from placement.decide import out_of_range, unknown_repair
 from placement.diagnosis import UNKNOWN, Diagnosed, Diagnosis, Examined
 from placement.examine import examine
@@ -32,7 +31,7 @@ from placement.model import (
     natural_key,
     parse_location,
 )
-from placement.policy import Policy
+from placement.policy import Policy, contradiction
 from placement.state import State
 from placement.strategies import STRATEGIES
 from placement.topology import Topology

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from placement.contradictions import contradiction
 from placement.model import Code, Liveness, NodeAttributes
-from placement.policy import Policy, compile_policy
+from placement.policy import Policy, compile_policy, contradiction
 from placement.strategies import STRATEGIES
 from placement.topology import Topology
 

@@ -15,10 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.model import Code, Reason, StreamSpec
-from placement.policy_rules import compile_rules
+from placement.policy.rule_parser import (
+    compile_rules,
+    location_list,
+    name_list,
+    tag_pairs,
+    unknown_value,
+)
 from placement.rules import Rule, Standing, Strength
 from placement.topology import NodeFilter, Topology
-from placement.written import location_list, name_list, tag_pairs, unknown_value
 
 # Strategies read their parameters with these.
 __all__ = [

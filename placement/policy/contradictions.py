@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 from placement.model import Code, Location, Reason
-from placement.policy import Policy
+from placement.policy.policy import Policy
 from placement.rules import (
     AtLeastDomains,
     AtLeastIn,

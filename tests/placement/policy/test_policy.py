@@ -11,11 +11,11 @@ from placement.model import Band, Code, Liveness, Location, NodeAttributes, Reas
 from placement.policy import (
     Affinity,
     OnInfeasible,
-    PlacementPolicies,
     Policy,
     compile_policy,
     parse_placement_policies,
 )
+from placement.policy.policy import PlacementPolicies
 from placement.rules import (
     AtLeastDomains,
     AtLeastIn,

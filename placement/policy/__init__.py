@@ -1,0 +1,33 @@
+"""Policies: what a stream asks for, compiled to rules and the name of a strategy.
+
+Both written forms are parsed here, and policies that contradict themselves refused. Imports `rules`
+and what it stands on.
+"""
+
+from placement.policy.contradictions import contradiction
+from placement.policy.policy import (
+    Affinity,
+    Balance,
+    Compiles,
+    OnInfeasible,
+    Policy,
+    affinity,
+    compile_policy,
+    name_list,
+    parse_placement_policies,
+    unknown_value,
+)
+
+__all__ = [
+    "Affinity",
+    "Balance",
+    "Compiles",
+    "OnInfeasible",
+    "Policy",
+    "affinity",
+    "compile_policy",
+    "contradiction",
+    "name_list",
+    "parse_placement_policies",
+    "unknown_value",
+]
