@@ -7,14 +7,13 @@ surplus. Where what is given breaks a rule, diagnosis says so.
 
 from collections.abc import Sequence
 
+from placement.allocator import Need, Placement, View, candidates, choose, leader_first, unmet
 from placement.assignments import EMPTY
 from placement.diagnose import colocated_unit, stray_slots
 from placement.model import Code, Reason, StreamSpec
 from placement.policy import Policy
 from placement.rules import ColocateSlots, Rule, RuleSet, Strength, judged
 from placement.strategies import STRATEGIES
-from placement.strategies.base import Need, Placement, View, candidates, choose, unmet
-from placement.strategies.slots import leader_first
 from placement.topology import Topology
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from placement.adopt import completed
+from placement.allocator import View
 from placement.assignments import EMPTY, SlotParts
 from placement.decide import Answer, answered, asked, place_in, spec_of
 from placement.diagnose import live_slots
@@ -21,7 +22,6 @@ from placement.moves import OpenMove
 from placement.policy import Policy
 from placement.state import State
 from placement.strategies import STRATEGIES
-from placement.strategies.base import View
 
 _BY_RULE = (Cause.REQUIRED_RULE, Cause.PREFERRED_RULE, Cause.BALANCE)
 

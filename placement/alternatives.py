@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from placement.allocator import View, distance
 from placement.rules import Mask, Rule, Standing, scope_of
-from placement.strategies.base import View, distance
 from placement.topology import NO_DOMAIN, Scope, Topology
 
 # Kinds are numbered by what tells them apart as long as that fits, then anew.

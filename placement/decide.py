@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from placement.adopt import adopt, complete
+from placement.allocator import Placement, View, unmet
 from placement.assignments import EMPTY
 from placement.evenness import evened
 from placement.facts import Stream
@@ -21,7 +22,6 @@ from placement.policy import OnInfeasible, Policy, contradiction, parse_placemen
 from placement.rules import Question, Rule, Standing, Strength, judged, why_not
 from placement.state import State
 from placement.strategies import STRATEGIES
-from placement.strategies.base import Placement, View, unmet
 from placement.topology import Topology
 
 # One typing error must not fan out into millions of records: Kafka's own controller refuses at

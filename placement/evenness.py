@@ -3,7 +3,7 @@
 Choosing one node after the other, however well, can end where one replica more or less would be
 more even. The search of rebalancing goes over the stream's own replicas, and then its leaders, by
 the same objective: what it would find later is not left for it. Streams placed in bulk are exact
-already (`placement.apportion`).
+already (`placement.allocator.apportion`).
 
 Streams placed one after the other can still be uneven together: with one node in /a and five in /b,
 a stream of one copy puts a sixth of its shards into /a, which a later one of two copies fills. Who
@@ -15,6 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from placement.allocator import Placement, View
 from placement.assignments import EMPTY, matrix
 from placement.model import MoveKind, StreamSpec
 from placement.policy import Balance, Policy
@@ -25,7 +26,6 @@ from placement.rebalance_pairs import balance
 from placement.rebalance_replicas import Balancer, Budget
 from placement.rebalance_rules import Guard
 from placement.strategies import STRATEGIES
-from placement.strategies.base import Placement, View
 
 # Replicas up to which a stream is gone over: a search over more takes longer than placing them did.
 REPLICAS_MAX = 3_000

@@ -12,6 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from placement.allocator import Need, Trace, View, candidates, choose
 from placement.assignments import EMPTY
 from placement.model import Reason, StreamSpec
 from placement.policy import Policy
@@ -33,7 +34,6 @@ from placement.rules import (
     why_not_admitted,
 )
 from placement.strategies import STRATEGIES
-from placement.strategies.base import Need, Trace, View, candidates, choose
 from placement.topology import NO_DOMAIN, Scope
 
 

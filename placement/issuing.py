@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
+from placement.allocator import View
 from placement.assignments import EMPTY
 from placement.facts import Stream
 from placement.mend import Case, backing_off, find_target
@@ -17,7 +18,6 @@ from placement.moves import OpenMove
 from placement.orders import Link, copy_source, is_busy, link, links, ordered, over_limit, renewed
 from placement.precedence import goes_before, hurries, needs_of
 from placement.state import State
-from placement.strategies.base import View
 from placement.succession import next_leader
 from placement.wants import Failed, Want, Wants
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from placement.allocator import Need, View, candidates, choose, choose_by_class, chooses, distance
 from placement.alternatives import alternatives
 from placement.assignments import EMPTY
 from placement.model import AdministrativeState, Code, Reason, StreamSpec
@@ -28,8 +29,6 @@ from placement.rules import (
     Strength,
 )
 from placement.strategies import STRATEGIES
-from placement.strategies.base import Need, View, candidates, choose, distance
-from placement.strategies.by_class import choose_by_class, chooses
 from placement.topology import Topology
 
 # A move among others: its rank, its slot, its target.

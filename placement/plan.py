@@ -10,6 +10,7 @@ from enum import StrEnum
 
 import numpy as np
 
+from placement.allocator import View
 from placement.assignments import EMPTY, Layout, first_mentions, matrix
 from placement.model import (
     Band,
@@ -31,7 +32,6 @@ from placement.policy import Policy
 from placement.rebalance import RebalancePlan, Skew, plan_rebalance
 from placement.repair import Repair
 from placement.state import State
-from placement.strategies.base import View
 from placement.topology import Topology
 from placement.traffic import crosses
 from placement.wording import counted

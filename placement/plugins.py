@@ -11,12 +11,12 @@ from importlib import import_module
 from inspect import signature
 from typing import Any
 
+from placement.allocator import ByRules
 from placement.model import Code, Reason
 from placement.policy import Balance
 from placement.strategies import register
-from placement.strategies.base import ByRules
 
-# What is asked of a strategy, and what it may say besides: `placement.strategies.base.Strategy`.
+# What is asked of a strategy, and what it may say besides: `placement.allocator.base.Strategy`.
 _MEMBERS = (
     *("name", "aliases", "parameters", "on_infeasible", "on_shortage"),
     *("compile", "rules", "place", "extend"),

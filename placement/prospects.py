@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from placement.allocator import View
 from placement.assignments import EMPTY, AssignmentTable
 from placement.model import Code, Reason, StreamSpec
 from placement.policy import Policy
@@ -24,7 +25,6 @@ from placement.rules import (
     why_not,
 )
 from placement.strategies import STRATEGIES
-from placement.strategies.base import View
 from placement.topology import Topology
 
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from placement.allocator import View
 from placement.model import Code, MoveKind, Reason
 from placement.rebalance_board import ALL, LATER, OWN, Board
 from placement.rebalance_leaders import EVERY, Electorate
@@ -27,7 +28,6 @@ from placement.rebalance_pairs import balance
 from placement.rebalance_replicas import Balancer, Budget
 from placement.rebalance_rules import Guard
 from placement.rebalance_shorten import shortened
-from placement.strategies.base import View
 
 
 @dataclass(frozen=True, slots=True)

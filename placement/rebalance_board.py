@@ -10,13 +10,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from placement.allocator import View
 from placement.assignments import EMPTY
 from placement.model import Code, Reason, RepairMode, StreamSpec, natural_key
 from placement.policy import Balance, Policy
 from placement.rebalance_levels import Integers, Slack, Tally, levels_of
 from placement.rules import LocatedFirst, Rule, RuleSet
 from placement.strategies import STRATEGIES
-from placement.strategies.base import View
 
 # Families of replicas: of a stream or range that its strategy has even before all are, of a
 # dimension of such streams, of all, and of a stream that comes after these (`Balance`).

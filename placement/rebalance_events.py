@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from placement.allocator import View
 from placement.assignments import EMPTY
 from placement.model import Cause, Code, MoveKind, MoveState, Reason, Rebalance, natural_key
 from placement.moves import Ledger
@@ -22,7 +23,6 @@ from placement.orders import Link, copy_source, link, links
 from placement.rebalance import RebalanceMove, RebalancePlan, plan_rebalance
 from placement.repair import Repair
 from placement.state import State
-from placement.strategies.base import View
 from placement.wants import Want
 
 KIND = "rebalance"

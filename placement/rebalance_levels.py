@@ -12,7 +12,7 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.apportion import SCALE
+from placement.allocator import SCALE
 from placement.rules import Mask
 from placement.topology import LEAF, Topology
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from placement import violated
 from placement.agenda import Agenda
+from placement.allocator import View
 from placement.assignments import EMPTY
 from placement.glance import Glance, glance, unled
 from placement.issuing import Issuing
@@ -21,7 +22,6 @@ from placement.orders import is_busy
 from placement.report import Report
 from placement.rules import Strength, judged
 from placement.state import State
-from placement.strategies.base import View
 from placement.urgency import MISSING, Urgency
 from placement.wants import Failed, Want, Wants
 

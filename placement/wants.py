@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import NamedTuple
 
+from placement.allocator import View
 from placement.assignments import EMPTY
 from placement.diagnose import kept_slots, live_slots, shared_nodes, why_dead, why_needy
 from placement.facts import Stream
@@ -16,7 +17,6 @@ from placement.mend import Case, find_move, score
 from placement.model import AdministrativeState, Cause, Code, Liveness, MoveKind, Reason, RepairMode
 from placement.rules import Rule, RuleSet, Strength
 from placement.state import State
-from placement.strategies.base import View
 from placement.topology import LEAF, Topology
 from placement.wording import are, counted
 

@@ -5,12 +5,12 @@ It is asked of a state that is rebuilt from the records alone, as `placer explai
 
 from collections.abc import Iterator
 
+from placement.allocator import View
 from placement.assignments import EMPTY
 from placement.explain import Explainer
 from placement.model import Configuration
 from placement.rebuild import rebuild
 from placement.state import State
-from placement.strategies.base import View
 from tests.placement.records import Records
 
 

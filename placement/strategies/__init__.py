@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from placement.allocator import Strategy
 from placement.model import Code, Reason
 from placement.policy import Policy
 from placement.strategies.affinity import AffinityStrategy
 from placement.strategies.awareness import AwarenessStrategy
-from placement.strategies.base import Strategy
 from placement.strategies.client_tags import ClientTagsStrategy
 from placement.strategies.copysets import CopysetsStrategy
 from placement.strategies.cost import CostStrategy

@@ -9,6 +9,16 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from placement.allocator import (
+    ByRules,
+    Placement,
+    View,
+    candidates,
+    leader_first,
+    spread_leaders,
+    too_few,
+    unmet,
+)
 from placement.assignments import EMPTY
 from placement.model import Code, Reason, StreamSpec, natural_key
 from placement.policy import Affinity, Balance, OnInfeasible, Policy, affinity, name_list
@@ -25,8 +35,6 @@ from placement.rules import (
     judged,
     supply,
 )
-from placement.strategies.base import ByRules, Placement, View, candidates, too_few, unmet
-from placement.strategies.slots import leader_first, spread_leaders
 from placement.strategies.spread import SpreadStrategy
 from placement.topology import LEAF, NO_DOMAIN, Scope, Topology
 

@@ -7,15 +7,21 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from placement.allocator import (
+    Column,
+    Need,
+    SetStrategy,
+    View,
+    best_set,
+    nodes_too_few,
+    placing_costs,
+    without_taken,
+)
 from placement.assignments import fullest
 from placement.hashing import scores
 from placement.model import Code, Reason, natural_key
 from placement.policy import Balance, OnInfeasible, Policy, name_list
 from placement.rules import CountsDomains, Finding, Mask, Penalties, Rule, Standing, Strength
-from placement.strategies.base import Need, View, nodes_too_few
-from placement.strategies.node_sets import Column, best_set
-from placement.strategies.set_strategy import SetStrategy, placing_costs
-from placement.strategies.slots import without_taken
 from placement.topology import NO_DOMAIN, Scope, Topology
 
 # More than any count of replicas: a node without the attribute is never taken.

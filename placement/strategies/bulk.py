@@ -1,8 +1,8 @@
 """`spread` for many shards at once, over arrays: for streams whose own rules, if they have any, the
 walk keeps: how many replicas of a shard a domain may hold, and which tags a node must carry.
 
-What each domain and node is to get is settled first (`placement.apportion`), then dealt out shard
-by shard down the tree of domains (`placement.kernels`).
+What each domain and node is to get is settled first (`placement.allocator.apportion`), then dealt
+out shard by shard down the tree of domains (`placement.allocator.kernels`).
 """
 
 from collections.abc import Sequence
@@ -10,8 +10,15 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from placement import apportion, kernels
-from placement.domain_tree import DomainTree, Integers, domain_tree
+from placement.allocator import (
+    DomainTree,
+    Integers,
+    View,
+    apportion,
+    candidates,
+    domain_tree,
+    kernels,
+)
 from placement.hashing import digest64, scores
 from placement.model import StreamSpec
 from placement.policy import Policy
@@ -25,7 +32,6 @@ from placement.rules import (
     WithTags,
     live_domains,
 )
-from placement.strategies.base import View, candidates
 from placement.topology import Scope, Topology
 
 # Shards from which one walk over the tree costs less than asking for every replica.

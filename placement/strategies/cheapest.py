@@ -13,9 +13,9 @@ from typing import TypeVar
 
 import numpy as np
 
+from placement.allocator import View
 from placement.hashing import digest64, scores
 from placement.rules import Counts, Mask, bounds, domain_loads, domain_weights
-from placement.strategies.base import View
 from placement.topology import Scope, Topology
 
 MILLION = 1_000_000

@@ -8,15 +8,24 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from placement.allocator import (
+    Column,
+    Need,
+    Placement,
+    SetStrategy,
+    View,
+    best_set,
+    candidates,
+    choose,
+    nodes_too_few,
+    placing_costs,
+    without_taken,
+)
 from placement.assignments import EMPTY
 from placement.model import Code, Reason, StreamSpec, natural_key
 from placement.policy import Balance, OnInfeasible, Policy, name_list
 from placement.rules import AtMost, Mask, Penalties, Rule, Standing, Strength
-from placement.strategies.base import Need, Placement, View, candidates, choose, nodes_too_few
 from placement.strategies.evening import even_out
-from placement.strategies.node_sets import Column, best_set
-from placement.strategies.set_strategy import SetStrategy, placing_costs
-from placement.strategies.slots import without_taken
 from placement.topology import NO_DOMAIN, Scope, Topology
 
 # StreamsConfig: MAX_RACK_AWARE_ASSIGNMENT_TAG_LIST_SIZE, ..._TAG_KEY_LENGTH, ..._TAG_VALUE_LENGTH.

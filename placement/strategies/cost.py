@@ -10,21 +10,23 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from placement.allocator import (
+    ByRules,
+    Need,
+    Placement,
+    View,
+    arrangements,
+    candidates,
+    choose,
+    distance,
+    node_kinds,
+    too_few,
+)
 from placement.assignments import EMPTY
 from placement.hashing import scores
 from placement.model import Code, Reason, StreamSpec
 from placement.policy import Balance, OnInfeasible, Policy, unknown_value
 from placement.rules import AtMost, Elsewhere, LoadBalance, Mask, Rule, Strength, VotersAcross
-from placement.strategies.base import (
-    ByRules,
-    Need,
-    Placement,
-    View,
-    candidates,
-    choose,
-    distance,
-    too_few,
-)
 from placement.strategies.cheapest import (
     MILLION,
     ZONES_LEAST,
@@ -33,7 +35,6 @@ from placement.strategies.cheapest import (
     levels_of,
 )
 from placement.strategies.cost_stream import Attempt
-from placement.strategies.search import arrangements, node_kinds
 from placement.topology import Scope, Topology
 
 BALANCE = 0.10

@@ -7,6 +7,7 @@ from itertools import islice
 
 import numpy as np
 
+from placement.allocator import Need, View, arrangements, candidates, leader_first
 from placement.hashing import digest64
 from placement.model import Code, Reason, StreamSpec
 from placement.policy import Policy
@@ -21,10 +22,7 @@ from placement.rules import (
     Standing,
     Strength,
 )
-from placement.strategies.base import Need, View, candidates
 from placement.strategies.cheapest import MILLION, Prices, Shape, levels_of
-from placement.strategies.search import arrangements
-from placement.strategies.slots import leader_first
 
 # Arrangements that are compared where the user's rules forbid the cheapest one.
 _COMPARED = 200

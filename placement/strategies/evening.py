@@ -8,8 +8,8 @@ do it, as in a minimum cost flow; the load of those in between stays as it was.
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
+from placement.allocator import View
 from placement.assignments import EMPTY
-from placement.strategies.base import View
 
 # Slots times nodes beyond which what was planned shard by shard is left as it is: about a second.
 _WORK_MAX = 400_000

@@ -9,6 +9,19 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from placement.allocator import (
+    ByRules,
+    Need,
+    Placement,
+    View,
+    admitted,
+    candidates,
+    choose,
+    fill,
+    nodes_too_few,
+    unmet,
+    without_taken,
+)
 from placement.assignments import first_mentions
 from placement.model import Code, Location, Reason, StreamSpec, parse_location
 from placement.policy import Balance, OnInfeasible, Policy, unknown_value
@@ -23,17 +36,6 @@ from placement.rules import (
     Standing,
     Strength,
 )
-from placement.strategies.base import (
-    ByRules,
-    Need,
-    Placement,
-    View,
-    candidates,
-    choose,
-    nodes_too_few,
-    unmet,
-)
-from placement.strategies.slots import admitted, fill, without_taken
 from placement.topology import LEAF, NO_DOMAIN, Scope, Topology
 
 # dfs.namenode.upgrade.domain.factor: the default replication factor.

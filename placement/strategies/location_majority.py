@@ -7,6 +7,19 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from placement.allocator import (
+    ByRules,
+    Draft,
+    Key,
+    Need,
+    Placement,
+    View,
+    choose,
+    lead_least,
+    least,
+    place_by,
+    shortage,
+)
 from placement.assignments import EMPTY
 from placement.model import Code, Reason, StreamSpec
 from placement.policy import Balance, OnInfeasible, Policy
@@ -21,9 +34,7 @@ from placement.rules import (
     Standing,
     Strength,
 )
-from placement.strategies.base import ByRules, Need, Placement, View, choose
 from placement.strategies.two_steps import Steps
-from placement.strategies.walk import Draft, Key, lead_least, least, place_by, shortage
 from placement.topology import LEAF, Scope, Topology
 
 

@@ -8,19 +8,17 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from placement import kernels
-from placement.assignments import EMPTY
-from placement.domain_tree import domain_tree
-from placement.model import Reason, StreamSpec
-from placement.policy import Balance, OnInfeasible, Policy
-from placement.rules import EvenAsFits, Mask, Rule, Strength
-from placement.strategies.base import ByRules, Need, Placement, View
-from placement.strategies.simple import SimpleStrategy, round_robin
-from placement.strategies.walk import (
+from placement.allocator import (
+    ByRules,
     Draft,
     Key,
+    Need,
     Nodes,
+    Placement,
+    View,
+    domain_tree,
     is_colocated,
+    kernels,
     lead_least,
     least,
     place_by,
@@ -28,6 +26,11 @@ from placement.strategies.walk import (
     spread_leads,
     start_of,
 )
+from placement.assignments import EMPTY
+from placement.model import Reason, StreamSpec
+from placement.policy import Balance, OnInfeasible, Policy
+from placement.rules import EvenAsFits, Mask, Rule, Strength
+from placement.strategies.simple import SimpleStrategy, round_robin
 from placement.topology import Topology
 
 _SIMPLE = SimpleStrategy()

@@ -8,20 +8,31 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from placement.allocator import (
+    VNODES,
+    VNODES_MAX,
+    ByRules,
+    Fits,
+    Need,
+    OnRing,
+    Placement,
+    Positions,
+    TokenRing,
+    View,
+    admitted,
+    among,
+    by_wishes,
+    fill,
+    first_fitting,
+    in_bulk,
+    nodes_too_few,
+    token_ring,
+    unfit_tokens,
+    unmet,
+)
 from placement.model import Code, Reason, StreamSpec
 from placement.policy import Balance, OnInfeasible, Policy, name_list, unknown_value
 from placement.rules import AtMost, Mask, Rule, SpanDomains, Strength, judged
-from placement.strategies.base import ByRules, Need, Placement, View, nodes_too_few, unmet
-from placement.strategies.clockwise import Fits, Positions, among, first_fitting, in_bulk
-from placement.strategies.slots import admitted, by_wishes, fill
-from placement.strategies.token_ring import (
-    VNODES,
-    VNODES_MAX,
-    OnRing,
-    TokenRing,
-    token_ring,
-    unfit_tokens,
-)
 from placement.topology import NO_DOMAIN, Scope, Topology
 
 

@@ -7,13 +7,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from placement.allocator import ByRules, Draft, Key, Placement, View, place_by, shortage, start_of
 from placement.assignments import EMPTY
 from placement.hashing import digest64, scores
 from placement.model import Reason, StreamSpec
 from placement.policy import Balance, OnInfeasible, Policy
 from placement.rules import Rule
-from placement.strategies.base import ByRules, Placement, View
-from placement.strategies.walk import Draft, Key, place_by, shortage, start_of
 from placement.topology import Topology
 
 

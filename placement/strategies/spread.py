@@ -6,6 +6,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from placement.allocator import (
+    ByRules,
+    Need,
+    Placement,
+    View,
+    candidates,
+    choose,
+    choose_ahead,
+    elect,
+    unmet,
+    whole_stream,
+)
 from placement.assignments import EMPTY
 from placement.model import UNLOCATED, Code, Reason, StreamSpec
 from placement.policy import Balance, OnInfeasible, Policy
@@ -27,10 +39,7 @@ from placement.rules import (
     judged,
     scope_of,
 )
-from placement.strategies.base import ByRules, Need, Placement, View, candidates, choose, unmet
 from placement.strategies.bulk import BULK_FROM, spread_in_bulk, walkable
-from placement.strategies.leaders import elect
-from placement.strategies.search import choose_ahead, whole_stream
 from placement.topology import NO_DOMAIN, Scope, Topology
 
 # Slots of a stream up to which an arrangement of all of them is searched.

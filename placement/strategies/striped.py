@@ -7,13 +7,24 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from placement.allocator import (
+    ByRules,
+    Draft,
+    Key,
+    Need,
+    Nodes,
+    Placement,
+    View,
+    choose,
+    place_by,
+    shortage,
+    start_of,
+)
 from placement.assignments import EMPTY
 from placement.hashing import digest64, scores
 from placement.model import Code, Reason, StreamSpec, natural_key
 from placement.policy import Balance, OnInfeasible, Policy
 from placement.rules import EvenAsFits, Mask, Rule
-from placement.strategies.base import ByRules, Need, Placement, View, choose
-from placement.strategies.walk import Draft, Key, Nodes, place_by, shortage, start_of
 from placement.topology import LEAF, Scope, Topology
 
 

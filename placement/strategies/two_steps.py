@@ -8,13 +8,10 @@ each other.
 import numpy as np
 from numpy.typing import NDArray
 
-from placement import kernels
+from placement.allocator import Draft, Key, Need, Nodes, View, domain_tree, kernels
 from placement.assignments import EMPTY
-from placement.domain_tree import domain_tree
 from placement.hashing import digest64, digests64, mixed, scores31
 from placement.policy import Policy
-from placement.strategies.base import Need, View
-from placement.strategies.walk import Draft, Key, Nodes
 from placement.topology import LEAF, NO_DOMAIN, Topology
 
 # Groups of the location step: below its limit, or at its limit; each time behind them the location

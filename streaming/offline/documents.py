@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 import yaml
 
+from placement.allocator import View, unmet
 from placement.decide import decide
 from placement.evenness import even_together
 from placement.facts import Stream
@@ -32,7 +33,6 @@ from placement.model import (
 from placement.policy import Balance, Policy
 from placement.rebalance_board import balance_of
 from placement.state import State
-from placement.strategies.base import View, unmet
 from schemas.base import unknown_fields
 from schemas.cluster import Cluster, ClusterFile, DocumentError, RefusedStream, parse_cluster
 from streaming import codec

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from placement.advice import Advice, advise
+from placement.allocator import View
 from placement.assignments import EMPTY
 from placement.decide import spec_of
 from placement.diagnosis import UNKNOWN, Examined
@@ -25,7 +26,6 @@ from placement.outlook import Outlook, outlook
 from placement.plan import WITHOUT_LIMITS
 from placement.policy import Policy
 from placement.state import State
-from placement.strategies.base import View
 from schemas.cluster import ClusterMove, RefusedStream
 from streaming import codec
 from streaming.offline.documents import (

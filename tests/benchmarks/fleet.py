@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from placement.allocator import Placement, View
 from placement.model import (
     Decision,
     Limits,
@@ -23,7 +24,6 @@ from placement.policy import Policy
 from placement.reconcile import Reconciler
 from placement.state import Configuration, State
 from placement.strategies import STRATEGIES
-from placement.strategies.base import Placement, View
 from tests.benchmarks.placing import REPLICATION_FACTOR, SHARDS
 from tests.benchmarks.processes import BenchmarkFailed
 

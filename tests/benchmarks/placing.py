@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from placement.allocator import Placement, Strategy, View
 from placement.model import (
     Configuration,
     Liveness,
@@ -29,7 +30,6 @@ from placement.policy import Policy, compile_policy
 from placement.reconcile import Reconciler
 from placement.state import State
 from placement.strategies import STRATEGIES
-from placement.strategies.base import Placement, Strategy, View
 from tests.benchmarks.processes import BenchmarkFailed
 
 LEVELS = ("region", "az", "rack")

@@ -17,6 +17,7 @@ import numpy as np
 import psutil
 
 from placement import glance
+from placement.allocator import by_class
 from placement.diagnosis import Examined
 from placement.examine import examine
 from placement.model import (
@@ -33,7 +34,6 @@ from placement.model import (
 )
 from placement.plan import WITHOUT_LIMITS, Phase, Standing, plan
 from placement.reconcile import Reconciler
-from placement.strategies import by_class
 from placement.topology import Topology
 from tests.benchmarks.fleet import Site, enter, placed, registered
 from tests.benchmarks.placing import LEVELS, REPLICATION_FACTOR, Tree

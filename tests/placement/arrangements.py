@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from placement.allocator import View
 from placement.assignments import EMPTY, AssignmentTable
 from placement.model import Liveness, MoveKind, NodeAttributes, StreamSpec
 from placement.policy import Policy, compile_policy
 from placement.rebalance import RebalanceMove, RebalancePlan, plan_rebalance
 from placement.rules import Standing
 from placement.strategies import STRATEGIES
-from placement.strategies.base import View
 from placement.topology import Topology
 
 Rows = Sequence[Sequence[str]]

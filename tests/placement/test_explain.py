@@ -5,6 +5,7 @@ import random
 import pytest
 
 from placement.advice import advise
+from placement.allocator import View
 from placement.decide import place
 from placement.explain import ONLY_NODE, Explainer
 from placement.model import (
@@ -18,7 +19,6 @@ from placement.model import (
 )
 from placement.state import State
 from placement.strategies import STRATEGIES
-from placement.strategies.base import View
 
 
 def fleet(*nodes, levels=("region", "az")):

@@ -5,9 +5,9 @@ from operator import itemgetter
 import pytest
 
 from placement import glance
+from placement.allocator import by_class
 from placement.model import Ready
 from placement.reconcile import Reconciler
-from placement.strategies import by_class
 from tests.oracle import records_of
 from tests.simulation.history import History
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from placement.allocator import View
 from placement.assignments import EMPTY, AssignmentTable
 from placement.mend import Case, score
 from placement.model import (
@@ -23,7 +24,6 @@ from placement.model import (
 from placement.plan import Phase, Standing, plan
 from placement.policy import Policy, compile_policy
 from placement.strategies import STRATEGIES
-from placement.strategies.base import View
 from placement.topology import Topology
 
 PLACES = ("/s1/r1", "/s1/r2", "/s2/r1", "/s2/r2", "/s3/r1", "/s4/r1/c1")

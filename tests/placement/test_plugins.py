@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from placement import strategies
+from placement.allocator import Need, Placement, View, choose
 from placement.model import (
     Code,
     Configuration,
@@ -20,7 +21,6 @@ from placement.plugins import enable
 from placement.policy import Balance, OnInfeasible, Policy
 from placement.reconcile import Reconciler
 from placement.rules import Mask, Rule
-from placement.strategies.base import Need, Placement, View, choose
 
 EXAMPLE = "tests.placement.strategies.one_site:OneSite"
 

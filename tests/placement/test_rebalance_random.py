@@ -9,12 +9,12 @@ from itertools import combinations, groupby, pairwise, product
 
 import pytest
 
+from placement.allocator import Placement, View
 from placement.assignments import EMPTY
 from placement.model import MoveKind
 from placement.rebalance import RebalanceMove
 from placement.rebalance_levels import Slack
 from placement.strategies import STRATEGIES
-from placement.strategies.base import Placement, View
 from tests.placement.arrangements import Arrangement, arrangement
 
 PLACES = ["/a/z1/r1", "/a/z1/r2", "/a/z2/r1", "/b/z1/r1", "/b/z1", "/c", "/c/z1/r1", "/b/z2/r9"]

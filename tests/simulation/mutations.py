@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from placement import agenda, issuing, mend, node_events, orders, succession
+from placement.allocator import View
 from placement.assignments import EMPTY
 from placement.issuing import Issuing
 from placement.liveness.incarnations import Incarnations
@@ -24,7 +25,6 @@ from placement.moves import Ledger
 from placement.repair import Repair
 from placement.rules import AtMost, Even, ExclusiveNodes
 from placement.state import State
-from placement.strategies.base import View
 from placement.stream_events import StreamEvents
 from placement.topology import Topology
 from placement.wants import Wants

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from placement.allocator import ByRules, Placement, View, unmet
 from placement.model import Code, Reason, StreamSpec
 from placement.policy import OnInfeasible, Policy
 from placement.rules import Rule, SameDomain
 from placement.strategies import deferred
-from placement.strategies.base import ByRules, Placement, View, unmet
 from placement.topology import Scope, Topology
 
 SITE = Scope(depth=1, name="site")

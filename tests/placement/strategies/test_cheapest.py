@@ -6,9 +6,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from placement.allocator import View
 from placement.assignments import AssignmentTable
 from placement.model import Liveness
-from placement.strategies.base import View
 from placement.strategies.cheapest import MILLION, Prices, Shape, levels_of
 from placement.topology import Topology
 from tests.placement.strategies.fleets import random_nodes

@@ -8,12 +8,12 @@ every way.
 import numpy as np
 import pytest
 
+from placement.allocator import Need, View
 from placement.assignments import AssignmentTable
 from placement.model import AdministrativeState, Guard, Liveness, NodeAttributes
 from placement.policy import compile_policy
 from placement.rules import Standing
 from placement.strategies import STRATEGIES
-from placement.strategies.base import Need, View
 from placement.strategies.location_majority import NoMajority
 from placement.topology import Topology
 

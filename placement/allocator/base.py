@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from placement.allocator.domain_loads import HALF, DomainLoads, per_weight, pooled
 from placement.assignments import EMPTY, AssignmentTable
 from placement.hashing import hash64, lowest
 from placement.model import DEPTH_MAX, Code, Reason, StreamSpec
@@ -32,7 +33,6 @@ from placement.rules import (
     room,
     supply,
 )
-from placement.strategies.domain_loads import HALF, DomainLoads, per_weight, pooled
 from placement.topology import LEAF, NodeFilter, Scope, Topology
 
 # How far above its share a node counts as near the mean: the bound of `cost`, and of rebalancing

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from placement import kernels
+from placement.allocator import kernels
+from placement.allocator.base import Need, Placement, Strategy, View, choose, too_few, unmet
 from placement.assignments import EMPTY
 from placement.hashing import digest64
 from placement.model import Code, Reason, StreamSpec
 from placement.policy import OnInfeasible, Policy
 from placement.rules import Elsewhere, Mask, RuleSet, Standing, Strength
-from placement.strategies.base import Need, Placement, Strategy, View, choose, too_few, unmet
 
 Nodes = NDArray[np.int64]
 # Ranks the candidates it is given; the least is best, the next key decides among equals.

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from placement.allocator.base import Need
 from placement.hashing import digest64, digests64, scores
 from placement.model import Code, Reason, StreamSpec, natural_key
 from placement.rules import Finding, Mask, Penalties, RuleTraits, Standing, Strength
-from placement.strategies.base import Need
 from placement.topology import Topology
 
 # Cassandra's `num_tokens` since 4.0, and the number in the tutorial's smoke test.

@@ -7,14 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement import kernels
+from placement.allocator import View, domain_tree, kernels
 from placement.assignments import EMPTY, AssignmentTable
-from placement.domain_tree import domain_tree
 from placement.model import Liveness, NodeAttributes, StreamSpec
 from placement.policy import Policy, compile_policy
 from placement.rules import Even, Standing, Strength, judged
 from placement.strategies import STRATEGIES, bulk, spread
-from placement.strategies.base import View
 from placement.topology import Topology
 
 Node = tuple[str, float, Liveness]

@@ -11,13 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement import kernels
+from placement.allocator import Draft, Placement, View, kernels
 from placement.assignments import EMPTY, AssignmentTable
 from placement.model import Liveness, NodeAttributes, StreamSpec
 from placement.policy import Policy, compile_policy
 from placement.strategies import STRATEGIES
-from placement.strategies.base import Placement, View
-from placement.strategies.walk import Draft
 from placement.topology import Topology
 
 NODES = st.tuples(

@@ -62,8 +62,9 @@ def spread_shards(  # noqa: C901 - numba caches no function that calls another k
     tree: Any, need: Any, room: Any, key: Any, cap: Any, seeds: Any, factor: int, out: Any
 ) -> None:
     """Place shard after shard, each replica where the shard has fewest copies, then where most of
-    what is to be placed is left (`placement.apportion`): level by level from the top, at last the
-    node. Whatever is left most is taken first, so that all of it finds a place where it can.
+    what is to be placed is left (`placement.allocator.apportion`): level by level from the top, at
+    last the node. Whatever is left most is taken first, so that all of it finds a place where it
+    can.
 
     By element of the tree, numbered from the root, 0: `tree` holds the first child and the one
     behind the last (equal for a node), the parent, the worth of one copy (a copy at a higher level

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from placement.allocator.base import Need, View, choose
 from placement.model import Reason
 from placement.rules import AtMost, Even, Mask, Rule, RuleSet, Share, Strength
-from placement.strategies.base import Need, View, choose
 from placement.topology import LEAF, Topology
 
 # Steps of one plan; a step costs about 0.1 ms, so that a plan spends two seconds at most.

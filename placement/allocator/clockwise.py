@@ -10,11 +10,11 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from placement.allocator.base import View, candidates
+from placement.allocator.token_ring import TokenRing
 from placement.model import StreamSpec
 from placement.policy import Policy
 from placement.rules import Mask
-from placement.strategies.base import View, candidates
-from placement.strategies.token_ring import TokenRing
 
 # Shards from which the arrays pay for their making: about a hundred small ones.
 BULK_FROM = 48

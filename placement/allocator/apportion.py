@@ -6,7 +6,7 @@ weight, or as near as the spread of each shard allows; among those the stream's 
 those the nearest to the shares. Each of these is a sum of convex functions of one sibling, so that
 units that go from one sibling to another, the best first, find the optimum.
 
-Kernels as in `placement.kernels`, which runs them.
+Kernels as in `placement.allocator.kernels`, which runs them.
 """
 
 from typing import Any

@@ -18,8 +18,8 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from placement.allocator.base import Need, View
 from placement.rules import AtMost, Mask, Rule, Strength
-from placement.strategies.base import Need, View
 from placement.topology import NO_DOMAIN
 
 # Candidates looked at before the greedy set is taken: about a quarter of a second.

@@ -9,12 +9,12 @@ import random
 import numpy as np
 import pytest
 
+from placement.allocator import among, clockwise, first_fitting
 from placement.hashing import digest64, digests64
 from placement.model import AdministrativeState
 from placement.policy import Policy, compile_policy
 from placement.rules import Standing
-from placement.strategies import STRATEGIES, clockwise
-from placement.strategies.clockwise import among, first_fitting
+from placement.strategies import STRATEGIES
 from placement.topology import Topology
 from tests.placement.strategies.fleets import ask, node, random_nodes, stream
 

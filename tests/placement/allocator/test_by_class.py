@@ -4,12 +4,11 @@ import random
 
 import pytest
 
+from placement.allocator import Need, View, by_class, candidates, choose
 from placement.assignments import AssignmentTable
 from placement.model import AdministrativeState, Liveness, Location, NodeAttributes, Reason
 from placement.policy import Policy
 from placement.rules import AtLeastDomains, AtMost, Even, Rule, Share, SpanDomains, Strength
-from placement.strategies import by_class
-from placement.strategies.base import Need, View, candidates, choose
 from placement.topology import LEAF, NodeFilter, Scope, Topology
 
 SEEDS = 150

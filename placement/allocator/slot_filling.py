@@ -11,13 +11,13 @@ from functools import partial
 
 import numpy as np
 
+from placement.allocator.base import Need, View, candidates, choose
+from placement.allocator.leader_election import elect
+from placement.allocator.lookahead import pick_ahead
 from placement.assignments import EMPTY
 from placement.model import Code, Reason, StreamSpec
 from placement.policy import Policy
 from placement.rules import Mask, Rule, RuleSet, Strength
-from placement.strategies.base import Need, View, candidates, choose
-from placement.strategies.leaders import elect
-from placement.strategies.search import pick_ahead
 from placement.topology import Topology
 
 Pick = Callable[[Need, Mask], int | Reason]

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from placement.allocator.base import ByRules, Need, Placement, View, candidates, distance, unmet
+from placement.allocator.leader_election import elect
+from placement.allocator.node_sets import load_costs
+from placement.allocator.slot_filling import fill
 from placement.assignments import EMPTY
 from placement.model import Reason, StreamSpec
 from placement.policy import Policy
 from placement.rules import Mask, Rule, RuleSet
-from placement.strategies.base import ByRules, Need, Placement, View, candidates, distance, unmet
-from placement.strategies.leaders import elect
-from placement.strategies.node_sets import load_costs
-from placement.strategies.slots import fill
 from placement.topology import Topology
 
 # Costs that outrank load are counted in units above any sum of it.

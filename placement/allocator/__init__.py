@@ -1,0 +1,116 @@
+"""What strategies are made of: the view of loads, the ranking of candidates, the search.
+
+The members of a strategy, the choice of nodes one by one, by classes of equal nodes or in bulk, and
+the election of leaders. Imports `policy`, `rules` and what they stand on; knows no strategy.
+"""
+
+from placement.allocator import apportion, kernels
+from placement.allocator.apportion import SCALE
+from placement.allocator.base import (
+    ByRules,
+    Need,
+    Placement,
+    Strategy,
+    Trace,
+    View,
+    candidates,
+    choose,
+    distance,
+    nodes_too_few,
+    too_few,
+    unmet,
+)
+from placement.allocator.by_class import choose_by_class, chooses
+from placement.allocator.clockwise import Fits, Positions, among, first_fitting, in_bulk
+from placement.allocator.domain_tree import DomainTree, Integers, domain_tree
+from placement.allocator.leader_election import elect
+from placement.allocator.lookahead import arrangements, choose_ahead, node_kinds, whole_stream
+from placement.allocator.node_sets import Column, best_set
+from placement.allocator.ordered_placer import (
+    Draft,
+    Key,
+    Nodes,
+    is_colocated,
+    lead_least,
+    least,
+    place_by,
+    shortage,
+    spread_leads,
+    start_of,
+)
+from placement.allocator.set_strategy import SetStrategy, placing_costs
+from placement.allocator.slot_filling import (
+    admitted,
+    by_wishes,
+    fill,
+    leader_first,
+    spread_leaders,
+    without_taken,
+)
+from placement.allocator.token_ring import (
+    VNODES,
+    VNODES_MAX,
+    OnRing,
+    TokenRing,
+    token_ring,
+    unfit_tokens,
+)
+
+__all__ = [
+    "SCALE",
+    "VNODES",
+    "VNODES_MAX",
+    "ByRules",
+    "Column",
+    "DomainTree",
+    "Draft",
+    "Fits",
+    "Integers",
+    "Key",
+    "Need",
+    "Nodes",
+    "OnRing",
+    "Placement",
+    "Positions",
+    "SetStrategy",
+    "Strategy",
+    "TokenRing",
+    "Trace",
+    "View",
+    "admitted",
+    "among",
+    "apportion",
+    "arrangements",
+    "best_set",
+    "by_wishes",
+    "candidates",
+    "choose",
+    "choose_ahead",
+    "choose_by_class",
+    "chooses",
+    "distance",
+    "domain_tree",
+    "elect",
+    "fill",
+    "first_fitting",
+    "in_bulk",
+    "is_colocated",
+    "kernels",
+    "lead_least",
+    "leader_first",
+    "least",
+    "node_kinds",
+    "nodes_too_few",
+    "place_by",
+    "placing_costs",
+    "shortage",
+    "spread_leaders",
+    "spread_leads",
+    "start_of",
+    "token_ring",
+    "too_few",
+    "unfit_tokens",
+    "unmet",
+    "whole_stream",
+    "without_taken",
+]
