@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from placement.allocator import ByRules, Need, Placement, View, candidates, choose, unmet
 from placement.assignments import EMPTY, distinct_copysets, loss_probability, scatter_width
-from placement.copysets import Copysets, Terms
 from placement.hashing import digest64, scores
 from placement.model import Code, Reason, StreamSpec
 from placement.policy import Balance, OnInfeasible, Policy, unknown_value
 from placement.rules import Even, Mask, Rule, RuleSet, Standing, Strength, scope_of, supply
+from placement.strategies.copyset_pool import Copysets, Terms
 from placement.topology import Topology
 
 _Rows = NDArray[np.int64]

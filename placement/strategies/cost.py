@@ -27,14 +27,8 @@ from placement.hashing import scores
 from placement.model import Code, Reason, StreamSpec
 from placement.policy import Balance, OnInfeasible, Policy, unknown_value
 from placement.rules import AtMost, Elsewhere, LoadBalance, Mask, Rule, Strength, VotersAcross
-from placement.strategies.cheapest import (
-    MILLION,
-    ZONES_LEAST,
-    Prices,
-    Shape,
-    levels_of,
-)
-from placement.strategies.cost_stream import Attempt
+from placement.strategies.cost_prices import MILLION, ZONES_LEAST, Prices, Shape, levels_of
+from placement.strategies.cost_search import Attempt
 from placement.topology import Scope, Topology
 
 BALANCE = 0.10

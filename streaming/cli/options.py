@@ -84,7 +84,7 @@ StrictOption = Annotated[
 def enable_plugins(paths: list[str] | None) -> list[str] | None:
     """Make the user's strategies known; what is wrong with one is a usage error."""
     if paths:
-        from placement.plugins import enable
+        from placement.strategies import enable
 
         for path in paths:
             wrong = enable(path)

@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 import pytest
 
 from placement.assignments import distinct_copysets, risk, scatter_width
-from placement.copysets import Copysets, Terms
 from placement.model import (
     Configuration,
     Liveness,
@@ -16,6 +15,7 @@ from placement.model import (
     StreamCreated,
 )
 from placement.reconcile import Reconciler
+from placement.strategies.copyset_pool import Copysets, Terms
 from placement.topology import NodeFilter, Topology
 
 

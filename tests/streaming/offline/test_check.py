@@ -4,7 +4,7 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
-from placement import strategies
+from placement.strategies import registry
 from schemas.words import HEALTH, RULES
 from streaming.cli.main import app
 
@@ -458,10 +458,10 @@ def test_a_follower_may_come_to_a_suspect_node_where_the_strategy_allows_it():
 
 @pytest.fixture
 def plugged():
-    known = set(strategies.STRATEGIES)
+    known = set(registry.STRATEGIES)
     yield "tests.placement.strategies.one_site:OneSite"
-    for name in strategies.STRATEGIES.keys() - known:
-        del strategies._BY_NAME[name]
+    for name in registry.STRATEGIES.keys() - known:
+        del registry._BY_NAME[name]
 
 
 @pytest.mark.parametrize("command", ["check", "explain", "nearest"])

@@ -9,7 +9,7 @@ import pytest
 from placement.allocator import View
 from placement.assignments import AssignmentTable
 from placement.model import Liveness
-from placement.strategies.cheapest import MILLION, Prices, Shape, levels_of
+from placement.strategies.cost_prices import MILLION, Prices, Shape, levels_of
 from placement.topology import Topology
 from tests.placement.strategies.fleets import random_nodes
 

@@ -22,7 +22,7 @@ from placement.rules import (
     Standing,
     Strength,
 )
-from placement.strategies.cheapest import MILLION, Prices, Shape, levels_of
+from placement.strategies.cost_prices import MILLION, Prices, Shape, levels_of
 
 # Arrangements that are compared where the user's rules forbid the cheapest one.
 _COMPARED = 200

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from placement import strategies
 from placement.allocator import Need, Placement, View, choose
 from placement.model import (
     Code,
@@ -17,20 +16,20 @@ from placement.model import (
     StreamCreated,
     StreamSpec,
 )
-from placement.plugins import enable
 from placement.policy import Balance, OnInfeasible, Policy
 from placement.reconcile import Reconciler
 from placement.rules import Mask, Rule
+from placement.strategies import enable, registry
 
 EXAMPLE = "tests.placement.strategies.one_site:OneSite"
 
 
 @pytest.fixture
 def enabled() -> Iterator[None]:
-    known = dict(strategies.STRATEGIES)
+    known = dict(registry.STRATEGIES)
     yield
-    for name in strategies.STRATEGIES.keys() - known.keys():
-        del strategies._BY_NAME[name]
+    for name in registry.STRATEGIES.keys() - known.keys():
+        del registry._BY_NAME[name]
 
 
 def create(reconciler: Reconciler, name: str, policy: dict[str, object], factor: int) -> Outcome:
@@ -102,7 +101,7 @@ class Plain:
         return policy.rules
 
     def place(self, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
-        return strategies.STRATEGIES["spread"].place(spec, policy, view)
+        return registry.STRATEGIES["spread"].place(spec, policy, view)
 
     def extend(self, need: Need, policy: Policy, mask: Mask, view: View) -> int | Reason:
         return choose(self.rules(policy, view.topology), mask, need, view)
@@ -131,7 +130,7 @@ def test_a_strategy_need_not_inherit(enabled: None) -> None:
     assert enable(f"{__name__}:Plain") is None, "again is no change"
     reconciler = fleet()
     assert create(reconciler, "s", {"strategy": "plain"}, 3) is Outcome.PLACED
-    plain = strategies.STRATEGIES["plain"]
+    plain = registry.STRATEGIES["plain"]
     assert (plain.balance, plain.has_leaders, plain.places_by_choice) == (
         Balance.NEVER,
         True,
@@ -160,4 +159,4 @@ def test_what_is_not_a_strategy_is_refused(enabled: None, path: str, said: str) 
     assert isinstance(wrong, Reason)
     assert wrong.code is Code.STRATEGY_UNKNOWN
     assert said in wrong.message
-    assert "mine" not in strategies.STRATEGIES
+    assert "mine" not in registry.STRATEGIES
