@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from placement.allocator import Need, Placement, View, candidates, choose, leader_first, unmet
 from placement.assignments import EMPTY
-from placement.diagnose import colocated_unit, stray_slots
+from placement.diagnosis import colocated_unit, stray_slots
 from placement.model import Code, Reason, StreamSpec
 from placement.policy import Policy
 from placement.rules import ColocateSlots, Rule, RuleSet, Strength, judged

@@ -11,7 +11,7 @@ from collections.abc import Collection
 import numpy as np
 
 from placement.assignments import EMPTY
-from placement.diagnose import WAITS_FOR_NODES, live_slots
+from placement.diagnosis import WAITS_FOR_NODES, live_slots
 from placement.glance import Glance
 from placement.model import THROTTLED, Code, Violation, ViolationClass
 from placement.orders import gives_all

@@ -15,7 +15,7 @@ from placement.adopt import completed
 from placement.allocator import View
 from placement.assignments import EMPTY, SlotParts
 from placement.decide import Answer, answered, asked, place_in, spec_of
-from placement.diagnose import live_slots
+from placement.diagnosis import live_slots
 from placement.facts import Stream
 from placement.model import Cause, Code, MoveKind, Outcome, Reason, StreamAltered, StreamSpec
 from placement.moves import OpenMove

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
+from placement.diagnosis import HeldShard, at_stake_reason, in_maintenance, quorum_broken
 from placement.hashing import stable_id
 from placement.hold_events import FLEET, HoldEvents
 from placement.impact import ShardState, Touched, impact
@@ -26,7 +27,6 @@ from placement.model import (
 )
 from placement.rebalance_events import Rebalancing
 from placement.relocation import Relocations
-from placement.safety import HeldShard, at_stake_reason, in_maintenance, quorum_broken
 from placement.standing_orders import StandingOrders
 from placement.state import State
 from placement.wording import counted

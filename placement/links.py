@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from placement.assignments import EMPTY
-from placement.health import quorum_size
+from placement.diagnosis import quorum_size
 from placement.model import (
     AlertKind,
     Code,

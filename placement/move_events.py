@@ -1,7 +1,7 @@
 """What becomes of moves: acknowledgements, deadlines, and nodes that change under them."""
 
 from placement.assignments import EMPTY
-from placement.diagnose import why_kept
+from placement.diagnosis import why_kept
 from placement.model import (
     AckKind,
     AdministrativeState,

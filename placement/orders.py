@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from placement.assignments import EMPTY
-from placement.diagnose import live_slots
+from placement.diagnosis import live_slots
 from placement.hashing import stable_id
 from placement.model import Code, Move, MoveState, Reason
 from placement.state import State

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from placement.assignments import EMPTY
-from placement.diagnose import (
+from placement.diagnosis import (
     REPLICAS_RULE,
     WAITS_FOR_NODES,
     broken_filter,

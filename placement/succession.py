@@ -1,6 +1,6 @@
 """Succession: who leads a shard after a leader that is dead, or that may not or should not lead."""
 
-from placement.diagnose import live_slots
+from placement.diagnosis import live_slots
 from placement.rules import RuleSet
 from placement.state import State
 from placement.wants import Wants

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from placement.health import by_rung
+from placement.diagnosis import by_rung
 from placement.model import AdministrativeState, Guard, Move, NodeView, Violation, ViolationClass
 from placement.plan import Phase
 from schemas.cluster import Cluster

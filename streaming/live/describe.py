@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from placement.health import by_rung
+from placement.diagnosis import by_rung
 from placement.model import (
     Assignment,
     Decision,

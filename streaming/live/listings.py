@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from placement.health import Health, by_rung
+from placement.diagnosis import Health, by_rung
 from placement.model import (
     AdministrativeState,
     Code,

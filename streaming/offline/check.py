@@ -12,9 +12,7 @@ import numpy as np
 
 from placement.assignments import Risk, failures, risk
 from placement.decide import out_of_range, unknown_repair
-from placement.diagnosis import UNKNOWN, Diagnosed, Diagnosis, Examined
-from placement.examine import examine
-from placement.health import Health
+from placement.diagnosis import UNKNOWN, Diagnosed, Diagnosis, Examined, Health, examine
 from placement.model import (
     AdministrativeState,
     Code,

@@ -16,10 +16,8 @@ from placement.advice import Advice, advise
 from placement.allocator import View
 from placement.assignments import EMPTY
 from placement.decide import spec_of
-from placement.diagnosis import UNKNOWN, Examined
-from placement.examine import examine
+from placement.diagnosis import UNKNOWN, Examined, Health, examine, worst
 from placement.explain import Absent, Explainer, Held
-from placement.health import Health, worst
 from placement.hold import find_hold
 from placement.model import Band, Code, Decision, Move, Outcome, Reason, StreamCreated, Violation
 from placement.outlook import Outlook, outlook

@@ -9,14 +9,20 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from placement.assignments import resized
-from placement.diagnosis import UNKNOWN, Diagnosed, Examined
-from placement.examine import examine
+from placement.diagnosis import (
+    UNKNOWN,
+    Diagnosed,
+    Examined,
+    HeldShard,
+    at_stake_reason,
+    examine,
+    exposed,
+)
 from placement.hold import Hold, find_hold
 from placement.impact import Impact, ShardState, impact
 from placement.model import Code, MoveKind, Reason, Violation, ViolationClass
 from placement.plan import InFlight, Phase, Plan, PlannedMove, Standing, plan
 from placement.roles import role_rules
-from placement.safety import HeldShard, at_stake_reason, exposed
 from placement.topology import Topology
 from placement.traffic import top_level
 from placement.waves import Waves, until_balanced

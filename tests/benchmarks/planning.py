@@ -18,8 +18,7 @@ import psutil
 
 from placement import glance
 from placement.allocator import by_class
-from placement.diagnosis import Examined
-from placement.examine import examine
+from placement.diagnosis import Examined, examine
 from placement.model import (
     AckKind,
     AdministrativeState,

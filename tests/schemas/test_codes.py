@@ -2,7 +2,8 @@
 
 import pytest
 
-from placement import decide, health
+from placement import decide
+from placement.diagnosis import health
 from placement.model import alerts as core_alerts
 from placement.model import events, reasons, records
 from schemas import alerts, generate, node_view, outputs, reason

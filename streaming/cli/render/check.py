@@ -14,7 +14,7 @@ from streaming.cli.render.console import Paragraph, Table, shortened
 from streaming.cli.render.report import print_table, show_report
 
 if TYPE_CHECKING:
-    from placement.health import Copies
+    from placement.diagnosis import Copies
     from streaming.offline import Checked
 
 HEALTH_STYLES = {

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from placement.examine import Examined, examine
+from placement.diagnosis import examine
+from placement.diagnosis.cluster import Examined
 from placement.model import Configuration, Liveness, Published, StreamSpec
 from placement.rebuild import slots_of
 from placement.reconcile import Reconciler

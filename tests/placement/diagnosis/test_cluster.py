@@ -12,12 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from placement.diagnosis import UNKNOWN, Diagnosis, Examined
-from placement.examine import examine
-from placement.health import Health, quorum_size, worst
+from placement.diagnosis import UNKNOWN, Diagnosis, Examined, Health, examine, quorum_size, worst
+from placement.diagnosis.fixability import is_wide
 from placement.model import AdministrativeState, Liveness, NodeAttributes, StreamSpec
 from placement.policy import Policy, compile_policy
-from placement.prospects import is_wide
 from placement.rules import CountsDomains, Standing
 from placement.strategies import STRATEGIES
 from placement.topology import Topology

@@ -8,6 +8,8 @@ import pytest
 
 from placement.assignments import EMPTY
 from placement.consent import held_shards
+from placement.diagnosis import HeldShard, at_stake_reason, exposed, in_maintenance, quorum_broken
+from placement.diagnosis.disruption import AtStake
 from placement.model import (
     AckKind,
     AdministrativeState,
@@ -22,14 +24,6 @@ from placement.model import (
 )
 from placement.policy import Policy, compile_policy
 from placement.reconcile import Reconciler
-from placement.safety import (
-    AtStake,
-    HeldShard,
-    at_stake_reason,
-    exposed,
-    in_maintenance,
-    quorum_broken,
-)
 from placement.strategies import STRATEGIES
 from placement.topology import Topology
 

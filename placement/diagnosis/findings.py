@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from placement.assignments import ShardLists
-from placement.health import Copies, CriticalDomain, Health, UnderDiversified, worst
+from placement.diagnosis.health import Copies, CriticalDomain, Health, UnderDiversified, worst
 from placement.model import Reason, StreamSpec, ViolationClass
 from placement.policy import Policy
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from placement.assignments import EMPTY
-from placement.health import quorum_size
+from placement.diagnosis.health import quorum_size
 from placement.model import AdministrativeState, Code, Reason, RepairMode, StreamSpec, natural_key
 from placement.policy import Policy
 from placement.topology import Topology
