@@ -16,11 +16,10 @@ from placement.allocator import View
 from placement.assignments import EMPTY, SlotParts
 from placement.decide import Answer, answered, asked, place_in, spec_of
 from placement.diagnosis import live_slots
-from placement.facts import Stream
 from placement.model import Cause, Code, MoveKind, Outcome, Reason, StreamAltered, StreamSpec
 from placement.moves import OpenMove
 from placement.policy import Policy
-from placement.state import State
+from placement.state import State, Stream
 from placement.strategies import STRATEGIES
 
 _BY_RULE = (Cause.REQUIRED_RULE, Cause.PREFERRED_RULE, Cause.BALANCE)

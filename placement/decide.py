@@ -7,7 +7,6 @@ from placement.adopt import adopt, complete
 from placement.allocator import Placement, View, unmet
 from placement.assignments import EMPTY
 from placement.evenness import evened
-from placement.facts import Stream
 from placement.model import (
     Band,
     Code,
@@ -20,7 +19,7 @@ from placement.model import (
 )
 from placement.policy import OnInfeasible, Policy, contradiction, parse_placement_policies
 from placement.rules import Question, Rule, Standing, Strength, judged, why_not
-from placement.state import State
+from placement.state import State, Stream
 from placement.strategies import STRATEGIES
 from placement.topology import Topology
 

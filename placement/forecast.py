@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from placement.facts import Stream
 from placement.impact import Impact, ShardState, impact
 from placement.model import AdministrativeState, NodeAttributes, Pending, Violation
 from placement.plan import Phase, PlannedMove, Standing, plan
 from placement.report import Report
-from placement.state import State
+from placement.state import State, Stream
 from placement.wants import Wants
 
 # An alert names the first of a long list.

@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.assignments import EMPTY, by_size, out_of_place
-from placement.facts import Stream
 from placement.model import Cause
 from placement.rules import CountsDomains, Mask, Rule, RuleSet, Standing
-from placement.state import State
+from placement.state import State, Stream
 from placement.topology import Topology
 from placement.wants import Wants
 

@@ -11,13 +11,12 @@ from dataclasses import replace
 
 from placement.allocator import View
 from placement.assignments import EMPTY
-from placement.facts import Stream
 from placement.mend import Case, backing_off, find_target
 from placement.model import Band, Cause, Code, Move, MoveKind, MoveState, Reason
 from placement.moves import OpenMove
 from placement.orders import Link, copy_source, is_busy, link, links, ordered, over_limit, renewed
 from placement.precedence import goes_before, hurries, needs_of
-from placement.state import State
+from placement.state import State, Stream
 from placement.succession import next_leader
 from placement.wants import Failed, Want, Wants
 

@@ -33,11 +33,10 @@ from placement.move_events import MoveEvents
 from placement.node_events import NodeEvents
 from placement.operator_events import OperatorEvents
 from placement.rebalance_events import Rebalancing
-from placement.rebuild import rebuild
 from placement.repair import Repair
 from placement.room import Room
 from placement.standing_orders import StandingOrders
-from placement.state import State
+from placement.state import State, rebuild
 from placement.stream_events import StreamEvents
 
 

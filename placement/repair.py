@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Iterator
 
 import numpy as np
 
-from placement import violated
 from placement.agenda import Agenda
 from placement.allocator import View
 from placement.assignments import EMPTY
@@ -21,7 +20,7 @@ from placement.model import Code, Move, Reason, Violation
 from placement.orders import is_busy
 from placement.report import Report
 from placement.rules import Strength, judged
-from placement.state import State
+from placement.state import State, violated
 from placement.urgency import MISSING, Urgency
 from placement.wants import Failed, Want, Wants
 

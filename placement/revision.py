@@ -5,9 +5,8 @@ from dataclasses import replace
 from placement.adopt import unmet_by
 from placement.allocator import View
 from placement.assignments import EMPTY
-from placement.facts import Stream
 from placement.model import Code, Decision, Outcome, Reason
-from placement.state import State
+from placement.state import State, Stream
 
 
 def counted(state: State, stream: Stream, decision: Decision) -> Decision:

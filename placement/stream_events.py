@@ -11,7 +11,6 @@ import numpy as np
 from placement.alter import Alteration, alteration, is_pointless, laid_out
 from placement.assignments import EMPTY
 from placement.decide import decide, place, spec_of
-from placement.facts import Stream
 from placement.model import (
     Code,
     Decision,
@@ -31,7 +30,7 @@ from placement.policy import Policy
 from placement.repair import Repair
 from placement.revision import counted, is_mended, judged
 from placement.room import Room
-from placement.state import State
+from placement.state import State, Stream
 
 
 class StreamEvents:

@@ -9,8 +9,7 @@ from placement.allocator import View
 from placement.assignments import EMPTY
 from placement.explain import Explainer
 from placement.model import Configuration
-from placement.rebuild import rebuild
-from placement.state import State
+from placement.state import State, rebuild
 from tests.placement.records import Records
 
 

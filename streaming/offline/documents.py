@@ -17,7 +17,6 @@ import yaml
 from placement.allocator import View, unmet
 from placement.decide import decide
 from placement.evenness import even_together
-from placement.facts import Stream
 from placement.model import (
     AdministrativeState,
     Code,
@@ -32,7 +31,7 @@ from placement.model import (
 )
 from placement.policy import Balance, Policy
 from placement.rebalance_board import balance_of
-from placement.state import State
+from placement.state import State, Stream
 from schemas.base import unknown_fields
 from schemas.cluster import Cluster, ClusterFile, DocumentError, RefusedStream, parse_cluster
 from streaming import codec

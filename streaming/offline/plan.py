@@ -22,7 +22,7 @@ from placement.hold import Hold, find_hold
 from placement.impact import Impact, ShardState, impact
 from placement.model import Code, MoveKind, Reason, Violation, ViolationClass
 from placement.plan import InFlight, Phase, Plan, PlannedMove, Standing, plan
-from placement.roles import role_rules
+from placement.state import role_rules
 from placement.topology import Topology
 from placement.traffic import top_level
 from placement.waves import Waves, until_balanced

@@ -22,7 +22,8 @@ from placement.model import (
 from placement.plan import Standing
 from placement.policy import Policy
 from placement.reconcile import Reconciler
-from placement.state import Configuration, State
+from placement.state import State
+from placement.state.cluster_state import Configuration
 from placement.strategies import STRATEGIES
 from tests.benchmarks.placing import REPLICATION_FACTOR, SHARDS
 from tests.benchmarks.processes import BenchmarkFailed

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement.digest import keyed, of_assignments, of_told
 from placement.hashing import digest64, hash64
 from placement.model import Assignment
+from placement.state.digest import keyed, of_assignments, of_told
 
 STREAMS = [hash64(name) for name in ("", "orders", "payments")]
 CONTENTS = [hash64(text) for text in ("one kind", "another kind")]

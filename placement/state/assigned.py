@@ -5,11 +5,10 @@ from collections.abc import Collection, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from placement import digest
 from placement.assignments import EMPTY
-from placement.facts import Facts
 from placement.model import Assignment
-from placement.roles import role_names
+from placement.state import digest
+from placement.state.facts import Facts, role_names
 
 
 def publish(state: Facts, changed: Collection[int]) -> None:

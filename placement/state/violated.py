@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from placement import digest
-from placement.facts import Facts
 from placement.model import Violation
+from placement.state import digest
+from placement.state.facts import Facts
 
 Key = tuple[str, int]
 Keys = dict[int, Key]

@@ -1,6 +1,8 @@
 """The facts that the reconciler decides from, and how they are asked for.
 
 Who writes them is `State`; what publishes reads them and notes what it has published.
+
+Roles: copies that a policy keeps aside, and what each replica of a shard is for.
 """
 
 from array import array
@@ -12,8 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placement import digest
-from placement.assignments import AssignmentTable, SlotParts
+from placement.assignments import EMPTY, AssignmentTable, SlotParts
 from placement.model import (
     Code,
     Configuration,
@@ -27,10 +28,33 @@ from placement.model import (
 )
 from placement.moves import Backoff, Ledger, cancellations
 from placement.policy import Policy
-from placement.roles import role_rules
-from placement.rules import Rule, RuleSet
+from placement.rules import Elsewhere, Rule, RuleSet
+from placement.state import digest
 from placement.strategies import STRATEGIES
 from placement.topology import Topology
+
+# What a replica is for that has no role of its own.
+PLAIN_ROLE = "replica"
+
+
+def role_rules(policy: Policy, topology: Topology) -> tuple[Elsewhere, ...]:
+    """The rules that keep copies aside; no strategy is asked where the policy has none."""
+    if not (policy.beside or RuleSet(policy.rules).roles):
+        return ()
+    return RuleSet(STRATEGIES[policy.strategy].rules(policy, topology)).roles
+
+
+def role_names(
+    policy: Policy | None, copies: int, nodes: Sequence[int], topology: Topology
+) -> tuple[str, ...] | None:
+    """What each replica is for, by the slots of a shard; None where none has a role."""
+    rules = () if policy is None else role_rules(policy, topology)
+    if not rules:
+        return None
+    names = [PLAIN_ROLE] * max(len(nodes), copies)
+    for rule in rules:
+        names[copies - rule.count : copies] = [rule.role] * rule.count
+    return tuple(name for name, node in zip(names, nodes, strict=False) if node != EMPTY)
 
 
 @dataclass(slots=True)

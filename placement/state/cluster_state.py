@@ -7,8 +7,6 @@ Within one batch a shard is published once, so that its epoch rises by exactly o
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from placement import assigned, digest, violated
-from placement.facts import Facts, Stream
 from placement.hashing import hash64
 from placement.model import (
     Alert,
@@ -25,6 +23,8 @@ from placement.model import (
 )
 from placement.moves import OpenMove, cancellations
 from placement.policy import Policy, compile_policy
+from placement.state import assigned, digest, violated
+from placement.state.facts import Facts, Stream
 from placement.strategies import STRATEGIES
 
 # Where the highest epoch of all dropped streams is remembered.
