@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from placement.adopt import adopt, complete
 from placement.allocator import Placement, View, unmet
 from placement.assignments import EMPTY
-from placement.evenness import evened
 from placement.model import (
     Band,
     Code,
@@ -18,6 +17,7 @@ from placement.model import (
     StreamSpec,
 )
 from placement.policy import OnInfeasible, Policy, contradiction, parse_placement_policies
+from placement.rebalance import evened
 from placement.rules import Question, Rule, Standing, Strength, judged, why_not
 from placement.state import State, Stream
 from placement.strategies import STRATEGIES

@@ -80,8 +80,8 @@ class SpreadStrategy(ByRules):
         search, so that a lawful arrangement is found where there is one. Of many shards whose own
         rules are required ones on levels or tags, what each domain and node is to get is settled
         first, exactly, and then dealt out. Smaller streams are gone over once more by the search of
-        rebalancing (`placement.evenness`), which then finds nothing to do later. Of each shard's
-        members one is elected to lead, in the earliest domain of `leader_in`.
+        rebalancing (`placement.rebalance.evenness`), which then finds nothing to do later. Of each
+        shard's members one is elected to lead, in the earliest domain of `leader_in`.
 
     Example:
         Three replicas over /eu/az1, /eu/az2 and /us/az1 with two nodes each: one replica in /eu

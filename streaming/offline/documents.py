@@ -16,7 +16,6 @@ import yaml
 
 from placement.allocator import View, unmet
 from placement.decide import decide
-from placement.evenness import even_together
 from placement.model import (
     AdministrativeState,
     Code,
@@ -30,7 +29,7 @@ from placement.model import (
     StreamCreated,
 )
 from placement.policy import Balance, Policy
-from placement.rebalance_board import balance_of
+from placement.rebalance import balance_of, even_together
 from placement.state import State, Stream
 from schemas.base import unknown_fields
 from schemas.cluster import Cluster, ClusterFile, DocumentError, RefusedStream, parse_cluster

@@ -22,12 +22,12 @@ import numpy as np
 
 from placement.allocator import View
 from placement.model import Code, MoveKind, Reason
-from placement.rebalance_board import ALL, LATER, OWN, Board
-from placement.rebalance_leaders import EVERY, Electorate
-from placement.rebalance_pairs import balance
-from placement.rebalance_replicas import Balancer, Budget
-from placement.rebalance_rules import Guard
-from placement.rebalance_shorten import shortened
+from placement.rebalance.arrangement import ALL, LATER, OWN, Board
+from placement.rebalance.constraints import Guard
+from placement.rebalance.leader_moves import EVERY, Electorate
+from placement.rebalance.replica_moves import Balancer, Budget
+from placement.rebalance.shorten import shortened
+from placement.rebalance.swaps import balance
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from placement.assignments import EMPTY
-from placement.rebalance_board import Arranged, Board
-from placement.rebalance_levels import Integers
+from placement.rebalance.arrangement import Arranged, Board
+from placement.rebalance.shares import Integers
 from placement.rules import (
     BalanceNodes,
     ColocateSlots,

@@ -14,7 +14,7 @@ from placement.allocator import View
 from placement.assignments import EMPTY
 from placement.model import Code, Reason, RepairMode, StreamSpec, natural_key
 from placement.policy import Balance, Policy
-from placement.rebalance_levels import Integers, Slack, Tally, levels_of
+from placement.rebalance.shares import Integers, Slack, Tally, levels_of
 from placement.rules import LocatedFirst, Rule, RuleSet
 from placement.strategies import STRATEGIES
 

@@ -11,7 +11,7 @@ from itertools import groupby
 import pytest
 
 from placement.model import MoveKind
-from placement.rebalance_pairs import Pairs
+from placement.rebalance.swaps import Pairs
 from tests.placement.arrangements import Arrangement, arrangement
 
 POWER = {"strategy": "simple", "rules": [{"at_most": 1, "per": "tag:power"}]}

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.assignments import EMPTY
-from placement.rebalance_board import LEADER_SLACK, Board
-from placement.rebalance_chains import Chains, Link
-from placement.rebalance_levels import Integers, Slack, Tally
-from placement.rebalance_objective import Objective
-from placement.rebalance_replicas import Budget
-from placement.rebalance_rules import Guard
+from placement.rebalance.arrangement import LEADER_SLACK, Board
+from placement.rebalance.chains import Chains, Link
+from placement.rebalance.constraints import Guard
+from placement.rebalance.objective import Objective
+from placement.rebalance.replica_moves import Budget
+from placement.rebalance.shares import Integers, Slack, Tally
 from placement.rules import RuleSet
 
 # Nodes and shards looked at from the best on before a pair of domains is given up.

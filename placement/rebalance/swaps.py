@@ -11,10 +11,10 @@ from itertools import permutations
 
 import numpy as np
 
-from placement.rebalance_board import ALL, LATER, OWN
-from placement.rebalance_levels import Integers
-from placement.rebalance_objective import Way
-from placement.rebalance_replicas import GROUPS, KINDS, Balancer
+from placement.rebalance.arrangement import ALL, LATER, OWN
+from placement.rebalance.objective import Way
+from placement.rebalance.replica_moves import GROUPS, KINDS, Balancer
+from placement.rebalance.shares import Integers
 
 # Items up to which exchanges of all pairs of them are looked at.
 _SWAPPED = 300

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from placement.rebalance_board import ALL, DIMENSION, LATER, OWN, Board
-from placement.rebalance_levels import Integers
-from placement.rebalance_objective import Objective
-from placement.rebalance_rules import Guard
+from placement.rebalance.arrangement import ALL, DIMENSION, LATER, OWN, Board
+from placement.rebalance.constraints import Guard
+from placement.rebalance.objective import Objective
+from placement.rebalance.shares import Integers
 from placement.rules import Mask
 
 # Domains, nodes and replicas looked at from the best on before a pair is given up: a replica that

@@ -6,8 +6,8 @@ the stream away from where the first has come to. Both are found afterwards and 
 
 from collections import deque
 
-from placement.rebalance_board import LATER, OWN, Board
-from placement.rebalance_replicas import Balancer
+from placement.rebalance.arrangement import LATER, OWN, Board
+from placement.rebalance.replica_moves import Balancer
 
 Step = tuple[int, int, int]
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from placement.rebalance_levels import Integers, Levels, Tally
+from placement.rebalance.shares import Integers, Levels, Tally
 
 # An item, the node it stands on, the node it goes to.
 Way = tuple[int, int, int]

@@ -19,12 +19,12 @@ from placement.allocator import Placement, View
 from placement.assignments import EMPTY, matrix
 from placement.model import MoveKind, StreamSpec
 from placement.policy import Balance, Policy
-from placement.rebalance import plan_rebalance
-from placement.rebalance_board import Arranged, Board, balance_of
-from placement.rebalance_leaders import Electorate
-from placement.rebalance_pairs import balance
-from placement.rebalance_replicas import Balancer, Budget
-from placement.rebalance_rules import Guard
+from placement.rebalance.arrangement import Arranged, Board, balance_of
+from placement.rebalance.constraints import Guard
+from placement.rebalance.leader_moves import Electorate
+from placement.rebalance.planner import plan_rebalance
+from placement.rebalance.replica_moves import Balancer, Budget
+from placement.rebalance.swaps import balance
 from placement.strategies import STRATEGIES
 
 # Replicas up to which a stream is gone over: a search over more takes longer than placing them did.

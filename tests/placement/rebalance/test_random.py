@@ -13,7 +13,7 @@ from placement.allocator import Placement, View
 from placement.assignments import EMPTY
 from placement.model import MoveKind
 from placement.rebalance import RebalanceMove
-from placement.rebalance_levels import Slack
+from placement.rebalance.shares import Slack
 from placement.strategies import STRATEGIES
 from tests.placement.arrangements import Arrangement, arrangement
 

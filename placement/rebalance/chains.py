@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.assignments import EMPTY
-from placement.rebalance_levels import Integers, Levels, Tally
-from placement.rebalance_objective import Objective
+from placement.rebalance.objective import Objective
+from placement.rebalance.shares import Integers, Levels, Tally
 
 # Links of a chain, nodes that a search reaches, shards looked at on each: a way that is not found
 # in these is not worth the changes of leaders that it takes.

@@ -1,0 +1,18 @@
+"""The moves that even out loads and leaders of an arrangement: a pure search.
+
+Knows neither the reconciler's state nor repair. Imports `strategies` and what it stands on.
+"""
+
+from placement.rebalance.arrangement import balance_of
+from placement.rebalance.evenness import even_together, evened
+from placement.rebalance.planner import RebalanceMove, RebalancePlan, Skew, plan_rebalance
+
+__all__ = [
+    "RebalanceMove",
+    "RebalancePlan",
+    "Skew",
+    "balance_of",
+    "even_together",
+    "evened",
+    "plan_rebalance",
+]
