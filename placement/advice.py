@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from placement.decide import Answer, place
 from placement.model import (
     DEPTH_MAX,
     Liveness,
@@ -24,6 +23,7 @@ from placement.policy import Policy
 from placement.rules import AtLeastIn, Exactly, LeaderIn, Rule, Strength, WithTags, scope_of
 from placement.state import State
 from placement.strategies import STRATEGIES
+from placement.streams import Answer, place
 from placement.topology import Scope, Topology
 
 # A person acts on the first few.

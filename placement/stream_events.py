@@ -8,9 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from placement.alter import Alteration, alteration, is_pointless, laid_out
 from placement.assignments import EMPTY
-from placement.decide import decide, place, spec_of
 from placement.model import (
     Code,
     Decision,
@@ -28,9 +26,20 @@ from placement.move_events import MoveEvents
 from placement.moves import OpenMove
 from placement.policy import Policy
 from placement.repair import Repair
-from placement.revision import counted, is_mended, judged
 from placement.room import Room
 from placement.state import State, Stream
+from placement.streams import (
+    Alteration,
+    alteration,
+    counted,
+    decide,
+    is_mended,
+    is_pointless,
+    judged,
+    laid_out,
+    place,
+    spec_of,
+)
 
 
 class StreamEvents:

@@ -219,8 +219,8 @@ class Need(NamedTuple):
 class Strategy(Compiles, Protocol):
     """A placement system. `place` answers for a whole stream, `rules` for every later replica.
 
-    All four values of `on_infeasible` come from `placement.decide`, for every strategy, if it keeps
-    to this:
+    All four values of `on_infeasible` come from `placement.streams.decision`, for every strategy,
+    if it keeps to this:
 
     - Rules that are subject to `on_infeasible` carry `policy.strength`: required, unless the mode
       is `degrade`. What is never more than a wish is `Strength.PREFERRED` in any case.

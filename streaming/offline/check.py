@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from placement.assignments import Risk, failures, risk
-from placement.decide import out_of_range, unknown_repair
 from placement.diagnosis import UNKNOWN, Diagnosed, Diagnosis, Examined, Health, examine
 from placement.model import (
     AdministrativeState,
@@ -32,6 +31,7 @@ from placement.model import (
 from placement.policy import Policy, contradiction
 from placement.state import State
 from placement.strategies import STRATEGIES
+from placement.streams import out_of_range, unknown_repair
 from placement.topology import Topology
 from schemas.cluster import Cluster, ClusterMove, ClusterNode, ClusterStream, RefusedStream
 from schemas.outputs import MoveKind

@@ -15,7 +15,6 @@ import orjson
 import yaml
 
 from placement.allocator import View, unmet
-from placement.decide import decide
 from placement.model import (
     AdministrativeState,
     Code,
@@ -31,6 +30,7 @@ from placement.model import (
 from placement.policy import Balance, Policy
 from placement.rebalance import balance_of, even_together
 from placement.state import State, Stream
+from placement.streams import decide
 from schemas.base import unknown_fields
 from schemas.cluster import Cluster, ClusterFile, DocumentError, RefusedStream, parse_cluster
 from streaming import codec

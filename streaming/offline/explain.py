@@ -15,7 +15,6 @@ import numpy as np
 from placement.advice import Advice, advise
 from placement.allocator import View
 from placement.assignments import EMPTY
-from placement.decide import spec_of
 from placement.diagnosis import UNKNOWN, Examined, Health, examine, worst
 from placement.explain import Absent, Explainer, Held
 from placement.hold import find_hold
@@ -24,6 +23,7 @@ from placement.outlook import Outlook, outlook
 from placement.plan import WITHOUT_LIMITS
 from placement.policy import Policy
 from placement.state import State
+from placement.streams import spec_of
 from schemas.cluster import ClusterMove, RefusedStream
 from streaming import codec
 from streaming.offline.documents import (

@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from placement.decide import SHARDS_MAX
+from placement.streams import SHARDS_MAX
 from schemas.limits import ID
 
 _VERSION = 1

@@ -11,10 +11,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from placement.decide import asked, spec_of
 from placement.model import Code, Decision, Outcome, Reason, StreamRequested, StreamSpec
 from placement.state import State
 from placement.strategies import STRATEGIES
+from placement.streams import asked, spec_of
 from schemas.base import describe
 from schemas.inputs import StreamAltered, StreamCreated, StreamDropped
 from schemas.spelling import did_you_mean

@@ -6,7 +6,6 @@ import pytest
 
 from placement.advice import advise
 from placement.allocator import View
-from placement.decide import place
 from placement.explain import ONLY_NODE, Explainer
 from placement.model import (
     AdministrativeState,
@@ -19,6 +18,7 @@ from placement.model import (
 )
 from placement.state import State
 from placement.strategies import STRATEGIES
+from placement.streams import place
 
 
 def fleet(*nodes, levels=("region", "az")):

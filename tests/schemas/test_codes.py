@@ -2,10 +2,10 @@
 
 import pytest
 
-from placement import decide
 from placement.diagnosis import health
 from placement.model import alerts as core_alerts
 from placement.model import events, reasons, records
+from placement.streams import decision
 from schemas import alerts, generate, node_view, outputs, reason
 from schemas.codes import REASONS
 from schemas.refusals import REFUSALS, RefusalCode
@@ -91,9 +91,9 @@ def test_the_words_a_stream_may_use_are_listed_although_the_core_judges_them(nam
         for field in ("repair", "quorum")
     )
     assert repair == [each.value for each in records.RepairMode]
-    assert decide.unknown_repair(repair[0]) is None
-    assert [decide.out_of_range(1, 3, word) for word in quorum] == [None] * len(quorum)
-    assert decide.out_of_range(1, 3, "all") is not None
+    assert decision.unknown_repair(repair[0]) is None
+    assert [decision.out_of_range(1, 3, word) for word in quorum] == [None] * len(quorum)
+    assert decision.out_of_range(1, 3, "all") is not None
 
 
 def test_bands_are_the_same_words():

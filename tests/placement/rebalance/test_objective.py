@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from placement.assignments import EMPTY
-from placement.decide import place_in
 from placement.model import Liveness, MoveKind, Outcome, StreamSpec
 from placement.plan import Phase, Standing, plan
 from placement.policy import Policy, compile_policy
 from placement.rebalance import RebalanceMove
 from placement.strategies import STRATEGIES
+from placement.streams.decision import place_in
 from tests.placement.arrangements import Arrangement, arrangement
 from tests.placement.rebalance.test_random import objective, steps
 

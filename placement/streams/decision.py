@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from placement.adopt import adopt, complete
 from placement.allocator import Placement, View, unmet
 from placement.assignments import EMPTY
 from placement.model import (
@@ -21,6 +20,7 @@ from placement.rebalance import evened
 from placement.rules import Question, Rule, Standing, Strength, judged, why_not
 from placement.state import State, Stream
 from placement.strategies import STRATEGIES
+from placement.streams.adoption import adopt, complete
 from placement.topology import Topology
 
 # One typing error must not fan out into millions of records: Kafka's own controller refuses at

@@ -4,23 +4,85 @@ The replicas stay. Shards that are new are placed at once, behind those that the
 everything else is what repair makes of the new spec, one move of a shard at a time: what is missing
 is added, what is too much goes, what the new policy does not allow is moved. A request that could
 not be placed as a new stream either is refused, and leaves the stream as it is.
+
+Revision: what a decision says of a stream whose replicas have changed since it was made.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from placement.adopt import completed
 from placement.allocator import View
 from placement.assignments import EMPTY, SlotParts
-from placement.decide import Answer, answered, asked, place_in, spec_of
 from placement.diagnosis import live_slots
-from placement.model import Cause, Code, MoveKind, Outcome, Reason, StreamAltered, StreamSpec
+from placement.model import (
+    Cause,
+    Code,
+    Decision,
+    MoveKind,
+    Outcome,
+    Reason,
+    StreamAltered,
+    StreamSpec,
+)
 from placement.moves import OpenMove
 from placement.policy import Policy
 from placement.state import State, Stream
 from placement.strategies import STRATEGIES
+from placement.streams.adoption import completed, unmet_by
+from placement.streams.decision import Answer, answered, asked, place_in, spec_of
+
+
+def counted(state: State, stream: Stream, decision: Decision) -> Decision:
+    """The decision with what is placed now and what is missing; copies under way are missing."""
+    held = (sum(node != EMPTY for node in state.complete(shard)) for shard in stream.shards)
+    lacks = [max(stream.copies - count, 0) for count in held]
+    return replace(decision, replicas_missing=sum(lacks), shards_placed=lacks.count(0))
+
+
+def judged(
+    state: State, stream: Stream, decision: Decision, lacking: tuple[Reason, ...] = ()
+) -> Decision:
+    """The decision with its outcome, for a stream that stands as it stands in the table; `lacking`
+    says why some replicas find no node, if it is known."""
+    decision = counted(state, stream, decision)
+    warnings = unmet_now(state, stream)
+    if decision.replicas_missing:
+        missing = decision.replicas_missing
+        message = f"{missing} {'replica is' if missing == 1 else 'replicas are'} to be added"
+        why = lacking or (Reason(Code.REPLICA_MISSING, message),)
+        return replace(decision, outcome=Outcome.PARTIAL, reasons=why, warnings=warnings)
+    outcome = Outcome.DEGRADED if warnings else Outcome.PLACED
+    return replace(decision, outcome=outcome, reasons=(), warnings=warnings)
+
+
+def is_mended(state: State, stream: Stream) -> bool:
+    """Whether a stream was degraded for its rules alone, and nothing is said of it any more. What
+    its strategy kept to when it placed (racks of `hdfs`) is no rule: nobody would say that it is
+    broken."""
+    decision, shards = stream.decision, stream.shards
+    if decision.outcome is not Outcome.DEGRADED:
+        return False
+    rules = [f"'{rule}'" for rule in state.rules(stream)]
+    told = all(
+        warning.code is Code.RULE_NOT_MET and any(rule in warning.message for rule in rules)
+        for warning in decision.warnings
+    )
+    return told and not any(s in state.violations or s in state.ledger.by_shard for s in shards)
+
+
+def unmet_now(state: State, stream: Stream) -> tuple[Reason, ...]:
+    """One warning for every rule that the stream's live replicas break."""
+    assert stream.policy is not None
+    view = View(state.topology, state.table, state.policy_of, state.spec_of)
+    shards = []
+    for shard in stream.shards:
+        nodes, copies = state.table.nodes(shard), stream.copies
+        # Slots that are asked for no more say nothing.
+        shards.append([*nodes[:copies], *(n for n in nodes[copies:] if n != EMPTY)])
+    return unmet_by(shards, stream.spec, stream.policy, view, "the replicas")
+
 
 _BY_RULE = (Cause.REQUIRED_RULE, Cause.PREFERRED_RULE, Cause.BALANCE)
 
