@@ -13,9 +13,8 @@ from typing import Any
 from placement.impact import Impact, ShardState, impact
 from placement.model import AdministrativeState, NodeAttributes, Pending, Violation
 from placement.plan import Phase, PlannedMove, Standing, plan
-from placement.report import Report
+from placement.repair import Report, Wants
 from placement.state import State, Stream
-from placement.wants import Wants
 
 # An alert names the first of a long list.
 _LISTED_MAX = 50

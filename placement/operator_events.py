@@ -24,7 +24,7 @@ from placement.model import (
 from placement.move_events import MoveEvents
 from placement.node_events import NodeEvents
 from placement.rebalance_events import Rebalancing
-from placement.report import DRAIN_RULE
+from placement.repair import DRAIN_RULE
 from placement.standing_orders import Order, StandingOrders
 from placement.state import State
 

@@ -19,11 +19,9 @@ from placement.allocator import View
 from placement.assignments import EMPTY
 from placement.model import Cause, Code, MoveKind, MoveState, Reason, Rebalance, natural_key
 from placement.moves import Ledger
-from placement.orders import Link, copy_source, link, links
 from placement.rebalance import RebalanceMove, RebalancePlan, plan_rebalance
-from placement.repair import Repair
+from placement.repair import Link, Repair, Want, copy_source, link, links
 from placement.state import State
-from placement.wants import Want
 
 KIND = "rebalance"
 WANTED = "wanted"

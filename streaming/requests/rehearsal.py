@@ -22,7 +22,7 @@ from placement.model import (
     parse_location,
 )
 from placement.reconcile import Reconciler
-from placement.report import DRAIN_RULE
+from placement.repair import DRAIN_RULE
 from streaming.codec import reason_body
 
 # Each is a batch of the planner, milliseconds; ten times what a drain under tight limits takes.

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import psutil
 
-from placement import glance
 from placement.allocator import by_class
 from placement.diagnosis import Examined, examine
 from placement.model import (
@@ -33,6 +32,7 @@ from placement.model import (
 )
 from placement.plan import WITHOUT_LIMITS, Phase, Standing, plan
 from placement.reconcile import Reconciler
+from placement.repair import triage
 from placement.topology import Topology
 from tests.benchmarks.fleet import Site, enter, placed, registered
 from tests.benchmarks.placing import LEVELS, REPLICATION_FACTOR, Tree
@@ -176,12 +176,12 @@ def _unlimited(core: Reconciler) -> None:
 
 @contextmanager
 def _one_by_one() -> Iterator[None]:
-    known = glance.GLANCED_FROM, by_class.CLASSED_FROM
-    glance.GLANCED_FROM = by_class.CLASSED_FROM = NEVER
+    known = triage.GLANCED_FROM, by_class.CLASSED_FROM
+    triage.GLANCED_FROM = by_class.CLASSED_FROM = NEVER
     try:
         yield
     finally:
-        glance.GLANCED_FROM, by_class.CLASSED_FROM = known
+        triage.GLANCED_FROM, by_class.CLASSED_FROM = known
 
 
 @contextmanager

@@ -12,7 +12,6 @@ import pytest
 
 from placement.allocator import View
 from placement.assignments import EMPTY, AssignmentTable
-from placement.mend import Case, score
 from placement.model import (
     AdministrativeState,
     Liveness,
@@ -23,6 +22,7 @@ from placement.model import (
 )
 from placement.plan import Phase, Standing, plan
 from placement.policy import Policy, compile_policy
+from placement.repair.targets import Case, score
 from placement.strategies import STRATEGIES
 from placement.topology import Topology
 

@@ -12,22 +12,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from placement import agenda, issuing, mend, node_events, orders, succession
+from placement import node_events
 from placement.allocator import View
 from placement.assignments import EMPTY
-from placement.issuing import Issuing
 from placement.liveness.incarnations import Incarnations
 from placement.liveness.statements import Statements
-from placement.mend import Score
 from placement.model import AdministrativeState, Liveness, Lives, Reason
 from placement.move_events import MoveEvents
 from placement.moves import Ledger
-from placement.repair import Repair
+from placement.repair import Repair, Wants, issuer, leadership, queue, targets, throttle
+from placement.repair.issuer import Issuing
+from placement.repair.targets import Score
 from placement.rules import AtMost, Even, ExclusiveNodes
 from placement.state import State
 from placement.stream_events import StreamEvents
 from placement.topology import Topology
-from placement.wants import Wants
 from tests.placement.records import Records
 from tests.simulation.history import Failure, History
 
@@ -97,7 +96,7 @@ def drop_exclusive(patch: Patch) -> None:
 @mutation
 def targets_of_any_condition(patch: Patch) -> None:
     """Repair takes nodes that may not receive replicas."""
-    patch.setattr(mend, "candidates", lambda _policy, view: view.has_room())
+    patch.setattr(targets, "candidates", lambda _policy, view: view.has_room())
 
 
 @mutation
@@ -150,13 +149,13 @@ def any_move_is_an_improvement(patch: Patch) -> None:
 @mutation
 def rules_are_mended_the_long_way(patch: Patch) -> None:
     """Of the moves that help a rule the one that helps least is made."""
-    patch.setattr(mend, "min", max, raising=False)
+    patch.setattr(targets, "min", max, raising=False)
 
 
 @mutation
 def second_best_targets_are_taken(patch: Patch) -> None:
     """A replica is given back where there is a better place, and then moved once more."""
-    find = issuing.find_target
+    find = issuer.find_target
 
     def wrong(case: Any, slot: int, view: Any) -> Any:
         best = find(case, slot, view)
@@ -165,7 +164,7 @@ def second_best_targets_are_taken(patch: Patch) -> None:
         second = find(case._replace(shunned=case.shunned | {best}), slot, view)
         return best if isinstance(second, Reason) else second
 
-    patch.setattr(issuing, "find_target", wrong)
+    patch.setattr(issuer, "find_target", wrong)
 
 
 @mutation
@@ -176,7 +175,7 @@ def copies_from_the_dead(patch: Patch) -> None:
     def wrong(nodes: Any, _topology: Any) -> list[int]:
         return [slot for slot, node in enumerate(nodes) if node not in all_slots]
 
-    patch.setattr(orders, "live_slots", wrong)
+    patch.setattr(throttle, "live_slots", wrong)
 
 
 # The life of a move
@@ -286,15 +285,15 @@ def repairs_while_behind(patch: Patch) -> None:
 @mutation
 def copies_under_way_lead(patch: Patch) -> None:
     """A copy that is not complete may be promoted."""
-    next_leader = succession.next_leader
+    next_leader = leadership.next_leader
 
     def wrong(state: State, wants: Wants, shard: int) -> int | None:
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(State, "complete", lambda state, shard: state.table.nodes(shard))
             return next_leader(state, wants, shard)
 
-    patch.setattr(issuing, "next_leader", wrong)
-    patch.setattr(agenda, "next_leader", wrong)
+    patch.setattr(issuer, "next_leader", wrong)
+    patch.setattr(queue, "next_leader", wrong)
 
 
 @mutation

@@ -3,7 +3,7 @@
 import random
 
 from placement.assignments import EMPTY
-from placement.waiting import Waiting
+from placement.repair.queue import Waiting
 
 
 def test_shards_wait_in_the_order_of_their_urgency():

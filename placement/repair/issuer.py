@@ -11,14 +11,23 @@ from dataclasses import replace
 
 from placement.allocator import View
 from placement.assignments import EMPTY
-from placement.mend import Case, backing_off, find_target
 from placement.model import Band, Cause, Code, Move, MoveKind, MoveState, Reason
 from placement.moves import OpenMove
-from placement.orders import Link, copy_source, is_busy, link, links, ordered, over_limit, renewed
-from placement.precedence import goes_before, hurries, needs_of
+from placement.repair.actions import Failed, Want, Wants
+from placement.repair.leadership import next_leader
+from placement.repair.priority import goes_before, hurries, needs_of
+from placement.repair.targets import Case, backing_off, find_target
+from placement.repair.throttle import (
+    Link,
+    copy_source,
+    is_busy,
+    link,
+    links,
+    ordered,
+    over_limit,
+    renewed,
+)
 from placement.state import State, Stream
-from placement.succession import next_leader
-from placement.wants import Failed, Want, Wants
 
 
 class Issuing:

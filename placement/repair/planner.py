@@ -11,18 +11,18 @@ from collections.abc import Collection, Iterable, Iterator
 
 import numpy as np
 
-from placement.agenda import Agenda
 from placement.allocator import View
 from placement.assignments import EMPTY
-from placement.glance import Glance, glance, unled
-from placement.issuing import Issuing
 from placement.model import Code, Move, Reason, Violation
-from placement.orders import is_busy
-from placement.report import Report
+from placement.repair.actions import Failed, Want, Wants
+from placement.repair.issuer import Issuing
+from placement.repair.priority import MISSING, Urgency
+from placement.repair.queue import Agenda
+from placement.repair.throttle import is_busy
+from placement.repair.triage import Glance, glance, unled
+from placement.repair.violations import Report
 from placement.rules import Strength, judged
 from placement.state import State, violated
-from placement.urgency import MISSING, Urgency
-from placement.wants import Failed, Want, Wants
 
 _BEHIND = Reason(Code.NOT_CAUGHT_UP, "the source of events is behind")
 _FULL = Reason(Code.LIMIT_REACHED, "no more moves may be open, or be issued in one batch")

@@ -7,9 +7,9 @@ from placement.assignments import EMPTY
 from placement.diagnosis import live_slots
 from placement.hashing import stable_id
 from placement.model import Code, Move, MoveState, Reason
+from placement.repair.actions import Want
 from placement.state import State
 from placement.topology import Scope, Topology
-from placement.wants import Want
 from placement.wording import counted
 
 _TOP = Scope(depth=1)

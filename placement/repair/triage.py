@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from placement.assignments import EMPTY, by_size, out_of_place
 from placement.model import Cause
+from placement.repair.actions import Wants
 from placement.rules import CountsDomains, Mask, Rule, RuleSet, Standing
 from placement.state import State, Stream
 from placement.topology import Topology
-from placement.wants import Wants
 
 # Shards from which a look at all of them as arrays costs less than one at each.
 GLANCED_FROM = 16

@@ -1,9 +1,9 @@
 """Succession: who leads a shard after a leader that is dead, or that may not or should not lead."""
 
 from placement.diagnosis import live_slots
+from placement.repair.actions import Wants
 from placement.rules import RuleSet
 from placement.state import State
-from placement.wants import Wants
 
 
 def next_leader(state: State, wants: Wants, shard: int) -> int | None:

@@ -2,14 +2,31 @@
 
 A more urgent want supersedes the open move, unless that helps the want too. Along a chain of moves
 that supersede each other causes only get more urgent, so that nothing is called off in turns.
+
+Urgency: the order in which repair takes the shards that are in need.
+
+A more urgent cause goes first, within it the shard with the fewest live replicas.
 """
 
 from placement.model import Cause, MoveKind
 from placement.moves import OpenMove
+from placement.repair.actions import Wants
 from placement.rules import Strength
 from placement.topology import Topology
-from placement.urgency import urgency
-from placement.wants import Wants
+
+# Cause, live replicas, stream and number, which no two shards share; behind them the shard.
+Urgency = tuple[int, int, str, int, int]
+
+_URGENCY = {cause: place for place, cause in enumerate(Cause)}
+
+
+def urgency(cause: Cause | None) -> int:
+    """The place of a cause in the order of repair."""
+    return len(_URGENCY) if cause is None else _URGENCY[cause]
+
+
+MISSING = urgency(Cause.UNDER_REPLICATED)
+
 
 # How much of each cause a shard has; less is better.
 Needs = dict[Cause, tuple[int, ...]]

@@ -14,11 +14,11 @@ from placement.diagnosis import (
     why_kept,
     why_needy,
 )
-from placement.glance import Glance
 from placement.model import Band, Cause, Code, Reason, Violation, ViolationClass
+from placement.repair.actions import Failed, Wants
+from placement.repair.triage import Glance
 from placement.rules import ColocateSlots, Strength
 from placement.state import State
-from placement.wants import Failed, Wants
 from placement.wording import are, counted
 
 SURPLUS_RULE = "surplus"

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from placement.allocator import View
 from placement.assignments import EMPTY
 from placement.diagnosis import kept_slots, live_slots, shared_nodes, why_dead, why_needy
-from placement.mend import Case, find_move, score
 from placement.model import AdministrativeState, Cause, Code, Liveness, MoveKind, Reason, RepairMode
+from placement.repair.targets import Case, find_move, score
 from placement.rules import Rule, RuleSet, Strength
 from placement.state import State, Stream
 from placement.topology import LEAF, Topology
