@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from placement.diagnosis import HeldShard, at_stake_reason, in_maintenance, quorum_broken
 from placement.hashing import stable_id
 from placement.hold_events import FLEET, HoldEvents
-from placement.impact import ShardState, Touched, impact
 from placement.model import (
     Action,
     AdministrativeState,
@@ -25,6 +24,7 @@ from placement.model import (
     RepairMode,
     StreamSpec,
 )
+from placement.planning import ShardState, Touched, impact
 from placement.rebalance_events import Rebalancing
 from placement.relocation import Relocations
 from placement.standing_orders import StandingOrders

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from placement.impact import Impact, ShardState, impact
 from placement.model import AdministrativeState, NodeAttributes, Pending, Violation
-from placement.plan import Phase, PlannedMove, Standing, plan
+from placement.planning import Impact, Phase, PlannedMove, ShardState, Standing, impact, plan
 from placement.repair import Report, Wants
 from placement.state import State, Stream
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from placement.diagnosis import by_rung
 from placement.model import AdministrativeState, Guard, Move, NodeView, Violation, ViolationClass
-from placement.plan import Phase
+from placement.planning import Phase
 from schemas.cluster import Cluster
 from streaming.live.published_state import LiveState
 from streaming.offline import (

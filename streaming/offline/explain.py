@@ -20,7 +20,7 @@ from placement.explain import Absent, Explainer, Held
 from placement.hold import find_hold
 from placement.model import Band, Code, Decision, Move, Outcome, Reason, StreamCreated, Violation
 from placement.outlook import Outlook, outlook
-from placement.plan import WITHOUT_LIMITS
+from placement.planning import WITHOUT_LIMITS
 from placement.policy import Policy
 from placement.state import State
 from placement.streams import spec_of

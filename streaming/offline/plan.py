@@ -19,13 +19,23 @@ from placement.diagnosis import (
     exposed,
 )
 from placement.hold import Hold, find_hold
-from placement.impact import Impact, ShardState, impact
 from placement.model import Code, MoveKind, Reason, Violation, ViolationClass
-from placement.plan import InFlight, Phase, Plan, PlannedMove, Standing, plan
+from placement.planning import (
+    Impact,
+    InFlight,
+    Phase,
+    Plan,
+    PlannedMove,
+    ShardState,
+    Standing,
+    Waves,
+    impact,
+    plan,
+    top_level,
+    until_balanced,
+)
 from placement.state import role_rules
 from placement.topology import Topology
-from placement.traffic import top_level
-from placement.waves import Waves, until_balanced
 from placement.wording import counted
 from schemas.cluster import Cluster, ClusterMove, ClusterNode
 from streaming import codec

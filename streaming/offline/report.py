@@ -12,7 +12,7 @@ from typing import Any
 
 from placement.diagnosis import UNKNOWN, Diagnosed, Examined
 from placement.model import Cause, natural_key
-from placement.plan import PlannedMove
+from placement.planning import PlannedMove
 from placement.topology import LEAF, Topology
 from streaming.offline.check import Checked
 from streaming.offline.plan import PlanOptions, planned

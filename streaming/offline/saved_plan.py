@@ -12,9 +12,8 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
-from placement.impact import Change, Touched, changes, impact_hash
 from placement.model import Cause, Code, MoveKind, Reason
-from placement.plan import PlannedMove
+from placement.planning import Change, PlannedMove, Touched, changes, impact_hash
 from schemas.base import describe
 from schemas.cluster import ClusterNode
 from streaming.offline.documents import Document

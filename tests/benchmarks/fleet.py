@@ -19,7 +19,7 @@ from placement.model import (
     Outcome,
     StreamSpec,
 )
-from placement.plan import Standing
+from placement.planning import Standing
 from placement.policy import Policy
 from placement.reconcile import Reconciler
 from placement.state import State

@@ -30,7 +30,7 @@ from placement.model import (
     NodeChanged,
     Violation,
 )
-from placement.plan import WITHOUT_LIMITS, Phase, Standing, plan
+from placement.planning import WITHOUT_LIMITS, Phase, Standing, plan
 from placement.reconcile import Reconciler
 from placement.repair import triage
 from placement.topology import Topology

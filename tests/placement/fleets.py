@@ -1,7 +1,7 @@
 """Fleets and streams in words, for tests of plans."""
 
 from placement.model import AdministrativeState, Liveness, NodeAttributes, StreamSpec
-from placement.plan import Plan, Standing
+from placement.planning import Plan, Standing
 from placement.policy import Policy, compile_policy
 from placement.strategies import STRATEGIES
 from placement.topology import Topology

@@ -85,7 +85,7 @@ def plan(
             message = "a saved plan is verified in text or json, --output kafka writes a new one"
             raise typer.BadParameter(message, param_hint="--verify")
         _verify(file, verify, output, strict)
-    from placement.plan import Phase as PlanPhase
+    from placement.planning import Phase as PlanPhase
     from streaming.cli.render.plan import show_plan
     from streaming.offline import Planned, PlanOptions, WhatIf, planned
 

@@ -14,7 +14,7 @@ import pytest
 
 from placement.assignments import EMPTY
 from placement.model import Liveness, MoveKind, Outcome, StreamSpec
-from placement.plan import Phase, Standing, plan
+from placement.planning import Phase, Standing, plan
 from placement.policy import Policy, compile_policy
 from placement.rebalance import RebalanceMove
 from placement.strategies import STRATEGIES

@@ -2,6 +2,10 @@
 
 The moves are those of the running reconciler's own `Repair`, let loose once on every shard without
 its rates; a shard gets at most one move, and the rest in the next plan.
+
+Traffic: which copies leave their top-level domain, where bytes cost money (need N26).
+
+A copy is taken from the nearest live replica, as the running reconciler suggests to the executor.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,9 +36,24 @@ from placement.policy import Policy
 from placement.rebalance import RebalancePlan, Skew, plan_rebalance
 from placement.repair import Repair
 from placement.state import State
-from placement.topology import Topology
-from placement.traffic import crosses
+from placement.topology import Scope, Topology
 from placement.wording import counted
+
+TOP = Scope(depth=1)
+
+
+def top_level(topology: Topology) -> str:
+    """What the top level is called."""
+    return topology.levels[0] if topology.levels else topology.tiers()[0].level
+
+
+def crosses(topology: Topology, holders: Sequence[int], target: int) -> bool:
+    """Whether no live holder of a complete copy (by index, EMPTY is none) stands in the target's
+    domain of the top level. Where none lives there is nothing to copy."""
+    domain = topology.domain_of(TOP)
+    live = [node for node in holders if node != EMPTY and not topology.is_dead(node)]
+    return bool(live) and all(domain[node] != domain[target] for node in live)
+
 
 UNLIMITED = 1 << 40
 WITHOUT_LIMITS = Limits(UNLIMITED, UNLIMITED, UNLIMITED, UNLIMITED, UNLIMITED)

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from placement.hashing import stable_id
 from placement.model import StreamSpec, natural_key
-from placement.plan import PlannedMove
+from placement.planning.plan import PlannedMove
 from placement.topology import Topology
 
 # What a plan rests on of one thing, by field, as JSON has it.

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from placement.assignments import EMPTY
 from placement.hashing import stable_id
 from placement.model import Cause, Code, MoveKind, Reason
-from placement.plan import Phase, Plan, PlannedMove, Standing, plan
+from placement.planning.plan import Phase, Plan, PlannedMove, Standing, plan
 from placement.topology import Topology
 
 # A person carries out tens of waves; a plan that needs more than this has limits that are too

@@ -12,9 +12,8 @@ import pytest
 
 from placement.assignments import resized
 from placement.model import Liveness, MoveKind, NodeAttributes
-from placement.plan import Phase
+from placement.planning import Phase, until_balanced
 from placement.topology import Topology
-from placement.waves import until_balanced
 from tests.placement.fleets import fleet, stream
 
 EVEN = {"strategy": "spread", "rules": [{"even": "az", "strength": "preferred"}]}

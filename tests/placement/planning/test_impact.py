@@ -8,9 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from placement.impact import Impact, ShardState, changes, impact
 from placement.model import Cause, Code, Liveness, MoveKind, NodeAttributes, Reason, StreamSpec
-from placement.plan import PlannedMove
+from placement.planning import Impact, PlannedMove, ShardState, changes, impact
 from placement.topology import Topology
 
 SPEC = StreamSpec("s", 2, 2, {"strategy": "spread"})

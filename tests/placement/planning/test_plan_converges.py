@@ -20,7 +20,7 @@ from placement.model import (
     Reason,
     StreamSpec,
 )
-from placement.plan import Phase, Standing, plan
+from placement.planning import Phase, Standing, plan
 from placement.policy import Policy, compile_policy
 from placement.repair.targets import Case, score
 from placement.strategies import STRATEGIES

@@ -10,10 +10,9 @@ from dataclasses import replace
 
 import pytest
 
-from placement import waves as module
 from placement.model import Band, Code, MoveKind
-from placement.plan import InFlight, Phase, plan
-from placement.waves import Waves, until_balanced
+from placement.planning import InFlight, Phase, Waves, plan, until_balanced
+from placement.planning import waves as module
 from tests.placement.fleets import fleet, stream, ways
 
 EVEN = {"strategy": "spread", "rules": [{"even": "az", "strength": "preferred"}]}

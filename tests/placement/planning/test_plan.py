@@ -10,7 +10,7 @@ import pytest
 
 from placement.hold import find_hold
 from placement.model import Cause, MoveKind
-from placement.plan import InFlight, Phase, Plan, Standing, plan
+from placement.planning import InFlight, Phase, Plan, Standing, plan
 from tests.placement.fleets import fleet, stream, ways
 
 
