@@ -24,10 +24,9 @@ from placement.model import (
     RepairMode,
     StreamSpec,
 )
+from placement.nodes import Relocations, StandingOrders
 from placement.planning import ShardState, Touched, impact
 from placement.rebalance_events import Rebalancing
-from placement.relocation import Relocations
-from placement.standing_orders import StandingOrders
 from placement.state import State
 from placement.wording import counted
 

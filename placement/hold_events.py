@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.hold import Hold, lost_domains, lost_share
 from placement.model import (
     UNLOCATED,
     AdministrativeState,
@@ -24,6 +23,7 @@ from placement.model import (
     parse_location,
 )
 from placement.move_events import MoveEvents
+from placement.nodes import Hold, lost_domains, lost_share
 from placement.repair import Repair
 from placement.state import State
 from placement.wording import counted

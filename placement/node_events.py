@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from placement.admission import Admission
-from placement.authority import Authority
 from placement.hold_events import HoldEvents
 from placement.model import (
     DEPTH_MAX,
@@ -25,10 +23,9 @@ from placement.model import (
     parse_location,
 )
 from placement.move_events import MoveEvents
-from placement.relocation import Relocations, Stand
+from placement.nodes import Admission, Authority, Relocations, Stand, StandingOrders
 from placement.repair import Repair
 from placement.room import Room
-from placement.standing_orders import StandingOrders
 from placement.state import State
 from placement.topology import Scope, Topology
 

@@ -23,9 +23,9 @@ from placement.model import (
 )
 from placement.move_events import MoveEvents
 from placement.node_events import NodeEvents
+from placement.nodes import Order, StandingOrders
 from placement.rebalance_events import Rebalancing
 from placement.repair import DRAIN_RULE
-from placement.standing_orders import Order, StandingOrders
 from placement.state import State
 
 # People look at progress; a drain of a zone has a hundred thousand shards to count.

@@ -9,7 +9,6 @@ from typing import Any
 
 from placement.consent import Preview
 from placement.hold_events import HoldEvents
-from placement.links import Links
 from placement.model import (
     Configuration,
     Event,
@@ -31,11 +30,11 @@ from placement.model import (
 )
 from placement.move_events import MoveEvents
 from placement.node_events import NodeEvents
+from placement.nodes import Links, StandingOrders
 from placement.operator_events import OperatorEvents
 from placement.rebalance_events import Rebalancing
 from placement.repair import Repair
 from placement.room import Room
-from placement.standing_orders import StandingOrders
 from placement.state import State, rebuild
 from placement.stream_events import StreamEvents
 

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException
 
-from placement.authority import KIND as LOCATIONS
 from placement.liveness import Timers
 from placement.model import FlapRule
+from placement.nodes import KIND as LOCATIONS
 from schemas.topics import CATALOGUE, INPUT_TOPICS, NODES, full_name
 from streaming.administration import diff_topics, missing_rights, partition_counts
 from streaming.errors import AccessRefused, StreamingError

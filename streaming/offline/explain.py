@@ -17,8 +17,8 @@ from placement.allocator import View
 from placement.assignments import EMPTY
 from placement.diagnosis import UNKNOWN, Examined, Health, examine, worst
 from placement.explain import Absent, Explainer, Held
-from placement.hold import find_hold
 from placement.model import Band, Code, Decision, Move, Outcome, Reason, StreamCreated, Violation
+from placement.nodes import find_hold
 from placement.outlook import Outlook, outlook
 from placement.planning import WITHOUT_LIMITS
 from placement.policy import Policy

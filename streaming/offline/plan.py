@@ -18,8 +18,8 @@ from placement.diagnosis import (
     examine,
     exposed,
 )
-from placement.hold import Hold, find_hold
 from placement.model import Code, MoveKind, Reason, Violation, ViolationClass
+from placement.nodes import Hold, find_hold
 from placement.planning import (
     Impact,
     InFlight,

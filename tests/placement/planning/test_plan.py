@@ -8,8 +8,8 @@ from collections import Counter
 
 import pytest
 
-from placement.hold import find_hold
 from placement.model import Cause, MoveKind
+from placement.nodes import find_hold
 from placement.planning import InFlight, Phase, Plan, Standing, plan
 from tests.placement.fleets import fleet, stream, ways
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from placement.authority import KIND
 from placement.model import Configuration
+from placement.nodes import KIND
 from streaming.locations.locator import RETRY_SECONDS, FromCloud, FromCommand, FromFile
 from tests.streaming.batches import CELL, Driver, bodies, check_contract, errors, of_topic
 from tests.streaming.kafka_rows import LIFE, raw, tick

@@ -10,9 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from placement.admission import Admission
-from placement.authority import CLAIM
-from placement.forecast import Forecast, Forecasts
 from placement.model import (
     AdministrativeState,
     AlertKind,
@@ -25,7 +22,10 @@ from placement.model import (
     natural_key,
     parse_location,
 )
-from placement.place_names import likely_meant, new_domain, tier_flaw
+from placement.nodes.admission import Admission
+from placement.nodes.location_authority import CLAIM
+from placement.nodes.location_checks import likely_meant, new_domain, tier_flaw
+from placement.nodes.relocation_forecast import Forecast, Forecasts
 from placement.state import State
 from placement.wording import counted
 

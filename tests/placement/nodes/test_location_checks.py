@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement.model import Location, parse_location
-from placement.place_names import likely_meant, new_domain, tier_flaw
+from placement.nodes.location_checks import likely_meant, new_domain, tier_flaw
 
 PLACES = ("/eu-west", "/eu-west/az-a", "/eu-west/az-a/rack1", "/eu-west/az-a/rack12", "/us")
 

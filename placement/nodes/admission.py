@@ -8,7 +8,7 @@ node that is dead and holds nothing makes room for a new one.
 from collections.abc import Callable
 
 from placement.model import AlertKind, Code, Liveness, Location, Reason, natural_key
-from placement.place_names import new_domain
+from placement.nodes.location_checks import new_domain
 from placement.state import State
 
 # What is remembered in `state.v1`: when the first node came, how many came in the last minute that
