@@ -7,8 +7,16 @@ persists `Ready` and goes on; if persisting fails the process dies and rebuilds 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from placement.consent import Preview
-from placement.hold_events import HoldEvents
+from placement.controllers import (
+    HoldEvents,
+    MoveEvents,
+    NodeEvents,
+    OperatorEvents,
+    Preview,
+    Rebalancing,
+    Room,
+    StreamEvents,
+)
 from placement.model import (
     Configuration,
     Event,
@@ -28,15 +36,9 @@ from placement.model import (
     StreamDropped,
     Violation,
 )
-from placement.move_events import MoveEvents
-from placement.node_events import NodeEvents
 from placement.nodes import Links, StandingOrders
-from placement.operator_events import OperatorEvents
-from placement.rebalance_events import Rebalancing
 from placement.repair import Repair
-from placement.room import Room
 from placement.state import State, rebuild
-from placement.stream_events import StreamEvents
 
 
 class Reconciler:

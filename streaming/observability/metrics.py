@@ -13,8 +13,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 
+from placement.controllers import KIND as HOLD
 from placement.diagnosis import REPLICAS_RULE
-from placement.hold_events import KIND as HOLD
 from placement.model import SEVERITIES, AnswerOutcome, Event, Memory, MoveState, Ready
 from placement.moves import KIND as UNMARK
 

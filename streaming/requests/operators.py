@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 from uuid import uuid4
 
-from placement.consent import Preview
+from placement.controllers import Preview
 from placement.model import Action, Ready
 from schemas.requests import OperatorRequest
 from schemas.topics import ANSWERS, MEMORY, OPERATOR

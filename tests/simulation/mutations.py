@@ -12,20 +12,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from placement import node_events
 from placement.allocator import View
 from placement.assignments import EMPTY
+from placement.controllers import MoveEvents, StreamEvents
+from placement.controllers import nodes as node_events
 from placement.liveness.incarnations import Incarnations
 from placement.liveness.statements import Statements
 from placement.model import AdministrativeState, Liveness, Lives, Reason
-from placement.move_events import MoveEvents
 from placement.moves import Ledger
 from placement.repair import Repair, Wants, issuer, leadership, queue, targets, throttle
 from placement.repair.issuer import Issuing
 from placement.repair.targets import Score
 from placement.rules import AtMost, Even, ExclusiveNodes
 from placement.state import State
-from placement.stream_events import StreamEvents
 from placement.topology import Topology
 from tests.placement.records import Records
 from tests.simulation.history import Failure, History

@@ -7,7 +7,7 @@ Method: tables of shards and of nodes that are to go; once through a running rec
 import pytest
 
 from placement.assignments import EMPTY
-from placement.consent import held_shards
+from placement.controllers.preview import held_shards
 from placement.diagnosis import HeldShard, at_stake_reason, exposed, in_maintenance, quorum_broken
 from placement.diagnosis.disruption import AtStake
 from placement.model import (

@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
+from placement.controllers.holds import FLEET, HoldEvents
+from placement.controllers.rebalance import Rebalancing
 from placement.diagnosis import HeldShard, at_stake_reason, in_maintenance, quorum_broken
 from placement.hashing import stable_id
-from placement.hold_events import FLEET, HoldEvents
 from placement.model import (
     Action,
     AdministrativeState,
@@ -26,7 +27,6 @@ from placement.model import (
 )
 from placement.nodes import Relocations, StandingOrders
 from placement.planning import ShardState, Touched, impact
-from placement.rebalance_events import Rebalancing
 from placement.state import State
 from placement.wording import counted
 

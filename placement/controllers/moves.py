@@ -1,6 +1,8 @@
 """What becomes of moves: acknowledgements, deadlines, and nodes that change under them."""
 
 from placement.assignments import EMPTY
+from placement.controllers.rebalance import Rebalancing
+from placement.controllers.retry_gate import Room
 from placement.diagnosis import why_kept
 from placement.model import (
     AckKind,
@@ -13,9 +15,7 @@ from placement.model import (
     Reason,
 )
 from placement.moves import OpenMove, backoff, cancellations
-from placement.rebalance_events import Rebalancing
 from placement.repair import Repair
-from placement.room import Room
 from placement.state import State
 
 

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from placement.hold_events import HoldEvents
+from placement.controllers.holds import HoldEvents
+from placement.controllers.moves import MoveEvents
+from placement.controllers.retry_gate import Room
 from placement.model import (
     DEPTH_MAX,
     AdministrativeState,
@@ -22,10 +24,8 @@ from placement.model import (
     Reporting,
     parse_location,
 )
-from placement.move_events import MoveEvents
 from placement.nodes import Admission, Authority, Relocations, Stand, StandingOrders
 from placement.repair import Repair
-from placement.room import Room
 from placement.state import State
 from placement.topology import Scope, Topology
 

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from placement.assignments import EMPTY
+from placement.controllers.moves import MoveEvents
+from placement.controllers.retry_gate import Room
 from placement.model import (
     Code,
     Decision,
@@ -22,11 +24,9 @@ from placement.model import (
     StreamDropped,
     StreamRequested,
 )
-from placement.move_events import MoveEvents
 from placement.moves import OpenMove
 from placement.policy import Policy
 from placement.repair import Repair
-from placement.room import Room
 from placement.state import State, Stream
 from placement.streams import (
     Alteration,

@@ -7,8 +7,11 @@ Answers carry the request's id; the command waits for them. Progress of drains s
 
 from dataclasses import replace
 
-from placement.consent import Preview, preview
-from placement.hold_events import HoldEvents
+from placement.controllers.holds import HoldEvents
+from placement.controllers.moves import MoveEvents
+from placement.controllers.nodes import NodeEvents
+from placement.controllers.preview import Preview, preview
+from placement.controllers.rebalance import Rebalancing
 from placement.model import (
     Action,
     AdministrativeState,
@@ -21,10 +24,7 @@ from placement.model import (
     Reason,
     ViolationClass,
 )
-from placement.move_events import MoveEvents
-from placement.node_events import NodeEvents
 from placement.nodes import Order, StandingOrders
-from placement.rebalance_events import Rebalancing
 from placement.repair import DRAIN_RULE
 from placement.state import State
 

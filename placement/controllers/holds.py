@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from placement.controllers.moves import MoveEvents
 from placement.model import (
     UNLOCATED,
     AdministrativeState,
@@ -22,7 +23,6 @@ from placement.model import (
     Reason,
     parse_location,
 )
-from placement.move_events import MoveEvents
 from placement.nodes import Hold, lost_domains, lost_share
 from placement.repair import Repair
 from placement.state import State
