@@ -12,14 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from placement.advice import Advice, advise
 from placement.allocator import View
 from placement.assignments import EMPTY
 from placement.diagnosis import UNKNOWN, Examined, Health, examine, worst
-from placement.explain import Absent, Explainer, Held
+from placement.explain import Absent, Advice, Explainer, Held, Outlook, advise, outlook
 from placement.model import Band, Code, Decision, Move, Outcome, Reason, StreamCreated, Violation
 from placement.nodes import find_hold
-from placement.outlook import Outlook, outlook
 from placement.planning import WITHOUT_LIMITS
 from placement.policy import Policy
 from placement.state import State

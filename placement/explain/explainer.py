@@ -4,9 +4,13 @@ The funnel of design section 6.3: candidates, alive, rules (each), capacity, cho
 asks the functions that placed (`Rule.penalty`, `View.has_room`, `choose`), so that an explanation
 cannot differ from what was done. A strategy that goes by an order of its own has its required
 rules and its wishes explained alike, and its order named.
+
+What becomes of shards next: the rules they break and the move that repair makes of each first.
+
+`explain` asks it of a fleet as it stands, for a few shards among many: only these are looked at.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -14,8 +18,9 @@ import numpy as np
 
 from placement.allocator import Need, Trace, View, candidates, choose
 from placement.assignments import EMPTY
-from placement.model import Reason, StreamSpec
+from placement.model import Move, MoveState, Reason, StreamSpec, Violation
 from placement.policy import Policy
+from placement.repair import Repair
 from placement.rules import (
     LocatedFirst,
     Mask,
@@ -33,8 +38,37 @@ from placement.rules import (
     tagged,
     why_not_admitted,
 )
+from placement.state import State
 from placement.strategies import STRATEGIES
 from placement.topology import NO_DOMAIN, Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What a shard breaks, each with its class and the reason for it, and the move that is made of
+    it first, if one is."""
+
+    violations: tuple[Violation, ...] = ()
+    move: Move | None = None
+
+
+def outlook(state: State, shards: Iterable[int]) -> Mapping[int, Outlook]:
+    """Let the reconciler's own repair loose on some shards, by index. The state is changed: the
+    moves are begun in it."""
+    looked_at = list(shards)
+    state.begin(state.now)
+    repair = Repair(state)
+    repair.look_at(looked_at)
+    repair.run(caught_up=True)
+    moves = {
+        state.streams[move.stream].shards[move.shard]: move
+        for move, _ in state.ready.moves.values()
+        if move.state is MoveState.ISSUED
+    }
+    return {
+        shard: Outlook(tuple(state.violations.get(shard, ())), moves.get(shard))
+        for shard in looked_at
+    }
 
 
 @dataclass(frozen=True, slots=True)

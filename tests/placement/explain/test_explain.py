@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from placement.advice import advise
 from placement.allocator import View
-from placement.explain import ONLY_NODE, Explainer
+from placement.explain import Explainer, advise
+from placement.explain.explainer import ONLY_NODE
 from placement.model import (
     AdministrativeState,
     Configuration,
