@@ -60,7 +60,7 @@ import yaml
 
 from placement.model import Assignment, Configuration, Event, Limits, Move, Quotas, Ready, Rebalance
 from placement.moves import cancellations
-from placement.reconcile import Reconciler
+from placement.reconciler import Reconciler
 from tests.datadriven import CaseError, Command, parse_command
 from tests.oracle import Log, records_of
 from tests.placement.records import Records

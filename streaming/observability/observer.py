@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from placement.model import Severity
-from placement.reconcile import Reconciler
+from placement.reconciler import Reconciler
 from streaming.observability.logs import LogEvent, tell
 from streaming.observability.metrics import Committed, Metrics
 from streaming.observability.probes import Health

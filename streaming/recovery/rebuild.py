@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import orjson
 
 from placement.model import Assignment, Configuration, NodeView, Published, Settled
-from placement.reconcile import Reconciler
+from placement.reconciler import Reconciler
 from schemas.topics import ASSIGNMENTS, DECISIONS, MEMORY, MOVES, STATE_TOPICS, TOPOLOGY, VIOLATIONS
 from streaming import codec
 from streaming.errors import StreamingError

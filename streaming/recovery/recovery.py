@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 
 from placement.liveness import Clock
 from placement.model import Configuration, NodeView
-from placement.reconcile import Reconciler
+from placement.reconciler import Reconciler
 from placement.wording import counted
 from schemas.topics import CATALOGUE, COMMITS, INPUT_TOPICS, STATE_TOPICS, full_name
 from streaming import gc_pause

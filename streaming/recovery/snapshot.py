@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from placement.model import Configuration, Move
-from placement.reconcile import Reconciler
+from placement.reconciler import Reconciler
 from schemas.topics import COMMITS, MOVES, STATE_TOPICS
 from streaming import codec
 from streaming.brokers import CommittedReader, Record

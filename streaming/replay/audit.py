@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from placement.model import Configuration, MoveState, Outcome
-from placement.reconcile import Reconciler
+from placement.reconciler import Reconciler
 from schemas.topics import (
     ASSIGNMENTS,
     COMMITS,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from placement.model import Configuration
-from placement.reconcile import Reconciler
+from placement.reconciler import Reconciler
 from schemas.topics import STATE_TOPICS
 from streaming import codec
 from streaming.codec import OutRecord

@@ -21,7 +21,7 @@ from placement.model import (
     ViolationClass,
     parse_location,
 )
-from placement.reconcile import Reconciler
+from placement.reconciler import Reconciler
 from placement.repair import DRAIN_RULE
 from streaming.codec import reason_body
 

@@ -21,7 +21,7 @@ from placement.model import (
 )
 from placement.planning import Standing
 from placement.policy import Policy
-from placement.reconcile import Reconciler
+from placement.reconciler import Reconciler
 from placement.state import State
 from placement.state.cluster_state import Configuration
 from placement.strategies import STRATEGIES

@@ -27,7 +27,7 @@ from placement.model import (
     StreamSpec,
 )
 from placement.policy import Policy, compile_policy
-from placement.reconcile import Reconciler
+from placement.reconciler import Reconciler
 from placement.state import State
 from placement.strategies import STRATEGIES
 from tests.benchmarks.processes import BenchmarkFailed

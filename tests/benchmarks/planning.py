@@ -31,7 +31,7 @@ from placement.model import (
     Violation,
 )
 from placement.planning import WITHOUT_LIMITS, Phase, Standing, plan
-from placement.reconcile import Reconciler
+from placement.reconciler import Reconciler
 from placement.repair import triage
 from placement.topology import Topology
 from tests.benchmarks.fleet import Site, enter, placed, registered

@@ -18,7 +18,7 @@ import orjson
 import psutil  # type: ignore[import-untyped]
 
 from placement.model import Configuration, Liveness, NodeAttributes, NodeChanged, StreamCreated
-from placement.reconcile import Reconciler
+from placement.reconciler import Reconciler
 from schemas.topics import CATALOGUE, full_name
 from streaming import gc_pause
 from streaming.administration import topics

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from placement.model import Configuration, Liveness, NodeAttributes, NodeChanged, StreamCreated
-from placement.reconcile import Reconciler
+from placement.reconciler import Reconciler
 from streaming.simulator import Fleet
 from streaming.simulator.fleet import Executor, FleetNode
 from tests.integration.application import Application

@@ -14,7 +14,7 @@ from placement.model import (
     Ready,
     Violation,
 )
-from placement.reconcile import Reconciler
+from placement.reconciler import Reconciler
 
 
 class Records:

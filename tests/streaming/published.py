@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from placement.model import Configuration, Event
-from placement.reconcile import Reconciler
+from placement.reconciler import Reconciler
 from schemas.topics import CATALOGUE
 from streaming.codec import log_record, ready_records
 from streaming.outbox import Outbox

@@ -23,7 +23,7 @@ from placement.model import (
     StreamSpec,
 )
 from placement.policy import Policy, compile_policy
-from placement.reconcile import Reconciler
+from placement.reconciler import Reconciler
 from placement.strategies import STRATEGIES
 from placement.topology import Topology
 

@@ -22,7 +22,7 @@ from placement.model import (
     StreamCreated,
 )
 from placement.model.records import NodeAttributes
-from placement.reconcile import Reconciler
+from placement.reconciler import Reconciler
 from schemas import outputs
 from schemas.words import MOVES
 

@@ -6,7 +6,7 @@ import pytest
 
 from placement.allocator import by_class
 from placement.model import Ready
-from placement.reconcile import Reconciler
+from placement.reconciler import Reconciler
 from placement.repair import triage
 from tests.oracle import records_of
 from tests.simulation.history import History

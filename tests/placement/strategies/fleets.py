@@ -14,7 +14,7 @@ from placement.model import (
     NodeChanged,
     StreamCreated,
 )
-from placement.reconcile import Reconciler
+from placement.reconciler import Reconciler
 
 CONDITIONS: dict[str, dict[str, Any]] = {
     "up": {"liveness": Liveness.UP},

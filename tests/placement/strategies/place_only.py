@@ -11,7 +11,7 @@ from placement.model import (
     NodeChanged,
     StreamCreated,
 )
-from placement.reconcile import Reconciler
+from placement.reconciler import Reconciler
 
 Answers = dict[str, tuple[Decision, list[list[str]]]]
 

@@ -14,7 +14,7 @@ from placement.model import (
     Outcome,
     StreamCreated,
 )
-from placement.reconcile import Reconciler
+from placement.reconciler import Reconciler
 
 SITES = {f"n{i}": f"/s{i % 3}" for i in range(9)}
 

@@ -14,7 +14,7 @@ from placement.model import (
     Outcome,
     StreamCreated,
 )
-from placement.reconcile import Reconciler
+from placement.reconciler import Reconciler
 from placement.strategies.copyset_pool import Copysets, Terms
 from placement.topology import NodeFilter, Topology
 

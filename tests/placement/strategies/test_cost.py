@@ -9,7 +9,7 @@ import pytest
 from placement.diagnosis import examine
 from placement.diagnosis.cluster import Examined
 from placement.model import Configuration, Liveness, Published, StreamSpec
-from placement.reconcile import Reconciler
+from placement.reconciler import Reconciler
 from placement.state.restore import slots_of
 from tests.placement.strategies.fleets import ask, ask_one, node, random_nodes, stream, usable
 

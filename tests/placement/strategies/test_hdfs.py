@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 
 from placement.model import Configuration
-from placement.reconcile import Reconciler
+from placement.reconciler import Reconciler
 from placement.strategies.hdfs import Variant, rack_cap
 from tests.placement.strategies.fleets import ask, ask_one, node, random_nodes, stream, usable
 

@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 
 from placement.model import Configuration
-from placement.reconcile import Reconciler
+from placement.reconciler import Reconciler
 from schemas.cluster import ClusterStream, RefusedStream, parse_cluster
 from tests.placement.strategies.fleets import ask_one, node, random_nodes, stream, usable
 

@@ -17,7 +17,7 @@ from placement.model import (
     StreamSpec,
 )
 from placement.policy import Balance, OnInfeasible, Policy
-from placement.reconcile import Reconciler
+from placement.reconciler import Reconciler
 from placement.rules import Mask, Rule
 from placement.strategies import enable, registry
 

@@ -14,7 +14,7 @@ import pytest
 
 from placement.allocator import token_ring
 from placement.model import Configuration, NodeAttributes
-from placement.reconcile import Reconciler
+from placement.reconciler import Reconciler
 from placement.topology import Topology
 from placement.topology.topology import Liveness
 from tests.placement.strategies.fleets import ask, ask_one, node, random_nodes, stream, usable

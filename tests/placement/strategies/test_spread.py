@@ -23,7 +23,7 @@ from placement.model import (
     Outcome,
     StreamCreated,
 )
-from placement.reconcile import Reconciler
+from placement.reconciler import Reconciler
 
 LEVELS = ("region", "az")
 Fleet = Mapping[str, NodeAttributes]

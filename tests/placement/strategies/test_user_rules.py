@@ -14,7 +14,7 @@ from placement.model import (
     Outcome,
     StreamCreated,
 )
-from placement.reconcile import Reconciler
+from placement.reconciler import Reconciler
 
 LEVELS = ("region", "az", "rack")
 PATHS = [f"/{r}/{a}/{k}" for r in ("eu", "us") for a in ("az1", "az2") for k in ("r1", "r2")]

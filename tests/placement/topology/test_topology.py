@@ -16,7 +16,7 @@ from placement.model import (
     natural_key,
 )
 from placement.model import status as word
-from placement.reconcile import Reconciler
+from placement.reconciler import Reconciler
 from placement.topology import LEAF, NO_DOMAIN, Scope, Topology
 from tests.placement.records import Records
 

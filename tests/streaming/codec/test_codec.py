@@ -46,7 +46,7 @@ from placement.model import (
     Violation,
     ViolationClass,
 )
-from placement.reconcile import Reconciler
+from placement.reconciler import Reconciler
 from schemas import inputs, limits, outputs
 from schemas.envelope import Envelope, Refusal, type_name, validate
 from schemas.outputs import OUTPUTS, Message

@@ -25,7 +25,7 @@ from placement.model import (
     StreamCreated,
     Transition,
 )
-from placement.reconcile import Reconciler
+from placement.reconciler import Reconciler
 from streaming.codec.inputs import node_changed
 from streaming.codec.journal import (
     configuration_body,

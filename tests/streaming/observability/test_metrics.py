@@ -32,7 +32,7 @@ from placement.model import (
     Reason,
     StreamCreated,
 )
-from placement.reconcile import Reconciler
+from placement.reconciler import Reconciler
 from streaming.observability import metrics as metrics_module
 from streaming.observability.endpoint import Endpoint, EndpointRefused
 from streaming.observability.logs import LOGGER, MEANINGS, LogEvent, configure, tell

@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from placement.model import Configuration, Liveness, NodeAttributes, NodeChanged, StreamCreated
-from placement.reconcile import Reconciler
+from placement.reconciler import Reconciler
 from streaming.brokers import Record
 from streaming.codec import log_record, ready_records
 from streaming.replay.audit import audit

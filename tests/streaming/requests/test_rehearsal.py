@@ -21,7 +21,7 @@ from placement.model import (
     StreamCreated,
 )
 from placement.model.records import NodeAttributes
-from placement.reconcile import Reconciler
+from placement.reconciler import Reconciler
 from streaming.cli.render.console import text_console
 from streaming.cli.render.plan import show_rehearsal
 from streaming.requests.rehearsal import Rehearsal, rehearse
