@@ -6,13 +6,9 @@ the election of leaders. Imports `policy`, `rules` and what they stand on; knows
 
 from placement.allocator import apportion, kernels
 from placement.allocator.apportion import SCALE
-from placement.allocator.base import (
-    ByRules,
-    Need,
-    Placement,
-    Strategy,
+from placement.allocator.by_class import choose_by_class, chooses
+from placement.allocator.choose import (
     Trace,
-    View,
     candidates,
     choose,
     distance,
@@ -20,7 +16,6 @@ from placement.allocator.base import (
     too_few,
     unmet,
 )
-from placement.allocator.by_class import choose_by_class, chooses
 from placement.allocator.clockwise import Fits, Positions, among, first_fitting, in_bulk
 from placement.allocator.domain_tree import DomainTree, Integers, domain_tree
 from placement.allocator.leader_election import elect
@@ -47,6 +42,7 @@ from placement.allocator.slot_filling import (
     spread_leaders,
     without_taken,
 )
+from placement.allocator.strategy import ByRules, Strategy
 from placement.allocator.token_ring import (
     VNODES,
     VNODES_MAX,
@@ -55,6 +51,7 @@ from placement.allocator.token_ring import (
     token_ring,
     unfit_tokens,
 )
+from placement.allocator.view import Need, Placement, View
 
 __all__ = [
     "SCALE",

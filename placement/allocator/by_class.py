@@ -17,8 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.allocator.base import ByRules, Need, Strategy, View, by_lot, distance, least
+from placement.allocator.choose import by_lot, distance, least
 from placement.allocator.domain_loads import HALF, DomainLoads
+from placement.allocator.strategy import ByRules, Strategy
+from placement.allocator.view import Need, View
 from placement.assignments import EMPTY, distinct
 from placement.policy import Policy
 from placement.rules import CountsDomains, Mask, Rule, Standing, Strength

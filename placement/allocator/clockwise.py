@@ -10,8 +10,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.allocator.base import View, candidates
+from placement.allocator.choose import candidates
 from placement.allocator.token_ring import TokenRing
+from placement.allocator.view import View
 from placement.model import StreamSpec
 from placement.policy import Policy
 from placement.rules import Mask

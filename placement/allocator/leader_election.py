@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.allocator.base import View
+from placement.allocator.view import View
 from placement.topology import NO_DOMAIN, Scope
 
 # Members looked at while chains are sought; beyond, the greedy start is what it is.

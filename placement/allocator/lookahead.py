@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.allocator.base import Need, View, choose
+from placement.allocator.choose import choose
+from placement.allocator.view import Need, View
 from placement.model import Reason
 from placement.rules import AtMost, Even, Mask, Rule, RuleSet, Share, Strength
 from placement.topology import LEAF, Topology

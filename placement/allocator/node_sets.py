@@ -18,7 +18,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.allocator.base import Need, View
+from placement.allocator.view import Need, View
 from placement.rules import AtMost, Mask, Rule, Strength
 from placement.topology import NO_DOMAIN
 

@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.allocator import kernels
-from placement.allocator.base import Need, Placement, Strategy, View, choose, too_few, unmet
+from placement.allocator.choose import choose, too_few, unmet
+from placement.allocator.strategy import Strategy
+from placement.allocator.view import Need, Placement, View
 from placement.assignments import EMPTY
 from placement.hashing import digest64
 from placement.model import Code, Reason, StreamSpec

@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from placement.allocator.base import ByRules, Need, Placement, View, candidates, distance, unmet
+from placement.allocator.choose import candidates, distance, unmet
 from placement.allocator.leader_election import elect
 from placement.allocator.node_sets import load_costs
 from placement.allocator.slot_filling import fill
+from placement.allocator.strategy import ByRules
+from placement.allocator.view import Need, Placement, View
 from placement.assignments import EMPTY
 from placement.model import Reason, StreamSpec
 from placement.policy import Policy

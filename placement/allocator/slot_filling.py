@@ -11,9 +11,10 @@ from functools import partial
 
 import numpy as np
 
-from placement.allocator.base import Need, View, candidates, choose
+from placement.allocator.choose import candidates, choose
 from placement.allocator.leader_election import elect
 from placement.allocator.lookahead import pick_ahead
+from placement.allocator.view import Need, View
 from placement.assignments import EMPTY
 from placement.model import Code, Reason, StreamSpec
 from placement.policy import Policy

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.allocator.base import Need
+from placement.allocator.view import Need
 from placement.hashing import digest64, digests64, scores
 from placement.model import Code, Reason, StreamSpec, natural_key
 from placement.rules import Finding, Mask, Penalties, RuleTraits, Standing, Strength

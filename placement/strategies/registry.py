@@ -86,7 +86,7 @@ def deferred(name: str, policy: Policy, topology: Topology) -> tuple[Strategy, P
     )
 
 
-# What is asked of a strategy, and what it may say besides: `placement.allocator.base.Strategy`.
+# What is asked of a strategy, and what it may say besides: `placement.allocator.Strategy`.
 _MEMBERS = (
     *("name", "aliases", "parameters", "on_infeasible", "on_shortage"),
     *("compile", "rules", "place", "extend"),

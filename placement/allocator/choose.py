@@ -1,0 +1,220 @@
+"""The choice of one node: the single ranking of candidates for placing and for repair.
+
+What keeps nodes from being candidates is told as it is counted.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.allocator.domain_loads import HALF
+from placement.allocator.view import Need, View
+from placement.assignments import EMPTY
+from placement.hashing import lowest
+from placement.model import DEPTH_MAX, Code, Reason, StreamSpec
+from placement.policy import Policy
+from placement.rules import (
+    Mask,
+    Part,
+    Rule,
+    RuleSet,
+    Strength,
+    Supply,
+    allowed,
+    apart,
+    judged,
+    keeping,
+    room,
+    supply,
+)
+from placement.topology import LEAF, Scope, Topology
+
+
+def candidates(policy: Policy, view: View) -> Mask:
+    """Nodes that may receive a replica of the stream at all."""
+    mask = view.topology.eligible & view.has_room()
+    return mask if policy.nodes.everything else mask & policy.nodes.mask(view.topology)
+
+
+# What each step of `choose` left over: a name for people, and the nodes.
+Trace = list[tuple[str, NDArray[np.int64]]]
+
+
+def choose(
+    rules: Sequence[Rule], mask: Mask, need: Need, view: View, trace: Trace | None = None
+) -> int | Reason:
+    """The best node for one more replica.
+
+    Required rules remove candidates; preferred rules in their order, nearness to the replaced
+    replica, load per weight level by level, and a content-seeded hash choose among the rest.
+    `trace`, if given, is filled with what each step left over.
+    """
+    steps: Trace = [] if trace is None else trace
+    topology = view.topology
+    standing = need.standing(topology)
+    open_nodes = mask.copy()
+    open_nodes[np.asarray([*need.kept, *need.excluded], np.int64)] = False
+    found = np.flatnonzero(open_nodes)
+    if not len(found):
+        return nodes_too_few(need, mask, view)
+    distinct = found
+    for rule in rules:
+        if rule.strength is Strength.REQUIRED:
+            passing = found[rule.penalty(standing)[found] == 0]
+            if not len(passing):
+                return _no_candidate(rule, rules, mask, distinct, need, view)
+            found = passing
+            steps.append((f"the required rule '{rule}'", found))
+    leads = RuleSet(rules).leader_preferences
+    wishes = [(f"the order of '{rule}'", rule.wish(standing)) for rule in leads]
+    soft = (rule for rule in rules if rule.strength is Strength.PREFERRED)
+    wishes += [(f"the preferred rule '{rule}'", rule.penalty(standing)) for rule in soft]
+    for name, wish in wishes:
+        found = least(found, wish[found])
+        steps.append((name, found))
+    if need.replaces != EMPTY:
+        idle = found[~view.busy[found]]
+        found = idle if len(idle) else found
+        found = _near(found, distance(topology, need.replaces), view)
+        steps.append(("nearness to the replaced replica", found))
+    return _settled(found, need, view, steps)
+
+
+def _settled(found: NDArray[np.int64], need: Need, view: View, steps: Trace) -> int:
+    """Of equal nodes the one whose domains carry least, level by level, then the least loaded, then
+    one by lot."""
+    for scope in view.topology.tiers():
+        if len(found) == 1:
+            break
+        found = least(found, view.domain_pressure(scope, HALF, found))
+        steps.append((f"the least loaded domain of level {scope.level}", found))
+    found = least(found, view.pressure(found))
+    steps.append(("the least loaded node", found))
+    if need.leads and len(found) > 1:
+        for level in (*view.topology.tiers(), None):
+            found = least(found, view.leads(level, found))
+        steps.append(("the node that leads least", found))
+    if len(found) > 1:
+        found = found[[by_lot(found, need, view.topology)]]
+        steps.append(("a hash of shard and node, which breaks ties", found))
+    return int(found[0])
+
+
+def by_lot(found: Any, need: Need, topology: Topology) -> int:
+    """The place of one of equal nodes, by a hash of shard and node."""
+    return lowest(need.seed, topology.digests[found])
+
+
+def _near(found: NDArray[np.int64], climbs: NDArray[np.int64], view: View) -> NDArray[np.int64]:
+    """The nearest nodes among those near the mean; all where only the farthest are left."""
+    levels = np.unique(climbs[found])
+    for level in levels[:-1].tolist():
+        nodes = found[climbs[found] == level]
+        near: NDArray[np.int64] = nodes[~view.crowded(nodes)]
+        if len(near):
+            return near
+    return found
+
+
+def unmet(
+    rules: Sequence[Rule],
+    shards: Sequence[Sequence[int]],
+    spec: StreamSpec,
+    policy: Policy,
+    topology: Topology,
+) -> tuple[Reason, ...]:
+    """One warning for every preferred rule that some shard does not meet."""
+    warnings: list[Reason] = []
+    everywhere = policy.standing(spec, topology)
+    for rule, broken, _ in judged(rules, Strength.PREFERRED, shards, everywhere):
+        message = f"{len(broken)} of {spec.shards} shards do not meet the preferred rule '{rule}'"
+        level, seen = everywhere.seen(rule)
+        numbers = spec.shards, spec.shards - len(broken)
+        warnings.append(Reason(Code.RULE_NOT_MET, message, *numbers, level, seen))
+    return tuple(warnings)
+
+
+def least(found: NDArray[np.int64], key: NDArray[np.generic]) -> NDArray[np.int64]:
+    """Those with the least key, of which there is one for each."""
+    if len(found) == 1:
+        return found
+    return found[key == key.min()]  # type: ignore[no-any-return]
+
+
+def distance(topology: Topology, replaced: int) -> NDArray[np.int64]:
+    """Levels to climb from each node to a domain shared with the replaced one: same leaf domain
+    first, then same parent, then any (need N13)."""
+    place = topology.locations[replaced]
+    shared = np.zeros(topology.size, np.int64)
+    for depth in range(1, place.depth + 1):
+        domains = topology.domain_of(Scope(depth=depth))
+        shared[domains == domains[replaced]] = depth
+    leaf = topology.domain_of(LEAF)
+    shared[leaf == leaf[replaced]] = DEPTH_MAX
+    climbs = place.depth - shared
+    climbs[climbs < 1] = 1
+    climbs[shared == DEPTH_MAX] = 0
+    return climbs
+
+
+def nodes_too_few(need: Need, mask: Mask, view: View) -> Reason:
+    """No node in `mask` is without a replica of the shard: what took the others away."""
+    found = supply(view.topology, need.nodes, fenced=_fenced(mask, view))
+    told = found.told(*_left(found, need, mask, view))
+    shard = f"{need.stream}/{need.shard}"
+    message = f"no node is left for replica {need.slot} of {shard}: {told}"
+    return Reason(found.code, message, need.replication_factor, int(mask.sum()))
+
+
+def too_few(needed: int, policy: Policy, mask: Mask, view: View, wanted: str) -> Reason:
+    """Fewer nodes may hold a replica than are needed: what took the others away. `wanted` is the
+    clause that says what needs them."""
+    found = supply(view.topology, policy.nodes, fenced=_fenced(mask, view))
+    with_room = int((found.mask & view.has_room()).sum())
+    more = (room(with_room), allowed(int((found.mask & mask).sum())))
+    return Reason(found.code, f"{wanted}: {found.told(*more)}", needed, int(mask.sum()))
+
+
+def _fenced(mask: Mask, view: View) -> bool:
+    """Whether suspect nodes may hold replicas, too."""
+    return bool((mask & view.topology.fenced).any())
+
+
+def _left(found: Supply, need: Need, mask: Mask, view: View) -> list[Part]:
+    """What is left of the nodes that the policy admits when capacity, limits, and the shard's
+    other replicas have taken theirs."""
+    has_room = found.mask & view.has_room()
+    now = has_room & mask
+    others = now.copy()
+    others[np.asarray([*need.kept, *need.excluded], np.int64)] = False
+    return [
+        room(int(has_room.sum())),
+        allowed(int(now.sum())),
+        apart(int(others.sum())),
+    ]
+
+
+def _no_candidate(
+    broken: Rule,
+    rules: Sequence[Rule],
+    mask: Mask,
+    distinct: NDArray[np.int64],
+    need: Need,
+    view: View,
+) -> Reason:
+    """The required rule that no node keeps which was left by those before it."""
+    standing = need.standing(view.topology)
+    level, seen = standing.seen(broken)
+    found = supply(view.topology, need.nodes, fenced=_fenced(mask, view))
+    parts, left = _left(found, need, mask, view), distinct
+    for rule in rules:
+        if rule.strength is Strength.REQUIRED:
+            left = left[rule.penalty(standing)[left] == 0]
+            parts.append(keeping(rule, len(left)))
+        if rule is broken:
+            break
+    shard = f"{need.stream}/{need.shard}"
+    message = f"no node for replica {need.slot} of {shard}: {found.told(*parts)}"
+    return Reason(Code.NO_CANDIDATE, message, need=1, have=0, level=level, seen=seen)

@@ -1,0 +1,120 @@
+"""The protocol that every strategy keeps, and what those share that go by rules.
+
+A strategy proposes; the rules engine disposes.
+"""
+
+from typing import ClassVar, Protocol
+
+from placement.allocator.choose import choose
+from placement.allocator.view import Need, Placement, View
+from placement.model import Reason, StreamSpec
+from placement.policy import Balance, Compiles, OnInfeasible, Policy
+from placement.rules import (
+    Mask,
+    Rule,
+)
+from placement.topology import Topology
+
+
+class Strategy(Compiles, Protocol):
+    """A placement system. `place` answers for a whole stream, `rules` for every later replica.
+
+    All four values of `on_infeasible` come from `placement.streams.decision`, for every strategy,
+    if it keeps to this:
+
+    - Rules that are subject to `on_infeasible` carry `policy.strength`: required, unless the mode
+      is `degrade`. What is never more than a wish is `Strength.PREFERRED` in any case.
+    - `place` returns a Reason, or a Placement with EMPTY slots and reasons, where it finds no
+      lawful arrangement. `streams` then rejects, keeps the stream waiting, fills what `extend` can
+      (`partial`), or fills the rest by the preferred rules, with the reason as a warning
+      (`degrade`); what is still missing then is up to `on_shortage`.
+    - A strategy that knows a better fallback takes it in `place` and `extend` while
+      `policy.strength` is preferred, and says so in `warnings`.
+    - `streams` judges what was placed: an arrangement that breaks a required rule of `rules()`, the
+      user's or its own, counts as not found.
+    """
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """Other names, those of the systems it follows."""
+        ...
+
+    def rules(self, policy: Policy, topology: Topology, /) -> tuple[Rule, ...]:
+        """The strategy's own rules for this policy; the user's come before them."""
+        ...
+
+    def place(self, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
+        """Place a whole stream, or say why it cannot be placed."""
+        ...
+
+    def extend(self, need: Need, policy: Policy, mask: Mask, view: View) -> int | Reason:
+        """The node for one more replica, out of those in `mask`, or why none serves."""
+        ...
+
+    def unfit(self, spec: StreamSpec, policy: Policy, topology: Topology, /) -> Reason | None:
+        """What is wrong with the request as such, such as an unknown name: the stream is rejected,
+        also if it brings its replicas."""
+        ...
+
+    def advice(self, spec: StreamSpec, policy: Policy, topology: Topology, /) -> tuple[Reason, ...]:
+        """Warnings for a stream that is placed, which change nothing."""
+        ...
+
+    def resume(
+        self, spec: StreamSpec, policy: Policy, shards: list[list[int]], view: View, /
+    ) -> tuple[Reason, ...]:
+        """Fill the EMPTY slots of given shards as `place` would have gone on; those that find no
+        node stay EMPTY, with reasons. `extend` fills what is left."""
+        ...
+
+    @property
+    def balance(self) -> Balance:
+        """What rebalancing evens out first for the strategy's streams, if anything."""
+        ...
+
+    @property
+    def has_leaders(self) -> bool:
+        """Whether the first replica leads, so that leaders are evened out."""
+        ...
+
+    @property
+    def places_by_choice(self) -> bool:
+        """Whether a shard's last replica goes where `choose` says, so that `explain` names the
+        step of it that decided instead of an order of the strategy's own."""
+        ...
+
+    @property
+    def followers_on_suspect(self) -> bool:
+        """Whether followers may be placed on suspect nodes where nothing else is left."""
+        ...
+
+
+class ByRules:
+    """Base of a strategy that says all it asks for in its rules; has a default for every member
+    that a strategy need not bring."""
+
+    on_shortage: ClassVar[OnInfeasible] = OnInfeasible.REJECT
+    balance: ClassVar[Balance] = Balance.TOTALS_FIRST
+    has_leaders: ClassVar[bool] = True
+    places_by_choice: ClassVar[bool] = False
+    followers_on_suspect: ClassVar[bool] = False
+
+    def unfit(self, _spec: StreamSpec, _policy: Policy, _topology: Topology, /) -> Reason | None:
+        """Nothing."""
+        return None
+
+    def advice(
+        self, _spec: StreamSpec, _policy: Policy, _topology: Topology, /
+    ) -> tuple[Reason, ...]:
+        """None."""
+        return ()
+
+    def resume(
+        self, _spec: StreamSpec, _policy: Policy, _shards: list[list[int]], _view: View, /
+    ) -> tuple[Reason, ...]:
+        """Leave all to `extend`."""
+        return ()
+
+    def extend(self: Strategy, need: Need, policy: Policy, mask: Mask, view: View) -> int | Reason:
+        """The best candidate by the strategy's rules, load and nearness."""
+        return choose(self.rules(policy, view.topology), mask, need, view)

@@ -1,0 +1,205 @@
+"""The view that strategies and repair place with: topology and load, as one plan sees them.
+
+What the plan places counts at once; a fork is a plan that may be dropped.
+"""
+
+from collections.abc import Callable, Hashable, Sequence
+from copy import copy
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.allocator.domain_loads import HALF, DomainLoads, per_weight, pooled
+from placement.assignments import EMPTY, AssignmentTable
+from placement.hashing import hash64
+from placement.model import Reason, StreamSpec
+from placement.policy import Policy
+from placement.rules import (
+    Mask,
+    Standing,
+)
+from placement.topology import NodeFilter, Scope, Topology
+
+# How far above its share a node counts as near the mean: the bound of `cost`, and of rebalancing
+# tools (Cruise Control's `replica.count.balance.threshold` is 1.1).
+_NEAR = 0.1
+
+
+# More than any node can be asked to hold.
+_UNLIMITED = 1 << 40
+
+
+class View:
+    """Topology and load as one plan sees them; what the plan places counts at once.
+
+    `policy_of` and `spec_of` give the policy and the spec of a stream by its index in `table`,
+    `shards` what the stream under way has so far, `memory` is what strategies remember for the
+    length of the plan.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        table: AssignmentTable,
+        policy_of: Callable[[int], Policy | None] = lambda _: None,
+        spec_of: Callable[[int], StreamSpec | None] = lambda _: None,
+    ) -> None:
+        self.topology = topology
+        self.table = table
+        self.policy_of, self.spec_of = policy_of, spec_of
+        self.shards: Sequence[Sequence[int]] = ()
+        self.memory: dict[Hashable, Any] = {}
+        self.load = table.load(topology.size).copy()
+        self.leaders = table.leaders(topology.size).copy()
+        self.levels: dict[Scope, DomainLoads] = {}
+        # Nodes that limits keep from taking one more replica for the moment.
+        self.busy, self.busy_nodes = np.zeros(topology.size, bool), 0
+        # What is known of the nodes by class, to be told of every change; see `by_class`.
+        self.fields: Any = None
+        self._begin = pooled(topology, self.load)
+        self._weight = topology.weight
+
+    def fork(self) -> "View":
+        """A view of the same moment, in which other things can be tried."""
+        made = copy(self)
+        made.load, made.leaders, made.memory = self.load.copy(), self.leaders.copy(), {}
+        made.fields, made.busy = None, self.busy.copy()
+        made.levels = {scope: level.copy() for scope, level in self.levels.items()}
+        return made
+
+    def take(self, other: "View") -> None:
+        """Count what a fork of this view has counted."""
+        self.load, self.leaders, self.levels = other.load, other.leaders, other.levels
+        self.fields = None
+
+    def add(self, node: int, leader: bool = False) -> None:
+        """Count one more replica on the node."""
+        self.leaders[node] += leader
+        self._count(node, 1)
+
+    def add_all(self, nodes: NDArray[np.int64]) -> None:
+        """Count one more replica for every mention of a node."""
+        more = np.bincount(nodes, minlength=self.topology.size)
+        self.load += more
+        self.fields = None
+        for level in self.levels.values():
+            level.count_all(nodes)
+
+    def remove(self, node: int) -> None:
+        """Count one replica less on the node."""
+        self._count(node, -1)
+
+    def _count(self, node: int, more: int) -> None:
+        self.load[node] += more
+        if self.levels and self.topology.eligible[node]:
+            for level in self.levels.values():
+                level.count(node, more)
+        self._tell(node)
+
+    def occupy(self, node: int, busy: bool) -> None:
+        """Limits keep the node from taking one more replica, or no more."""
+        self.busy_nodes += busy - int(self.busy[node])
+        self.busy[node] = busy
+        self._tell(node)
+
+    def _tell(self, node: int) -> None:
+        if self.fields is not None:
+            self.fields.changed(node)
+
+    def room(self) -> NDArray[np.int64]:
+        """How many more replicas the capacity of each node allows."""
+        capacity = self.topology.capacity
+        return np.where(capacity < 0, _UNLIMITED, capacity - self.load)
+
+    def has_room(self, replicas: int = 1) -> Mask:
+        """Nodes whose capacity allows so many more."""
+        capacity = self.topology.capacity
+        return (capacity < 0) | (self.load + replicas <= capacity)
+
+    @cached_property
+    def _millionths(self) -> NDArray[np.float64]:
+        """Weights of the eligible nodes in whole millionths, 0 for others."""
+        return np.rint(self._weight * 1e6) * self.topology.eligible
+
+    @cached_property
+    def near_mean(self) -> NDArray[np.float64]:
+        """The most a node may hold and count as near its share of the replicas of the beginning:
+        of those on nodes with a location, if it has one, else of the others."""
+        weight = np.maximum(pooled(self.topology, self._millionths), 1) / 1e6  # of no node at all
+        share = self.topology.weight * (self._begin / weight)
+        return share + np.maximum(_NEAR * share, 1)
+
+    def crowded(self, nodes: Any) -> Any:
+        """Whether a node, or which of several, would hold too many to be near with one more."""
+        return self.load[nodes] + 1 > self.near_mean[nodes]
+
+    def pressure(self, nodes: Any) -> Any:
+        """Load per weight of a node, or of several, as they are compared."""
+        return per_weight(self.load[nodes], self._weight[nodes])
+
+    def domain_pressure(
+        self, scope: Scope, more: float = 0.0, nodes: NDArray[np.int64] | None = None
+    ) -> NDArray[np.float64]:
+        """For each node, or for `nodes`, load per weight of its domain's eligible nodes, had it
+        `more` load."""
+        level = self.level(scope)
+        return level.pressure(level.domains if nodes is None else level.domains[nodes], more)
+
+    def leads(self, scope: Scope | None, nodes: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Leaders per weight of each node's domain, or of the node, had it half a leader more."""
+        if scope is None:
+            return per_weight(self.leaders[nodes], self._weight[nodes])  # type: ignore[no-any-return]
+        level = DomainLoads(self.topology, scope, self.leaders, self._millionths)
+        return level.pressure(level.domains[nodes], HALF)
+
+    def level(self, scope: Scope) -> DomainLoads:
+        """What the domains of a level carry; kept up to date."""
+        if scope not in self.levels:
+            self.levels[scope] = DomainLoads(self.topology, scope, self.load, self._millionths)
+        return self.levels[scope]
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Nodes of every slot of every shard, leader first (EMPTY where none fits), with reasons."""
+
+    shards: Sequence[Sequence[int]]
+    reasons: tuple[Reason, ...] = ()
+    warnings: tuple[Reason, ...] = ()
+
+
+class Need(NamedTuple):
+    """One more replica of one shard: what stays, what it replaces, and who asks.
+
+    `token` is the shard's explicit place on a ring; `fresh` says that it had no replica when the
+    plan began, `kept` is what was placed since, in `slots`; `shunned` nodes are left alone.
+    """
+
+    stream: str
+    shard: int
+    slot: int
+    replication_factor: int
+    kept: Sequence[int]
+    stream_nodes: Sequence[int] = ()
+    nodes: NodeFilter = NodeFilter()
+    replaces: int = EMPTY
+    excluded: frozenset[int] = frozenset()
+    token: int | str | None = None
+    fresh: bool = False
+    slots: Sequence[int] = ()
+    shards: int = 1  # of the stream
+    shunned: frozenset[int] = frozenset()
+    leads: bool = False  # the first replica of a new shard, which is likely to lead
+
+    def standing(self, topology: Topology) -> Standing:
+        """What the rules are asked about."""
+        parts = self.kept, self.stream_nodes, self.nodes, self.shards, self.slots, self.slot
+        return Standing(topology, self.replication_factor, *parts)
+
+    @property
+    def seed(self) -> int:
+        """Content of the decision, for its ties."""
+        return hash64(f"{self.stream}\x1f{self.shard}\x1f{self.slot}\x1f{len(self.kept)}")
