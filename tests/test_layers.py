@@ -6,12 +6,73 @@ types alone count as well. From outside a sub-package its `__init__` is the only
 
 import ast
 from collections.abc import Iterator, Mapping
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
+PLACEMENT: Mapping[str, set[str]] = {
+    # Values: names, records, the fleet, and what stands where as columns.
+    "hashing": set(),
+    "wording": set(),
+    "model": set(),
+    "topology": {"hashing", "model"},
+    "assignments": {"topology"},
+    # Inside the Spark operator, before anything is decided; and what is under way.
+    "liveness": {"model"},
+    "moves": {"model", "assignments"},
+    # From what a stream asks for to nodes.
+    "rules": {"wording", "model", "topology", "assignments"},
+    "policy": {"model", "topology", "rules"},
+    "allocator": {"hashing", "model", "topology", "assignments", "rules", "policy"},
+    "strategies": {
+        *("hashing", "model", "topology", "assignments", "rules", "policy"),
+        "allocator",
+    },
+    # Questions about an arrangement, whoever holds it.
+    "diagnosis": {
+        *("wording", "model", "topology", "assignments", "rules", "policy"),
+        *("allocator", "strategies"),
+    },
+    "rebalance": {
+        *("model", "topology", "assignments", "rules", "policy", "allocator"),
+        "strategies",
+    },
+    # The state of record, and what is derived from it.
+    "state": {
+        *("hashing", "model", "topology", "assignments", "moves", "rules"),
+        *("policy", "strategies"),
+    },
+    "streams": {
+        *("model", "topology", "assignments", "moves", "rules", "policy"),
+        *("allocator", "strategies", "diagnosis", "rebalance", "state"),
+    },
+    "repair": {
+        *("hashing", "wording", "model", "topology", "assignments", "moves"),
+        *("rules", "policy", "allocator", "strategies", "diagnosis", "state"),
+    },
+    "planning": {
+        *("hashing", "wording", "model", "topology", "assignments", "moves"),
+        *("policy", "allocator", "rebalance", "state", "repair"),
+    },
+    "nodes": {
+        *("wording", "model", "topology", "assignments", "diagnosis", "state"),
+        *("repair", "planning"),
+    },
+    # Events are carried out; the one entry point; questions of people.
+    "controllers": {
+        *("hashing", "wording", "model", "topology", "assignments", "moves"),
+        *("policy", "allocator", "diagnosis", "rebalance", "state", "streams"),
+        *("repair", "planning", "nodes"),
+    },
+    "reconciler": {"model", "state", "repair", "nodes", "controllers"},
+    "explain": {
+        *("model", "topology", "assignments", "rules", "policy", "allocator"),
+        *("strategies", "state", "streams", "repair"),
+    },
+}
 STREAMING: Mapping[str, set[str]] = {
     # Nothing beside it.
     "errors": set(),
@@ -59,7 +120,15 @@ STREAMING: Mapping[str, set[str]] = {
         *("simulator", "rerun", "demo"),
     },
 }
-TABLES = {"streaming": STREAMING}
+TABLES = {"placement": PLACEMENT, "streaming": STREAMING}
+# Packages of which one could import the other by its place in the table, and must not.
+APART = (
+    ("streams", "repair"),
+    ("repair", "rebalance"),
+    ("diagnosis", "rebalance"),
+    ("diagnosis", "state"),
+    ("liveness", "topology"),
+)
 # Its commands load one module each, so that `placer place` loads neither Kafka nor Spark.
 OPEN = {"streaming.cli"}
 
@@ -160,3 +229,38 @@ def test_screens_import_no_command() -> None:
         if module.startswith("streaming.cli.commands")
     ]
     assert found == []
+
+
+def test_the_shell_imports_the_core_through_its_doors() -> None:
+    around = [
+        (importer, module, name)
+        for importer, tree in sources("streaming")
+        for module, name in imported(tree)
+        if module.split(".")[0] == "placement"
+        and (ROOT / "placement" / (part := part_of("placement", module, name))).is_dir()
+        and (module != f"placement.{part}" or name not in door("placement", part))
+    ]
+    assert around == []
+
+
+@pytest.mark.parametrize("pair", APART, ids="-".join)
+def test_parts_that_must_not_know_each_other(pair: tuple[str, str]) -> None:
+    known = {
+        (own, part_of("placement", module, name)) for _, own, module, name in edges("placement")
+    }
+    assert known.isdisjoint([pair, pair[::-1]])
+
+
+@pytest.mark.parametrize("package", TABLES)
+def test_no_circle_of_modules(package: str) -> None:
+    """Imports for types alone included: a circle of two modules is one module."""
+    modules: dict[str, set[str]] = {}
+    for importer, tree in sources(package):
+        if (ROOT / importer.replace(".", "/")).is_dir():
+            continue
+        for module, name in imported(tree):
+            inner = ROOT.joinpath(*f"{module}.{name}".split(".")).with_suffix(".py")
+            modules.setdefault(importer, set()).add(
+                f"{module}.{name}" if inner.exists() else module
+            )
+    TopologicalSorter(modules).prepare()
