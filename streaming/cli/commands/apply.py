@@ -63,7 +63,8 @@ def apply(
 
     if yes and not prune:
         raise typer.BadParameter("--yes agrees to what --prune drops: there is nothing to agree to")
-    found = changes(known_streams(settings), _streams(file), prune)
+    wanted = _streams(file)
+    found = changes(known_streams(settings), wanted, prune)
     quiet = waiting.output is Output.JSON and not dry_run
     if not quiet:
         for change in found:

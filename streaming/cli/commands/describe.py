@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streaming.cli.options import Bootstrap, Config, Output, OutputOption, Prefix, connection
+from streaming.cli.options import Output, OutputOption, connected, with_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from streaming.live import Live
+    from streaming.settings import Settings
 
 app = typer.Typer(
     name="describe",
@@ -29,56 +30,34 @@ Shard = Annotated[str, typer.Argument(metavar="STREAM/SHARD", help="A shard, cou
 
 
 @app.command()
-def node(
-    name: Name,
-    output: OutputOption = Output.TEXT,
-    bootstrap: Bootstrap = None,
-    prefix: Prefix = None,
-    config: Config = None,
-) -> None:
+@with_options(settings=connected)
+def node(name: Name, settings: "Settings", output: OutputOption = Output.TEXT) -> None:
     """Show a node: place, condition, lives, orders, replicas by stream, moves, violations."""
     from streaming.cli.render.describe import node_lines
     from streaming.live import describe_node
 
-    _show(lambda live: describe_node(live, name), node_lines, output, bootstrap, prefix, config)
+    _show(lambda live: describe_node(live, name), node_lines, output, settings)
 
 
 @app.command()
-def stream(
-    name: Name,
-    output: OutputOption = Output.TEXT,
-    bootstrap: Bootstrap = None,
-    prefix: Prefix = None,
-    config: Config = None,
-) -> None:
+@with_options(settings=connected)
+def stream(name: Name, settings: "Settings", output: OutputOption = Output.TEXT) -> None:
     """Show a stream: what it asks for, the answer, its health, where its replicas stand, moves."""
     from streaming.cli.render.describe import stream_lines
     from streaming.live import describe_stream
 
-    _show(lambda live: describe_stream(live, name), stream_lines, output, bootstrap, prefix, config)
+    _show(lambda live: describe_stream(live, name), stream_lines, output, settings)
 
 
 @app.command()
-def shard(
-    name: Shard,
-    output: OutputOption = Output.TEXT,
-    bootstrap: Bootstrap = None,
-    prefix: Prefix = None,
-    config: Config = None,
-) -> None:
+@with_options(settings=connected)
+def shard(name: Shard, settings: "Settings", output: OutputOption = Output.TEXT) -> None:
     """Show a shard: replicas and their nodes, quorum, move, violations, and what happens next."""
     from streaming.cli.render.describe import shard_lines
     from streaming.live import describe_shard
 
     stream, number = shard_name(name)
-    _show(
-        lambda live: describe_shard(live, stream, number),
-        shard_lines,
-        output,
-        bootstrap,
-        prefix,
-        config,
-    )
+    _show(lambda live: describe_shard(live, stream, number), shard_lines, output, settings)
 
 
 def shard_name(text: str) -> tuple[str, int]:
@@ -93,14 +72,12 @@ def _show(
     found: "Callable[[Live], dict[str, Any]]",
     lines: "Callable[[Any, int], Iterator[Any]]",
     output: Output,
-    bootstrap: str | None,
-    prefix: str | None,
-    config: Any,
+    settings: "Settings",
 ) -> None:
     from streaming.cli.render.describe import DescribeScreen
     from streaming.live import Live
 
-    with Live(connection(config, bootstrap, prefix)) as live:
+    with Live(settings) as live:
         body = found(live)
     if output is Output.JSON:
         import orjson

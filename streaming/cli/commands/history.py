@@ -1,19 +1,20 @@
 """`placer history shard|node NAME`: what happened to it, oldest first, as far back as topics go."""
 
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from streaming.cli.commands.describe import Shard, shard_name
-from streaming.cli.options import Bootstrap, Config, Output, OutputOption, Prefix, connection
+from streaming.cli.options import Output, OutputOption, connected, with_options
 from streaming.cli.times import parse_since, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from streaming.replay import Happened, Timeline
+    from streaming.settings import Settings
 
 EXIT_NOTHING = 1
 
@@ -51,57 +52,51 @@ ReplayOption = Annotated[
 ]
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The options of both commands."""
+
+    since: Since = None
+    limit: Limit = 100
+    replay: ReplayOption = False
+    output: OutputOption = Output.TEXT
+
+
 @app.command()
+@with_options(look=Look, settings=connected)
 def shard(
     name: Shard,
-    since: Since = None,
-    limit: Limit = 100,
-    replay: ReplayOption = False,
-    output: OutputOption = Output.TEXT,
-    bootstrap: Bootstrap = None,
-    prefix: Prefix = None,
-    config: Config = None,
+    look: Look,
+    settings: "Settings",
 ) -> None:
     """Show what happened to a shard: requests, decisions, assignments, moves, acknowledgements."""
     from streaming.replay import ShardTimeline
 
     timeline = ShardTimeline(*shard_name(name))
-    _show(timeline, since, limit, replay, output, (bootstrap, prefix, config))
+    _show(timeline, look, settings)
 
 
 @app.command()
+@with_options(look=Look, settings=connected)
 def node(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Its id.")],
-    since: Since = None,
-    limit: Limit = 100,
-    replay: ReplayOption = False,
-    output: OutputOption = Output.TEXT,
-    bootstrap: Bootstrap = None,
-    prefix: Prefix = None,
-    config: Config = None,
+    look: Look,
+    settings: "Settings",
 ) -> None:
     """Show what happened to a node: its lives, orders, moves, replicas that came and went."""
     from streaming.replay import NodeTimeline
 
-    _show(NodeTimeline(name), since, limit, replay, output, (bootstrap, prefix, config))
+    _show(NodeTimeline(name), look, settings)
 
 
-def _show(
-    timeline: "Timeline",
-    since: str | None,
-    limit: int,
-    replay: bool,
-    output: Output,
-    place: "tuple[str | None, str | None, Path | None]",
-) -> None:
+def _show(timeline: "Timeline", look: Look, settings: "Settings") -> None:
     from streaming.replay import read_timeline
 
-    bootstrap, prefix, config = place
-    after = _since(since)
-    read_timeline(connection(config, bootstrap, prefix), timeline, again=replay)
+    after = _since(look.since)
+    read_timeline(settings, timeline, again=look.replay)
     found = timeline.happened(after)
-    shown = found[-limit:]
-    if output is Output.JSON:
+    shown = found[-look.limit :]
+    if look.output is Output.JSON:
         import orjson
 
         typer.echo(orjson.dumps(history_body(timeline, shown, len(found) - len(shown))))

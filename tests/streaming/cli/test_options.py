@@ -75,3 +75,10 @@ def test_whatever_waits_for_an_answer_waits_alike(command: str) -> None:
     options = ["--no-wait", "--timeout", "--output", "--bootstrap", "--prefix", "--config"]
     for option in (*options, *(("--dry-run", "--reason") if command in ASKING else ())):
         assert option in told, option
+
+
+def test_a_file_that_is_missing_is_told_before_any_broker_is_asked() -> None:
+    words = ["apply", "-f", "nowhere.yaml", "--bootstrap", "localhost:1"]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 2
+    assert "nowhere.yaml: No such file or directory" in result.output
