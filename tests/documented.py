@@ -18,7 +18,11 @@ from streaming.cli.main import app
 Command = TyperCommand | TyperGroup
 
 ROOT = Path(__file__).resolve().parent.parent
-READMES = (ROOT / "README.md", *sorted(ROOT.glob("*/README.md")))
+READMES = (
+    ROOT / "README.md",
+    ROOT / "ARCHITECTURE.md",
+    *sorted(ROOT.glob("*/README.md")),
+)
 TREE: Command = typer.main.get_command(app)
 
 _TOOLS = ("placer", "make", "python")
