@@ -6,7 +6,7 @@ commands ask the same code about the published state.
 
 from streaming.offline.check import Checked, CheckOptions, NothingThere, checked, health_body
 from streaming.offline.cluster_file import cluster_body, cluster_text, flow_text
-from streaming.offline.documents import Document, DocumentFault, Placed, clusters, placed
+from streaming.offline.documents import Document, DocumentFault, clusters
 from streaming.offline.explain import (
     Explained,
     ExplainOptions,
@@ -18,6 +18,7 @@ from streaming.offline.explain import (
     stream_body,
 )
 from streaming.offline.nearest import Served, served
+from streaming.offline.place import Placed, placed
 from streaming.offline.plan import Planned, PlanOptions, planned
 from streaming.offline.reassignment import Assignments, ReassignmentInvalid, read_file
 from streaming.offline.report import checked_body

@@ -1,39 +1,21 @@
-"""Reads cluster files and places their streams, one answer per document.
+"""Reads cluster files: one document after another, each understood or a fault with its line.
 
-It needs neither Kafka nor Spark nor Java: what decides for the stream is asked for a file. Answers
-are plain values in the form of design section 10; the command line prints them.
+YAML, JSON and JSON lines; with the C loader where there is one. Where one document is wrong, the
+others are read all the same.
 """
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
 import orjson
 import yaml
 
-from placement.allocator import View, unmet
-from placement.model import (
-    AdministrativeState,
-    Code,
-    Configuration,
-    Decision,
-    Guard,
-    Limits,
-    NodeChanged,
-    Outcome,
-    Reason,
-    StreamCreated,
-)
-from placement.policy import Balance, Policy
-from placement.rebalance import balance_of, even_together
-from placement.state import State, Stream
-from placement.streams import decide
 from schemas.base import unknown_fields
-from schemas.cluster import Cluster, ClusterFile, DocumentError, RefusedStream, parse_cluster
-from streaming import codec
+from schemas.cluster import Cluster, ClusterFile, DocumentError, parse_cluster
 from streaming.offline.cluster_file import EXPONENT
 
 # The C loader reads ten times faster; the wheels of PyYAML bring it.
@@ -51,9 +33,6 @@ _NOT_UTF8 = re.compile("[\udc80-\udcff]")
 
 Parse = Callable[[object], Cluster | DocumentError]
 """What understands the value of a document."""
-
-# A stream that does not have what it asked for.
-UNANSWERED = (Outcome.REJECTED, Outcome.WAITING, Outcome.PARTIAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,89 +86,6 @@ class Document:
     def line(self, field: str) -> int | None:
         """The line of a field, such as `streams[2]`."""
         return self.written.line(field) if self.written else None
-
-
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """A cluster and what was decided for its streams, in the document's order."""
-
-    document: Document
-    decisions: tuple[Decision | RefusedStream, ...]
-    state: State = field(repr=False)
-
-    @property
-    def cluster(self) -> Cluster:
-        """The cluster that the document describes."""
-        return self.document.cluster
-
-    @property
-    def unanswered(self) -> bool:
-        """Whether a stream does not have what it asked for."""
-        return any(
-            isinstance(decision, RefusedStream) or decision.outcome in UNANSWERED
-            for decision in self.decisions
-        )
-
-    @property
-    def degraded(self) -> bool:
-        """Whether a stream has what it asked for, but not as it wished."""
-        outcomes = (getattr(decision, "outcome", None) for decision in self.decisions)
-        return Outcome.DEGRADED in outcomes
-
-    def replicas(self, decision: Decision) -> list[list[str]]:
-        """Node ids by shard, leader first; what was given, where nothing was placed."""
-        ids, table = self.state.topology.ids, self.state.table
-        shards = self.state.streams[decision.stream].shards
-        found = [[ids[node] for node in table.replicas(shard)] for shard in shards]
-        return found or self._given(decision.stream)
-
-    def body(self) -> dict[str, Any]:
-        """The answer of `place`."""
-        name = {} if self.cluster.name is None else {"name": self.cluster.name}
-        return name | {"decisions": [self.answer(decision) for decision in self.decisions]}
-
-    def filled(self) -> dict[str, Any]:
-        """The document as it was given, with the replicas of every stream that has some filled in:
-        what `check`, `plan` and `explain` take."""
-        value = self.document.value
-        streams = [
-            {**given, "replicas": replicas} if replicas else given
-            for given, replicas in zip(value.get("streams", ()), self._lists(), strict=True)
-        ]
-        return {**value, "streams": streams} if "streams" in value else dict(value)
-
-    def _lists(self) -> Iterator[list[list[str]]]:
-        """The replicas of each stream in the document's order; none for one that is not understood,
-        which keeps what it says."""
-        for decision in self.decisions:
-            yield [] if isinstance(decision, RefusedStream) else self.replicas(decision)
-
-    def _given(self, stream: str) -> list[list[str]]:
-        asked = next((s for s in self.cluster.streams if s.stream == stream), None)
-        given = None if asked is None or isinstance(asked, RefusedStream) else asked.replicas
-        return [list(nodes) for nodes in given or ()]
-
-    def answer(self, decision: Decision | RefusedStream) -> dict[str, Any]:
-        """What `place` says of one stream."""
-        if isinstance(decision, RefusedStream):
-            reason = codec.reason_body(Reason(Code.STREAM_MALFORMED, decision.message))
-            return {
-                "stream": decision.stream,
-                "outcome": Outcome.REJECTED,
-                "replicas": [],
-                "policy": None,
-                "reasons": [reason | {"field": decision.field}],
-                "warnings": [],
-            }
-        policies = decision.spec.placement_policies
-        return {
-            "stream": decision.stream,
-            "outcome": decision.outcome,
-            "replicas": self.replicas(decision),
-            "policy": decision.spec.policy if policies is None else policies,
-            "reasons": [codec.reason_body(reason) for reason in decision.reasons],
-            "warnings": [codec.reason_body(warning) for warning in decision.warnings],
-        }
 
 
 def clusters(text: str, parse: Parse = parse_cluster) -> Iterator[Document | DocumentFault]:
@@ -288,101 +184,6 @@ def _object(text: str) -> dict[str, Any]:
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}
-
-
-def place(text: str) -> Iterator[Placed | DocumentFault]:
-    """Place the streams of every document in `text`."""
-    for document in clusters(text):
-        yield document if isinstance(document, DocumentFault) else placed(document)
-
-
-def placed(document: Document) -> Placed:
-    """What the running reconciler would decide for these streams, one after the other; then those
-    without replicas are evened out together, as nothing is copied for it yet.
-
-    Nothing is repaired: what the document lists stays as it is.
-    """
-    state = fleet(document.cluster)
-    _, events = codec.cluster_events(document.cluster)
-    created = [event for event in events if isinstance(event, StreamCreated)]
-    decisions = {event.stream: decided(state, event) for event in created}
-    decisions |= _evened(state, decisions, unplaced(created))
-    answers = tuple(
-        stream if isinstance(stream, RefusedStream) else decisions[stream.stream]
-        for stream in document.cluster.streams
-    )
-    return Placed(document, answers, state)
-
-
-def unplaced(events: Iterable[StreamCreated]) -> list[str]:
-    """Streams of which nothing is placed yet."""
-    return [event.stream for event in events if event.replicas is None]
-
-
-def _evened(
-    state: State, decisions: Mapping[str, Decision], fresh: Sequence[str]
-) -> dict[str, Decision]:
-    """Even out the fresh streams that follow the totals; the decisions of those that changed."""
-    streams = {name: state.streams[name] for name in fresh if name in state.streams}
-    free = {
-        name: stream
-        for name, stream in streams.items()
-        if stream.shards and stream.policy and balance_of(stream.policy) is Balance.TOTALS_FIRST
-    }
-    if len(free) < 2:  # one by itself is even when it is placed
-        return {}
-    before = {name: _unmet(state, stream) for name, stream in free.items()}
-    view = View(state.topology, state.table, state.policy_of, state.spec_of)
-    kept = {shard for shard in range(state.table.shards) if state.key(shard)[0] not in free}
-    result = {}
-    for name in {state.key(shard)[0] for shard in even_together(view, kept)}:
-        told = [each for each in decisions[name].warnings if each not in before[name]]
-        warnings = (*told, *_unmet(state, free[name]))
-        result[name] = replace(decisions[name], warnings=warnings)
-        state.publish_decision(result[name], free[name].policy)
-    return result
-
-
-def _unmet(state: State, stream: Stream) -> tuple[Reason, ...]:
-    """Warnings of the preferred rules that the stream's shards do not meet."""
-    assert stream.policy is not None
-    rows = [state.table.nodes(shard) for shard in stream.shards]
-    return unmet(state.rules(stream), rows, stream.spec, stream.policy, state.topology)
-
-
-def fleet(cluster: Cluster, limits: Limits | None = None) -> State:
-    """The state of a reconciler that knows the cluster's nodes."""
-    bounds = Limits() if limits is None else limits
-    state = State(Configuration(levels=cluster.levels, limits=bounds))
-    nodes, _ = codec.cluster_events(cluster)
-    for node in nodes:
-        assert isinstance(node, NodeChanged)
-        assert node.attributes is not None
-        ordered = node.administrative or AdministrativeState.NONE
-        guard = node.guard or Guard.NONE
-        state.topology.put(node.node_id, node.attributes, node.liveness, ordered, guard)
-    return state
-
-
-def decided(state: State, event: StreamCreated) -> Decision:
-    """Decide one stream and take its replicas into the state."""
-    decision, policy, shards = decide(state, event, None)
-    enter(state, decision, policy, shards)
-    return decision
-
-
-def enter(
-    state: State,
-    decision: Decision,
-    policy: Policy | None,
-    shards: Sequence[Sequence[int]] | None,
-) -> None:
-    """Take a decision and its replicas, if it has any, into the state."""
-    stream = state.publish_decision(decision, policy)
-    if shards is not None:
-        for shard, nodes in zip(state.allot(stream, shards), shards, strict=True):
-            for slot, node in enumerate(nodes):
-                state.table.set(shard, slot, node)
 
 
 def _read(node: yaml.Node | None, offset: int, parse: Parse) -> Document | DocumentFault:

@@ -24,16 +24,8 @@ from placement.state import State
 from placement.streams import spec_of
 from schemas.cluster import ClusterMove, RefusedStream
 from streaming import codec
-from streaming.offline.documents import (
-    UNANSWERED,
-    Document,
-    Placed,
-    decided,
-    enter,
-    fleet,
-    placed,
-    unplaced,
-)
+from streaming.offline.documents import Document
+from streaming.offline.place import UNANSWERED, Placed, decided, enter, fleet, placed, unplaced
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from placement.model import UNLOCATED, Location, parse_location
 from placement.topology import Choice, Client, Freshness, Topology, exact_rack, nearest, stands_on
 from schemas.cluster import ClusterClient, ClusterStream, RefusedStream, ReplicaState
 from streaming.locations import LocationMap, cloud_location
-from streaming.offline.documents import Document, Placed, placed
+from streaming.offline.documents import Document
+from streaming.offline.place import Placed, placed
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 from streaming.cli.main import app
 from streaming.offline.cluster_file import cluster_text
-from streaming.offline.documents import Document, Placed, clusters, placed
+from streaming.offline.documents import Document, clusters
+from streaming.offline.place import Placed, placed
 
 # Some of them are no texts to YAML 1.1 unless they are quoted.
 IDS = ("n1", "n2", "on", "null", "1e5", "0x1F", "2026-01-01", "1_000", "7", "-", "..")
