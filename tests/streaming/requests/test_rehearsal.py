@@ -115,7 +115,7 @@ def test_what_people_see() -> None:
         StreamCreated(3, "pinned", 1, 1, 2, policy=kept, quorum="one"),
     )
     limits = "as the limits of moves allow"
-    *moves, stays = text(rehearsed(made, "n0"), 120).splitlines()
+    *moves, stays = text(rehearsed(made, "n0"), 200).splitlines()
     assert moves == [
         "wave  shard     kind     from  to  leads  cause  why",
         "   1  orders/0  replace  n0    n3         drain  node n0 is draining",
