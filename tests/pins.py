@@ -24,11 +24,11 @@ from streaming.replay import replay_history
 from tests.datadriven import Command, run_file
 from tests.simulation.history import Failure, History
 from tests.story import Story
-from tests.streaming import test_explain_stories, test_plan_stories
 from tests.streaming.batches import CELL
 from tests.streaming.cli.test_screens import Screens
 from tests.streaming.histories import eventful, history, lying
 from tests.streaming.live.test_describe import Descriptions
+from tests.streaming.offline import test_explain_stories, test_plan_stories
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
