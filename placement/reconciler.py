@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from placement.controllers import (
-    HoldEvents,
-    MoveEvents,
-    NodeEvents,
-    OperatorEvents,
+    HoldController,
+    MoveController,
+    NodeController,
+    OperatorController,
     Preview,
-    Rebalancing,
-    Room,
-    StreamEvents,
+    RebalanceController,
+    RetryGate,
+    StreamController,
 )
 from placement.model import (
     Configuration,
@@ -36,8 +36,8 @@ from placement.model import (
     StreamDropped,
     Violation,
 )
-from placement.nodes import Links, StandingOrders
-from placement.repair import Repair
+from placement.nodes import AdministrativeOrders, Links
+from placement.repair import RepairPlanner
 from placement.state import State, rebuild
 
 
@@ -46,18 +46,18 @@ class Reconciler:
 
     def __init__(self, configuration: Configuration) -> None:
         self._state = State(configuration)
-        self._repair = Repair(self._state)
-        room = Room(self._state, self._repair)
-        self._rebalancing = Rebalancing(self._state, self._repair)
-        self._moves = MoveEvents(self._state, self._repair, room, self._rebalancing)
-        self._streams = StreamEvents(self._state, self._repair, room, self._moves)
+        self._repair = RepairPlanner(self._state)
+        room = RetryGate(self._state, self._repair)
+        self._rebalancing = RebalanceController(self._state, self._repair)
+        self._moves = MoveController(self._state, self._repair, room, self._rebalancing)
+        self._streams = StreamController(self._state, self._repair, room, self._moves)
         self._links = Links(self._state)
-        self._holds = HoldEvents(self._state, self._repair, self._moves)
-        self._orders = StandingOrders(self._state)
-        self._nodes = NodeEvents(
+        self._holds = HoldController(self._state, self._repair, self._moves)
+        self._orders = AdministrativeOrders(self._state)
+        self._nodes = NodeController(
             self._state, self._repair, room, self._moves, self._holds, self._orders
         )
-        self._operators = OperatorEvents(
+        self._operators = OperatorController(
             self._state,
             self._orders,
             self._nodes,

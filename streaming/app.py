@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import KafkaException
 
 from placement.liveness import Timers
-from placement.model import FlapRule
+from placement.model import FlapPolicy
 from placement.nodes import KIND as LOCATIONS
 from schemas.topics import CATALOGUE, INPUT_TOPICS, NODES, full_name
 from streaming.administration import diff_topics, missing_rights, partition_counts
@@ -313,7 +313,7 @@ def _locator(settings: Settings, recovered: Recovered) -> Locator | None:
 def timers_of(settings: Settings) -> Timers:
     """The liveness timers in ms."""
     liveness = settings.liveness
-    flaps = FlapRule(
+    flaps = FlapPolicy(
         liveness.flap_transitions,
         round(liveness.flap_window_seconds * 1000),
         round(liveness.hold_down_seconds * 1000),

@@ -8,15 +8,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from placement.liveness import (
-    Beat,
-    Beats,
     Clock,
+    Heartbeat,
+    Heartbeats,
     LivenessTable,
     PartitionLog,
     Statement,
+    StatementKind,
     Tick,
     Timers,
-    Told,
 )
 from placement.model import NodeAttributes, NodeChanged, NodeView
 from streaming.codec import node_changed
@@ -69,12 +69,12 @@ def _said(
         for number, at in enumerate(range(now + 300, end, BEAT_MS)):
             yield at, node_id, life, sequence + number + 1, None
     if way == "stop":
-        yield now + 10, node_id, holder, view.sequence + 1, {"told": Told.STOPPING}
+        yield now + 10, node_id, holder, view.sequence + 1, {"told": StatementKind.STOPPING}
     if way == "live":
         return
     replaces = holder if way == "name" else None
     about = _about(view, restart.location)
-    told = {"told": Told.REGISTERED, "attributes": about, "replaces": replaces}
+    told = {"told": StatementKind.REGISTERED, "attributes": about, "replaces": replaces}
     yield start, node_id, incarnation, 1, told
     for number, at in enumerate(range(start + 200, end, BEAT_MS)):
         yield at, node_id, incarnation, number + 2, None
@@ -98,8 +98,8 @@ def _log(said: Iterable[_Word], now: int, end: int) -> PartitionLog:
         if not who[0]:
             judged.append(Tick(*place, 1))
         elif told is None:
-            beats.append(Beat(*place, *who))
+            beats.append(Heartbeat(*place, *who))
         else:
             more = dict(told)
             statements.append(Statement(*place, *who, more.pop("told"), "h", **more))
-    return PartitionLog(0, now, end, end - now, Beats.of(beats), statements, judged)
+    return PartitionLog(0, now, end, end - now, Heartbeats.of(beats), statements, judged)

@@ -22,9 +22,9 @@ from placement.allocator.leader_election import elect
 from placement.allocator.lookahead import arrangements, choose_ahead, node_kinds, whole_stream
 from placement.allocator.node_sets import Column, best_set
 from placement.allocator.ordered_placer import (
-    Draft,
     Key,
     Nodes,
+    StreamDraft,
     is_colocated,
     lead_least,
     least,
@@ -51,7 +51,7 @@ from placement.allocator.token_ring import (
     token_ring,
     unfit_tokens,
 )
-from placement.allocator.view import Need, Placement, View
+from placement.allocator.view import Placement, ReplicaRequest, View
 
 __all__ = [
     "SCALE",
@@ -60,17 +60,17 @@ __all__ = [
     "ByRules",
     "Column",
     "DomainTree",
-    "Draft",
     "Fits",
     "Integers",
     "Key",
-    "Need",
     "Nodes",
     "OnRing",
     "Placement",
     "Positions",
+    "ReplicaRequest",
     "SetStrategy",
     "Strategy",
+    "StreamDraft",
     "TokenRing",
     "Trace",
     "View",

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from placement.allocator.choose import by_lot, distance, least
 from placement.allocator.domain_loads import HALF, DomainLoads
 from placement.allocator.strategy import ByRules, Strategy
-from placement.allocator.view import Need, View
+from placement.allocator.view import ReplicaRequest, View
 from placement.assignments import EMPTY, distinct
 from placement.policy import Policy
-from placement.rules import CountsDomains, Mask, Rule, Standing, Strength
+from placement.rules import DomainCountRule, Mask, Rule, RuleContext, Strength
 from placement.topology import LEAF, NO_DOMAIN, Scope, Topology
 
 
@@ -87,21 +87,23 @@ _ALL = _OPEN | _IDLE | _NEAR
 _KINDS = (_OPEN, _OPEN | _NEAR, _IDLE, _IDLE | _NEAR)
 
 
-def chooses(strategy: Strategy, need: Need) -> bool:
+def chooses(strategy: Strategy, need: ReplicaRequest) -> bool:
     """Whether `extend` of this strategy is `choose` by its rules."""
     by_rules = type(strategy).extend is ByRules.extend
     last = len(need.kept) + 1 >= need.replication_factor
     return by_rules or (last and strategy.places_by_choice)
 
 
-def choose_by_class(rules: Sequence[Rule], policy: Policy, need: Need, view: View) -> int | None:
+def choose_by_class(
+    rules: Sequence[Rule], policy: Policy, need: ReplicaRequest, view: View
+) -> int | None:
     """The node that `choose` takes out of `candidates`; None where there is none, `choose` has the
     reasons, and where nodes are not asked about by class: the fleet is small, or a rule asks for
     more than domains."""
     if view.topology.size < CLASSED_FROM:
         return None
     if view.fields is None:
-        view.fields = Fields(view)
+        view.fields = ClassIndexes(view)
     field, asked = view.fields.asked(rules, policy)
     return None if field is None else field.choose(asked, need)
 
@@ -174,15 +176,15 @@ class Front:
         return bool(self.nodes)
 
 
-class Fields:
+class ClassIndexes:
     """All that one view knows of nodes by class; policies that admit the same nodes share it, if
     their rules count by the same tags."""
 
     def __init__(self, view: View) -> None:
         self._view = view
-        self._fields: dict[Hashable, Field] = {}
+        self._fields: dict[Hashable, ClassIndex] = {}
         # With rules and policy themselves, so that no other ones get their identity.
-        self._asked: dict[tuple[int, int], tuple[object, Field | None, Sequence[Asked]]] = {}
+        self._asked: dict[tuple[int, int], tuple[object, ClassIndex | None, Sequence[Asked]]] = {}
 
     def changed(self, node: int) -> None:
         """The node's load has changed, or what limits say of it."""
@@ -191,7 +193,7 @@ class Fields:
 
     def asked(
         self, rules: Sequence[Rule], policy: Policy
-    ) -> tuple["Field | None", Sequence[Asked]]:
+    ) -> tuple["ClassIndex | None", Sequence[Asked]]:
         """The nodes that a policy admits, and its rules in the order in which they are asked:
         required ones first. No nodes where a rule asks for more than domains."""
         key = (id(rules), id(policy))
@@ -201,17 +203,17 @@ class Fields:
             self._asked[key] = ((rules, policy), found, asked)
         return self._asked[key][1:]
 
-    def _field(self, rules: Sequence[Rule], policy: Policy) -> "Field | None":
-        if not all(isinstance(rule, CountsDomains) for rule in rules):
+    def _field(self, rules: Sequence[Rule], policy: Policy) -> "ClassIndex | None":
+        if not all(isinstance(rule, DomainCountRule) for rule in rules):
             return None
-        tags = frozenset(r.per.tag for r in rules if isinstance(r, CountsDomains) and r.per.tag)
+        tags = frozenset(r.per.tag for r in rules if isinstance(r, DomainCountRule) and r.per.tag)
         key = (policy.nodes, tags)
         if key not in self._fields:
-            self._fields[key] = Field(self._view, policy, tags)
+            self._fields[key] = ClassIndex(self._view, policy, tags)
         return self._fields[key]
 
 
-class Field:
+class ClassIndex:
     """The nodes that a policy admits, by class, as they stand in one view."""
 
     def __init__(self, view: View, policy: Policy, tags: frozenset[str]) -> None:
@@ -248,7 +250,7 @@ class Field:
         return [
             Asked(rule, domain_of(rule.per).tolist(), rule.alike and rule.strength is not required)
             for rule in ordered
-            if isinstance(rule, CountsDomains)
+            if isinstance(rule, DomainCountRule)
         ]
 
     def changed(self, node: int) -> None:
@@ -287,7 +289,7 @@ class Field:
         """Whether a node, or which of several, are all that is asked for."""
         return (kinds & kind) == kind
 
-    def choose(self, asked: Sequence[Asked], need: Need) -> int | None:
+    def choose(self, asked: Sequence[Asked], need: ReplicaRequest) -> int | None:
         """The best node by the rules, nearness and load."""
         found = self._best(asked, need)
         of, kind_of = self._class_of, self._kind_of
@@ -301,7 +303,7 @@ class Field:
             self._put(node, True)
         return chosen
 
-    def _choose_from(self, found: Lawful, need: Need) -> int | None:
+    def _choose_from(self, found: Lawful, need: ReplicaRequest) -> int | None:
         if not len(found.classes):
             return None
         kind, near = _OPEN, None
@@ -339,7 +341,7 @@ class Field:
             fronts[kind] = Front(float(pressure.min()), least(nodes, pressure).tolist())
         return fronts[kind]
 
-    def _best(self, asked: Sequence[Asked], need: Need) -> Lawful:
+    def _best(self, asked: Sequence[Asked], need: ReplicaRequest) -> Lawful:
         """The classes with open nodes that obey the required rules and keep the others best, none
         of which outweighs one before it. A rule asks for nothing but where the others stand, so
         that equals are asked about once."""
@@ -357,9 +359,9 @@ class Field:
                 found = left
         return found
 
-    def _obeying(self, rule: Any, found: Lawful, kept: list[int], need: Need) -> Lawful:
+    def _obeying(self, rule: Any, found: Lawful, kept: list[int], need: ReplicaRequest) -> Lawful:
         """Of some classes those that obey a required rule, or keep a preferred one best."""
-        standing = Standing(self._shared, need.replication_factor, kept, shards=need.shards)
+        standing = RuleContext(self._shared, need.replication_factor, kept, shards=need.shards)
         penalties = rule.penalty(standing)[found.classes]
         required = rule.strength is Strength.REQUIRED or not len(penalties)
         best = 0 if required else penalties.min()

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.allocator.domain_loads import HALF
-from placement.allocator.view import Need, View
+from placement.allocator.view import ReplicaRequest, View
 from placement.assignments import EMPTY
 from placement.hashing import lowest
 from placement.model import DEPTH_MAX, Code, Reason, StreamSpec
@@ -24,7 +24,7 @@ from placement.rules import (
     Supply,
     allowed,
     apart,
-    judged,
+    find_breaches,
     keeping,
     room,
     supply,
@@ -43,7 +43,7 @@ Trace = list[tuple[str, NDArray[np.int64]]]
 
 
 def choose(
-    rules: Sequence[Rule], mask: Mask, need: Need, view: View, trace: Trace | None = None
+    rules: Sequence[Rule], mask: Mask, need: ReplicaRequest, view: View, trace: Trace | None = None
 ) -> int | Reason:
     """The best node for one more replica.
 
@@ -82,7 +82,7 @@ def choose(
     return _settled(found, need, view, steps)
 
 
-def _settled(found: NDArray[np.int64], need: Need, view: View, steps: Trace) -> int:
+def _settled(found: NDArray[np.int64], need: ReplicaRequest, view: View, steps: Trace) -> int:
     """Of equal nodes the one whose domains carry least, level by level, then the least loaded, then
     one by lot."""
     for scope in view.topology.tiers():
@@ -102,7 +102,7 @@ def _settled(found: NDArray[np.int64], need: Need, view: View, steps: Trace) -> 
     return int(found[0])
 
 
-def by_lot(found: Any, need: Need, topology: Topology) -> int:
+def by_lot(found: Any, need: ReplicaRequest, topology: Topology) -> int:
     """The place of one of equal nodes, by a hash of shard and node."""
     return lowest(need.seed, topology.digests[found])
 
@@ -128,7 +128,7 @@ def unmet(
     """One warning for every preferred rule that some shard does not meet."""
     warnings: list[Reason] = []
     everywhere = policy.standing(spec, topology)
-    for rule, broken, _ in judged(rules, Strength.PREFERRED, shards, everywhere):
+    for rule, broken, _ in find_breaches(rules, Strength.PREFERRED, shards, everywhere):
         message = f"{len(broken)} of {spec.shards} shards do not meet the preferred rule '{rule}'"
         level, seen = everywhere.seen(rule)
         numbers = spec.shards, spec.shards - len(broken)
@@ -159,7 +159,7 @@ def distance(topology: Topology, replaced: int) -> NDArray[np.int64]:
     return climbs
 
 
-def nodes_too_few(need: Need, mask: Mask, view: View) -> Reason:
+def nodes_too_few(need: ReplicaRequest, mask: Mask, view: View) -> Reason:
     """No node in `mask` is without a replica of the shard: what took the others away."""
     found = supply(view.topology, need.nodes, fenced=_fenced(mask, view))
     told = found.told(*_left(found, need, mask, view))
@@ -182,7 +182,7 @@ def _fenced(mask: Mask, view: View) -> bool:
     return bool((mask & view.topology.fenced).any())
 
 
-def _left(found: Supply, need: Need, mask: Mask, view: View) -> list[Part]:
+def _left(found: Supply, need: ReplicaRequest, mask: Mask, view: View) -> list[Part]:
     """What is left of the nodes that the policy admits when capacity, limits, and the shard's
     other replicas have taken theirs."""
     has_room = found.mask & view.has_room()
@@ -201,7 +201,7 @@ def _no_candidate(
     rules: Sequence[Rule],
     mask: Mask,
     distinct: NDArray[np.int64],
-    need: Need,
+    need: ReplicaRequest,
     view: View,
 ) -> Reason:
     """The required rule that no node keeps which was left by those before it."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.allocator.choose import choose
-from placement.allocator.view import Need, View
+from placement.allocator.view import ReplicaRequest, View
 from placement.model import Reason
 from placement.rules import AtMost, Even, Mask, Rule, RuleSet, Share, Strength
 from placement.topology import LEAF, Topology
@@ -22,16 +22,18 @@ _STEPS = 20_000
 _SPENT = "steps of the search"
 
 
-def choose_ahead(rules: Sequence[Rule], mask: Mask, need: Need, view: View) -> int | Reason:
+def choose_ahead(
+    rules: Sequence[Rule], mask: Mask, need: ReplicaRequest, view: View
+) -> int | Reason:
     """As `choose`, looking ahead."""
     return pick_ahead(lambda need, mask: choose(rules, mask, need, view), rules, mask, need, view)
 
 
 def pick_ahead(
-    pick: Callable[[Need, Mask], int | Reason],
+    pick: Callable[[ReplicaRequest, Mask], int | Reason],
     rules: Sequence[Rule],
     mask: Mask,
-    need: Need,
+    need: ReplicaRequest,
     view: View,
 ) -> int | Reason:
     """What `pick` picks, but a node after which the shard's other missing replicas find no lawful
@@ -53,7 +55,9 @@ def pick_ahead(
     return first if isinstance(node, Reason) else node
 
 
-def arrangements(rules: Sequence[Rule], mask: Mask, need: Need, view: View) -> Iterator[list[int]]:
+def arrangements(
+    rules: Sequence[Rule], mask: Mask, need: ReplicaRequest, view: View
+) -> Iterator[list[int]]:
     """Nodes for all replicas that the shard lacks, such that no required rule is broken; of equal
     nodes only the least loaded. Ends early when the plan's steps are used up."""
     required = [rule for rule in rules if rule.strength is Strength.REQUIRED]
@@ -70,7 +74,7 @@ def _extended(
     prunes: Sequence[Rule],
     mask: Mask,
     held: frozenset[int],
-    need: Need,
+    need: ReplicaRequest,
     view: View,
     least: int | None,
 ) -> Iterator[list[int]]:
@@ -142,7 +146,7 @@ def node_kinds(topology: Topology) -> NDArray[np.int64]:
 
 
 def whole_stream(
-    rules: Sequence[Rule], mask: Callable[[View], Mask], needs: Sequence[Need], view: View
+    rules: Sequence[Rule], mask: Callable[[View], Mask], needs: Sequence[ReplicaRequest], view: View
 ) -> list[list[int]] | None:
     """Lawful nodes for every shard at once, where one shard takes what another needs: exclusive
     nodes, capacity, balance. For small shapes; None where the steps do not suffice."""

@@ -18,7 +18,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.allocator.view import Need, View
+from placement.allocator.view import ReplicaRequest, View
 from placement.rules import AtMost, Mask, Rule, Strength
 from placement.topology import NO_DOMAIN
 
@@ -49,7 +49,7 @@ def load_costs(view: View) -> list[int]:
 
 
 def best_set(
-    need: Need,
+    need: ReplicaRequest,
     columns: Sequence[Column],
     mask: Mask,
     view: View,
@@ -70,7 +70,7 @@ class _Search:
 
     def __init__(
         self,
-        need: Need,
+        need: ReplicaRequest,
         columns: Sequence[Column],
         mask: Mask,
         view: View,

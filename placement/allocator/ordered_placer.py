@@ -1,8 +1,8 @@
 """What strategies share that place shard by shard in an order of their own: Kafka's and Kudu's.
 
-A `Draft` knows what the stream under placement and all others hold, which nodes the user's rules
-leave open, and searches the strategy's order for a shard's replicas. The first of the order is
-taken; others are tried only where the user's rules lead into a dead end.
+A `StreamDraft` knows what the stream under placement and all others hold, which nodes the user's
+rules leave open, and searches the strategy's order for a shard's replicas. The first of the order
+is taken; others are tried only where the user's rules lead into a dead end.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from placement.allocator import kernels
 from placement.allocator.choose import choose, too_few, unmet
 from placement.allocator.strategy import Strategy
-from placement.allocator.view import Need, Placement, View
+from placement.allocator.view import Placement, ReplicaRequest, View
 from placement.assignments import EMPTY
 from placement.hashing import digest64
 from placement.model import Code, Reason, StreamSpec
 from placement.policy import OnInfeasible, Policy
-from placement.rules import Elsewhere, Mask, RuleSet, Standing, Strength
+from placement.rules import Mask, RoleApart, RuleContext, RuleSet, Strength
 
 Nodes = NDArray[np.int64]
 # Ranks the candidates it is given; the least is best, the next key decides among equals.
@@ -31,7 +31,7 @@ Order = Callable[[int, Sequence[int]], list[Key]]
 _TRIES_MAX = 500
 
 
-class Draft:
+class StreamDraft:
     """A stream being placed. `counts` and `leads` are its own replicas and leaders by node,
     `foreign` and `foreign_leads` those of all other streams; `usable` are the nodes that may hold
     a replica, `fenced` those that may hold a follower where nothing else does."""
@@ -96,7 +96,7 @@ class Draft:
                 mask &= rule.penalty(standing) == 0
         return np.flatnonzero(mask)
 
-    def standing(self, shard: int, kept: Sequence[int]) -> Standing:
+    def standing(self, shard: int, kept: Sequence[int]) -> RuleContext:
         """The shard as rules see it."""
         others: list[int] = []
         if self._wide:
@@ -104,7 +104,7 @@ class Draft:
             others = [node for nodes in rest for node in nodes if node != EMPTY]
         factor = self.spec.replication_factor
         topology, shards = self.view.topology, self.spec.shards
-        return Standing(topology, factor, kept, others, self.policy.nodes, shards)
+        return RuleContext(topology, factor, kept, others, self.policy.nodes, shards)
 
     def wishes(self, shard: int, kept: Sequence[int]) -> list[Key]:
         """What the user prefers: where the leader stands, then the preferred rules as written."""
@@ -190,7 +190,7 @@ class Draft:
                 break
         name, factor, slot = self.spec.stream, self.spec.replication_factor, len(reached)
         others = self.standing(shard, reached).stream_nodes
-        need = Need(name, shard, slot, factor, reached, others, self.policy.nodes)
+        need = ReplicaRequest(name, shard, slot, factor, reached, others, self.policy.nodes)
         mask = (self.usable | self.fenced) & self.view.has_room(self.unit)
         said = choose(self.policy.rules, mask, need, self.view)
         if isinstance(said, Reason):
@@ -199,7 +199,7 @@ class Draft:
         return Reason(Code.NO_CANDIDATE, message, 1, 0), reached[: factor - 1]
 
 
-AtOnce = Callable[[Draft], bool]
+AtOnce = Callable[[StreamDraft], bool]
 """Fills a draft that has no shards yet by `enter`; or says no and leaves it as it is, where some
 slot finds no node or more has to be weighed than can be at once."""
 
@@ -211,7 +211,7 @@ def place_by(
     else by the strategy's `resume`, for which nothing is there to go on from."""
     rules = strategy.rules(policy, view.topology)
     if at_once and not policy.rules:
-        draft = Draft(spec, policy, [], view)
+        draft = StreamDraft(spec, policy, [], view)
         if view.topology.can_lead[draft.usable].all() and at_once(draft):
             warnings = unmet(rules, draft.shards, spec, policy, view.topology)
             return Placement(draft.shards, (), warnings)
@@ -270,12 +270,12 @@ def _ranked(found: Nodes, keys: Sequence[Key]) -> Iterator[int]:
         yield from rest[np.lexsort(columns)].tolist()
 
 
-def lead_least(draft: Draft) -> Callable[[list[int]], int]:
+def lead_least(draft: StreamDraft) -> Callable[[list[int]], int]:
     """Names the node of a shard that leads least by weight, the first one among equals, of those
     that the user's rules let lead."""
     topology, rules = draft.view.topology, draft.policy.rules
     able = draft.usable & topology.can_lead
-    aside = max((rule.count for rule in rules if isinstance(rule, Elsewhere)), default=0)
+    aside = max((rule.count for rule in rules if isinstance(rule, RoleApart)), default=0)
     ranks = [rule.rank(topology) for rule in RuleSet(rules).leader_preferences]
 
     def leader(nodes: list[int]) -> int:
@@ -288,7 +288,7 @@ def lead_least(draft: Draft) -> Callable[[list[int]], int]:
     return leader
 
 
-def spread_leads(draft: Draft, shards: Sequence[int]) -> None:
+def spread_leads(draft: StreamDraft, shards: Sequence[int]) -> None:
     """Even out the leaders of these shards: along a chain of shards that share nodes the lead
     passes from a node that leads two more than another to that one. Nodes of different weight are
     left as `lead_least` chose them, and so are leaders that the user has rules for."""
@@ -321,7 +321,7 @@ def spread_leads(draft: Draft, shards: Sequence[int]) -> None:
 
 
 def _chain(
-    draft: Draft, led: dict[int, list[int]], able: Mask, source: int
+    draft: StreamDraft, led: dict[int, list[int]], able: Mask, source: int
 ) -> list[tuple[int, int]] | None:
     """Shards and their new leaders along the shortest way from `source` to a node that leads at
     least two fewer."""

@@ -9,7 +9,7 @@ from placement.allocator.leader_election import elect
 from placement.allocator.node_sets import load_costs
 from placement.allocator.slot_filling import fill
 from placement.allocator.strategy import ByRules
-from placement.allocator.view import Need, Placement, View
+from placement.allocator.view import Placement, ReplicaRequest, View
 from placement.assignments import EMPTY
 from placement.model import Reason, StreamSpec
 from placement.policy import Policy
@@ -27,7 +27,9 @@ class Plans(Protocol):
         """The rules it is held to."""
         ...
 
-    def plan(self, need: Need, policy: Policy, mask: Mask, view: View, /) -> list[int] | Reason:
+    def plan(
+        self, need: ReplicaRequest, policy: Policy, mask: Mask, view: View, /
+    ) -> list[int] | Reason:
         """All the nodes that complete the shard, best first: at least one, or why there is none."""
         ...
 
@@ -41,7 +43,7 @@ class SetStrategy(ByRules):
         planned: list[int] = []
         by_slot = bool(RuleSet(policy.rules).roles)
 
-        def pick(need: Need, mask: Mask) -> int | Reason:
+        def pick(need: ReplicaRequest, mask: Mask) -> int | Reason:
             if not (need.kept and planned and mask[planned[0]]):
                 found = self.plan(need, policy, mask, view)
                 if isinstance(found, Reason):
@@ -66,7 +68,9 @@ class SetStrategy(ByRules):
             kept = [node for node in nodes if node != EMPTY]
             if len(kept) == len(nodes):
                 continue
-            need = Need(spec.stream, shard, len(kept), len(nodes), kept, nodes=policy.nodes)
+            need = ReplicaRequest(
+                spec.stream, shard, len(kept), len(nodes), kept, nodes=policy.nodes
+            )
             found = self.plan(need, policy, candidates(policy, view), view)
             if isinstance(found, Reason):
                 continue
@@ -79,7 +83,9 @@ class SetStrategy(ByRules):
         _lead_evenly(fresh, policy, view)
         return ()
 
-    def extend(self: Plans, need: Need, policy: Policy, mask: Mask, view: View) -> int | Reason:
+    def extend(
+        self: Plans, need: ReplicaRequest, policy: Policy, mask: Mask, view: View
+    ) -> int | Reason:
         """The first node of the set that completes the shard best."""
         found = self.plan(need, policy, mask, view)
         return found if isinstance(found, Reason) else found[0]
@@ -99,7 +105,7 @@ def _lead_evenly(shards: Sequence[list[int]], policy: Policy, view: View) -> Non
         nodes[:] = [leader, *(node for node in nodes if node != leader)]
 
 
-def placing_costs(need: Need, view: View) -> list[int]:
+def placing_costs(need: ReplicaRequest, view: View) -> list[int]:
     """By node, the cost of one more replica: nearness to the one it replaces, then load."""
     costs = load_costs(view)
     if need.replaces == EMPTY:

@@ -14,14 +14,14 @@ import numpy as np
 from placement.allocator.choose import candidates, choose
 from placement.allocator.leader_election import elect
 from placement.allocator.lookahead import pick_ahead
-from placement.allocator.view import Need, View
+from placement.allocator.view import ReplicaRequest, View
 from placement.assignments import EMPTY
 from placement.model import Code, Reason, StreamSpec
 from placement.policy import Policy
 from placement.rules import Mask, Rule, RuleSet, Strength
 from placement.topology import Topology
 
-Pick = Callable[[Need, Mask], int | Reason]
+Pick = Callable[[ReplicaRequest, Mask], int | Reason]
 """The node for a need, out of those in the mask. The mask is a new array whenever it differs."""
 
 
@@ -40,7 +40,7 @@ def fill(
     used: list[int] = []
     reasons: dict[Code, Reason] = {}
     for shard in range(0, spec.shards, copies):
-        need = Need(
+        need = ReplicaRequest(
             stream=spec.stream,
             shard=shard,
             slot=0,
@@ -73,7 +73,7 @@ def fill(
 
 
 def _slots(
-    pick: Pick, need: Need, mask: Mask, view: View, copies: int
+    pick: Pick, need: ReplicaRequest, mask: Mask, view: View, copies: int
 ) -> tuple[list[int], Reason | None]:
     """The nodes of a shard, one slot after the other, as far as there are any; `copies` shards
     take them."""
@@ -88,7 +88,9 @@ def _slots(
     return kept, None
 
 
-def _ahead(pick: Pick, rules: Sequence[Rule], view: View, need: Need, mask: Mask) -> int | Reason:
+def _ahead(
+    pick: Pick, rules: Sequence[Rule], view: View, need: ReplicaRequest, mask: Mask
+) -> int | Reason:
     return pick_ahead(pick, rules, mask, need, view)
 
 
@@ -102,7 +104,7 @@ def by_wishes(pick: Callable[[Policy], int | Reason], policy: Policy) -> int | R
     return node
 
 
-def admitted(policy: Policy, mask: Mask, need: Need, view: View) -> Mask | Reason:
+def admitted(policy: Policy, mask: Mask, need: ReplicaRequest, view: View) -> Mask | Reason:
     """The nodes of `mask` that are left for the need and that the user's rules leave: those that
     break no required one, and of them those that keep the preferred ones best."""
     if not policy.rules:
@@ -123,7 +125,7 @@ def admitted(policy: Policy, mask: Mask, need: Need, view: View) -> Mask | Reaso
     return left
 
 
-def without_taken(mask: Mask, need: Need) -> Mask:
+def without_taken(mask: Mask, need: ReplicaRequest) -> Mask:
     """The mask without the nodes that hold a replica of the shard already."""
     left = mask.copy()
     left[np.asarray([*need.kept, *need.excluded], np.int64)] = False
@@ -169,7 +171,7 @@ def _able(nodes: list[int], policy: Policy, factor: int, topology: Topology) -> 
     return [node for node in plain if rank(node) == best]
 
 
-def _pick(pick: Pick, need: Need, mask: Mask, topology: Topology) -> int | Reason:
+def _pick(pick: Pick, need: ReplicaRequest, mask: Mask, topology: Topology) -> int | Reason:
     """The last slot goes to a node that may lead if no other has one and there is any."""
     last = need.slot == need.replication_factor - 1
     if last and not topology.can_lead[np.asarray(need.kept, np.int64)].any():

@@ -6,7 +6,7 @@ A strategy proposes; the rules engine disposes.
 from typing import ClassVar, Protocol
 
 from placement.allocator.choose import choose
-from placement.allocator.view import Need, Placement, View
+from placement.allocator.view import Placement, ReplicaRequest, View
 from placement.model import Reason, StreamSpec
 from placement.policy import Balance, Compiles, OnInfeasible, Policy
 from placement.rules import (
@@ -47,7 +47,7 @@ class Strategy(Compiles, Protocol):
         """Place a whole stream, or say why it cannot be placed."""
         ...
 
-    def extend(self, need: Need, policy: Policy, mask: Mask, view: View) -> int | Reason:
+    def extend(self, need: ReplicaRequest, policy: Policy, mask: Mask, view: View) -> int | Reason:
         """The node for one more replica, out of those in `mask`, or why none serves."""
         ...
 
@@ -115,6 +115,8 @@ class ByRules:
         """Leave all to `extend`."""
         return ()
 
-    def extend(self: Strategy, need: Need, policy: Policy, mask: Mask, view: View) -> int | Reason:
+    def extend(
+        self: Strategy, need: ReplicaRequest, policy: Policy, mask: Mask, view: View
+    ) -> int | Reason:
         """The best candidate by the strategy's rules, load and nearness."""
         return choose(self.rules(policy, view.topology), mask, need, view)

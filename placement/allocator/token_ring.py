@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.allocator.view import Need
+from placement.allocator.view import ReplicaRequest
 from placement.hashing import digest64, digests64, scores
 from placement.model import Code, Reason, StreamSpec, natural_key
-from placement.rules import Finding, Mask, Penalties, RuleTraits, Standing, Strength
+from placement.rules import Mask, Penalties, RuleContext, RuleFinding, RuleTraits, Strength
 from placement.topology import Topology
 
 # Cassandra's `num_tokens` since 4.0, and the number in the tutorial's smoke test.
@@ -42,7 +42,7 @@ class TokenRing:
         owners: NDArray[np.int64] = self._array("owners", lambda: np.asarray(self.nodes, np.int64))
         return owners
 
-    def start(self, need: Need) -> int:
+    def start(self, need: ReplicaRequest) -> int:
         """Position of the first token at or after the shard's own; past the last it wraps.
 
         On a ring of hashed tokens the shard's token is a key and is hashed like the shard's name.
@@ -64,7 +64,7 @@ class TokenRing:
         """`start` of every shard of a stream."""
         name, factor, shards = spec.stream, spec.replication_factor, range(spec.shards)
         if self.explicit or spec.shard_tokens is not None:
-            needs = (Need(name, s, 0, factor, (), token=spec.token(s)) for s in shards)
+            needs = (ReplicaRequest(name, s, 0, factor, (), token=spec.token(s)) for s in shards)
             return np.fromiter((self.start(need) for need in needs), np.int64, spec.shards)
         keys = digests64(("shard", name), shards)
         tokens = self._array("tokens", lambda: np.asarray(self.tokens, np.uint64))
@@ -119,18 +119,18 @@ class OnRing(RuleTraits):
     def __str__(self) -> str:
         return "nodes with tokens"
 
-    def penalty(self, standing: Standing) -> Penalties:
+    def penalty(self, standing: RuleContext) -> Penalties:
         """One for every node without a token."""
         ring = token_ring(standing.topology, self.vnodes)
         return (~ring.members(standing.topology)).astype(np.int64)
 
-    def violations(self, standing: Standing) -> list[Finding]:
+    def violations(self, standing: RuleContext) -> list[RuleFinding]:
         """Nodes without a token that hold a replica."""
         off = np.flatnonzero(self.penalty(standing))
         names = [standing.topology.ids[node] for node in standing.replicas if node in off]
-        return [Finding(name, 1, 0) for name in sorted(names, key=natural_key)]
+        return [RuleFinding(name, 1, 0) for name in sorted(names, key=natural_key)]
 
-    def doubtful(self, shards: NDArray[np.int64], standing: Standing) -> Mask:
+    def doubtful(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
         """Which of many whole shards, a row of nodes each, break the rule."""
         ring = token_ring(standing.topology, self.vnodes)
         members = ring.members(standing.topology)

@@ -19,7 +19,7 @@ from placement.model import Reason, StreamSpec
 from placement.policy import Policy
 from placement.rules import (
     Mask,
-    Standing,
+    RuleContext,
 )
 from placement.topology import NodeFilter, Scope, Topology
 
@@ -171,7 +171,7 @@ class Placement:
     warnings: tuple[Reason, ...] = ()
 
 
-class Need(NamedTuple):
+class ReplicaRequest(NamedTuple):
     """One more replica of one shard: what stays, what it replaces, and who asks.
 
     `token` is the shard's explicit place on a ring; `fresh` says that it had no replica when the
@@ -194,10 +194,10 @@ class Need(NamedTuple):
     shunned: frozenset[int] = frozenset()
     leads: bool = False  # the first replica of a new shard, which is likely to lead
 
-    def standing(self, topology: Topology) -> Standing:
+    def standing(self, topology: Topology) -> RuleContext:
         """What the rules are asked about."""
         parts = self.kept, self.stream_nodes, self.nodes, self.shards, self.slots, self.slot
-        return Standing(topology, self.replication_factor, *parts)
+        return RuleContext(topology, self.replication_factor, *parts)
 
     @property
     def seed(self) -> int:

@@ -4,23 +4,23 @@ Streams, moves, nodes, holds, operators' requests with their previews, rebalanci
 the core but `liveness` and `explain`; only the reconciler imports it.
 """
 
-from placement.controllers.holds import KIND, HoldEvents
-from placement.controllers.moves import MoveEvents
-from placement.controllers.nodes import NodeEvents
-from placement.controllers.operators import OperatorEvents
+from placement.controllers.holds import KIND, HoldController
+from placement.controllers.moves import MoveController
+from placement.controllers.nodes import NodeController
+from placement.controllers.operators import OperatorController
 from placement.controllers.preview import Preview
-from placement.controllers.rebalance import Rebalancing
-from placement.controllers.retry_gate import Room
-from placement.controllers.streams import StreamEvents
+from placement.controllers.rebalance import RebalanceController
+from placement.controllers.retry_gate import RetryGate
+from placement.controllers.streams import StreamController
 
 __all__ = [
     "KIND",
-    "HoldEvents",
-    "MoveEvents",
-    "NodeEvents",
-    "OperatorEvents",
+    "HoldController",
+    "MoveController",
+    "NodeController",
+    "OperatorController",
     "Preview",
-    "Rebalancing",
-    "Room",
-    "StreamEvents",
+    "RebalanceController",
+    "RetryGate",
+    "StreamController",
 ]

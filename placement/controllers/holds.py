@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.controllers.moves import MoveEvents
+from placement.controllers.moves import MoveController
 from placement.model import (
     UNLOCATED,
     AdministrativeState,
@@ -24,7 +24,7 @@ from placement.model import (
     parse_location,
 )
 from placement.nodes import Hold, lost_domains, lost_share
-from placement.repair import Repair
+from placement.repair import RepairPlanner
 from placement.state import State
 from placement.wording import counted
 
@@ -57,10 +57,10 @@ class Held:
         return self.domain or FLEET
 
 
-class HoldEvents:
+class HoldController:
     """Watches how many nodes go at once."""
 
-    def __init__(self, state: State, repair: Repair, moves: MoveEvents) -> None:
+    def __init__(self, state: State, repair: RepairPlanner, moves: MoveController) -> None:
         self._state, self._repair, self._moves = state, repair, moves
         self._held: dict[str, Held] = {}
         self._away: dict[int, int] = {}

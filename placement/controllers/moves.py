@@ -1,8 +1,8 @@
 """What becomes of moves: acknowledgements, deadlines, and nodes that change under them."""
 
 from placement.assignments import EMPTY
-from placement.controllers.rebalance import Rebalancing
-from placement.controllers.retry_gate import Room
+from placement.controllers.rebalance import RebalanceController
+from placement.controllers.retry_gate import RetryGate
 from placement.diagnosis import why_kept
 from placement.model import (
     AckKind,
@@ -15,14 +15,16 @@ from placement.model import (
     Reason,
 )
 from placement.moves import OpenMove, backoff, cancellations
-from placement.repair import Repair
+from placement.repair import RepairPlanner
 from placement.state import State
 
 
-class MoveEvents:
+class MoveController:
     """Ends and accepts the moves of the ledger."""
 
-    def __init__(self, state: State, repair: Repair, room: Room, rebalancing: Rebalancing) -> None:
+    def __init__(
+        self, state: State, repair: RepairPlanner, room: RetryGate, rebalancing: RebalanceController
+    ) -> None:
         self._state, self._repair, self._room = state, repair, room
         self._rebalancing = rebalancing
 

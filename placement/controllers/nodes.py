@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from placement.controllers.holds import HoldEvents
-from placement.controllers.moves import MoveEvents
-from placement.controllers.retry_gate import Room
+from placement.controllers.holds import HoldController
+from placement.controllers.moves import MoveController
+from placement.controllers.retry_gate import RetryGate
 from placement.model import (
     DEPTH_MAX,
     AdministrativeState,
     AlertKind,
     Code,
-    Flaps,
+    FlapHistory,
     Guard,
     Liveness,
     Lives,
@@ -24,30 +24,36 @@ from placement.model import (
     Reporting,
     parse_location,
 )
-from placement.nodes import Admission, Authority, Relocations, Stand, StandingOrders
-from placement.repair import Repair
+from placement.nodes import (
+    AdministrativeOrders,
+    Admission,
+    LocationAuthority,
+    LocationDecision,
+    Relocations,
+)
+from placement.repair import RepairPlanner
 from placement.state import State
 from placement.topology import Scope, Topology
 
 
-class NodeEvents:
+class NodeController:
     """Keeps the topology, and has looked at whatever a change of it touches."""
 
     def __init__(
         self,
         state: State,
-        repair: Repair,
-        room: Room,
-        moves: MoveEvents,
-        holds: HoldEvents,
-        orders: StandingOrders,
+        repair: RepairPlanner,
+        room: RetryGate,
+        moves: MoveController,
+        holds: HoldController,
+        orders: AdministrativeOrders,
     ) -> None:
         self._state, self._repair = state, repair
         self._room, self._moves, self._holds = room, moves, holds
         self._orders = orders
         self._leaving: set[str] = set()
         self._admission = Admission(state, self._forget)
-        self._authority = Authority(state)
+        self._authority = LocationAuthority(state)
         self._relocations = Relocations(state, self._admission, self._move, self._ordered)
 
     def begin(self) -> None:
@@ -132,14 +138,16 @@ class NodeEvents:
 
     def _stand(
         self, event: NodeChanged, before: NodeView | None, placed: bool
-    ) -> tuple[Stand, str]:
+    ) -> tuple[LocationDecision, str]:
         """Where the node stands after the event, and who says so."""
         if before is not None and not placed:
-            same = Stand(before.attributes, before.claimed, before.pending, before.quarantine)
+            same = LocationDecision(
+                before.attributes, before.claimed, before.pending, before.quarantine
+            )
             return same, before.source
         located = self._authority.located(event, before, _attributes(event, before))
         if located.doubt is not None:
-            doubt = Stand(located.attributes, located.claim, None, located.doubt)
+            doubt = LocationDecision(located.attributes, located.claim, None, located.doubt)
             return doubt, located.source
         stand = self._relocations.judge(event.node_id, before, located.attributes)
         if not self._authority.claims_count:
@@ -235,7 +243,7 @@ class NodeEvents:
         detail = {"holder": view.incarnation, "refused": refused.incarnation}
         self._state.alert(AlertKind.INCARNATION_CONFLICT, view.node_id, refused.reason, detail)
 
-    def _tell_held(self, node_id: str, flaps: Flaps) -> None:
+    def _tell_held(self, node_id: str, flaps: FlapHistory) -> None:
         hold = flaps.hold
         assert hold is not None
         seconds = (hold.until - hold.since) // 1000
@@ -267,11 +275,11 @@ class NodeEvents:
                 self._forget(name)
 
 
-def _flaps(before: NodeView | None) -> Flaps:
-    return Flaps() if before is None else Flaps(before.transitions, before.hold_down)
+def _flaps(before: NodeView | None) -> FlapHistory:
+    return FlapHistory() if before is None else FlapHistory(before.transitions, before.hold_down)
 
 
-def _flaps_after(event: NodeChanged, before: NodeView | None) -> Flaps:
+def _flaps_after(event: NodeChanged, before: NodeView | None) -> FlapHistory:
     """The node's flaps after the event. The liveness table does not hear of a hold-down that an
     operator has ended: as long as it tells of the same one, that stays ended."""
     known = _flaps(before)

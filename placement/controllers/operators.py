@@ -7,11 +7,11 @@ Answers carry the request's id; the command waits for them. Progress of drains s
 
 from dataclasses import replace
 
-from placement.controllers.holds import HoldEvents
-from placement.controllers.moves import MoveEvents
-from placement.controllers.nodes import NodeEvents
+from placement.controllers.holds import HoldController
+from placement.controllers.moves import MoveController
+from placement.controllers.nodes import NodeController
 from placement.controllers.preview import Preview, preview
-from placement.controllers.rebalance import Rebalancing
+from placement.controllers.rebalance import RebalanceController
 from placement.model import (
     Action,
     AdministrativeState,
@@ -24,7 +24,7 @@ from placement.model import (
     Reason,
     ViolationClass,
 )
-from placement.nodes import Order, StandingOrders
+from placement.nodes import AdministrativeOrders, Order
 from placement.repair import DRAIN_RULE
 from placement.state import State
 
@@ -39,17 +39,17 @@ _DONE = {
 _NAMED_MAX = 10
 
 
-class OperatorEvents:
+class OperatorController:
     """Carries out what operators ask for."""
 
     def __init__(
         self,
         state: State,
-        orders: StandingOrders,
-        nodes: NodeEvents,
-        moves: MoveEvents,
-        holds: HoldEvents,
-        rebalancing: Rebalancing,
+        orders: AdministrativeOrders,
+        nodes: NodeController,
+        moves: MoveController,
+        holds: HoldController,
+        rebalancing: RebalanceController,
     ) -> None:
         self._state, self._orders = state, orders
         self._nodes, self._moves, self._holds = nodes, moves, holds

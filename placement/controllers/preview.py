@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from placement.controllers.holds import FLEET, HoldEvents
-from placement.controllers.rebalance import Rebalancing
-from placement.diagnosis import HeldShard, at_stake_reason, in_maintenance, quorum_broken
+from placement.controllers.holds import FLEET, HoldController
+from placement.controllers.rebalance import RebalanceController
+from placement.diagnosis import AffectedShard, at_stake_reason, in_maintenance, quorum_broken
 from placement.hashing import stable_id
 from placement.model import (
     Action,
@@ -25,7 +25,7 @@ from placement.model import (
     RepairMode,
     StreamSpec,
 )
-from placement.nodes import Relocations, StandingOrders
+from placement.nodes import AdministrativeOrders, Relocations
 from placement.planning import ShardState, Touched, impact
 from placement.state import State
 from placement.wording import counted
@@ -95,9 +95,9 @@ class Preview:
 
 def preview(
     state: State,
-    orders: StandingOrders,
-    holds: HoldEvents,
-    rebalancing: Rebalancing,
+    orders: AdministrativeOrders,
+    holds: HoldController,
+    rebalancing: RebalanceController,
     relocations: Relocations,
     asked: OperatorAsked,
 ) -> Preview:
@@ -162,7 +162,7 @@ def _shard(state: State, name: str, number: int) -> ShardState:
     return ShardState(held, under_way=under_way)
 
 
-def _balance(state: State, rebalancing: Rebalancing, asked: OperatorAsked) -> Preview:
+def _balance(state: State, rebalancing: RebalanceController, asked: OperatorAsked) -> Preview:
     """The plan as it would be made now; its hash is that of its moves."""
     if asked.target != FLEET:
         message = f"loads are evened out in the whole fleet: the target is '{FLEET}'"
@@ -222,7 +222,7 @@ def _unknown(target: str) -> Reason:
     return Reason(Code.NODE_UNKNOWN, f"node '{target}' is not known; a domain begins with '/'")
 
 
-def _contradiction(orders: StandingOrders, asked: OperatorAsked) -> Reason | None:
+def _contradiction(orders: AdministrativeOrders, asked: OperatorAsked) -> Reason | None:
     """What stands against the request."""
     standing = orders.by_target.get(asked.target)
     if asked.action in _STANDS:
@@ -261,7 +261,9 @@ def _draining(state: State) -> list[int]:
     return [node for node, each in enumerate(ordered) if each is AdministrativeState.DRAINING]
 
 
-def _stuck(state: State, held: Iterable[HeldShard], away: Collection[int]) -> list[HeldShard]:
+def _stuck(
+    state: State, held: Iterable[AffectedShard], away: Collection[int]
+) -> list[AffectedShard]:
     """Shards whose copies have nowhere to go: no node is left that their policy admits."""
     topology = state.topology
     open_to = topology.eligible.copy()
@@ -330,7 +332,7 @@ def _uncancellable(state: State, move_id: str) -> Reason | None:
     return None
 
 
-def held_shards(state: State, nodes: Collection[int]) -> Iterator[HeldShard]:
+def held_shards(state: State, nodes: Collection[int]) -> Iterator[AffectedShard]:
     """The shards with a copy on any of the nodes (by index), as the running reconciler has them:
     the work is in proportion to these. A copy under way is none yet, one that is to go still is."""
     found = {shard for node in nodes for shard in state.table.shards_on(node)}
@@ -339,4 +341,4 @@ def held_shards(state: State, nodes: Collection[int]) -> Iterator[HeldShard]:
         stream = state.stream_of(shard)
         assert stream.policy is not None
         number = state.table.number_of(shard)
-        yield HeldShard(stream.spec, stream.policy, number, state.complete(shard))
+        yield AffectedShard(stream.spec, stream.policy, number, state.complete(shard))

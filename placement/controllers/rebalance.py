@@ -20,7 +20,14 @@ from placement.assignments import EMPTY
 from placement.model import Cause, Code, MoveKind, MoveState, Reason, Rebalance, natural_key
 from placement.moves import Ledger
 from placement.rebalance import RebalanceMove, RebalancePlan, plan_rebalance
-from placement.repair import Link, Repair, Want, copy_source, link, links
+from placement.repair import (
+    DomainPair,
+    RepairAction,
+    RepairPlanner,
+    copy_source,
+    domain_pair,
+    open_pairs,
+)
 from placement.state import State
 
 KIND = "rebalance"
@@ -53,10 +60,10 @@ class Proposal:
         return "; ".join(found) or "nothing makes the loads more even"
 
 
-class Rebalancing:
+class RebalanceController:
     """What is wanted and what is left."""
 
-    def __init__(self, state: State, repair: Repair) -> None:
+    def __init__(self, state: State, repair: RepairPlanner) -> None:
         self._state, self._repair = state, repair
         self._left: dict[str, Left] = {}
         self._eligible = np.zeros(0, bool)
@@ -242,12 +249,12 @@ class Rebalancing:
         way."""
         state, limits = self._state, self._state.configuration.limits
         ledger, most = Ledger() if idle else state.ledger, limits.max_per_domain_pair
-        busy: Counter[Link] = Counter() if idle or most is None else links(state)
+        busy: Counter[DomainPair] = Counter() if idle or most is None else open_pairs(state)
         into, out = Counter(ledger.incoming), Counter(ledger.outgoing)
         copied = Counter(ledger.copied)
         for shard, removed, target in copies:
             source = copy_source(state, state.table.nodes(shard), target)
-            crossing = link(state.topology, source, target)
+            crossing = domain_pair(state.topology, source, target)
             into[target] += 1
             out[removed] += 1
             copied[source] += source != EMPTY
@@ -271,8 +278,8 @@ class Rebalancing:
             return
         reason = Reason(Code.LOAD_UNEVEN, body["message"])
         remove, add = index[body["remove"]], index[body["add"]]
-        want = Want(Cause.BALANCE, MoveKind.REPLACE, body["slot"], reason, add, remove)
-        if self._repair.move(shard, want, view) is not None:
+        action = RepairAction(Cause.BALANCE, MoveKind.REPLACE, body["slot"], reason, add, remove)
+        if self._repair.move(shard, action, view) is not None:
             self.want("a limit was reached", self._later)
 
     def _drop(self, names: Iterable[str]) -> None:

@@ -5,15 +5,15 @@ can hold has changed; a story counts the attempts.
 """
 
 from placement.policy import Policy
-from placement.repair import Repair
+from placement.repair import RepairPlanner
 from placement.state import State
 from placement.topology import Topology
 
 
-class Room:
+class RetryGate:
     """Nodes whose usability has changed since waiting streams were tried last."""
 
-    def __init__(self, state: State, repair: Repair) -> None:
+    def __init__(self, state: State, repair: RepairPlanner) -> None:
         self._state, self._repair = state, repair
         self._changed: set[int] = set()
         self._moved = False

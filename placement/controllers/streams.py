@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from placement.assignments import EMPTY
-from placement.controllers.moves import MoveEvents
-from placement.controllers.retry_gate import Room
+from placement.controllers.moves import MoveController
+from placement.controllers.retry_gate import RetryGate
 from placement.model import (
     Code,
     Decision,
@@ -26,26 +26,28 @@ from placement.model import (
 )
 from placement.moves import OpenMove
 from placement.policy import Policy
-from placement.repair import Repair
+from placement.repair import RepairPlanner
 from placement.state import State, Stream
 from placement.streams import (
     Alteration,
-    alteration,
-    counted,
+    count_whole_shards,
     decide,
-    is_mended,
-    is_pointless,
+    is_obsolete,
+    is_resolved,
     judged,
     laid_out,
     place,
+    plan_alteration,
     spec_of,
 )
 
 
-class StreamEvents:
+class StreamController:
     """Decides streams and revises the decisions of those that wait or lack replicas."""
 
-    def __init__(self, state: State, repair: Repair, room: Room, moves: MoveEvents) -> None:
+    def __init__(
+        self, state: State, repair: RepairPlanner, room: RetryGate, moves: MoveController
+    ) -> None:
         self._state, self._repair, self._room, self._moves = state, repair, room, moves
         self._waiting: set[str] = set()
         self._unsettled: set[str] = set()
@@ -135,7 +137,7 @@ class StreamEvents:
         if stream.decision.outcome in (Outcome.REJECTED, Outcome.WAITING):
             self._decide(event, stream)
             return
-        found = alteration(self._state, stream, event)
+        found = plan_alteration(self._state, stream, event)
         if isinstance(found, Alteration):
             self._change(event, stream, found)
         else:
@@ -166,7 +168,7 @@ class StreamEvents:
                 state.touch(shard)
         for shard in shards:
             opened = state.ledger.by_shard.get(shard)
-            if opened is not None and is_pointless(state, opened, stream, same):
+            if opened is not None and is_obsolete(state, opened, stream, same):
                 self._moves.end(opened, MoveState.CANCELLED, why)
         if found.added:
             self._fill(state.add_shards(stream, len(found.added)), found.added)
@@ -323,8 +325,8 @@ class StreamEvents:
         for name in sorted(touched):
             stream = state.streams[name]
             before = stream.decision
-            decision = counted(state, stream, before)
-            mended = is_mended(state, stream)
+            decision = count_whole_shards(state, stream, before)
+            mended = is_resolved(state, stream)
             if decision == before and not mended:
                 continue
             if mended or before.outcome is not Outcome.PARTIAL or not decision.replicas_missing:

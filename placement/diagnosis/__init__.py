@@ -4,15 +4,15 @@ Asks the rules of a stream's strategy about a shard or a whole cluster over arra
 the reconciler's state. Imports `strategies` and what it stands on.
 """
 
-from placement.diagnosis.cluster import examine
+from placement.diagnosis.cluster import diagnose_cluster
 from placement.diagnosis.disruption import (
-    HeldShard,
+    AffectedShard,
     at_stake_reason,
     exposed,
     in_maintenance,
     quorum_broken,
 )
-from placement.diagnosis.findings import UNKNOWN, Diagnosed, Diagnosis, Examined
+from placement.diagnosis.findings import UNKNOWN, Diagnosed, Diagnosis, StreamToDiagnose
 from placement.diagnosis.health import Copies, Health, by_rung, quorum_size, worst
 from placement.diagnosis.shard import (
     REPLICAS_RULE,
@@ -34,18 +34,18 @@ __all__ = [
     "REPLICAS_RULE",
     "UNKNOWN",
     "WAITS_FOR_NODES",
+    "AffectedShard",
     "Copies",
     "Diagnosed",
     "Diagnosis",
-    "Examined",
     "Health",
-    "HeldShard",
+    "StreamToDiagnose",
     "at_stake_reason",
     "broken_filter",
     "broken_rules",
     "by_rung",
     "colocated_unit",
-    "examine",
+    "diagnose_cluster",
     "exposed",
     "in_maintenance",
     "kept_slots",

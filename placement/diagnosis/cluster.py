@@ -6,7 +6,7 @@ looked at one by one. `placement.diagnosis.shard` has the words for single shard
 
 What is wrong with one shard, in words: each fault with its class and the reason for it.
 
-`examine` finds the shards that need a look; `Faults` gives it.
+`examine` finds the shards that need a look; `ShardFindings` gives it.
 """
 
 from collections import Counter, defaultdict
@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.assignments import EMPTY, ShardRows, by_size, first_mentions
-from placement.diagnosis.findings import UNKNOWN, Diagnosed, Diagnosis, Examined
-from placement.diagnosis.fixability import Prospects, is_wide
+from placement.diagnosis.findings import UNKNOWN, Diagnosed, Diagnosis, StreamToDiagnose
+from placement.diagnosis.fixability import FixabilityChecker, is_wide
 from placement.diagnosis.health import (
     Copies,
     Health,
@@ -43,11 +43,11 @@ from placement.rules import (
     ColocateSlots,
     Even,
     ExclusiveNodes,
-    Finding,
     LocatedFirst,
     Rule,
+    RuleContext,
+    RuleFinding,
     SameDomain,
-    Standing,
     Strength,
     broken_rows,
     live_domains,
@@ -61,7 +61,7 @@ NODE_LEVEL = "node"
 
 
 @dataclass(frozen=True, slots=True)
-class Suspect:
+class SuspectShard:
     """A shard with something wrong: its list, where whole copies are, and its distinct living
     nodes. For a stream as a whole `shard` is None."""
 
@@ -72,20 +72,24 @@ class Suspect:
     held: Sequence[int] | None = None
 
 
-class Faults:
+class ShardFindings:
     """The faults of shards whose streams share a policy and a replication factor. `everywhere` is
     what their rules are asked about, without a shard."""
 
     def __init__(
-        self, topology: Topology, policy: Policy, everywhere: Standing, prospects: Prospects
+        self,
+        topology: Topology,
+        policy: Policy,
+        everywhere: RuleContext,
+        prospects: FixabilityChecker,
     ) -> None:
         self._topology, self._policy = topology, policy
         self._factor = everywhere.replication_factor
         self._everywhere, self._prospects = everywhere, prospects
         self._levels: dict[int, tuple[str | None, tuple[str, ...]]] = {}
-        self._told: dict[tuple[int, Finding], Reason] = {}
+        self._told: dict[tuple[int, RuleFinding], Reason] = {}
 
-    def copies_of(self, suspect: Suspect) -> Iterator[Diagnosed]:
+    def copies_of(self, suspect: SuspectShard) -> Iterator[Diagnosed]:
         """Copies that are missing, or too many."""
         factor, nodes = self._factor, suspect.nodes
         live = len({n for n in suspect.complete if n >= 0 and not self._topology.is_dead(n)})
@@ -99,7 +103,7 @@ class Faults:
             surplus = Reason(Code.REPLICA_SURPLUS, message, factor, len(nodes))
             yield _of(suspect, "surplus", None, len(nodes), factor, surplus, surplus)
 
-    def places_of(self, suspect: Suspect) -> Iterator[Diagnosed]:
+    def places_of(self, suspect: SuspectShard) -> Iterator[Diagnosed]:
         """Nodes that should not hold a replica, or not lead."""
         topology, nodes = self._topology, suspect.nodes
         for node, times in Counter(nodes).items():
@@ -129,7 +133,7 @@ class Faults:
             prospect = refused if able else self._prospect(None, suspect) or refused
             yield _of(suspect, "leader", topology.ids[leader], 1, 0, prospect, refused)
 
-    def rule(self, suspect: Suspect, rule: Rule, finding: Finding) -> Diagnosed:
+    def rule(self, suspect: SuspectShard, rule: Rule, finding: RuleFinding) -> Diagnosed:
         """A rule that the shard, or the stream, breaks. A rule is known by its identity."""
         if id(rule) not in self._levels:
             self._levels[id(rule)] = self._everywhere.seen(rule)
@@ -156,7 +160,7 @@ class Faults:
             why or broken,
         )
 
-    def _prospect(self, rule: Rule | None, suspect: Suspect) -> Reason | None:
+    def _prospect(self, rule: Rule | None, suspect: SuspectShard) -> Reason | None:
         return self._prospects.why_not(suspect.spec, rule, suspect.held)
 
     def _lost(self, nodes: Sequence[int]) -> Reason:
@@ -182,7 +186,7 @@ class Faults:
 
 
 def _of(
-    suspect: Suspect,
+    suspect: SuspectShard,
     rule: str,
     node: str | None,
     count: int,
@@ -223,10 +227,10 @@ def over_capacity(topology: Topology, load: NDArray[np.int64]) -> Iterator[Diagn
 
 
 # What rules say of rows that break them.
-_Broken = Mapping[int, Sequence[tuple[Rule, Finding]]]
+_Broken = Mapping[int, Sequence[tuple[Rule, RuleFinding]]]
 
 
-def examine(topology: Topology, streams: Sequence[Examined]) -> Diagnosis:
+def diagnose_cluster(topology: Topology, streams: Sequence[StreamToDiagnose]) -> Diagnosis:
     """Judge all streams of a cluster, in their order."""
     groups = [_Group(topology, [streams[at] for at in places]) for places in _alike(streams)]
     load = sum((group.load for group in groups), np.zeros(topology.size, np.int64))
@@ -250,7 +254,7 @@ def examine(topology: Topology, streams: Sequence[Examined]) -> Diagnosis:
     )
 
 
-def _alike(streams: Sequence[Examined]) -> list[list[int]]:
+def _alike(streams: Sequence[StreamToDiagnose]) -> list[list[int]]:
     """Places of the streams that are judged alike, in the order of their first."""
     spelled: dict[int, str] = {}
     groups: defaultdict[object, list[int]] = defaultdict(list)
@@ -276,7 +280,7 @@ class _Group:
     """Streams of one policy, replication factor and quorum; their shards are rows, one stream below
     the other."""
 
-    def __init__(self, topology: Topology, streams: Sequence[Examined]) -> None:
+    def __init__(self, topology: Topology, streams: Sequence[StreamToDiagnose]) -> None:
         self._topology, self._streams = topology, streams
         self._policy, self._spec = streams[0].policy, streams[0].spec
         self._factor = self._policy.copies(self._spec.replication_factor)
@@ -302,9 +306,9 @@ class _Group:
         """What is wrong with each stream, by its name."""
         policy, factor = self._policy, self._spec.replication_factor
         self.rules = STRATEGIES[policy.strategy].rules(policy, judging)
-        self._everywhere = Standing(judging, self._factor, (), (), policy.nodes, load=load)
-        prospects = Prospects(self._topology, judging, policy, factor, self.rules, load)
-        self._faults = Faults(self._topology, policy, self._everywhere, prospects)
+        self._everywhere = RuleContext(judging, self._factor, (), (), policy.nodes, load=load)
+        prospects = FixabilityChecker(self._topology, judging, policy, factor, self.rules, load)
+        self._faults = ShardFindings(self._topology, policy, self._everywhere, prospects)
         broken = self._broken()
         odd = self._odd()
         copies = self._copies()
@@ -353,7 +357,7 @@ class _Group:
         """Rows that break a rule on shards, with what is found there, in the order of rules."""
         shards = np.repeat([each.spec.shards for each in self._streams], self._sizes)
         sizes = list(by_size(self._rows.nodes, self._holds))
-        broken: defaultdict[int, list[tuple[Rule, Finding]]] = defaultdict(list)
+        broken: defaultdict[int, list[tuple[Rule, RuleFinding]]] = defaultdict(list)
         for rule in self.rules:
             if is_wide(rule):
                 continue
@@ -364,7 +368,7 @@ class _Group:
         return broken
 
     def _of_shards(
-        self, each: Examined, first: int, odd: NDArray[np.bool_], broken: _Broken
+        self, each: StreamToDiagnose, first: int, odd: NDArray[np.bool_], broken: _Broken
     ) -> Iterator[Diagnosed]:
         """By shard: copies, places, rules."""
         faults, nodes = self._faults, self._rows.nodes
@@ -374,21 +378,21 @@ class _Group:
                 continue
             listed, complete = self._rows.listed(row), self._whole.listed(row)
             held = nodes[row, self._holds[row]].tolist()
-            looked_at = Suspect(each.spec, shard, listed, complete, held)
+            looked_at = SuspectShard(each.spec, shard, listed, complete, held)
             if is_odd:
                 yield from faults.copies_of(looked_at)
                 yield from faults.places_of(looked_at)
             for rule, finding in broken.get(row, ()):
                 yield faults.rule(looked_at, rule, finding)
 
-    def _of_stream(self, each: Examined, rows: slice) -> Iterator[Diagnosed]:
+    def _of_stream(self, each: StreamToDiagnose, rows: slice) -> Iterator[Diagnosed]:
         """What the stream as a whole breaks."""
         for rule in self.rules:
             if is_wide(rule):
                 for finding in self._broken_by_all(rule, each, rows):
-                    yield self._faults.rule(Suspect(each.spec), rule, finding)
+                    yield self._faults.rule(SuspectShard(each.spec), rule, finding)
 
-    def _broken_by_all(self, rule: Rule, each: Examined, rows: slice) -> list[Finding]:
+    def _broken_by_all(self, rule: Rule, each: StreamToDiagnose, rows: slice) -> list[RuleFinding]:
         """Findings of a rule on the whole stream, each domain once."""
         topology = self._everywhere.topology
         nodes, holds = self._rows.nodes[rows], self._holds[rows]
@@ -399,16 +403,16 @@ class _Group:
             held = [row[kept].tolist() for row, kept in zip(nodes, holds, strict=True)]
             unit = colocated_unit(held, topology)
             strays = sum(len(stray_slots(each, topology, unit)) for each in held)
-            return [Finding(None, strays, 0)] if strays else []
+            return [RuleFinding(None, strays, 0)] if strays else []
         if isinstance(rule, ExclusiveNodes):
             times = np.bincount(everything, minlength=topology.size)
             shared = np.flatnonzero(times > 1).tolist()
-            found = [Finding(topology.ids[node], int(times[node]), 1) for node in shared]
+            found = [RuleFinding(topology.ids[node], int(times[node]), 1) for node in shared]
             return sorted(found, key=lambda finding: natural_key(finding.domain or ""))
         if isinstance(rule, SameDomain):
             used = len(np.unique(topology.domain_of(rule.per)[everything]))
-            return [Finding(None, used, 1)] if used > 1 else []
-        findings: dict[str | None, Finding] = {}
+            return [RuleFinding(None, used, 1)] if used > 1 else []
+        findings: dict[str | None, RuleFinding] = {}
         if len(nodes):
             own, spec, all_nodes = int(holds[0].sum()), each.spec, everything.tolist()
             replicas, others = all_nodes[:own], all_nodes[own:]
@@ -420,7 +424,9 @@ class _Group:
         return list(findings.values())
 
 
-def _health(each: Examined, copies: Copies, violations: Sequence[Diagnosed]) -> tuple[Health, ...]:
+def _health(
+    each: StreamToDiagnose, copies: Copies, violations: Sequence[Diagnosed]
+) -> tuple[Health, ...]:
     """A word for each shard; what the stream as a whole breaks degrades all of them."""
     wrong = {violation.shard for violation in violations}
     broken = np.full(len(copies.live), None in wrong)

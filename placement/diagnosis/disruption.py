@@ -18,7 +18,7 @@ _NAMED_MAX = 10
 
 
 @dataclass(frozen=True, slots=True)
-class HeldShard:
+class AffectedShard:
     """A shard with the nodes of its complete copies by slot, EMPTY where there is none."""
 
     spec: StreamSpec
@@ -42,7 +42,7 @@ class AtStake:
 
 
 def quorum_broken(
-    topology: Topology, shards: Iterable[HeldShard], away: Collection[int]
+    topology: Topology, shards: Iterable[AffectedShard], away: Collection[int]
 ) -> tuple[AtStake, ...]:
     """Shards whose quorum breaks when the nodes `away` (by index) are gone, or whose last copy
     goes; in natural order.
@@ -85,7 +85,7 @@ def at_stake_reason(found: Sequence[AtStake], what: str) -> Reason | None:
 
 
 def exposed(
-    topology: Topology, shards: Iterable[HeldShard], stuck: Collection[tuple[str, int]]
+    topology: Topology, shards: Iterable[AffectedShard], stuck: Collection[tuple[str, int]]
 ) -> tuple[AtStake, ...]:
     """What is at stake once repair has done what it can: the nodes in maintenance may be away, and
     whoever drains a node takes it away, with the copies that could not leave it. `stuck` names the

@@ -13,7 +13,7 @@ UNKNOWN = -2
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
+class StreamToDiagnose:
     """A stream to be judged.
 
     `shards`: nodes by index, leader first, moves under way counted as done (UNKNOWN for a node

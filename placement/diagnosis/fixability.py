@@ -15,13 +15,13 @@ from placement.policy import Policy
 from placement.rules import (
     NEVER,
     ColocateSlots,
+    FeasibilityQuery,
     LoadBalance,
     Mask,
-    Question,
     Rule,
-    Standing,
+    RuleContext,
     Strength,
-    judged,
+    find_breaches,
     why_not,
 )
 from placement.strategies import STRATEGIES
@@ -33,7 +33,7 @@ def is_wide(rule: Rule) -> bool:
     return rule.spans_stream or isinstance(rule, ColocateSlots)
 
 
-class Prospects:
+class FixabilityChecker:
     """Answers for streams of one policy and replication factor. `load`: replicas by node in the
     whole cluster."""
 
@@ -80,14 +80,16 @@ class Prospects:
             allowed = self._candidates(rule)
             allowed[list(stays)] = True
             rules = tuple(each for each in self._required if each.repairable)
-            question = Question(self._judging, self._factor, self._policy.nodes, rules, allowed)
+            question = FeasibilityQuery(
+                self._judging, self._factor, self._policy.nodes, rules, allowed
+            )
             self._answers[key] = why_not(question, rule)
         return self._answers[key]
 
     def _candidates(self, rule: Rule | None) -> Mask:
         """Nodes that may receive a replica under the rules; some never do, such as those without
         the tag that a rule counts by."""
-        empty = Standing(self._judging, self._factor, (), (), self._policy.nodes)
+        empty = RuleContext(self._judging, self._factor, (), (), self._policy.nodes)
         allowed = self._free.copy()
         for each in (*self._required, *([rule] if rule else ())):
             allowed &= each.penalty(empty) < NEVER
@@ -104,7 +106,7 @@ class Prospects:
         wishes = [rule] if rule and rule.strength is Strength.PREFERRED else []
         everywhere = self._policy.standing(spec, self._judging)
         for strength, rules in ((Strength.REQUIRED, self._required), (Strength.PREFERRED, wishes)):
-            if next(judged(rules, strength, placed.shards, everywhere), None):
+            if next(find_breaches(rules, strength, placed.shards, everywhere), None):
                 return _impossible(rule)
         return None
 

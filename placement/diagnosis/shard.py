@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from placement.assignments import EMPTY
 from placement.model import Code, Liveness, Reason, Violation, ViolationClass
-from placement.rules import ColocateSlots, Rule, Standing, scope_of
+from placement.rules import ColocateSlots, Rule, RuleContext, scope_of
 from placement.topology import NodeFilter, Topology
 
 # The rule every stream has: as many live copies as its replication factor asks for.
@@ -139,7 +139,7 @@ def broken_filter(
 
 
 def broken_rules(
-    stream: str, shard: int, rules: Sequence[Rule], standing: Standing, since: int
+    stream: str, shard: int, rules: Sequence[Rule], standing: RuleContext, since: int
 ) -> list[Violation]:
     """Placement rules that the shard's replicas break, one violation per domain."""
     violations = []

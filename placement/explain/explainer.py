@@ -16,17 +16,17 @@ from itertools import pairwise
 
 import numpy as np
 
-from placement.allocator import Need, Trace, View, candidates, choose
+from placement.allocator import ReplicaRequest, Trace, View, candidates, choose
 from placement.assignments import EMPTY
 from placement.model import Move, MoveState, Reason, StreamSpec, Violation
 from placement.policy import Policy
-from placement.repair import Repair
+from placement.repair import RepairPlanner
 from placement.rules import (
     LocatedFirst,
     Mask,
     Rule,
+    RuleContext,
     RuleSet,
-    Standing,
     Strength,
     WithTags,
     apart,
@@ -57,7 +57,7 @@ def outlook(state: State, shards: Iterable[int]) -> Mapping[int, Outlook]:
     moves are begun in it."""
     looked_at = list(shards)
     state.begin(state.now)
-    repair = Repair(state)
+    repair = RepairPlanner(state)
     repair.look_at(looked_at)
     repair.run(caught_up=True)
     moves = {
@@ -243,7 +243,7 @@ class Explainer:
         by = self._lost_to(shard, slot, node, holder)
         return Absent(shard, ids[node], by, f"{what}, but {ids[holder]} was chosen by {by}")
 
-    def _funnel(self, need: Need) -> list[tuple[str, Mask]]:
+    def _funnel(self, need: ReplicaRequest) -> list[tuple[str, Mask]]:
         """What each step leaves over, as masks."""
         topology, view = self._view.topology, self._view
         known = np.zeros(topology.size, bool)
@@ -286,7 +286,7 @@ class Explainer:
             return found.told(*more)
         return f"all {found.known} nodes were possible"
 
-    def _why_lost(self, step: str, node: int, need: Need) -> str:
+    def _why_lost(self, step: str, node: int, need: ReplicaRequest) -> str:
         topology, view = self._view.topology, self._view
         match step:
             case "candidates":
@@ -303,7 +303,7 @@ class Explainer:
         rule = next(rule for rule in self._rules if str(rule) == step)
         return f"the required rule '{rule}' forbids it{self._detail(rule, node, need)}"
 
-    def _detail(self, rule: Rule, node: int, need: Need) -> str:
+    def _detail(self, rule: Rule, node: int, need: ReplicaRequest) -> str:
         """What the rule would find if the node took the replica."""
         topology, scope = self._view.topology, scope_of(rule)
         if isinstance(scope, Scope) and topology.domain_of(scope)[node] == NO_DOMAIN:
@@ -374,7 +374,9 @@ class Explainer:
                 return trace
         return None
 
-    def _need(self, shard: int, slot: int, kept: Sequence[int], shards: int | None = None) -> Need:
+    def _need(
+        self, shard: int, slot: int, kept: Sequence[int], shards: int | None = None
+    ) -> ReplicaRequest:
         """The need for this replica beside the kept ones and the stream's first `shards` shards."""
         spec, others = self._spec, []
         if RuleSet(self._rules).spans_stream:
@@ -382,10 +384,10 @@ class Explainer:
             others = [node for nodes in rest for node in nodes if node != EMPTY]
         factor, nodes = self._policy.copies(spec.replication_factor), self._policy.nodes
         slots = [list(self._shards[shard]).index(node) for node in kept]
-        need = Need(spec.stream, shard, slot, factor, kept, others, nodes, slots=slots)
+        need = ReplicaRequest(spec.stream, shard, slot, factor, kept, others, nodes, slots=slots)
         return need._replace(shards=spec.shards, leads=not kept)
 
-    def _standing(self, need: Need) -> Standing:
+    def _standing(self, need: ReplicaRequest) -> RuleContext:
         """What the rules are asked about; the load is the finished stream's without its replica."""
         load = self._load.copy()
         holder = self._shards[need.shard][need.slot] if self._shards else EMPTY

@@ -20,7 +20,7 @@ from placement.model import (
     natural_key,
 )
 from placement.policy import Policy
-from placement.rules import AtLeastIn, Exactly, LeaderIn, Rule, Strength, WithTags, scope_of
+from placement.rules import AtLeastIn, Exactly, LeaderPreference, Rule, Strength, WithTags, scope_of
 from placement.state import State
 from placement.strategies import STRATEGIES
 from placement.streams import Answer, place
@@ -259,7 +259,7 @@ def _named(policy: Policy, rules: Sequence[Rule]) -> list[Location]:
         match known:
             case Exactly() | AtLeastIn():
                 places += [domain for domain, count in known.counts if count]
-            case LeaderIn():
+            case LeaderPreference():
                 places += known.domains
     return list(dict.fromkeys(place for place in places if place.depth))
 

@@ -5,18 +5,26 @@ the core imports it: its verdicts come back as events.
 """
 
 from placement.liveness.clocks import Clock, Timers
-from placement.liveness.log import Beat, Beats, PartitionLog, Statement, Tick, Told, Verdict
+from placement.liveness.log import (
+    Heartbeat,
+    Heartbeats,
+    PartitionLog,
+    Statement,
+    StatementKind,
+    Tick,
+    Verdict,
+)
 from placement.liveness.table import LivenessTable
 
 __all__ = [
-    "Beat",
-    "Beats",
     "Clock",
+    "Heartbeat",
+    "Heartbeats",
     "LivenessTable",
     "PartitionLog",
     "Statement",
+    "StatementKind",
     "Tick",
     "Timers",
-    "Told",
     "Verdict",
 ]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.model import FlapRule
+from placement.model import FlapPolicy
 
 # Ticks come every second; three of them missing is a stall of the log, not a silence of its nodes.
 GAP_MAX_MS = 3_000
@@ -33,7 +33,7 @@ class Timers:
 
     suspect_after_ms: int
     dead_after_ms: int
-    flaps: FlapRule = field(default_factory=FlapRule)
+    flaps: FlapPolicy = field(default_factory=FlapPolicy)
     incarnation_grace_ms: int = 5_000
 
     @property

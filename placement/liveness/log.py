@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.model import Code, Flaps, Liveness, Lives, NodeAttributes, Reason, Reporting
+from placement.model import Code, FlapHistory, Liveness, Lives, NodeAttributes, Reason, Reporting
 
 
-class Told(StrEnum):
+class StatementKind(StrEnum):
     """What a node said of itself, besides being alive, or an external detector of it.
     `STOPPING` is a heartbeat whose process is about to end."""
 
@@ -30,7 +30,7 @@ class Told(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class Heartbeat:
     """A heartbeat. `elapsed`: ms on the partition's clock since the batch's first record."""
 
     offset: int
@@ -54,7 +54,7 @@ class Statement:
     node_id: str
     incarnation: str
     sequence: int
-    told: Told
+    told: StatementKind
     body_hash: str
     body: Mapping[str, Any] = field(default_factory=dict)
     external: bool = False
@@ -76,7 +76,7 @@ class Tick:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Beats:
+class Heartbeats:
     """Heartbeats as columns, in the order of their offsets: one row each, names as positions in
     the lists of the different ones."""
 
@@ -90,7 +90,7 @@ class Beats:
     sequences: NDArray[np.int64]
 
     @classmethod
-    def of(cls, rows: Iterable[Beat]) -> "Beats":
+    def of(cls, rows: Iterable[Heartbeat]) -> "Heartbeats":
         """The columns of these rows, which come in the order of their offsets."""
         beats = list(rows)
         node_ids = {beat.node_id: 0 for beat in beats}
@@ -112,23 +112,23 @@ class Beats:
         return len(self.offsets)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Beats) and self.rows() == other.rows()
+        return isinstance(other, Heartbeats) and self.rows() == other.rows()
 
     __hash__ = None  # type: ignore[assignment]  # columns can be written to
 
-    def rows(self) -> list[Beat]:
+    def rows(self) -> list[Heartbeat]:
         """One value per heartbeat."""
         columns = (self.offsets, self.elapsed, self.at, self.nodes, self.lives, self.sequences)
         return [
-            Beat(offset, elapsed, at, self.node_ids[node], self.incarnations[life], sequence)
+            Heartbeat(offset, elapsed, at, self.node_ids[node], self.incarnations[life], sequence)
             for offset, elapsed, at, node, life, sequence in zip(
                 *(column.tolist() for column in columns), strict=True
             )
         ]
 
-    def select(self, chosen: NDArray[np.generic]) -> "Beats":
+    def select(self, chosen: NDArray[np.generic]) -> "Heartbeats":
         """The rows of a mask, or of positions."""
-        return Beats(
+        return Heartbeats(
             self.offsets[chosen],
             self.elapsed[chosen],
             self.at[chosen],
@@ -139,11 +139,11 @@ class Beats:
             self.sequences[chosen],
         )
 
-    def merged(self, other: "Beats") -> "Beats":
+    def merged(self, other: "Heartbeats") -> "Heartbeats":
         """All rows of both, in the order of their offsets."""
         if not len(other):
             return self
-        joined = Beats(
+        joined = Heartbeats(
             np.concatenate([self.offsets, other.offsets]),
             np.concatenate([self.elapsed, other.elapsed]),
             np.concatenate([self.at, other.at]),
@@ -164,17 +164,17 @@ class PartitionLog:
     first_at: int
     last_at: int
     elapsed: int
-    beats: Beats = field(default_factory=lambda: Beats.of(()))
+    beats: Heartbeats = field(default_factory=lambda: Heartbeats.of(()))
     statements: Sequence[Statement] = ()
     ticks: Sequence[Tick] = ()
 
 
 _SAID = {
-    Told.REGISTERED: "registration",
-    Told.LOCALITY_CHANGED: "change of location",
-    Told.UNREGISTERED: "unregistering",
-    Told.REPORTED_UP: "report up",
-    Told.REPORTED_DOWN: "report down",
+    StatementKind.REGISTERED: "registration",
+    StatementKind.LOCALITY_CHANGED: "change of location",
+    StatementKind.UNREGISTERED: "unregistering",
+    StatementKind.REPORTED_UP: "report up",
+    StatementKind.REPORTED_DOWN: "report down",
 }
 _WHY = {
     Code.INCARNATION_CONFLICT: "a later incarnation has taken over",
@@ -199,7 +199,7 @@ class Verdict:
     liveness: Liveness
     statement: Statement | None = None
     refused: Reason | None = None
-    flaps: Flaps | None = None
+    flaps: FlapHistory | None = None
     reporting: Reporting | None = None
     lives: Lives | None = None
 

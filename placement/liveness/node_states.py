@@ -13,9 +13,9 @@ import numpy as np
 
 from placement.liveness.clocks import SilenceClocks, Timers
 from placement.liveness.incarnations import Incarnations, Mark
-from placement.liveness.log import Statement, Told, Verdict, conflict
+from placement.liveness.log import Statement, StatementKind, Verdict, conflict
 from placement.liveness.node_columns import NodeColumns
-from placement.model import Flaps, Liveness, Reason, Reporting
+from placement.model import FlapHistory, Liveness, Reason, Reporting
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,7 +47,7 @@ class NodeStates:
         self.nodes = NodeColumns()
         self.lives = Incarnations(timers)
         self.silence = SilenceClocks(timers.gap_max_ms)
-        self.flaps: dict[int, Flaps] = {}
+        self.flaps: dict[int, FlapHistory] = {}
         self.reports: dict[int, tuple[int, str]] = {}
         self.crowded = False
 
@@ -89,14 +89,17 @@ class NodeStates:
         if known and not same:
             self.lives.follow(node, holder, said.incarnation, at)
             nodes.rename()
-        if said.told is Told.REGISTERED:
+        if said.told is StatementKind.REGISTERED:
             self.lives.stopping.discard(node)
             if not said.external:
                 self.reports.pop(node, None)
             elif not (same and node in self.reports):
                 self.reports[node] = (-1, "")
-        status = Status.UNREGISTERED if said.told is Told.UNREGISTERED else Status.UP
-        if status == Status.UP and self.reports.get(node, ("", ""))[1] == Told.REPORTED_DOWN:
+        status = Status.UNREGISTERED if said.told is StatementKind.UNREGISTERED else Status.UP
+        if (
+            status == Status.UP
+            and self.reports.get(node, ("", ""))[1] == StatementKind.REPORTED_DOWN
+        ):
             status = Status.DEAD
         told: dict[str, Any] = {
             "statement": said,
@@ -118,7 +121,7 @@ class NodeStates:
             self.nodes.ids[node],
             life.incarnation,
             waiting.sequence,
-            Told.REGISTERED,
+            StatementKind.REGISTERED,
             life.body_hash,
             external=life.external,
             attributes=life.attributes,
@@ -152,13 +155,13 @@ class NodeStates:
         found[list(self.reports)] = True
         return found
 
-    def turn(self, node: int, status: Status, at: int) -> Flaps | None:
+    def turn(self, node: int, status: Status, at: int) -> FlapHistory | None:
         """Set a node's status; its flaps, if that makes a transition."""
         if self.status(node) == status:
             return None
         self.nodes.status[node] = status
         self.crowded = False
-        flaps = self.flaps.get(node, Flaps()).turned(at, LIVENESS[status], self.timers.flaps)
+        flaps = self.flaps.get(node, FlapHistory()).turned(at, LIVENESS[status], self.timers.flaps)
         self.flaps[node] = flaps
         return flaps
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from placement.liveness.incarnations import Mark
-from placement.liveness.log import Statement, Told, Verdict, refusal
+from placement.liveness.log import Statement, StatementKind, Verdict, refusal
 from placement.liveness.node_states import NodeStates, Status
 from placement.model import Code, NodeAttributes, PendingLife
 
@@ -18,7 +18,7 @@ from placement.model import Code, NodeAttributes, PendingLife
 # batch can write back in a tenth of a second.
 NODES_MAX = 16_384
 # What makes the holder of a name go.
-_LEAVING = (Told.UNREGISTERED, Told.STOPPING)
+_LEAVING = (StatementKind.UNREGISTERED, StatementKind.STOPPING)
 
 
 class Statements:
@@ -40,7 +40,7 @@ class Statements:
             verdicts.append(refusal(said, self._why(node, counts), counts))
         elif counts and node in self._states.lives.waiting and said.told in _LEAVING:
             verdicts.append(self._states.take_over(node, said.at, said.offset, at))
-        elif counts and said.told is Told.STOPPING:
+        elif counts and said.told is StatementKind.STOPPING:
             assert node is not None
             self._states.nodes.touch(node, said.sequence, at)
             self._states.lives.stopping.add(node)
@@ -86,7 +86,7 @@ class Statements:
             states.ignore("older_sequence")
             return []
         states.reports[node] = (said.sequence, said.told)
-        status = Status.UP if said.told is Told.REPORTED_UP else Status.DEAD
+        status = Status.UP if said.told is StatementKind.REPORTED_UP else Status.DEAD
         if states.status(node) == status:
             return []
         if status == Status.DEAD and node in states.lives.waiting:
@@ -109,21 +109,21 @@ class Statements:
         """Whether what another life than the holder says makes it the holder, or why not."""
         lives, waits = self._states.lives, self._states.lives.is_waiting(node, said.incarnation)
         if waits and said.sequence <= (waiting := lives.waiting[node]).sequence:
-            again = said.sequence == waiting.sequence and said.told is not Told.STOPPING
+            again = said.sequence == waiting.sequence and said.told is not StatementKind.STOPPING
             other = said.body_hash != waiting.life.body_hash
             return (
                 Code.SEQUENCE_CONFLICT if again and other else self._states.ignore("older_sequence")
             )
-        if said.told is Told.REGISTERED:
+        if said.told is StatementKind.REGISTERED:
             if self._comes_at_once(node, said, at):
                 return True
             about = said.attributes or NodeAttributes()
             if not self._wait(node, said, about, said.external, at):
                 return False
-        elif waits and said.told is Told.STOPPING:
+        elif waits and said.told is StatementKind.STOPPING:
             lives.hear(node, said.sequence, at)
             return False
-        elif waits and said.told is Told.UNREGISTERED:
+        elif waits and said.told is StatementKind.UNREGISTERED:
             lives.withdraw(node)
         elif waits:
             life = lives.waiting[node].life
@@ -141,13 +141,13 @@ class Statements:
     ) -> bool | Code:
         """Why what a life says does not count that neither holds the name nor waits for it."""
         if not self._states.lives.is_earlier(node, said.incarnation):
-            unknown = said.told is Told.STOPPING
+            unknown = said.told is StatementKind.STOPPING
             return (
                 self._states.ignore("unknown_incarnation") if unknown else Code.INCARNATION_UNKNOWN
             )
         reached, record = int(self._states.nodes.sequence[node]), (said.at, said.offset)
         self._states.overhear(node, said.incarnation, reached, record, at, verdicts)
-        late = said.told is Told.STOPPING
+        late = said.told is StatementKind.STOPPING
         return self._states.ignore("earlier_incarnation") if late else Code.INCARNATION_CONFLICT
 
     def _wait(
@@ -173,9 +173,9 @@ class Statements:
     def _may_come(self, said: Statement) -> bool | Code:
         """Whether a node that is not known becomes known; what else is said of it is refused, to
         be sent again, as nothing may be remembered of nodes unseen."""
-        if said.told is Told.STOPPING:
+        if said.told is StatementKind.STOPPING:
             return self._states.ignore("unknown_node")
-        if said.told is not Told.REGISTERED:
+        if said.told is not StatementKind.REGISTERED:
             return Code.NODE_UNKNOWN
         return len(self._states.nodes.index) < NODES_MAX or self._vacate() or Code.QUOTA_EXCEEDED
 
@@ -202,11 +202,14 @@ class Statements:
         """Whether what the life that holds the name says is news, or why it is refused."""
         known = int(self._states.nodes.sequence[node])
         if said.sequence <= known:
-            again = said.sequence == known and said.told is not Told.STOPPING
+            again = said.sequence == known and said.told is not StatementKind.STOPPING
             other = said.body_hash != self._states.nodes.hashes[node]
             return (
                 Code.SEQUENCE_CONFLICT if again and other else self._states.ignore("older_sequence")
             )
-        if self._states.status(node) == Status.UNREGISTERED and said.told is not Told.REGISTERED:
+        if (
+            self._states.status(node) == Status.UNREGISTERED
+            and said.told is not StatementKind.REGISTERED
+        ):
             return self._states.ignore("unregistered_node")
         return True

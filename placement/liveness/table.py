@@ -16,11 +16,11 @@ import numpy as np
 
 from placement.liveness.clocks import NO_PARTITION, Clock, Timers
 from placement.liveness.incarnations import Incarnations, Mark
-from placement.liveness.log import Beats, PartitionLog, Statement, Tick, Verdict
+from placement.liveness.log import Heartbeats, PartitionLog, Statement, Tick, Verdict
 from placement.liveness.node_columns import NodeColumns
 from placement.liveness.node_states import LIVENESS, NodeStates, Status
 from placement.liveness.statements import Statements
-from placement.model import Flaps, Liveness, NodeView
+from placement.model import FlapHistory, Liveness, NodeView
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -68,7 +68,7 @@ class LivenessTable:
             silent = self.timers.suspect_after_ms if view.liveness is Liveness.SUSPECT else 0
             nodes.seen[node] = -silent
             if view.transitions or view.hold_down is not None:
-                self._states.flaps[node] = Flaps(view.transitions, view.hold_down)
+                self._states.flaps[node] = FlapHistory(view.transitions, view.hold_down)
             if view.reporting.external:
                 self._states.reports[node] = (view.reporting.sequence, view.reporting.said)
             self._states.lives.restore(node, view.lives)
@@ -105,7 +105,7 @@ class LivenessTable:
         return self._statements.report(said)
 
     def _hear(
-        self, beats: Beats, run: slice, partition: int, start: int, verdicts: list[Verdict]
+        self, beats: Heartbeats, run: slice, partition: int, start: int, verdicts: list[Verdict]
     ) -> None:
         """Heartbeats with no other record between them; those count that this life of the node
         has not sent before."""
@@ -151,7 +151,7 @@ class LivenessTable:
         self,
         others: Mapping[int, tuple[int, int]],
         position: "NDArray[np.intp]",
-        beats: Beats,
+        beats: Heartbeats,
         run: slice,
         partition: int,
         start: int,
@@ -180,7 +180,7 @@ class LivenessTable:
                 self._states.ignore("unknown_incarnation", len(rows))
         return said
 
-    def _life(self, beats: Beats, name: int, life: int) -> int:
+    def _life(self, beats: Heartbeats, name: int, life: int) -> int:
         """The node of this name, if this life holds it; else -1."""
         node = self._states.nodes.index.get(beats.node_ids[name], -1)
         same = node >= 0 and self._states.nodes.incarnations[node] == beats.incarnations[life]
@@ -214,7 +214,7 @@ class LivenessTable:
         self._sweep(tick.at)
 
     def _also(
-        self, node: int, tick: Tick, flaps: Flaps | None, found: Mapping[int, Verdict]
+        self, node: int, tick: Tick, flaps: FlapHistory | None, found: Mapping[int, Verdict]
     ) -> Verdict:
         """The verdict on a node at a tick, with what has changed besides."""
         known = found.get(node) or self._states.verdict(node, tick.at, tick.offset)
@@ -280,7 +280,9 @@ class LivenessTable:
         for partition, (reading, at, baseline) in clocks.items():
             table.clocks[int(partition)] = Clock(reading, at)
             silence.baseline[int(partition)] = baseline
-        table._states.flaps = {int(node): Flaps.read(flaps) for node, flaps in header[4].items()}
+        table._states.flaps = {
+            int(node): FlapHistory.read(flaps) for node, flaps in header[4].items()
+        }
         table._states.reports = {int(node): (each[0], each[1]) for node, each in header[5].items()}
         table._states.lives = Incarnations.read(header[6], earlier, timers)
         return table

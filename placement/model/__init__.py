@@ -22,13 +22,14 @@ from placement.model.events import (
     StreamDropped,
     StreamRequested,
 )
-from placement.model.flaps import FlapRule, Flaps
+from placement.model.flaps import FlapHistory, FlapPolicy
 from placement.model.location import DEPTH_MAX, UNLOCATED, Location, natural_key, parse_location
 from placement.model.node import Lives, NodeAttributes, PendingLife, RefusedLife
 from placement.model.reasons import THROTTLED, Band, Code, Reason
 from placement.model.records import (
     AdministrativeState,
     Assignment,
+    AssignmentColumns,
     Cause,
     Decision,
     Guard,
@@ -46,7 +47,6 @@ from placement.model.records import (
     Refused,
     RepairMode,
     Reporting,
-    Settled,
     StreamSpec,
     Transition,
     Violation,
@@ -67,14 +67,15 @@ __all__ = [
     "Answer",
     "AnswerOutcome",
     "Assignment",
+    "AssignmentColumns",
     "Band",
     "Cause",
     "Code",
     "Configuration",
     "Decision",
     "Event",
-    "FlapRule",
-    "Flaps",
+    "FlapHistory",
+    "FlapPolicy",
     "Guard",
     "HoldDown",
     "Limits",
@@ -105,7 +106,6 @@ __all__ = [
     "RepairMode",
     "ReplicaLost",
     "Reporting",
-    "Settled",
     "Severity",
     "StreamAltered",
     "StreamCreated",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from placement.model.flaps import Flaps
+from placement.model.flaps import FlapHistory
 from placement.model.node import Lives, NodeAttributes, Tokens
 from placement.model.records import AdministrativeState, Guard, Liveness, Reporting
 
@@ -31,7 +31,7 @@ class NodeChanged:
     body_hash: str = ""
     administrative: AdministrativeState | None = None
     guard: Guard | None = None
-    flaps: Flaps | None = None
+    flaps: FlapHistory | None = None
     reporting: Reporting | None = None
     lives: Lives | None = None
 

@@ -12,7 +12,7 @@ from placement.model.records import HoldDown, Liveness, Transition
 
 
 @dataclass(frozen=True, slots=True)
-class FlapRule:
+class FlapPolicy:
     """How many transitions within which time hold a node down, and for how long at first.
 
     Five in ten minutes: Ceph counts more than five times down in 600 s as flapping and keeps an
@@ -26,7 +26,7 @@ class FlapRule:
 
 
 @dataclass(frozen=True, slots=True)
-class Flaps:
+class FlapHistory:
     """A node's latest transitions, oldest first, and its last hold-down."""
 
     transitions: tuple[Transition, ...] = ()
@@ -37,21 +37,21 @@ class Flaps:
         """Whether the node is held down."""
         return self.hold is not None and self.hold.active
 
-    def turned(self, at: int, liveness: Liveness, rule: FlapRule) -> "Flaps":
+    def turned(self, at: int, liveness: Liveness, rule: FlapPolicy) -> "FlapHistory":
         """After one more transition; those older than the window are forgotten."""
         recent = [each for each in self.transitions if each.at > at - rule.window_ms]
         kept = (*recent, Transition(at, liveness))[-rule.transitions :]
         counted_from = -1 if self.hold is None else self.hold.since
         if len(kept) < rule.transitions or kept[0].at <= counted_from:
-            return Flaps(kept, self.hold)
-        return Flaps(kept, HoldDown(at, at + self._length(at, rule)))
+            return FlapHistory(kept, self.hold)
+        return FlapHistory(kept, HoldDown(at, at + self._length(at, rule)))
 
-    def released(self) -> "Flaps":
+    def released(self) -> "FlapHistory":
         """After the hold-down has run out."""
         assert self.hold is not None
-        return Flaps(self.transitions, replace(self.hold, active=False))
+        return FlapHistory(self.transitions, replace(self.hold, active=False))
 
-    def forgotten(self, at: int, rule: FlapRule) -> bool:
+    def forgotten(self, at: int, rule: FlapPolicy) -> bool:
         """Whether nothing of this matters any more."""
         if self.transitions and self.transitions[-1].at > at - rule.window_ms:
             return False
@@ -64,13 +64,13 @@ class Flaps:
         return [turns, hold and [hold.since, hold.until, hold.active]]
 
     @classmethod
-    def read(cls, plain: Sequence[Any]) -> "Flaps":
+    def read(cls, plain: Sequence[Any]) -> "FlapHistory":
         """Read what `plain` wrote."""
         turns, hold = plain
         transitions = tuple(Transition(at, Liveness(liveness)) for at, liveness in turns)
         return cls(transitions, HoldDown(*hold) if hold else None)
 
-    def _length(self, at: int, rule: FlapRule) -> int:
+    def _length(self, at: int, rule: FlapPolicy) -> int:
         """Twice the last hold-down, unless the node has been quiet for as long as that since."""
         if self.hold is None or at >= self._quiet_at(self.hold):
             return rule.hold_ms

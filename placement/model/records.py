@@ -368,7 +368,7 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class AssignmentColumns:
     """Assignments at rest (no move under way, no roles) as columns: the n-th entries of all are
     one of them."""
 
@@ -389,4 +389,4 @@ class Published:
     moves: Iterable[Move] = ()
     violations: Iterable[tuple[Violation, ...]] = ()
     memory: Iterable[Memory] = ()
-    settled: Iterable[Settled] = ()
+    settled: Iterable[AssignmentColumns] = ()

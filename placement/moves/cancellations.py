@@ -18,7 +18,7 @@ KIND = "unmark"
 
 
 @dataclass(slots=True)
-class Unmarks:
+class CancelNotices:
     """Moves that were called off and not confirmed: id, shard, and when it was told last (ms)."""
 
     _told: dict[str, tuple[int, tuple[str, int]]] = field(default_factory=dict)

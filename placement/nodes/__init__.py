@@ -6,20 +6,20 @@ Imports `planning` (what a relocation would move), `repair`, `state` and what th
 from placement.nodes.admission import Admission
 from placement.nodes.hold import Hold, find_hold, lost_domains, lost_share
 from placement.nodes.links import Links
-from placement.nodes.location_authority import KIND, Authority
-from placement.nodes.orders import Order, StandingOrders
-from placement.nodes.relocation import Relocations, Stand
+from placement.nodes.location_authority import KIND, LocationAuthority
+from placement.nodes.orders import AdministrativeOrders, Order
+from placement.nodes.relocation import LocationDecision, Relocations
 
 __all__ = [
     "KIND",
+    "AdministrativeOrders",
     "Admission",
-    "Authority",
     "Hold",
     "Links",
+    "LocationAuthority",
+    "LocationDecision",
     "Order",
     "Relocations",
-    "Stand",
-    "StandingOrders",
     "find_hold",
     "lost_domains",
     "lost_share",

@@ -36,7 +36,7 @@ class Located:
     doubt: Reason | None = None
 
 
-class Authority:
+class LocationAuthority:
     """Knows what the configured authority has said."""
 
     def __init__(self, state: State) -> None:

@@ -48,7 +48,7 @@ class Order:
         return _STATES[self.action]
 
 
-class StandingOrders:
+class AdministrativeOrders:
     """The orders by target, and the nodes under each."""
 
     def __init__(self, state: State) -> None:

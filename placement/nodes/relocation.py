@@ -25,13 +25,13 @@ from placement.model import (
 from placement.nodes.admission import Admission
 from placement.nodes.location_authority import CLAIM
 from placement.nodes.location_checks import likely_meant, new_domain, tier_flaw
-from placement.nodes.relocation_forecast import Forecast, Forecasts
+from placement.nodes.relocation_forecast import Forecasts, RelocationImpact
 from placement.state import State
 from placement.wording import counted
 
 
 @dataclass(frozen=True, slots=True)
-class Stand:
+class LocationDecision:
     """Where a node stands after an event: what is in force, what it claims, what is pending, and
     why it is not trusted with replicas, if so. `fresh`: what is pending is new; `news`: what people
     should know (kind and subject of an alert, reason)."""
@@ -78,7 +78,9 @@ class Relocations:
         """Nodes whose place is in doubt or not agreed to."""
         return len(self._waiting)
 
-    def judge(self, node_id: str, before: NodeView | None, wanted: NodeAttributes) -> Stand:
+    def judge(
+        self, node_id: str, before: NodeView | None, wanted: NodeAttributes
+    ) -> LocationDecision:
         """Where a node stands that is to have these attributes."""
         place = parse_location(wanted.location)
         assert isinstance(place, Location), "what is malformed is refused before it gets here"
@@ -88,18 +90,18 @@ class Relocations:
         old = before.attributes
         same = wanted.location == old.location and not self._named(old.tags, wanted.tags)
         if same or (flaw is None and self._state.configuration.relocate_up_to is None):
-            return Stand(wanted)
+            return LocationDecision(wanted)
         kept = replace(wanted, location=old.location, tags=old.tags)
         if flaw is not None:
             news = None if before.claimed == wanted.location else _refused(node_id, flaw)
-            return Stand(kept, wanted.location, news=news)
+            return LocationDecision(kept, wanted.location, news=news)
         pending = Pending(wanted.location, wanted.tags, "", self._meant(place))
         known = before.pending
         if known is not None and replace(known, impact_hash="") == pending:
-            return Stand(kept, wanted.location, known)
-        return Stand(kept, wanted.location, pending, fresh=True)
+            return LocationDecision(kept, wanted.location, known)
+        return LocationDecision(kept, wanted.location, pending, fresh=True)
 
-    def tell(self, node_id: str, stand: Stand) -> None:
+    def tell(self, node_id: str, stand: LocationDecision) -> None:
         """The node is taken in as it stands: people learn of it, and its impact is due."""
         if stand.fresh:
             self._fresh[node_id] = None
@@ -137,7 +139,7 @@ class Relocations:
         waiting = (n for n in nodes if n in self._waiting and self._state.nodes[n].pending)
         return sorted(waiting, key=natural_key)
 
-    def forecast(self, nodes: Sequence[str]) -> Forecast:
+    def forecast(self, nodes: Sequence[str]) -> RelocationImpact:
         """What would come of the pending relocations of nodes, taken together."""
         return self._forecasts.of(nodes)
 
@@ -171,22 +173,22 @@ class Relocations:
         wanted: NodeAttributes,
         place: Location,
         flaw: Reason | None,
-    ) -> Stand:
+    ) -> LocationDecision:
         """A node that holds nothing stands where it says; it may not be trusted there."""
         known = before is not None and before.attributes.location == wanted.location
         if known and before is not None and before.quarantine is None and flaw is None:
-            return Stand(wanted)
+            return LocationDecision(wanted)
         if flaw is not None:
             again = known and before is not None and before.quarantine == flaw
             news = None if again else _refused(node_id, flaw)
-            return Stand(wanted, quarantine=flaw, news=news)
+            return LocationDecision(wanted, quarantine=flaw, news=news)
         meant = self._meant(place)
         if meant is None:
-            return Stand(wanted, news=self._new(node_id, place))
+            return LocationDecision(wanted, news=self._new(node_id, place))
         if known and before is not None and before.quarantine is not None:
-            return Stand(wanted, None, before.pending, before.quarantine)
+            return LocationDecision(wanted, None, before.pending, before.quarantine)
         pending = Pending(wanted.location, wanted.tags, "", meant)
-        return Stand(wanted, None, pending, _typo(node_id, place, meant), fresh=True)
+        return LocationDecision(wanted, None, pending, _typo(node_id, place, meant), fresh=True)
 
     def _apply(self, name: str) -> None:
         """The new place takes effect; nothing keeps the old one."""
@@ -203,7 +205,7 @@ class Relocations:
             replace(view, attributes=attributes, claimed=claimed, pending=None, quarantine=None)
         )
 
-    def _publish(self, name: str, forecast: Forecast) -> None:
+    def _publish(self, name: str, forecast: RelocationImpact) -> None:
         view, pending, found = self._state.nodes[name], self._pending(name), forecast.impact
         self._enter(replace(view, pending=replace(pending, impact_hash=found.hash)))
         detail = {"location": pending.location, "was": view.attributes.location, **forecast.told}
@@ -231,7 +233,7 @@ class Relocations:
         assert pending is not None
         return pending
 
-    def _is_small(self, found: Forecast) -> bool:
+    def _is_small(self, found: RelocationImpact) -> bool:
         bound = self._state.configuration.relocate_up_to
         return bound is None or len(found.shards) <= bound
 

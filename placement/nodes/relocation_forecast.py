@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from placement.model import AdministrativeState, NodeAttributes, Pending, Violation
-from placement.planning import Impact, Phase, PlannedMove, ShardState, Standing, impact, plan
-from placement.repair import Report, Wants
+from placement.planning import Impact, Phase, PlannedMove, ShardState, StreamSnapshot, impact, plan
+from placement.repair import ActionFinder, ViolationReporter
 from placement.state import State, Stream
 
 # An alert names the first of a long list.
@@ -20,7 +20,7 @@ _LISTED_MAX = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
+class RelocationImpact:
     """The impact of relocations, and the shards that would move or come to break a rule."""
 
     impact: Impact
@@ -55,7 +55,7 @@ class Forecasts:
     ) -> None:
         self._state, self._ordered = state, ordered
 
-    def of(self, names: Sequence[str]) -> Forecast:
+    def of(self, names: Sequence[str]) -> RelocationImpact:
         """What would happen if these nodes' pending places were in force."""
         state, topology = self._state, self._state.topology
         nodes = {topology.index[name]: _pending(state, name) for name in names}
@@ -89,7 +89,7 @@ class Forecasts:
         made = {(each.stream, each.shard) for each in found.violations_made}
         shards_made = {(s, n) for s, n in made if s is not None and n is not None}
         moved = {(m.stream, m.shard) for m in moves}
-        return Forecast(found, frozenset(shards_made | moved | called_off))
+        return RelocationImpact(found, frozenset(shards_made | moved | called_off))
 
     def _stand(
         self, node: int, attributes: NodeAttributes, administrative: AdministrativeState
@@ -99,7 +99,7 @@ class Forecasts:
         topology.put(topology.ids[node], attributes, *condition)
 
     def _broken(self, shards: Iterable[int]) -> Iterator[Violation]:
-        report = Report(self._state, Wants(self._state))
+        report = ViolationReporter(self._state, ActionFinder(self._state))
         for shard in shards:
             yield from report.of(shard, {})
 
@@ -109,10 +109,10 @@ class Forecasts:
         streams = [self._standing(state.streams[name]) for name in names]
         return plan(state.topology, streams, Phase.REPAIR).moves
 
-    def _standing(self, stream: Stream) -> Standing:
+    def _standing(self, stream: Stream) -> StreamSnapshot:
         assert stream.policy is not None, "a stream with a shard on a node is placed"
         shards = [self._state.table.replicas(shard) for shard in stream.shards]
-        return Standing(stream.spec, stream.policy, shards)
+        return StreamSnapshot(stream.spec, stream.policy, shards)
 
     def _shard_state(self, stream: str, number: int) -> ShardState:
         state = self._state

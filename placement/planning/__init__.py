@@ -19,7 +19,7 @@ from placement.planning.plan import (
     Phase,
     Plan,
     PlannedMove,
-    Standing,
+    StreamSnapshot,
     plan,
     top_level,
 )
@@ -34,7 +34,7 @@ __all__ = [
     "Plan",
     "PlannedMove",
     "ShardState",
-    "Standing",
+    "StreamSnapshot",
     "Touched",
     "Waves",
     "changes",

@@ -1,7 +1,7 @@
 """Plans: what repair and rebalancing would do to a fleet as it stands, with nothing withheld.
 
-The moves are those of the running reconciler's own `Repair`, let loose once on every shard without
-its rates; a shard gets at most one move, and the rest in the next plan.
+The moves are those of the running reconciler's own `RepairPlanner`, run once over every shard
+without its rates; a shard gets at most one move, and the rest in the next plan.
 
 Traffic: which copies leave their top-level domain, where bytes cost money (need N26).
 
@@ -34,7 +34,7 @@ from placement.model import (
 from placement.moves import OpenMove
 from placement.policy import Policy
 from placement.rebalance import RebalancePlan, Skew, plan_rebalance
-from placement.repair import Repair
+from placement.repair import RepairPlanner
 from placement.state import State
 from placement.topology import Scope, Topology
 from placement.wording import counted
@@ -78,7 +78,7 @@ class InFlight:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class StreamSnapshot:
     """A stream as it stands: node indexes by shard, leader first, EMPTY where a slot is to be
     filled before others, and its moves by shard."""
 
@@ -125,7 +125,7 @@ class Plan:
 
 def plan(
     topology: Topology,
-    streams: Sequence[Standing],
+    streams: Sequence[StreamSnapshot],
     phase: Phase = Phase.ALL,
     max_moves: int | None = None,
     max_moves_per_node: int | None = None,
@@ -152,11 +152,13 @@ def plan(
 class _Draft:
     """The streams in a state of their own, and what is done to them."""
 
-    def __init__(self, topology: Topology, streams: Sequence[Standing], limits: Limits) -> None:
+    def __init__(
+        self, topology: Topology, streams: Sequence[StreamSnapshot], limits: Limits
+    ) -> None:
         self._state = State(Configuration(levels=topology.levels, limits=limits))
         self._state.topology = topology
         self._state.begin(0)
-        self._repair = Repair(self._state)
+        self._repair = RepairPlanner(self._state)
         # The first node of each shard's list as it was given.
         self._first = np.zeros(0, np.int64)
         self._twice: dict[tuple[int, int], str] = {}
@@ -168,7 +170,7 @@ class _Draft:
         self._crossing = 0
         self._leaders_left: set[tuple[str, int]] = set()
 
-    def _enter(self, given: Standing) -> None:
+    def _enter(self, given: StreamSnapshot) -> None:
         """Take a stream into the state as it will be when its moves are done."""
         state, spec = self._state, given.spec
         decision = Decision(spec.stream, 0, 1, Outcome.PLACED, spec, "", "", 0, 0, (), (), 0)

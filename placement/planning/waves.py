@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from placement.assignments import EMPTY
 from placement.hashing import stable_id
 from placement.model import Cause, Code, MoveKind, Reason
-from placement.planning.plan import Phase, Plan, PlannedMove, Standing, plan
+from placement.planning.plan import Phase, Plan, PlannedMove, StreamSnapshot, plan
 from placement.topology import Topology
 
 # A person carries out tens of waves; a plan that needs more than this has limits that are too
@@ -54,7 +54,7 @@ class Waves:
 
 def until_balanced(
     topology: Topology,
-    streams: Sequence[Standing],
+    streams: Sequence[StreamSnapshot],
     phase: Phase = Phase.ALL,
     max_moves: int | None = None,
     max_moves_per_node: int | None = None,
@@ -96,7 +96,7 @@ def _held_up(found: Plan) -> Reason | None:
     return next((each for each in found.warnings if each.code is Code.REPAIR_FIRST), None)
 
 
-def _carried_out(each: Standing, found: Plan, topology: Topology) -> Standing:
+def _carried_out(each: StreamSnapshot, found: Plan, topology: Topology) -> StreamSnapshot:
     """The stream when the plan's moves, and those under way, are done. A replacement that is still
     wanted stays so."""
     lists = found.final[each.spec.stream]
@@ -110,7 +110,7 @@ def _carried_out(each: Standing, found: Plan, topology: Topology) -> Standing:
 
 
 def _final(
-    streams: Sequence[Standing], topology: Topology
+    streams: Sequence[StreamSnapshot], topology: Topology
 ) -> dict[str, tuple[tuple[str, ...], ...]]:
     ids = topology.ids
     return {
@@ -119,7 +119,7 @@ def _final(
     }
 
 
-def _arrangement(streams: Sequence[Standing], topology: Topology) -> str:
+def _arrangement(streams: Sequence[StreamSnapshot], topology: Topology) -> str:
     """A name for where everything stands and what is still marked."""
     marks = [sorted(each.moves) for each in streams]
     return stable_id(repr((_final(streams, topology), marks)))

@@ -16,11 +16,11 @@ from placement.rules import (
     AtLeastIn,
     AtMost,
     ColocateSlots,
-    Elsewhere,
     Even,
     Exactly,
     ExclusiveNodes,
-    LeaderIn,
+    LeaderPreference,
+    RoleApart,
     Rule,
     SameDomain,
     Share,
@@ -82,7 +82,7 @@ def _against_factor(rule: Rule, factor: int) -> Iterator[Pair]:
             yield str(rule), wanted, f"the numbers add up to {total}"
         case AtLeastDomains() if rule.count > factor:
             yield str(rule), wanted, f"{factor} replicas stand in {factor} domains at most"
-        case Elsewhere() if rule.count >= factor:
+        case RoleApart() if rule.count >= factor:
             yield str(rule), wanted, "no replica is left without the role"
         case AtMost() if (cap := _cap(rule, factor)) is not None and cap < 1:
             yield str(rule), wanted, "no domain may hold even one replica"
@@ -117,7 +117,7 @@ def _with_domains(rule: Rule, most: int, said: str, factor: int) -> Iterator[Pai
             yield str(rule), said, f"{most} domains hold {most * cap} of {factor} replicas"
         case AtLeastDomains() if rule.count > most:
             yield str(rule), said, f"that leaves {most} domains of {rule.per}"
-        case Elsewhere() if most < 2:
+        case RoleApart() if most < 2:
             yield str(rule), said, f"that leaves {most} domain of {rule.per}"
 
 
@@ -129,7 +129,7 @@ def _against(rule: Rule, other: Rule, factor: int) -> Iterator[Pair]:
     if isinstance(other, Exactly):
         yield from _numbers_against(rule, other)
     match rule, other:
-        case LeaderIn(), LeaderIn() if not _meet(rule.domains, other.domains):
+        case LeaderPreference(), LeaderPreference() if not _meet(rule.domains, other.domains):
             yield str(rule), str(other), "a leader stands in one place"
     if isinstance(rule, WithTags):
         yield from _tags_against(rule, other, factor)
@@ -144,7 +144,7 @@ def _domains_against(rule: Rule, other: Rule, factor: int) -> Iterator[Pair]:
             yield from _with_domains(other, 1, str(rule), factor)
         case AtMost(), Exactly() | AtLeastIn():
             yield from _too_many(rule, other, factor)
-        case ((AtLeastDomains() | Elsewhere()), Exactly()):
+        case ((AtLeastDomains() | RoleApart()), Exactly()):
             domains = tuple(domain for domain, count in other.counts if count)
             most = _most_domains(rule.per, domains)
             if most is not None:
@@ -157,7 +157,7 @@ def _domains_against(rule: Rule, other: Rule, factor: int) -> Iterator[Pair]:
 
 def _numbers_against(rule: Rule, other: Exactly) -> Iterator[Pair]:
     """Rules that name places against one that says where every replica stands."""
-    if isinstance(rule, LeaderIn):
+    if isinstance(rule, LeaderPreference):
         held = tuple(domain for domain, count in other.counts if count)
         if not _meet(rule.domains, held):
             yield str(rule), str(other), "no replica stands where the leader belongs"
@@ -237,6 +237,6 @@ def _places(rule: Rule) -> list[tuple[Location, ...]]:
     match rule:
         case Exactly() | AtLeastIn():
             return [(domain,) for domain, count in rule.counts if count]
-        case LeaderIn():
+        case LeaderPreference():
             return [rule.domains]
     return []

@@ -22,7 +22,7 @@ from placement.policy.rule_parser import (
     tag_pairs,
     unknown_value,
 )
-from placement.rules import Rule, Standing, Strength
+from placement.rules import Rule, RuleContext, Strength
 from placement.topology import NodeFilter, Topology
 
 # Strategies read their parameters with these.
@@ -118,10 +118,10 @@ class Policy:
 
     def standing(
         self, spec: StreamSpec, topology: Topology, load: NDArray[np.int64] | None = None
-    ) -> Standing:
+    ) -> RuleContext:
         """What rules are asked about a stream, but for its replicas. `load`: replicas by node."""
         factor = self.copies(spec.replication_factor)
-        return Standing(topology, factor, (), nodes=self.nodes, shards=spec.shards, load=load)
+        return RuleContext(topology, factor, (), nodes=self.nodes, shards=spec.shards, load=load)
 
 
 _COMMON_KEYS = ("strategy", "rules", "within", "avoid", "nodes", "with_tags", "on_infeasible")

@@ -16,11 +16,11 @@ from placement.rules import (
     AtMost,
     Balance,
     ColocateSlots,
-    Elsewhere,
     Even,
     Exactly,
     ExclusiveNodes,
-    LeaderIn,
+    LeaderPreference,
+    RoleApart,
     Rule,
     Share,
     Strength,
@@ -242,7 +242,7 @@ def _role(
     if type(count) is not int or not 1 <= count <= _ROLE_MAX:
         return unknown_value(where, "count", count, f"a number from 1 to {_ROLE_MAX}")
     scope = topology.scope(str(rule["other"]))
-    return scope if isinstance(scope, Reason) else Elsewhere(name.strip(), count, scope, strength)
+    return scope if isinstance(scope, Reason) else RoleApart(name.strip(), count, scope, strength)
 
 
 def _leader_in(
@@ -253,7 +253,7 @@ def _leader_in(
         return domains
     if not domains:
         return Reason(Code.POLICY_MALFORMED, f"policy: {where}: 'leader_in' names no domain")
-    return LeaderIn(domains, strength)
+    return LeaderPreference(domains, strength)
 
 
 def _colocate(

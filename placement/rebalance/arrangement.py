@@ -14,7 +14,7 @@ from placement.allocator import View
 from placement.assignments import EMPTY
 from placement.model import Code, Reason, RepairMode, StreamSpec, natural_key
 from placement.policy import Balance, Policy
-from placement.rebalance.shares import Integers, Slack, Tally, levels_of
+from placement.rebalance.shares import FamilyCounts, Integers, Slack, levels_of
 from placement.rules import LocatedFirst, Rule, RuleSet
 from placement.strategies import STRATEGIES
 
@@ -30,7 +30,7 @@ STREAM_SLACK, LEADER_SLACK = Slack.DOUBLE, Slack.ONE
 
 
 @dataclass(slots=True)
-class Arranged:
+class StreamArrangement:
     """A stream: its shards in the table, and their nodes by rank (EMPTY where there is none), one
     row per shard, which the board keeps up to date; `unit` if its slots move as one."""
 
@@ -57,7 +57,7 @@ class Arranged:
         return balance_of(self.policy) is Balance.TOTALS_FIRST
 
 
-class Board:
+class Arrangement:
     """Items as columns, tallies of their families, and who holds what.
 
     With `only` one stream that has just been placed: its replicas are the items, and whatever else
@@ -65,7 +65,7 @@ class Board:
     """
 
     def __init__(
-        self, view: View, moving: Collection[int] = (), only: Arranged | None = None
+        self, view: View, moving: Collection[int] = (), only: StreamArrangement | None = None
     ) -> None:
         self.topology = view.topology
         self.judging = view.topology.judging()
@@ -155,10 +155,10 @@ class Board:
         everywhere = levels.weights(self.eligible)
         first, after = self._names
         self.tallies = [
-            Tally(levels, by_filter or [everywhere], first),
-            Tally(levels, [everywhere], [0] * self._dimensions),
-            Tally(levels, [everywhere], [0], scaled=True),
-            Tally(levels, by_filter or [everywhere], after, self.slack),
+            FamilyCounts(levels, by_filter or [everywhere], first),
+            FamilyCounts(levels, [everywhere], [0] * self._dimensions),
+            FamilyCounts(levels, [everywhere], [0], scaled=True),
+            FamilyCounts(levels, by_filter or [everywhere], after, self.slack),
         ]
         for kind, (tally, family) in enumerate(zip(self.tallies, self.family, strict=True)):
             if kind != ALL or self.leads is None:
@@ -243,7 +243,7 @@ def balance_of(policy: Policy) -> Balance:
     return STRATEGIES[policy.strategy].balance
 
 
-def _streams(view: View) -> list[Arranged]:
+def _streams(view: View) -> list[StreamArrangement]:
     """Placed streams that have a policy, in the order of their names."""
     rank = np.append(view.topology.order(), EMPTY)  # so that EMPTY stays what it is
     judging = view.topology.judging()
@@ -253,11 +253,13 @@ def _streams(view: View) -> list[Arranged]:
         if spec is not None and policy is not None:
             rules = STRATEGIES[policy.strategy].rules(policy, judging)
             shards = np.asarray(view.table.shards_of(index), np.int64)
-            found.append(Arranged(spec, policy, rules, shards, rank[nodes].astype(np.int64)))
+            found.append(
+                StreamArrangement(spec, policy, rules, shards, rank[nodes].astype(np.int64))
+            )
     return sorted(found, key=lambda each: natural_key(each.spec.stream))
 
 
-def _fixed(stream: Arranged, moving: Collection[int]) -> Reason | None:
+def _fixed(stream: StreamArrangement, moving: Collection[int]) -> Reason | None:
     """Why nothing of the stream moves; marks streams that move as units."""
     name, strategy = stream.spec.stream, stream.policy.strategy
     if stream.spec.repair == RepairMode.DEAD_ONLY:
@@ -273,7 +275,7 @@ def _fixed(stream: Arranged, moving: Collection[int]) -> Reason | None:
     return None
 
 
-def _labels(stream: Arranged) -> Integers:
+def _labels(stream: StreamArrangement) -> Integers:
     """The number of each shard's range; one for all without ranges of their own."""
     ranges: Sequence[str] | None = stream.spec.ranges
     aware = stream.policy.parameters.get("range_aware")

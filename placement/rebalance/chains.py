@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from placement.assignments import EMPTY
 from placement.rebalance.objective import Objective
-from placement.rebalance.shares import Integers, Levels, Tally
+from placement.rebalance.shares import FamilyCounts, Integers, LevelShares
 
 # Links of a chain, nodes that a search reaches, shards looked at on each: a way that is not found
 # in these is not worth the changes of leaders that it takes.
@@ -33,8 +33,8 @@ class Chains:
 
     def __init__(
         self,
-        levels: Levels,
-        tallies: list[Tally],
+        levels: LevelShares,
+        tallies: list[FamilyCounts],
         families: list[Integers],
         members: Integers,
         leads: dict[int, set[int]],
@@ -74,7 +74,7 @@ class Chains:
         return []
 
     def _pairs(
-        self, level: int, tally: Tally, family: int, parent: int
+        self, level: int, tally: FamilyCounts, family: int, parent: int
     ) -> Iterator[tuple[Integers, NDArray[np.bool_]]]:
         """Nodes of an element that has too much, and those of elements that have room."""
         levels = self._levels

@@ -11,21 +11,21 @@ from collections.abc import Sequence
 import numpy as np
 
 from placement.assignments import EMPTY
-from placement.rebalance.arrangement import Arranged, Board
+from placement.rebalance.arrangement import Arrangement, StreamArrangement
 from placement.rebalance.shares import Integers
 from placement.rules import (
     BalanceNodes,
     ColocateSlots,
-    CountsDomains,
+    DomainCountRule,
     ExclusiveNodes,
-    LeaderIn,
+    LeaderPreference,
     LocatedFirst,
     Mask,
     PreferNodes,
     Rule,
+    RuleContext,
     RuleSet,
     SameDomain,
-    Standing,
     scope_of,
 )
 from placement.topology import NO_DOMAIN, Scope
@@ -33,10 +33,10 @@ from placement.topology import NO_DOMAIN, Scope
 _Pattern = tuple[tuple[int, ...], tuple[int, ...], int, int]
 
 
-class Guard:
+class RuleGate:
     """Asks the rules of the board's streams."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: Arrangement) -> None:
         self._board = board
         self._nodes = board.levels.nodes.tolist()
         self._columns: dict[Scope, list[int]] = {}
@@ -114,11 +114,11 @@ class Guard:
         mask: Mask = allowed[which.ravel()]
         return mask
 
-    def allows_order(self, stream: Arranged, shard: int, after: Sequence[int]) -> bool:
+    def allows_order(self, stream: StreamArrangement, shard: int, after: Sequence[int]) -> bool:
         """Whether the shard's replicas may stand in this order."""
         row = stream.rows[shard].tolist()
         for rule in stream.rules:
-            if isinstance(rule, LeaderIn):
+            if isinstance(rule, LeaderPreference):
                 rank = rule.rank(self._board.topology)
                 if rank[self._nodes[after[0]]] > rank[self._nodes[row[0]]]:
                     return False
@@ -166,7 +166,7 @@ class Guard:
         return self._known[key]
 
     def _allows(
-        self, stream: Arranged, rule: Rule, item: int, row: list[int], after: list[int]
+        self, stream: StreamArrangement, rule: Rule, item: int, row: list[int], after: list[int]
     ) -> bool:
         """Rules that look at more than counts."""
         board, shard = self._board, int(self._board.shard[item])
@@ -190,7 +190,7 @@ class Guard:
 
     def _stream_allows(
         self,
-        stream: Arranged,
+        stream: StreamArrangement,
         rule: Rule,
         shard: int,
         row: list[int],
@@ -210,7 +210,7 @@ class Guard:
 
     def _wide(
         self,
-        stream: Arranged,
+        stream: StreamArrangement,
         rule: Rule,
         row: Sequence[int],
         others: np.ndarray,
@@ -221,22 +221,22 @@ class Guard:
         by_index[self._board.levels.nodes] = load
         return self._ask(rule, self._standing(stream, row, elsewhere, by_index))
 
-    def _broken(self, stream: Arranged, rule: Rule, row: Sequence[int]) -> int:
+    def _broken(self, stream: StreamArrangement, rule: Rule, row: Sequence[int]) -> int:
         return self._ask(rule, self._standing(stream, row))
 
-    def _ask(self, rule: Rule, standing: Standing) -> int:
+    def _ask(self, rule: Rule, standing: RuleContext) -> int:
         return sum(
             max(abs(finding.count - finding.limit), 1) for finding in rule.violations(standing)
         )
 
     def _standing(
         self,
-        stream: Arranged,
+        stream: StreamArrangement,
         row: Sequence[int],
         elsewhere: Sequence[int] = (),
         load: np.ndarray | None = None,
-    ) -> Standing:
-        return Standing(
+    ) -> RuleContext:
+        return RuleContext(
             self._board.judging,
             stream.copies,
             [self._nodes[node] for node in row if node != EMPTY],
@@ -265,7 +265,7 @@ class Guard:
 def _judged_by_counts(rule: Rule) -> bool:
     """Whether how many replicas stand in each domain says all of it; a wish among such rules ranks
     nodes and has no violations."""
-    return isinstance(rule, CountsDomains) and rule.repairable
+    return isinstance(rule, DomainCountRule) and rule.repairable
 
 
 def _scope(rule: Rule) -> Scope:

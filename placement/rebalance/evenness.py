@@ -19,11 +19,11 @@ from placement.allocator import Placement, View
 from placement.assignments import EMPTY, matrix
 from placement.model import MoveKind, StreamSpec
 from placement.policy import Balance, Policy
-from placement.rebalance.arrangement import Arranged, Board, balance_of
-from placement.rebalance.constraints import Guard
-from placement.rebalance.leader_moves import Electorate
+from placement.rebalance.arrangement import Arrangement, StreamArrangement, balance_of
+from placement.rebalance.constraints import RuleGate
+from placement.rebalance.leader_moves import LeaderBalancer
 from placement.rebalance.planner import plan_rebalance
-from placement.rebalance.replica_moves import Balancer, Budget
+from placement.rebalance.replica_moves import Budget, ReplicaBalancer
 from placement.rebalance.swaps import balance
 from placement.strategies import STRATEGIES
 
@@ -40,12 +40,14 @@ def evened(placed: Placement, spec: StreamSpec, policy: Policy, view: View) -> P
     ranks = np.append(view.topology.order(), EMPTY)
     rules = STRATEGIES[policy.strategy].rules(policy, view.topology.judging())
     fresh = replace(spec, repair=None)  # nothing is copied yet
-    stream = Arranged(fresh, policy, rules, np.arange(len(rows)), ranks[rows].astype(np.int64))
-    board = Board(view, only=stream)
-    guard, budget = Guard(board), Budget()
-    search = Balancer(board, guard, budget)
+    stream = StreamArrangement(
+        fresh, policy, rules, np.arange(len(rows)), ranks[rows].astype(np.int64)
+    )
+    board = Arrangement(view, only=stream)
+    guard, budget = RuleGate(board), Budget()
+    search = ReplicaBalancer(board, guard, budget)
     balance(search)
-    leaders = Electorate(board, guard, budget, set())
+    leaders = LeaderBalancer(board, guard, budget, set())
     leaders.run()
     if not search.steps and not leaders.steps:
         return placed

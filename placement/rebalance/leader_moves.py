@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.assignments import EMPTY
-from placement.rebalance.arrangement import LEADER_SLACK, Board
+from placement.rebalance.arrangement import LEADER_SLACK, Arrangement
 from placement.rebalance.chains import Chains, Link
-from placement.rebalance.constraints import Guard
+from placement.rebalance.constraints import RuleGate
 from placement.rebalance.objective import Objective
 from placement.rebalance.replica_moves import Budget
-from placement.rebalance.shares import Integers, Slack, Tally
+from placement.rebalance.shares import FamilyCounts, Integers, Slack
 from placement.rules import RuleSet
 
 # Nodes and shards looked at from the best on before a pair of domains is given up.
@@ -30,11 +30,13 @@ FIRST, EVERY, AFTER = range(3)
 GROUPS = ((FIRST, EVERY), (AFTER,))
 
 
-class Electorate:
+class LeaderBalancer:
     """Shards whose leader may change; `steps` lists shard, slot, and the old and new leader. A step
     in `chains` is a link of a chain, with its number among the links and the two ends."""
 
-    def __init__(self, board: Board, guard: Guard, budget: Budget, moving: set[int]) -> None:
+    def __init__(
+        self, board: Arrangement, guard: RuleGate, budget: Budget, moving: set[int]
+    ) -> None:
         self._board, self._guard, self._budget = board, guard, budget
         levels = board.levels
         of, node, shard, index, free, members = [], [], [], [], [], []
@@ -65,9 +67,9 @@ class Electorate:
         exact = board.leads is not None or any(not each.totals_first for each in board.streams)
         slack = Slack.NONE if exact else LEADER_SLACK
         self.tallies = [
-            Tally(levels, by_filter or [everywhere], kinds),
-            Tally(levels, [everywhere], [0], slack, scaled=True),
-            Tally(levels, by_filter or [everywhere], kinds, board.slack),
+            FamilyCounts(levels, by_filter or [everywhere], kinds),
+            FamilyCounts(levels, [everywhere], [0], slack, scaled=True),
+            FamilyCounts(levels, by_filter or [everywhere], kinds, board.slack),
         ]
         here = able[self.node]
         after = np.asarray([each.totals_first for each in board.streams], bool)[self.stream]

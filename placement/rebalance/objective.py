@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from placement.rebalance.shares import Integers, Levels, Tally
+from placement.rebalance.shares import FamilyCounts, Integers, LevelShares
 
 # An item, the node it stands on, the node it goes to.
 Way = tuple[int, int, int]
@@ -21,8 +21,8 @@ class Objective:
 
     def __init__(
         self,
-        levels: Levels,
-        tallies: Sequence[Tally],
+        levels: LevelShares,
+        tallies: Sequence[FamilyCounts],
         families: Sequence[Integers],
         groups: Sequence[Sequence[int]],
         sizes: Integers | None = None,

@@ -22,10 +22,10 @@ import numpy as np
 
 from placement.allocator import View
 from placement.model import Code, MoveKind, Reason
-from placement.rebalance.arrangement import ALL, LATER, OWN, Board
-from placement.rebalance.constraints import Guard
-from placement.rebalance.leader_moves import EVERY, Electorate
-from placement.rebalance.replica_moves import Balancer, Budget
+from placement.rebalance.arrangement import ALL, LATER, OWN, Arrangement
+from placement.rebalance.constraints import RuleGate
+from placement.rebalance.leader_moves import EVERY, LeaderBalancer
+from placement.rebalance.replica_moves import Budget, ReplicaBalancer
 from placement.rebalance.shorten import shortened
 from placement.rebalance.swaps import balance
 
@@ -97,9 +97,9 @@ def plan_rebalance(
     one move of any kind, and what else it needs comes in the next plan; with `leads_along`, where
     all streams follow the totals, a change of its leader goes with that move.
     """
-    board = Board(view, moving)
-    guard = Guard(board)
-    before = _skews(board, Electorate(board, guard, Budget(), set()))
+    board = Arrangement(view, moving)
+    guard = RuleGate(board)
+    before = _skews(board, LeaderBalancer(board, guard, Budget(), set()))
     leads_along = leads_along and all(each.totals_first for each in board.streams)
     budget = Budget(max_moves, max_moves_per_node, one_per_shard, leads_along)
     moves: list[RebalanceMove] = []
@@ -107,7 +107,7 @@ def plan_rebalance(
         for number, step in _improvements(board, guard, budget):
             first = moves[-1].step + 1 if moves else 0
             moves += _replaced(board, *step, first - number)
-        leaders = Electorate(board, guard, budget, set(moving))
+        leaders = LeaderBalancer(board, guard, budget, set(moving))
         # While replicas are to follow, leaders wait for them.
         if leads_along or not (budget.reached and moves):
             leaders.run()
@@ -128,16 +128,16 @@ def plan_rebalance(
 
 
 def _improvements(
-    board: Board, guard: Guard, budget: Budget
+    board: Arrangement, guard: RuleGate, budget: Budget
 ) -> Iterator[tuple[int, tuple[int, int, int]]]:
     """Moves of items, by as short a way as is found; 1 with those that belong to the move before
     them."""
-    search = Balancer(board, guard, budget)
+    search = ReplicaBalancer(board, guard, budget)
     balance(search)
     steps = shortened(board, search)
     swaps = search.swaps
     if steps is not search.steps:
-        again = Balancer(board, guard, budget)
+        again = ReplicaBalancer(board, guard, budget)
         balance(again)
         swaps = {len(steps) + index for index in again.swaps}
         steps = steps + again.steps
@@ -146,7 +146,7 @@ def _improvements(
 
 
 def _replaced(
-    board: Board, item: int, source: int, target: int, step: int
+    board: Arrangement, item: int, source: int, target: int, step: int
 ) -> Iterator[RebalanceMove]:
     """The moves of an item, one for each of its shards."""
     ids, nodes = board.topology.ids, board.levels.nodes
@@ -158,7 +158,7 @@ def _replaced(
         yield RebalanceMove(MoveKind.REPLACE, shard, slot, remove, add, reason, step)
 
 
-def _fewest(board: Board) -> int:
+def _fewest(board: Arrangement) -> int:
     """Replicas that have to move at least: what each family has too much of on each node, before
     against after."""
     result, size = 0, len(board.eligible)
@@ -173,7 +173,7 @@ def _fewest(board: Board) -> int:
 
 
 def _led(
-    board: Board,
+    board: Arrangement,
     shard: int,
     slot: int,
     source: int,
@@ -192,7 +192,7 @@ def _led(
     return RebalanceMove(MoveKind.LEADER, shard, slot, remove, add, reason, step)
 
 
-def _skews(board: Board, leaders: Electorate) -> tuple[Skew, ...]:
+def _skews(board: Arrangement, leaders: LeaderBalancer) -> tuple[Skew, ...]:
     names = board.levels.names[1:]
     first, after, every, leads = (
         tally.skews()

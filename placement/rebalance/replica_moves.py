@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from placement.rebalance.arrangement import ALL, DIMENSION, LATER, OWN, Board
-from placement.rebalance.constraints import Guard
+from placement.rebalance.arrangement import ALL, DIMENSION, LATER, OWN, Arrangement
+from placement.rebalance.constraints import RuleGate
 from placement.rebalance.objective import Objective
 from placement.rebalance.shares import Integers
 from placement.rules import Mask
@@ -77,10 +77,10 @@ class Budget:
             self.touched[node] = self.touched.get(node, 0) + len(shards)
 
 
-class Balancer:
+class ReplicaBalancer:
     """Finds and makes moves; `steps` lists them as item, source and target."""
 
-    def __init__(self, board: Board, guard: Guard, budget: Budget) -> None:
+    def __init__(self, board: Arrangement, guard: RuleGate, budget: Budget) -> None:
         self.board, self._guard, self.budget = board, guard, budget
         self._levels = board.levels
         self.objective = Objective(board.levels, board.tallies, board.family, GROUPS, board.size)

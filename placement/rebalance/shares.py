@@ -37,7 +37,7 @@ class Slack(Enum):
     DOUBLE = 2
 
 
-class Levels:
+class LevelShares:
     """The domains of every level as numbered elements: level 0 is the whole fleet, the last one the
     nodes. Nodes are numbered by their rank, elements by their first node, so that no number depends
     on the order of registration. With `apart`, nodes without a location are a fleet of their own at
@@ -94,23 +94,23 @@ class Levels:
         return [_sums(of, own, self.size(m)) for m, of in enumerate(self.of)]
 
 
-def levels_of(topology: Topology, apart: bool = False) -> Levels:
-    """The levels of a fleet, kept while no node's attributes change; `apart` as for `Levels`."""
+def levels_of(topology: Topology, apart: bool = False) -> LevelShares:
+    """The levels of a fleet, kept while no node's attributes change; `apart`: see `LevelShares`."""
     key = ("levels", apart)
-    known: Levels | None = topology.derived.get(key)
+    known: LevelShares | None = topology.derived.get(key)
     if known is None:
-        known = topology.derived[key] = Levels(topology, apart)
+        known = topology.derived[key] = LevelShares(topology, apart)
     return known
 
 
-class Tally:
+class FamilyCounts:
     """Counts of families by element on every level; `kinds` says for each family which of
     `weights` its shares follow. What is as near to its share as `slack` says is no reason for a
     move. What rules keep from the shares of `scaled` families is shared by weight as well."""
 
     def __init__(
         self,
-        levels: Levels,
+        levels: LevelShares,
         weights: Sequence[Sequence[Integers]],
         kinds: Sequence[int],
         slack: Slack = Slack.NONE,
@@ -269,7 +269,7 @@ def _outside(held: Integers, least: Integers, most: Integers) -> Integers:
     return squared
 
 
-def _scales(levels: Levels, level: int, weights: Sequence[Integers]) -> Integers:
+def _scales(levels: LevelShares, level: int, weights: Sequence[Integers]) -> Integers:
     """By what a squared distance counts, for each kind and element: as `apportion` has it."""
     own, above = weights[level], levels.parent[level]
     whole = weights[max(level - 1, 0)]

@@ -6,8 +6,8 @@ the stream away from where the first has come to. Both are found afterwards and 
 
 from collections import deque
 
-from placement.rebalance.arrangement import LATER, OWN, Board
-from placement.rebalance.replica_moves import Balancer
+from placement.rebalance.arrangement import LATER, OWN, Arrangement
+from placement.rebalance.replica_moves import ReplicaBalancer
 
 Step = tuple[int, int, int]
 
@@ -15,7 +15,7 @@ Step = tuple[int, int, int]
 _ATTEMPTS = 6
 
 
-def shortened(board: Board, search: Balancer) -> list[Step]:
+def shortened(board: Arrangement, search: ReplicaBalancer) -> list[Step]:
     """The steps of the search, or fewer that end with the same loads, each of them lawful and an
     improvement when its turn comes. The board ends as the steps leave it."""
     steps = search.steps
@@ -47,13 +47,13 @@ def _merged(steps: list[Step]) -> list[Step]:
     return [(item, start, end) for item, (start, end) in ends.items() if start != end]
 
 
-def _shards(board: Board, steps: list[Step]) -> set[int]:
+def _shards(board: Arrangement, steps: list[Step]) -> set[int]:
     """Shards, by index in the table, that the steps move."""
     return {shard for item, _, _ in steps for shard in board.table_shards(item)}
 
 
 def _direct(
-    board: Board, steps: list[Step], barred: set[tuple[int, int]], one_per_shard: bool
+    board: Arrangement, steps: list[Step], barred: set[tuple[int, int]], one_per_shard: bool
 ) -> list[Step]:
     """Where one replica of a family comes to a node and another leaves it, the first, or one that
     stands beside it, goes to where the second would; with `one_per_shard` none of a shard that
@@ -83,7 +83,7 @@ def _direct(
     return [each for each in result if each is not None]
 
 
-def _kin(board: Board, item: int) -> int | None:
+def _kin(board: Arrangement, item: int) -> int | None:
     """What may go instead of the item: others of its family, or of all streams that come after the
     totals."""
     own = int(board.family[OWN][item])
@@ -91,7 +91,7 @@ def _kin(board: Board, item: int) -> int | None:
 
 
 def _instead(
-    board: Board,
+    board: Arrangement,
     item: int,
     source: int,
     instead: Step,
@@ -117,17 +117,17 @@ def _instead(
     return None
 
 
-def _of_one_shard(board: Board, one: int, other: int) -> bool:
+def _of_one_shard(board: Arrangement, one: int, other: int) -> bool:
     same = board.stream[one] == board.stream[other] and board.shard[one] == board.shard[other]
     return bool(same)
 
 
-def _undo(board: Board, steps: list[Step]) -> None:
+def _undo(board: Arrangement, steps: list[Step]) -> None:
     for item, source, _ in reversed(steps):
         board.move(item, source)
 
 
-def _replayed(board: Board, search: Balancer, steps: list[Step]) -> list[Step]:
+def _replayed(board: Arrangement, search: ReplicaBalancer, steps: list[Step]) -> list[Step]:
     """Steps that can be made one after the other, in the order in which they can."""
     done: list[Step] = []
     waiting = steps

@@ -13,7 +13,7 @@ import numpy as np
 
 from placement.rebalance.arrangement import ALL, LATER, OWN
 from placement.rebalance.objective import Way
-from placement.rebalance.replica_moves import GROUPS, KINDS, Balancer
+from placement.rebalance.replica_moves import GROUPS, KINDS, ReplicaBalancer
 from placement.rebalance.shares import Integers
 
 # Items up to which exchanges of all pairs of them are looked at.
@@ -27,7 +27,7 @@ _ITEMS = 12
 _REPLICAS = 24
 
 
-def balance(search: Balancer) -> None:
+def balance(search: ReplicaBalancer) -> None:
     """Move until neither a move nor a pair of moves improves."""
     pairs = Pairs(search)
     while search.once() or pairs.once():
@@ -37,7 +37,7 @@ def balance(search: Balancer) -> None:
 class Pairs:
     """Finds and makes pairs of moves."""
 
-    def __init__(self, search: Balancer) -> None:
+    def __init__(self, search: ReplicaBalancer) -> None:
         self._search, self._board = search, search.board
         self._levels = search.board.levels
         self._tries = 0

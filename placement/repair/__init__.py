@@ -5,19 +5,19 @@ on what is under way. Imports `state`, `diagnosis` and what they stand on; knows
 answers nor rebalancing.
 """
 
-from placement.repair.actions import Want, Wants
-from placement.repair.planner import Repair
-from placement.repair.throttle import Link, copy_source, link, links
-from placement.repair.violations import DRAIN_RULE, Report
+from placement.repair.actions import ActionFinder, RepairAction
+from placement.repair.planner import RepairPlanner
+from placement.repair.throttle import DomainPair, copy_source, domain_pair, open_pairs
+from placement.repair.violations import DRAIN_RULE, ViolationReporter
 
 __all__ = [
     "DRAIN_RULE",
-    "Link",
-    "Repair",
-    "Report",
-    "Want",
-    "Wants",
+    "ActionFinder",
+    "DomainPair",
+    "RepairAction",
+    "RepairPlanner",
+    "ViolationReporter",
     "copy_source",
-    "link",
-    "links",
+    "domain_pair",
+    "open_pairs",
 ]

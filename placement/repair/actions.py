@@ -1,7 +1,7 @@
-"""What each shard wants next, derived from the state alone: its cause, its slot, and why.
+"""Finds the actions that a shard needs: for each its cause, its slot and the reason.
 
-Wants come in the order of design section 6.4; each is tried until one can be had. Nothing is
-queued: what could not be done is derived again.
+Actions come in the order of causes (`priority`); the planner tries each until one can be issued.
+They are derived from the state alone: an action that could not be issued is derived again.
 """
 
 from collections import Counter
@@ -13,7 +13,7 @@ from placement.allocator import View
 from placement.assignments import EMPTY
 from placement.diagnosis import kept_slots, live_slots, shared_nodes, why_dead, why_needy
 from placement.model import AdministrativeState, Cause, Code, Liveness, MoveKind, Reason, RepairMode
-from placement.repair.targets import Case, find_move, score
+from placement.repair.targets import ShardCase, best_improving_move, score
 from placement.rules import Rule, RuleSet, Strength
 from placement.state import State, Stream
 from placement.topology import LEAF, Topology
@@ -27,10 +27,10 @@ _DEAD, _LEAVING, _DOUBTFUL, _WELL = range(4)
 
 
 # Why a shard got no move, by cause, or, under None, for whatever it wants.
-Failed = dict[Cause | None, Reason]
+NoMoveReasons = dict[Cause | None, Reason]
 
 
-class Want(NamedTuple):
+class RepairAction(NamedTuple):
     """One move of one shard. `target` is set where finding the move has found it already; `unit`
     is the node of a colocated stream that leaves for all of its shards."""
 
@@ -42,7 +42,7 @@ class Want(NamedTuple):
     unit: int | None = None
 
 
-class Wants:
+class ActionFinder:
     """The wants of one run: what it has found out about streams is kept until `forget`."""
 
     def __init__(self, state: State) -> None:
@@ -53,7 +53,7 @@ class Wants:
         self._aims: dict[int, dict[int, int]] = {}
         self._answers: dict[object, tuple[int, int] | Reason] = {}
         self._judging: Topology | None = None
-        self._cases: dict[int, Case] = {}
+        self._cases: dict[int, ShardCase] = {}
         self._broken: dict[int, list[Rule]] = {}
         self._rules: dict[int, tuple[Rule, ...]] = {}
         self._wide: dict[int, bool] = {}
@@ -155,13 +155,13 @@ class Wants:
         assert stream.policy is not None
         return stream.policy.nodes.passes(self._state.topology, node)
 
-    def _case_of(self, stream: Stream, nodes: tuple[int, ...] | list[int]) -> Case:
+    def _case_of(self, stream: Stream, nodes: tuple[int, ...] | list[int]) -> ShardCase:
         """The nodes of a colocated stream as one shard."""
         assert stream.policy is not None
         rules, room = self.rules(stream), len(stream.shards)
-        return Case(stream.spec, stream.policy, rules, 0, nodes, (), room)
+        return ShardCase(stream.spec, stream.policy, rules, 0, nodes, (), room)
 
-    def case(self, shard: int) -> Case:
+    def case(self, shard: int) -> ShardCase:
         """The shard as its rules see it."""
         if shard not in self._cases:
             state = self._state
@@ -170,10 +170,10 @@ class Wants:
             rules, number = self.rules(stream), state.table.number_of(shard)
             nodes, others = state.table.nodes(shard), self.others(stream, shard)
             parts = (stream.spec, stream.policy, rules, number, nodes, others)
-            self._cases[shard] = Case(*parts, shunned=state.shunned(shard))
+            self._cases[shard] = ShardCase(*parts, shunned=state.shunned(shard))
         return self._cases[shard]
 
-    def unit_case(self, stream: Stream, shard: int) -> Case:
+    def unit_case(self, stream: Stream, shard: int) -> ShardCase:
         """The nodes of a colocated stream in the order of their slots, looked at for a shard."""
         unit, rank = self.aim(stream), self._state.topology.order()
         case = self._case_of(stream, sorted(unit, key=lambda n: (unit[n], int(rank[n]))))
@@ -276,14 +276,14 @@ class Wants:
             return Cause.PREFERRED_RULE
         return Cause.SURPLUS if self.surplus(shard) else None
 
-    def of(self, shard: int, view: View, failed: Failed) -> Iterator[Want]:
+    def of(self, shard: int, view: View, failed: NoMoveReasons) -> Iterator[RepairAction]:
         """The shard's wants, the most urgent first. `failed` is told of causes for which there is
         no move."""
         state = self._state
         stream, nodes = state.stream_of(shard), state.table.nodes(shard)
         for slot in self._needy(stream, nodes)[:1]:
             kind = MoveKind.ADD if nodes[slot] == EMPTY else MoveKind.REPLACE
-            yield Want(Cause.UNDER_REPLICATED, kind, slot, self._why_needy(nodes, slot))
+            yield RepairAction(Cause.UNDER_REPLICATED, kind, slot, self._why_needy(nodes, slot))
         if self.only_dead(stream):
             return
         # What goes needs no other node, and no rule minds it any more.
@@ -294,7 +294,7 @@ class Wants:
             )
             reason = Reason(Code.REPLICA_SURPLUS, message, copies, count)
             slot = self._superfluous(shard, view)
-            yield Want(Cause.SURPLUS, MoveKind.REMOVE, slot, reason)
+            yield RepairAction(Cause.SURPLUS, MoveKind.REMOVE, slot, reason)
         colocated = self.is_colocated(stream)
         for slot in self.outside(shard):
             message = f"the policy does not admit node {state.topology.ids[nodes[slot]]}"
@@ -305,7 +305,7 @@ class Wants:
             cause = Cause.DRAIN if draining else Cause.REQUIRED_RULE
             apart = why_needy(nodes, slot, state.topology)
             reason = self.drains(nodes[slot]) if draining else apart
-            yield Want(cause, MoveKind.REPLACE, slot, reason)
+            yield RepairAction(cause, MoveKind.REPLACE, slot, reason)
         yield from self._mended(shard, Strength.REQUIRED, view, failed)
         for slot in self.draining(shard):
             yield self._leaving(Cause.DRAIN, nodes, slot, self.drains(nodes[slot]), colocated)
@@ -322,9 +322,9 @@ class Wants:
 
     def _leaving(
         self, cause: Cause, nodes: list[int], slot: int, reason: Reason, colocated: bool
-    ) -> Want:
+    ) -> RepairAction:
         unit = nodes[slot] if colocated else None
-        return Want(cause, MoveKind.REPLACE, slot, reason, unit=unit)
+        return RepairAction(cause, MoveKind.REPLACE, slot, reason, unit=unit)
 
     def drains(self, node: int) -> Reason:
         """Why a replica is to leave its node."""
@@ -334,7 +334,9 @@ class Wants:
         message = f"the replica on {topology.ids[node]} is to be replaced"
         return Reason(Code.REPLACEMENT_WANTED, message)
 
-    def _mended(self, shard: int, strength: Strength, view: View, failed: Failed) -> Iterator[Want]:
+    def _mended(
+        self, shard: int, strength: Strength, view: View, failed: NoMoveReasons
+    ) -> Iterator[RepairAction]:
         """The move that keeps rules of this strength better, if any is broken."""
         if not self.broken(shard, strength):
             return
@@ -356,10 +358,10 @@ class Wants:
         message = f"the replica on {told[0]} keeps {told[1]} from a {told[2]} rule"
         reason = Reason(Code.RULE_NOT_MET, message)
         unit = node if colocated else None
-        yield Want(cause, MoveKind.REPLACE, nodes.index(node), reason, target, unit)
+        yield RepairAction(cause, MoveKind.REPLACE, nodes.index(node), reason, target, unit)
 
     def _move(
-        self, stream: Stream, case: Case, strength: Strength, view: View
+        self, stream: Stream, case: ShardCase, strength: Strength, view: View
     ) -> tuple[int, int] | Reason:
         """The best move; that there is none for an arrangement is found out once."""
         alone = bool(case.others or case.shunned)
@@ -368,7 +370,7 @@ class Wants:
             known = self._answers.get(key)
             if isinstance(known, Reason):
                 return known
-            self._answers[key] = find_move(case, strength, view, self.judging)
+            self._answers[key] = best_improving_move(case, strength, view, self.judging)
         return self._answers[key]
 
     def _superfluous(self, shard: int, view: View) -> int:

@@ -1,8 +1,7 @@
-"""Issuing: the next move of one shard, its leader, and what is called off for it.
+"""Issues the next move of a shard, changes its leader, and calls off what has become needless.
 
-A move is planned as if an open one that is less urgent had never been, and supersedes it, unless
-that helps the more urgent want too. The replicas of a colocated stream go where those of its other
-shards are, or are to be.
+A more urgent action supersedes the open move, unless that move helps the action, too. Replicas of
+a colocated stream go where those of its other shards are, or are to be.
 """
 
 from collections import Counter
@@ -13,29 +12,29 @@ from placement.allocator import View
 from placement.assignments import EMPTY
 from placement.model import Band, Cause, Code, Move, MoveKind, MoveState, Reason
 from placement.moves import OpenMove
-from placement.repair.actions import Failed, Want, Wants
+from placement.repair.actions import ActionFinder, NoMoveReasons, RepairAction
 from placement.repair.leadership import next_leader
-from placement.repair.priority import goes_before, hurries, needs_of
-from placement.repair.targets import Case, backing_off, find_target
+from placement.repair.priority import deficits_of, non_preempting_causes, preempts
+from placement.repair.targets import ShardCase, backing_off, find_target
 from placement.repair.throttle import (
-    Link,
+    DomainPair,
     copy_source,
+    domain_pair,
     is_busy,
-    link,
-    links,
-    ordered,
-    over_limit,
-    renewed,
+    limit_exceeded,
+    make_move,
+    open_pairs,
+    reissue_move,
 )
 from placement.state import State, Stream
 
 
-class Issuing:
+class MoveIssuer:
     """Issues moves during one run, and knows what the run has come to."""
 
-    def __init__(self, state: State, wants: Wants) -> None:
+    def __init__(self, state: State, actions: ActionFinder) -> None:
         self._state = state
-        self._wants = wants
+        self._actions = actions
         # Moves that this batch has ended, by shard: the next one supersedes them.
         self.ended: dict[int, Move] = {}
         # Streams whose shards depend on each other, and of which one has changed.
@@ -43,7 +42,7 @@ class Issuing:
         # Whether a move that was done at once has made room, or shows others of its stream the way.
         self.freed = False
         self._hopeless: dict[tuple[int, int], Reason] = {}
-        self._links: Counter[Link] | None = None
+        self._links: Counter[DomainPair] | None = None
 
     def begin(self) -> None:
         """Start over, after room was made."""
@@ -57,7 +56,7 @@ class Issuing:
         self.ended.clear()
         self.shifted.clear()
 
-    def issue(self, shard: int, view: View, failed: Failed) -> bool:
+    def issue(self, shard: int, view: View, failed: NoMoveReasons) -> bool:
         """Issue the shard's next move, if there is one; `failed` learns why there is none."""
         opened = self._state.ledger.by_shard.get(shard)
         if opened is not None and not self._outranked(shard, opened):
@@ -67,13 +66,13 @@ class Issuing:
             # What it made room for has been issued since.
             self._put_forward(opened, view)
             return False
-        for want in self._wants.of(shard, view, failed):
-            if want.cause in outranked:
+        for action in self._actions.of(shard, view, failed):
+            if action.cause in outranked:
                 break
-            reason = self.attempt(shard, want, view, opened)
+            reason = self.attempt(shard, action, view, opened)
             if reason is None:
                 return True
-            failed.setdefault(want.cause, reason)
+            failed.setdefault(action.cause, reason)
             if reason.band is Band.THROTTLED:
                 break
         if opened is not None:
@@ -85,14 +84,14 @@ class Issuing:
         move that nobody has seen yet is left until the next batch."""
         if opened.move.expected_epoch > int(self._state.table.epoch[shard]):
             return False
-        return opened.move.kind is not MoveKind.REMOVE and hurries(self._wants, shard, opened)
+        return opened.move.kind is not MoveKind.REMOVE and preempts(self._actions, shard, opened)
 
     def _put_back(self, opened: OpenMove, view: View) -> set[Cause]:
         """Plan as if the open move had never been issued; causes that it does not give way to."""
         topology, shard = self._state.topology, opened.shard
-        done = needs_of(self._wants, shard, topology)
+        done = deficits_of(self._actions, shard, topology)
         self._place(shard, opened.move.slot, opened.removed, view)
-        return goes_before(opened, needs_of(self._wants, shard, topology), done)
+        return non_preempting_causes(opened, deficits_of(self._actions, shard, topology), done)
 
     def _put_forward(self, opened: OpenMove, view: View) -> None:
         """The open move goes on."""
@@ -105,27 +104,27 @@ class Issuing:
             view.remove(before)
         if node != EMPTY:
             view.add(node)
-        self._wants.changed(shard)
+        self._actions.changed(shard)
         stream = self._state.stream_of(shard)
-        if self._wants.is_wide(stream) or self._wants.is_colocated(stream):
+        if self._actions.is_wide(stream) or self._actions.is_colocated(stream):
             self.shifted.add(stream.index)
 
     def attempt(
-        self, shard: int, want: Want, view: View, outranked: OpenMove | None
+        self, shard: int, action: RepairAction, view: View, outranked: OpenMove | None
     ) -> Reason | None:
         """Issue a move for the want, or say why there is none."""
         state, stream = self._state, self._state.stream_of(shard)
         nodes = state.table.nodes(shard)
-        target = self._target(stream, shard, want, nodes, view)
+        target = self._target(stream, shard, action, nodes, view)
         if isinstance(target, Reason):
             return target
         source = copy_source(state, nodes, target)
         busy = self._busy()
-        limit = over_limit(state, nodes[want.slot], target, source, busy)
+        limit = limit_exceeded(state, nodes[action.slot], target, source, busy)
         if limit:
             return limit
         if busy is not None:
-            busy[link(state.topology, source, target)] += 1
+            busy[domain_pair(state.topology, source, target)] += 1
         if outranked is not None:
             self._links = None
             self.ended[shard] = state.ledger.close(shard, MoveState.SUPERSEDED, state.now).move
@@ -136,11 +135,11 @@ class Issuing:
             before = before._replace(state=MoveState.SUPERSEDED)
             state.ledger.known[before.move_id] = before
             state.publish_move(before)
-        self._wants.follow(stream, target)
-        move = ordered(state, shard, nodes, want, target, source, before)
-        self._place(shard, want.slot, target, view)
+        self._actions.follow(stream, target)
+        move = make_move(state, shard, nodes, action, target, source, before)
+        self._place(shard, action.slot, target, view)
         state.touch(shard)
-        opened = OpenMove(move, shard, nodes[want.slot], target, source)
+        opened = OpenMove(move, shard, nodes[action.slot], target, source)
         state.ledger.open(opened)
         if target != EMPTY and is_busy(state, target):
             view.occupy(target, True)
@@ -153,54 +152,54 @@ class Issuing:
         state.publish_move(opened.move)
         return None
 
-    def _busy(self) -> Counter[Link] | None:
+    def _busy(self) -> Counter[DomainPair] | None:
         """Open moves between domains, where these are limited."""
         limited = self._state.configuration.limits.max_per_domain_pair is not None
         if self._links is None and limited:
-            self._links = links(self._state)
+            self._links = open_pairs(self._state)
         return self._links
 
     def _target(
-        self, stream: Stream, shard: int, want: Want, nodes: list[int], view: View
+        self, stream: Stream, shard: int, action: RepairAction, nodes: list[int], view: View
     ) -> int | Reason:
         """Where the replica goes; EMPTY where it only goes away."""
-        if want.kind is MoveKind.REMOVE:
-            case = self._wants.case(shard)
-            node = nodes[want.slot]
+        if action.kind is MoveKind.REMOVE:
+            case = self._actions.case(shard)
+            node = nodes[action.slot]
             return backing_off(case, node, self._state.topology) if node in case.shunned else EMPTY
-        if self._wants.is_colocated(stream):
-            return self._common_target(stream, shard, want, nodes, view)
-        if want.target is not None:
-            return want.target
-        return find_target(self._wants.case(shard), want.slot, view)
+        if self._actions.is_colocated(stream):
+            return self._common_target(stream, shard, action, nodes, view)
+        if action.target is not None:
+            return action.target
+        return find_target(self._actions.case(shard), action.slot, view)
 
     def _common_target(
-        self, stream: Stream, shard: int, want: Want, nodes: list[int], view: View
+        self, stream: Stream, shard: int, action: RepairAction, nodes: list[int], view: View
     ) -> int | Reason:
         """The node that all shards of a colocated stream share: the one that the others have
         already, or one that is chosen for all."""
-        topology, unit = self._state.topology, self._wants.aim(stream)
-        leaves = want.unit if want.unit in unit else None
+        topology, unit = self._state.topology, self._actions.aim(stream)
+        leaves = action.unit if action.unit in unit else None
         missing = [node for node in unit if node not in nodes]
         if leaves is None and missing:
-            follow = min(missing, key=lambda node: unit[node] != want.slot)
+            follow = min(missing, key=lambda node: unit[node] != action.slot)
             assert stream.policy is not None
             open_to = topology.eligible[follow] and stream.policy.nodes.passes(topology, follow)
-            if follow in self._wants.case(shard).shunned:
-                return backing_off(self._wants.case(shard), follow, topology)
+            if follow in self._actions.case(shard).shunned:
+                return backing_off(self._actions.case(shard), follow, topology)
             room = bool(view.has_room()[follow])
-            return follow if open_to and room else self._blocked(shard, want.slot, follow)
-        key = (stream.index, nodes[want.slot])
+            return follow if open_to and room else self._blocked(shard, action.slot, follow)
+        key = (stream.index, nodes[action.slot])
         if key in self._hopeless:
             return self._hopeless[key]
-        target = want.target
+        target = action.target
         if target is None:
-            case: Case = self._wants.case(shard)._replace(
+            case: ShardCase = self._actions.case(shard)._replace(
                 shard=0, others=(), room=len(stream.shards)
             )
-            slot = want.slot
+            slot = action.slot
             if leaves is not None:
-                case = self._wants.unit_case(stream, shard)
+                case = self._actions.unit_case(stream, shard)
                 slot = list(case.nodes).index(leaves)
             found = find_target(case, slot, view)
             if isinstance(found, Reason):
@@ -209,7 +208,7 @@ class Issuing:
             target = found
         if leaves is not None:
             del unit[leaves]
-        unit[target] = want.slot
+        unit[target] = action.slot
         return target
 
     def _blocked(self, shard: int, slot: int, node: int) -> Reason:
@@ -225,22 +224,22 @@ class Issuing:
         opened = state.ledger.by_shard.get(shard)
         if opened is None or opened.move.kind is not MoveKind.REMOVE:
             return
-        successor = next_leader(state, self._wants, shard)
+        successor = next_leader(state, self._actions, shard)
         begun = opened.move.state is MoveState.ACCEPTED and successor is None
         nodes, is_dead = state.table.nodes(shard), state.topology.is_dead
         spared = not is_dead(opened.removed) and any(n != EMPTY and is_dead(n) for n in nodes)
-        if not begun and (spared or self._wants.needy(shard)):
+        if not begun and (spared or self._actions.needy(shard)):
             needed = Reason(Code.REPLICA_MISSING, "the other replicas are not enough any more")
             state.settle(state.ledger.close(shard, MoveState.CANCELLED, state.now, needed))
             state.publish_move(opened.move)
             state.touch(shard)
-            self._wants.changed(shard)
+            self._actions.changed(shard)
 
     def promote(self, shard: int) -> None:
         """Put the replica in front that has to lead. An open move is valid at its own epoch only,
         so that one of the same nodes supersedes it."""
         state = self._state
-        leader = next_leader(state, self._wants, shard)
+        leader = next_leader(state, self._actions, shard)
         if leader is None:
             return
         opened = state.ledger.by_shard.get(shard)
@@ -253,13 +252,13 @@ class Issuing:
         source = copy_source(state, nodes, opened.added) if opened else EMPTY
         state.table.swap(shard, 0, leader)
         state.touch(shard)
-        self._wants.changed(shard)
+        self._actions.changed(shard)
         if opened is None:
             return
         before = state.ledger.close(shard, MoveState.SUPERSEDED, state.now).move
         state.publish_move(before)
         slot = {0: leader, leader: 0}.get(before.slot, before.slot)
-        move = renewed(state, shard, before, slot, source)
+        move = reissue_move(state, shard, before, slot, source)
         state.ledger.open(replace(opened, move=move, source=source))
         state.publish_move(move)
 
@@ -268,7 +267,7 @@ class Issuing:
         self._state.table.lead(heirs)
         self._state.touch_all(heirs)
         for shard in heirs:
-            self._wants.changed(shard)
+            self._actions.changed(shard)
 
     def _may_only_follow(self, opened: OpenMove) -> bool:
         """Whether the copy goes to a suspect node, which some strategies take for followers."""

@@ -1,12 +1,12 @@
-"""Succession: who leads a shard after a leader that is dead, or that may not or should not lead."""
+"""Chooses the next leader of a shard whose leader is dead, or may not or should not lead."""
 
 from placement.diagnosis import live_slots
-from placement.repair.actions import Wants
+from placement.repair.actions import ActionFinder
 from placement.rules import RuleSet
 from placement.state import State
 
 
-def next_leader(state: State, wants: Wants, shard: int) -> int | None:
+def next_leader(state: State, actions: ActionFinder, shard: int) -> int | None:
     """Slot of the replica that has to lead instead of a dead node, or of one that may not or
     should not lead, if there is one. A copy under way never leads."""
     nodes, topology = state.complete(shard), state.topology
@@ -14,26 +14,26 @@ def next_leader(state: State, wants: Wants, shard: int) -> int | None:
     if not live:
         return None
     stream = state.stream_of(shard)
-    rules = wants.rules(stream)
+    rules = actions.rules(stream)
     aside = RuleSet(rules).role_copies
     plain = [slot for slot in live if slot < stream.copies - aside] or live
     able = [slot for slot in plain if topology.can_lead[nodes[slot]]] or plain
     up = [slot for slot in able if topology.eligible[nodes[slot]]] or able
     if live[0] != 0:
         return up[0]
-    return _better_leader(state, wants, shard, nodes, up)
+    return _better_leader(state, actions, shard, nodes, up)
 
 
 def _better_leader(
-    state: State, wants: Wants, shard: int, nodes: list[int], able: list[int]
+    state: State, actions: ActionFinder, shard: int, nodes: list[int], able: list[int]
 ) -> int | None:
     """Who leads instead of a live leader that may not, or that stands where others should
     rather lead; only among nodes that are up, and never while a move is under way."""
     topology, stream = state.topology, state.stream_of(shard)
-    if shard in state.ledger.by_shard or wants.only_dead(stream):
+    if shard in state.ledger.by_shard or actions.only_dead(stream):
         return None
     able = [slot for slot in able if topology.eligible[nodes[slot]]]
-    places = RuleSet(wants.rules(stream)).leader_preferences
+    places = RuleSet(actions.rules(stream)).leader_preferences
 
     def rank(slot: int) -> tuple[object, ...]:
         may = bool(topology.can_lead[nodes[slot]])

@@ -1,9 +1,9 @@
-"""Repair: from what shards want to the moves that give it to them.
+"""Plans repair: from the actions that shards need to the moves that carry them out.
 
-What to do is derived from the state alone, so that a missed or repeated event cannot lose or
-double a repair. A shard has one open move at a time; the most urgent cause goes first, and within
-it the shard with the fewest live replicas. What a limit keeps waiting is not looked at again until
-the limit has room; what cannot be helped waits until the fleet changes, and blocks no other.
+Actions are derived from the state alone, so that a missed or repeated event neither loses nor
+doubles a repair. A shard has one open move at a time. The most urgent cause goes first, within it
+the shard with the fewest live replicas. A shard that a limit keeps waiting is looked at again when
+the limit has room, one that cannot be repaired when the fleet changes; neither blocks another.
 """
 
 from collections import defaultdict
@@ -14,34 +14,34 @@ import numpy as np
 from placement.allocator import View
 from placement.assignments import EMPTY
 from placement.model import Code, Move, Reason, Violation
-from placement.repair.actions import Failed, Want, Wants
-from placement.repair.issuer import Issuing
-from placement.repair.priority import MISSING, Urgency
-from placement.repair.queue import Agenda
+from placement.repair.actions import ActionFinder, NoMoveReasons, RepairAction
+from placement.repair.issuer import MoveIssuer
+from placement.repair.priority import MISSING, Priority
+from placement.repair.queue import RepairQueue
 from placement.repair.throttle import is_busy
-from placement.repair.triage import Glance, glance, unled
-from placement.repair.violations import Report
-from placement.rules import Strength, judged
+from placement.repair.triage import ShardTriage, triage, unled
+from placement.repair.violations import ViolationReporter
+from placement.rules import Strength, find_breaches
 from placement.state import State, violated
 
 _BEHIND = Reason(Code.NOT_CAUGHT_UP, "the source of events is behind")
 _FULL = Reason(Code.LIMIT_REACHED, "no more moves may be open, or be issued in one batch")
-_NONE_MORE: Failed = {None: _FULL}
+_NONE_MORE: NoMoveReasons = {None: _FULL}
 
 # So many shards are asked one by one whether they want something; more are a repair under way.
 _FEW = 1_000
 _BUSY = Reason(Code.LIMIT_REACHED, "every node receives as many replicas as limits allow")
 
 
-class Repair:
+class RepairPlanner:
     """The wanted repairs and how they are issued."""
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._wants = Wants(state)
-        self._report = Report(state, self._wants)
-        self._agenda = Agenda(state, self._wants)
-        self._issuing = Issuing(state, self._wants)
+        self._actions = ActionFinder(state)
+        self._report = ViolationReporter(state, self._actions)
+        self._repair_queue = RepairQueue(state, self._actions)
+        self._issuer = MoveIssuer(state, self._actions)
         self._looked: set[int] = set()
         self._issued: set[int] = set()
         # Moves issued in this batch that no shard asked for.
@@ -52,18 +52,18 @@ class Repair:
 
     def look_at(self, shards: Iterable[int]) -> None:
         """These shards may have become needy or healthy."""
-        self._agenda.recheck.update(shards)
+        self._repair_queue.recheck.update(shards)
 
     def forget(self, shards: Collection[int]) -> None:
         """These shards are no more; what takes their indexes has nothing to do with them."""
-        self._agenda.forget(shards)
+        self._repair_queue.forget(shards)
         for shard in shards:
-            self._issuing.ended.pop(shard, None)
+            self._issuer.ended.pop(shard, None)
 
     def mark(self, shard: int, node_id: str) -> None:
         """A replica is wanted to be replaced, wherever it goes."""
-        self._wants.marked.add((shard, node_id))
-        self._agenda.recheck.add(shard)
+        self._actions.marked.add((shard, node_id))
+        self._repair_queue.recheck.add(shard)
 
     def look_over(self) -> None:
         """A domain has come that no arrangement knew of: look at every shard that breaks a rule
@@ -74,101 +74,103 @@ class Repair:
             assert stream.policy is not None
             everywhere = stream.policy.standing(stream.spec, judging)
             for strength in Strength:
-                for _, broken, _ in judged(state.rules(stream), strength, shards, everywhere):
-                    self._agenda.recheck.update(stream.shards[number] for number in broken)
+                for _, broken, _ in find_breaches(
+                    state.rules(stream), strength, shards, everywhere
+                ):
+                    self._repair_queue.recheck.update(stream.shards[number] for number in broken)
 
     def retry_stuck(self) -> None:
         """The set of usable nodes grew: what could not be helped may be now."""
-        self._agenda.recheck |= self._agenda.stuck
+        self._repair_queue.recheck |= self._repair_queue.stuck
 
     def reconsider(self) -> None:
         """The fleet has changed: what waits may be more urgent now, or break other rules."""
-        self._agenda.recheck.update(self._agenda.waiting.shards())
+        self._repair_queue.recheck.update(self._repair_queue.waiting.shards())
 
     def ended_early(self, shard: int, move: Move) -> None:
         """A move was cancelled in this batch: a new one for its shard supersedes it."""
-        self._issuing.ended[shard] = move
-        self._agenda.recheck.add(shard)
+        self._issuer.ended[shard] = move
+        self._repair_queue.recheck.add(shard)
 
     @property
     def is_looking(self) -> bool:
         """Whether shards are looked at in this batch, whose violations may not be what is said."""
-        return bool(self._agenda.recheck)
+        return bool(self._repair_queue.recheck)
 
     def at_rest(self) -> bool:
         """Whether nothing that can be repaired is wanted, in shards that are looked at in this
         batch either."""
-        agenda = self._agenda
-        if agenda.waiting or agenda.wants or len(agenda.recheck) > _FEW:
+        repair_queue = self._repair_queue
+        if repair_queue.waiting or repair_queue.has_work or len(repair_queue.recheck) > _FEW:
             return False
-        self._wants.forget()
-        return all(self._wants.cause(shard) is None for shard in agenda.recheck)
+        self._actions.forget()
+        return all(self._actions.cause(shard) is None for shard in repair_queue.recheck)
 
-    def move(self, shard: int, want: Want, view: View) -> Reason | None:
+    def move(self, shard: int, action: RepairAction, view: View) -> Reason | None:
         """Issue a move that no shard asks for; the reason says why it cannot be."""
-        reason = self._issuing.attempt(shard, want, view, None)
-        self._agenda.recheck.add(shard)
+        reason = self._issuer.attempt(shard, action, view, None)
+        self._repair_queue.recheck.add(shard)
         self._unasked += reason is None
         return reason
 
     def resume(self) -> None:
         """Go on where the published violations of a restored state say that things stand."""
         state = self._state
-        self._wants.forget()
+        self._actions.forget()
         known = {*state.violations, *state.ledger.by_shard}
-        seen = glance(state, self._wants, known, planned=True)
+        seen = triage(state, self._actions, known, planned=True)
         for shard in known:
-            self._agenda.file(shard, seen, state.key(shard))
-        for shard in unled(state, self._wants):
+            self._repair_queue.file(shard, seen, state.key(shard))
+        for shard in unled(state, self._actions):
             if shard not in known:
-                self._agenda.file(shard, seen, state.key(shard))
-        self._wants.forget()
+                self._repair_queue.file(shard, seen, state.key(shard))
+        self._actions.forget()
 
     def run(self, caught_up: bool) -> None:
         """Promote live leaders, issue the moves that the limits allow, and publish violations."""
-        state, issuing = self._state, self._issuing
-        self._wants.forget()
-        fresh = self._agenda.due(caught_up)
-        seen = glance(state, self._wants, fresh)
+        state, issuer = self._state, self._issuer
+        self._actions.forget()
+        fresh = self._repair_queue.due(caught_up)
+        seen = triage(state, self._actions, fresh)
         if caught_up:
-            issuing.succeed(seen.heirs)
+            issuer.succeed(seen.heirs)
         for shard in state.in_order([*seen.others, *(seen.unled - seen.heirs.keys())]):
             # Sparing a copy is right on old news, too; it may be all that can be done in a hold.
-            issuing.keep_needed(shard)
+            issuer.keep_needed(shard)
             if caught_up:
-                issuing.promote(shard)
-        failed: dict[int, Failed] = {}
+                issuer.promote(shard)
+        failed: dict[int, NoMoveReasons] = {}
         self._issue_all(fresh, seen, caught_up, failed)
-        while issuing.freed:
+        while issuer.freed:
             # A move that is done at once has made room for what was stuck.
-            issuing.begin()
-            self._wants.forget()
-            again = (self._looked - self._issued) | self._agenda.stuck
-            self._agenda.leave(again)
-            self._issue_all(again, glance(state, self._wants, again), caught_up, failed)
+            issuer.begin()
+            self._actions.forget()
+            again = (self._looked - self._issued) | self._repair_queue.stuck
+            self._repair_queue.leave(again)
+            self._issue_all(again, triage(state, self._actions, again), caught_up, failed)
         if not state.configuration.acked:
             # A copy that is there at once may be the only one that lives.
             for shard in state.in_order(self._issued):
-                issuing.promote(shard)
+                issuer.promote(shard)
         self._publish(failed)
-        issuing.finish()
+        issuer.finish()
         self._issued.clear()
         self._unasked = 0
         self._looked.clear()
         self._queued.clear()
-        self._wants.forget()
+        self._actions.forget()
 
-    def _publish(self, failed: dict[int, Failed]) -> None:
+    def _publish(self, failed: dict[int, NoMoveReasons]) -> None:
         """Say what became of all that was looked at, and of what waits beside it."""
         state = self._state
-        for index in self._issuing.shifted:
+        for index in self._issuer.shifted:
             for shard in state.streams[state.stream_names[index]].shards:
-                waits = shard in self._agenda.waiting
+                waits = shard in self._repair_queue.waiting
                 if (waits or shard in state.ledger.by_shard) and shard not in self._looked:
                     self._looked.add(shard)
                     failed[shard] = {None: _FULL}
-        self._agenda.leave(self._looked)
-        after = glance(state, self._wants, self._looked, planned=True)
+        self._repair_queue.leave(self._looked)
+        after = triage(state, self._actions, self._looked, planned=True)
         found: list[tuple[int, tuple[str, int], tuple[Violation, ...]]] = []
         for key, shard in state.keyed(self._looked):
             known, said = failed.get(shard, {}), None
@@ -178,22 +180,22 @@ class Repair:
             found.append((shard, key, said))
         violated.publish(state, found)
         for shard, key, _ in found:
-            self._agenda.file(shard, after, key)
+            self._repair_queue.file(shard, after, key)
         for (live, factor), keys in self._queued.items():
             example = self._report.missing(live, factor, self._stopped)
             left = {shard: key for shard, key in keys.items() if shard not in self._looked}
             violated.publish_alike(state, left, example)
 
-    def violations(self, shard: int, failed: Failed) -> tuple[Violation, ...]:
+    def violations(self, shard: int, failed: NoMoveReasons) -> tuple[Violation, ...]:
         """What the shard breaks; `failed` says why it got no move."""
         return self._report.of(shard, failed)
 
     def _issue_all(
         self,
         shards: set[int],
-        seen: Glance,
+        seen: ShardTriage,
         caught_up: bool,
-        failed: dict[int, Failed],
+        failed: dict[int, NoMoveReasons],
     ) -> None:
         """Plan each shard that wants something in order, and those that wait as far as the limits
         have room; `failed` learns why those without a move have none."""
@@ -209,7 +211,7 @@ class Repair:
         for node in [*state.ledger.incoming]:
             if node != EMPTY and is_busy(state, node):
                 view.occupy(node, True)
-        fresh = sorted(self._agenda.urgency(s, seen, key) for key, s in state.keyed(wanting))
+        fresh = sorted(self._repair_queue.urgency(s, seen, key) for key, s in state.keyed(wanting))
         failed.update(dict.fromkeys(wanting, _NONE_MORE))
         for urgent in self._in_turn(fresh, view):
             shard = urgent[-1]
@@ -218,11 +220,11 @@ class Repair:
                 known[None] = _FULL
             elif urgent[0] == MISSING and self._all_busy(view):
                 known[None] = _BUSY
-            elif self._issuing.issue(shard, view, known):
+            elif self._issuer.issue(shard, view, known):
                 self._issued.add(shard)
         self._stopped = _BUSY if self._has_room() else _FULL
 
-    def _queue(self, seen: Glance, behind: bool) -> set[int]:
+    def _queue(self, seen: ShardTriage, behind: bool) -> set[int]:
         """Let shards that lack replicas and nothing else wait, without a look at each; those that
         get another leader first once the source is not `behind` are looked at."""
         alone = seen.unled | (seen.heirs.keys() if behind else set()) | self._issued
@@ -231,20 +233,20 @@ class Repair:
         for key, shard in self._state.keyed(queued):
             alike[seen.lacking[shard]][shard] = key
         for counts, keys in alike.items():
-            self._agenda.queue(keys, counts[0], behind)
+            self._repair_queue.queue(keys, counts[0], behind)
             self._queued[counts].update(keys)
         return queued
 
-    def _in_turn(self, fresh: list[Urgency], view: View) -> Iterator[Urgency]:
+    def _in_turn(self, fresh: list[Priority], view: View) -> Iterator[Priority]:
         """Shards by urgency: those that are looked at anew and those that wait, while limits have
         room; without it those that have begun."""
         begun, room = self._state.ledger.by_shard, self._has_room()
         for each in [*fresh, None]:
             while room and not self._all_busy(view):
-                first = self._agenda.waiting.first()
+                first = self._repair_queue.waiting.first()
                 if first is None or (each is not None and each < first):
                     break
-                self._looked.add(self._agenda.take())
+                self._looked.add(self._repair_queue.take())
                 yield first
                 room = self._has_room()
             if each is not None and (room or each[-1] in begun):

@@ -1,15 +1,12 @@
-"""The agenda of repair: which shards are looked at again, and when.
+"""Holds the shards that repair looks at again, and says when.
 
-Shards that want what no limit keeps from them are looked at in every batch, those that a limit
-keeps waiting when it has room, those that cannot be helped when the fleet changes, the others when
-an event touches them. All of it follows from what is published, so that a rebuilt reconciler has
-the same.
+- A shard whose action no limit forbids: in every batch.
+- A shard that a limit keeps waiting: when the limit has room, the most urgent first. A batch takes
+  as many as the limits allow, and none that waits for a limit of one node before that has room.
+- A shard that cannot be repaired: when the fleet changes.
+- Any other: when an event touches it.
 
-Shards that a limit keeps waiting, the most urgent first.
-
-They are not looked at again in every batch: a batch takes from the front as many as the limits
-allow, and of those that wait for a limit of one node none before that node has room. Their order
-is derived from the state, so that a rebuilt reconciler has the same.
+All of it follows from what is published, so that a rebuilt reconciler holds the same.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -20,11 +17,11 @@ import numpy as np
 from placement.assignments import EMPTY
 from placement.diagnosis import WAITS_FOR_NODES, live_slots
 from placement.model import THROTTLED, Code, Violation, ViolationClass
-from placement.repair.actions import Wants
+from placement.repair.actions import ActionFinder
 from placement.repair.leadership import next_leader
-from placement.repair.priority import MISSING, Urgency, hurries, urgency
+from placement.repair.priority import MISSING, Priority, preempts, urgency
 from placement.repair.throttle import gives_all
-from placement.repair.triage import Glance
+from placement.repair.triage import ShardTriage
 from placement.state import State
 
 # Entries that are out of date are dropped once they are more than those in use, and than this.
@@ -34,16 +31,16 @@ _STALE_MAX = 256
 _MANY = 16
 
 
-class Waiting:
+class ThrottledShards:
     """A priority queue of shards that may be left at any time: one heap for those that wait for
     limits of the fleet (node EMPTY), one for each node whose own limit others wait for."""
 
     def __init__(self, is_closed: Callable[[int], bool]) -> None:
         """`is_closed` says whether a node's own limit has no room; never asked of EMPTY."""
         self._is_closed = is_closed
-        self._urgency: dict[int, Urgency] = {}
+        self._urgency: dict[int, Priority] = {}
         self._node: dict[int, int] = {}
-        self._heaps: dict[int, list[Urgency]] = {EMPTY: []}
+        self._heaps: dict[int, list[Priority]] = {EMPTY: []}
 
     def __contains__(self, shard: int) -> bool:
         return shard in self._urgency
@@ -51,7 +48,7 @@ class Waiting:
     def __len__(self) -> int:
         return len(self._urgency)
 
-    def put(self, urgency: Urgency, node: int = EMPTY) -> None:
+    def put(self, urgency: Priority, node: int = EMPTY) -> None:
         """Let a shard wait, for a limit of the node if one is named, or change its place."""
         shard = urgency[-1]
         if self._urgency.get(shard) == urgency and self._node.get(shard, EMPTY) == node:
@@ -66,7 +63,7 @@ class Waiting:
             heap[:] = {each for each in heap if self._is_current(each, node)}
             heapify(heap)
 
-    def put_all(self, urgencies: Sequence[Urgency]) -> None:
+    def put_all(self, urgencies: Sequence[Priority]) -> None:
         """Let shards wait for limits of the fleet, or change their places."""
         if len(urgencies) * _MANY < len(self._urgency):
             for each in urgencies:
@@ -84,7 +81,7 @@ class Waiting:
         self._urgency.pop(shard, None)
         self._node.pop(shard, None)
 
-    def first(self) -> Urgency | None:
+    def first(self) -> Priority | None:
         """The urgency of the shard at the front, of those that need not wait for a node."""
         fronts = [self._front(node) for node in [*self._heaps] if not self._waits(node)]
         return min((front for front in fronts if front is not None), default=None)
@@ -100,7 +97,7 @@ class Waiting:
     def _waits(self, node: int) -> bool:
         return node != EMPTY and self._is_closed(node)
 
-    def _front(self, node: int) -> Urgency | None:
+    def _front(self, node: int) -> Priority | None:
         """The first of one heap that is not out of date; a node's heap that is empty is dropped."""
         heap = self._heaps[node]
         while heap and not self._is_current(heap[0], node):
@@ -109,7 +106,7 @@ class Waiting:
             del self._heaps[node]
         return heap[0] if heap else None
 
-    def _is_current(self, urgency: Urgency, node: int) -> bool:
+    def _is_current(self, urgency: Priority, node: int) -> bool:
         shard = urgency[-1]
         return self._urgency.get(shard) == urgency and self._node.get(shard, EMPTY) == node
 
@@ -118,14 +115,14 @@ class Waiting:
         return [*self._urgency]
 
 
-class Agenda:
+class RepairQueue:
     """Every shard that is in need, once, under what it waits for."""
 
-    def __init__(self, state: State, wants: Wants) -> None:
+    def __init__(self, state: State, actions: ActionFinder) -> None:
         self._state = state
-        self._wants = wants
+        self._actions = actions
         self.recheck: set[int] = set()
-        self.waiting = Waiting(lambda node: gives_all(state, node))
+        self.waiting = ThrottledShards(lambda node: gives_all(state, node))
         self.stuck: set[int] = set()
         self._wanted: set[int] = set()
         # Of those that wait the ones that wait for the source of events.
@@ -154,7 +151,7 @@ class Agenda:
             self.waiting.leave(shard)
 
     @property
-    def wants(self) -> bool:
+    def has_work(self) -> bool:
         """Whether a shard wants what nothing keeps from it."""
         return bool(self._wanted)
 
@@ -171,13 +168,13 @@ class Agenda:
         if behind:
             self._behind.update(keys)
 
-    def file(self, shard: int, seen: Glance, key: tuple[str, int]) -> None:
+    def file(self, shard: int, seen: ShardTriage, key: tuple[str, int]) -> None:
         """Keep in mind when a shard that was looked at has to be looked at again: always, when
         limits have room, when the fleet changes, or not."""
         said = self._state.violations.get(shard, ())
         opened = self._state.ledger.by_shard.get(shard)
         if opened is not None:
-            if hurries(self._wants, shard, opened) or self._is_unled(shard, seen):
+            if preempts(self._actions, shard, opened) or self._is_unled(shard, seen):
                 self._wanted.add(shard)
         elif said:
             codes = {v.reason.code for v in said}
@@ -201,19 +198,19 @@ class Agenda:
         ((node_id,),) = nodes
         return self._state.topology.index.get(node_id, EMPTY)
 
-    def urgency(self, shard: int, seen: Glance, key: tuple[str, int]) -> Urgency:
+    def urgency(self, shard: int, seen: ShardTriage, key: tuple[str, int]) -> Priority:
         """The shard's place among those that want something."""
         if shard in seen.lacking:
             live, _ = seen.lacking[shard]
             return (MISSING, live, *key, shard)
         live = len(live_slots(self._state.table.nodes(shard), self._state.topology))
-        return (urgency(self._wants.cause(shard)), live, *key, shard)
+        return (urgency(self._actions.cause(shard)), live, *key, shard)
 
-    def _is_unled(self, shard: int, seen: Glance) -> bool:
+    def _is_unled(self, shard: int, seen: ShardTriage) -> bool:
         told = shard in seen.lacking or shard in seen.well
         if told and shard not in seen.unled and shard not in seen.heirs:
             return False
-        return next_leader(self._state, self._wants, shard) is not None
+        return next_leader(self._state, self._actions, shard) is not None
 
     def _look_further(self) -> None:
         """What changes in one shard of a stream may concern others that are in need already, and
@@ -222,11 +219,11 @@ class Agenda:
         recheck = np.fromiter(self.recheck, np.int64, len(self.recheck))
         for index in np.unique(state.table.streams_of(recheck)).tolist():
             stream = state.streams[state.stream_names[index]]
-            colocated = self._wants.is_colocated(stream)
-            if not colocated and not self._wants.is_wide(stream):
+            colocated = self._actions.is_colocated(stream)
+            if not colocated and not self._actions.is_wide(stream):
                 continue
             for other in stream.shards:
                 known = other in self.stuck or other in self.waiting or other in opened
-                apart = colocated and (other in state.violations or self._wants.strays(other))
+                apart = colocated and (other in state.violations or self._actions.strays(other))
                 if known or apart:
                     self.recheck.add(other)

@@ -1,15 +1,13 @@
-"""Mending: which replica of a shard should go elsewhere so that its rules are kept better.
+"""Finds where a replica goes, and which replica of a shard should go so that rules hold better.
 
-A score says how far an arrangement is from each of its rules; a move that does not lower it is
-never made, so that nothing can go round in circles. Where the replica goes is the strategy's
-answer, asked with the replica that is to go not counted any more.
+A score says how far an arrangement is from each of its rules. A move that does not lower it is
+never made, so that moves cannot go round in circles. The strategy proposes the node, with the
+leaving replica not counted any more.
 
-Alternatives: where a replica could stand, one node of each kind that rules tell apart.
-
-A strategy proposes one node, by its own order and by loads; that one may keep a rule no better
-although another would. Whether a shard can be helped must not depend on loads, which change
-without anybody looking at the shard again, nor on which nodes are full: so where the proposal does
-not help every kind is tried.
+A strategy proposes one node, by its own order and by loads, and that node may keep a rule no better
+although another would. Whether a shard can be repaired must not depend on loads, which change
+without an event for the shard, nor on which nodes are full: where the proposal does not help, one
+node of each kind that the rules tell apart is tried.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,7 +18,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.allocator import Need, View, candidates, choose, choose_by_class, chooses, distance
+from placement.allocator import (
+    ReplicaRequest,
+    View,
+    candidates,
+    choose,
+    choose_by_class,
+    chooses,
+    distance,
+)
 from placement.assignments import EMPTY
 from placement.model import AdministrativeState, Code, Reason, StreamSpec
 from placement.policy import Policy
@@ -30,9 +36,9 @@ from placement.rules import (
     LocatedFirst,
     Mask,
     Rule,
+    RuleContext,
     RuleSet,
     SameDomain,
-    Standing,
     Strength,
     scope_of,
 )
@@ -46,7 +52,7 @@ _NUMBERS_MAX = 1 << 62
 def alternatives(
     rules: Sequence[Rule],
     most: Sequence[int],
-    standing: Standing,
+    standing: RuleContext,
     old: int,
     mask: Mask,
     view: View,
@@ -83,7 +89,7 @@ def alternatives(
     return ordered
 
 
-def _places(topology: Topology, scope: Scope, standing: Standing) -> Iterable[NDArray[np.bool_]]:
+def _places(topology: Topology, scope: Scope, standing: RuleContext) -> Iterable[NDArray[np.bool_]]:
     """By node whether it shares its domain with each of the replicas, and whether it is the last
     one there that could take one."""
     domains = topology.domain_of(scope)
@@ -98,7 +104,7 @@ def _places(topology: Topology, scope: Scope, standing: Standing) -> Iterable[ND
 _Ranked = tuple[tuple[Any, ...], int, int]
 
 
-class Case(NamedTuple):
+class ShardCase(NamedTuple):
     """A shard whose replicas are looked at, or the nodes that all shards of a colocated stream
     share.
 
@@ -127,13 +133,13 @@ class Case(NamedTuple):
         """Slots whose replica is not lost."""
         return [s for s, n in enumerate(self.nodes) if n != EMPTY and not topology.is_lost(n)]
 
-    def standing(self, topology: Topology, slots: Sequence[int], slot: int | None) -> Standing:
+    def standing(self, topology: Topology, slots: Sequence[int], slot: int | None) -> RuleContext:
         """The replicas in `slots` as rules are asked about them, `slot` being the next to fill."""
         kept = [self.nodes[each] for each in slots]
         parts = (self.factor, kept, self.others, self.policy.nodes, self.spec.shards, slots, slot)
-        return Standing(topology, *parts)
+        return RuleContext(topology, *parts)
 
-    def moved(self, slot: int, node: int) -> "Case":
+    def moved(self, slot: int, node: int) -> "ShardCase":
         """The case with another node in a slot."""
         nodes = [*self.nodes]
         nodes[slot] = node
@@ -141,14 +147,14 @@ class Case(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class RuleScore:
     """How far an arrangement is from each required and each preferred rule, in their order; 0 is
     kept. The first required entry counts replicas on nodes that the policy does not admit."""
 
     required: tuple[int, ...]
     preferred: tuple[int, ...]
 
-    def better_than(self, other: "Score", strength: Strength) -> bool:
+    def better_than(self, other: "RuleScore", strength: Strength) -> bool:
         """Whether every required rule is kept no worse, and rules of this strength are better."""
         if any(mine > theirs for mine, theirs in zip(self.required, other.required, strict=True)):
             return False
@@ -162,7 +168,7 @@ class Score:
         return sum(self.required), self.preferred
 
 
-def score(case: Case, topology: Topology) -> Score:
+def score(case: ShardCase, topology: Topology) -> RuleScore:
     """Judge the live replicas of a case, without those that are drained, one against the others."""
     live = [slot for slot in case.live(topology) if not _drains(topology, case.nodes[slot])]
     sums: dict[Strength, list[int]] = {Strength.REQUIRED: [], Strength.PREFERRED: []}
@@ -180,10 +186,10 @@ def score(case: Case, topology: Topology) -> Score:
             continue
         each = (min(int(rule.penalty(standing)[case.nodes[s]]), NEVER) for s, standing in asked)
         sums[rule.strength].append(sum(each))
-    return Score(tuple(sums[Strength.REQUIRED]), tuple(sums[Strength.PREFERRED]))
+    return RuleScore(tuple(sums[Strength.REQUIRED]), tuple(sums[Strength.PREFERRED]))
 
 
-def find_target(case: Case, slot: int, view: View, may_stay: bool = False) -> int | Reason:
+def find_target(case: ShardCase, slot: int, view: View, may_stay: bool = False) -> int | Reason:
     """Where the replica of a slot goes; the one that stands there is not counted any more.
 
     With `may_stay` its node is a candidate like others: the answer is that node where the strategy
@@ -196,13 +202,13 @@ def find_target(case: Case, slot: int, view: View, may_stay: bool = False) -> in
     return found
 
 
-def backing_off(case: Case, node: int, topology: Topology) -> Reason:
+def backing_off(case: ShardCase, node: int, topology: Topology) -> Reason:
     """Why a node is not tried again yet."""
     message = f"a move of {case.spec.stream}/{case.shard} on {topology.ids[node]} has just failed"
     return Reason(Code.BACKING_OFF, message)
 
 
-def _found(case: Case, slot: int, view: View, may_stay: bool) -> int | Reason:
+def _found(case: ShardCase, slot: int, view: View, may_stay: bool) -> int | Reason:
     """Where the replica of a slot goes, none of the shunned nodes being a candidate."""
     topology, policy, old = view.topology, case.policy, case.nodes[slot]
     kept = [s for s in case.live(topology) if s != slot]
@@ -234,7 +240,7 @@ def _found(case: Case, slot: int, view: View, may_stay: bool) -> int | Reason:
 
 
 def _extend(
-    case: Case, slot: int, kept: list[int], held: frozenset[int], mask: Mask, view: View
+    case: ShardCase, slot: int, kept: list[int], held: frozenset[int], mask: Mask, view: View
 ) -> int | Reason:
     """The strategy's answer; where its rules may be broken, that of the rules alone."""
     need = _need(case, slot, kept, held)
@@ -246,9 +252,9 @@ def _extend(
     return found
 
 
-def _need(case: Case, slot: int, kept: list[int], held: frozenset[int]) -> Need:
+def _need(case: ShardCase, slot: int, kept: list[int], held: frozenset[int]) -> ReplicaRequest:
     """What is asked for the slot, with the replicas in the slots `kept` staying."""
-    return Need(
+    return ReplicaRequest(
         case.spec.stream,
         case.shard,
         slot,
@@ -265,8 +271,8 @@ def _need(case: Case, slot: int, kept: list[int], held: frozenset[int]) -> Need:
     )
 
 
-def find_move(
-    case: Case, strength: Strength, view: View, judging: Topology
+def best_improving_move(
+    case: ShardCase, strength: Strength, view: View, judging: Topology
 ) -> tuple[int, int] | Reason:
     """The slot whose replica goes, and where to, so that rules of this strength are kept better:
     best score first, then what the fewest shards hold, what stands in doubt, a follower, nearest,
@@ -300,7 +306,7 @@ def find_move(
         _, slot, target = min(found)
         return slot, target
     if case.shunned:
-        again = find_move(case._replace(shunned=frozenset()), strength, view, judging)
+        again = best_improving_move(case._replace(shunned=frozenset()), strength, view, judging)
         if not isinstance(again, Reason):
             return backing_off(case, again[1], view.topology)
     if reasons:
@@ -309,7 +315,7 @@ def find_move(
     return Reason(Code.NO_CANDIDATE, message, 1, 0)
 
 
-def _ranked(case: Case, slot: int, target: int, after: Score, view: View) -> _Ranked:
+def _ranked(case: ShardCase, slot: int, target: int, after: RuleScore, view: View) -> _Ranked:
     """A move as `find_move` compares it, behind its rank."""
     topology, node = view.topology, case.nodes[slot]
     pressure = -float(view.load[node] / topology.weight[node])
@@ -324,7 +330,7 @@ def _ranked(case: Case, slot: int, target: int, after: Score, view: View) -> _Ra
 
 
 def _beside_proposals(
-    case: Case, strength: Strength, before: Score, view: View, judging: Topology
+    case: ShardCase, strength: Strength, before: RuleScore, view: View, judging: Topology
 ) -> Iterator[_Ranked]:
     """Moves that keep rules of this strength better although no strategy proposes them."""
     topology = view.topology
@@ -351,14 +357,14 @@ def _beside_proposals(
                 yield _ranked(case, slot, target, after, view)
 
 
-def _comes_last(case: Case, topology: Topology) -> Mask:
+def _comes_last(case: ShardCase, topology: Topology) -> Mask:
     """Nodes without a location where others of the case's stream have one."""
     standing = case.standing(topology, (), None)
     first = [rule.penalty(standing) > 0 for rule in case.rules if isinstance(rule, LocatedFirst)]
     return first[0] if first else np.zeros(topology.size, bool)
 
 
-def _may_go(case: Case, node: int, strength: Strength, view: View) -> Mask:
+def _may_go(case: ShardCase, node: int, strength: Strength, view: View) -> Mask:
     """Where a replica may go from the node for rules of this strength: for a wish it does not leave
     a node with a location for one without."""
     last = _comes_last(case, view.topology)
@@ -371,7 +377,7 @@ def _drains(topology: Topology, node: int) -> bool:
     return topology.administrative[node] is AdministrativeState.DRAINING
 
 
-def _most(rules: Sequence[Rule], strength: Strength, before: Score) -> list[int]:
+def _most(rules: Sequence[Rule], strength: Strength, before: RuleScore) -> list[int]:
     """By rule how much a single replica may be minded, so that the whole can be better; for a wish
     no required rule may be broken at all."""
     wishing = strength is Strength.PREFERRED
@@ -388,7 +394,7 @@ def _is_required(rule: Rule) -> bool:
     return rule.strength is Strength.REQUIRED
 
 
-def _softened(case: Case, slot: int, view: View) -> int | None:
+def _softened(case: ShardCase, slot: int, view: View) -> int | None:
     """The node that breaks required rules least, where none keeps them all: what is far from its
     rules gets nearer step by step."""
     asked = [rule for rule in case.rules if rule.repairable or isinstance(rule, LocatedFirst)]

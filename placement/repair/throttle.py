@@ -1,4 +1,4 @@
-"""From a want to a move: who gives the copy, whether the limits allow it, and the record of it."""
+"""Says who gives a copy and which limit forbids a move now, and makes the record of a move."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from placement.assignments import EMPTY
 from placement.diagnosis import live_slots
 from placement.hashing import stable_id
 from placement.model import Code, Move, MoveState, Reason
-from placement.repair.actions import Want
+from placement.repair.actions import RepairAction
 from placement.state import State
 from placement.topology import Scope, Topology
 from placement.wording import counted
@@ -15,7 +15,7 @@ from placement.wording import counted
 _TOP = Scope(depth=1)
 
 # Two domains between which replicas are copied, None for copies within one.
-Link = tuple[int, int] | None
+DomainPair = tuple[int, int] | None
 
 
 def copy_source(state: State, nodes: Sequence[int], target: int) -> int:
@@ -58,7 +58,7 @@ def _gives_all(state: State, node: int) -> Reason:
     return Reason(Code.LIMIT_REACHED, message, 1, 0, "node", (node_id,))
 
 
-def link(topology: Topology, source: int, target: int) -> Link:
+def domain_pair(topology: Topology, source: int, target: int) -> DomainPair:
     """The domains of the top level between which a replica is copied, None within one."""
     if EMPTY in (source, target):
         return None
@@ -67,14 +67,16 @@ def link(topology: Topology, source: int, target: int) -> Link:
     return None if ends[0] == ends[1] else (ends[0], ends[1])
 
 
-def links(state: State) -> Counter[Link]:
+def open_pairs(state: State) -> Counter[DomainPair]:
     """Open moves between each two domains of the top level."""
-    opened = (link(state.topology, o.source, o.added) for o in state.ledger.by_shard.values())
+    opened = (
+        domain_pair(state.topology, o.source, o.added) for o in state.ledger.by_shard.values()
+    )
     return Counter(each for each in opened if each is not None)
 
 
-def over_limit(
-    state: State, removed: int, target: int, source: int, busy: Counter[Link] | None
+def limit_exceeded(
+    state: State, removed: int, target: int, source: int, busy: Counter[DomainPair] | None
 ) -> Reason | None:
     """Which limit of a node, or between two domains (`busy`: open moves, where these are limited),
     the move would exceed."""
@@ -89,7 +91,7 @@ def over_limit(
         message = f"{ids[source]} already sends {counted(copied, 'replica')}"
         return Reason(Code.LIMIT_REACHED, message, 1, limits.max_copies_from_node - copied)
     pair = limits.max_per_domain_pair
-    crossing = None if busy is None or pair is None else link(state.topology, source, target)
+    crossing = None if busy is None or pair is None else domain_pair(state.topology, source, target)
     if crossing is not None and busy is not None and pair is not None and busy[crossing] >= pair:
         names = " and ".join(state.topology.domain_names(_TOP, crossing))
         copied_now = counted(busy[crossing], "replica is", "replicas are")
@@ -110,33 +112,33 @@ def over_limit(
     return None
 
 
-def ordered(
+def make_move(
     state: State,
     shard: int,
     nodes: Sequence[int],
-    want: Want,
+    action: RepairAction,
     target: int,
     source: int,
     before: Move | None,
 ) -> Move:
     """The move for a want; `before` is the one that it supersedes."""
     ids, (name, number) = state.topology.ids, state.key(shard)
-    remove = ids[nodes[want.slot]] if nodes[want.slot] != EMPTY else None
+    remove = ids[nodes[action.slot]] if nodes[action.slot] != EMPTY else None
     add = ids[target] if target != EMPTY else None
     epoch = state.next_epoch(shard)
-    parts = (name, number, want.slot, remove or "", add or "", epoch)
+    parts = (name, number, action.slot, remove or "", add or "", epoch)
     return Move(
         move_id=stable_id(state.configuration.cell, *parts),
-        kind=want.kind,
+        kind=action.kind,
         stream=name,
         shard=number,
-        slot=want.slot,
+        slot=action.slot,
         remove=remove,
         add=add,
         expected_epoch=epoch,
         state=MoveState.ISSUED,
-        cause=want.cause,
-        reason=want.reason,
+        cause=action.cause,
+        reason=action.reason,
         deadline=state.now + state.configuration.deadline_ms,
         issued_at=state.now,
         source=ids[source] if source != EMPTY else None,
@@ -145,7 +147,7 @@ def ordered(
     )
 
 
-def renewed(state: State, shard: int, before: Move, slot: int, source: int) -> Move:
+def reissue_move(state: State, shard: int, before: Move, slot: int, source: int) -> Move:
     """A move of the same nodes at the shard's next epoch; its replica may have changed slots."""
     epoch = state.next_epoch(shard)
     parts = (before.stream, before.shard, slot, before.remove or "", before.add or "", epoch)

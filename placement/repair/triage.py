@@ -1,7 +1,7 @@
-"""Many shards at a glance: those that are well, and those that lack replicas and nothing else.
+"""Sorts many shards at once: healthy, only under-replicated, or to be inspected one by one.
 
-After the death of a node nearly all shards that it touched are of these two kinds. They are told
-from the columns of the table, by the rules' own `doubtful`; only the others are asked one by one.
+After the death of a node nearly all shards that it held are of the first two kinds. Columns of the
+table and the rules' own `doubtful` tell them apart.
 """
 
 from collections.abc import Iterator
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from placement.assignments import EMPTY, by_size, out_of_place
 from placement.model import Cause
-from placement.repair.actions import Wants
-from placement.rules import CountsDomains, Mask, Rule, RuleSet, Standing
+from placement.repair.actions import ActionFinder
+from placement.rules import DomainCountRule, Mask, Rule, RuleContext, RuleSet
 from placement.state import State, Stream
 from placement.topology import Topology
 
@@ -26,7 +26,7 @@ Shards = NDArray[np.int64]
 
 
 @dataclass(slots=True)
-class Glance:
+class ShardTriage:
     """`lacking`: live replicas of each shard that lacks some and breaks no rule with those it has,
     and how many are asked for; `well`: the same of shards that want nothing, what is held counting
     as there; `heirs`: slot of the next leader of shards of both kinds whose first replica is dead;
@@ -40,34 +40,36 @@ class Glance:
     others: list[int] = field(default_factory=list)
 
 
-def glance(state: State, wants: Wants, shards: AbstractSet[int], planned: bool = False) -> Glance:
+def triage(
+    state: State, actions: ActionFinder, shards: AbstractSet[int], planned: bool = False
+) -> ShardTriage:
     """Look at shards. Those with an open move are among the others, unless they
     are looked at as `planned` and the move gives back what was lost."""
-    found = Glance()
+    found = ShardTriage()
     if len(shards) < GLANCED_FROM:
         found.others = [*shards]
         return found
     opened = state.ledger.by_shard.values()
     given_back = Cause.UNDER_REPLICATED if planned else None
     apart = {each.shard for each in opened if each.move.cause != given_back}
-    apart.update(shard for shard, _ in wants.marked)
+    apart.update(shard for shard, _ in actions.marked)
     found.others = [*shards & apart]
     left = shards - apart
     for stream, members in _alike(state, np.fromiter(left, np.int64, len(left))):
-        if all(_tells_at_once(rule) for rule in wants.rules(stream)):
-            _look(found, state, wants, stream, members)
+        if all(_tells_at_once(rule) for rule in actions.rules(stream)):
+            _look(found, state, actions, stream, members)
         else:
             found.others += members.tolist()
     return found
 
 
-def unled(state: State, wants: Wants) -> list[int]:
+def unled(state: State, actions: ActionFinder) -> list[int]:
     """Every shard that may want another leader."""
     topology, found = state.topology, []
     leads = np.append(topology.can_lead & ~topology.dead, False)
     for index, rows in state.table.streams():
         stream = state.streams[state.stream_names[index]]
-        ordered = RuleSet(wants.rules(stream)).names_leaders
+        ordered = RuleSet(actions.rules(stream)).names_leaders
         doubtful = np.arange(len(rows)) if ordered else np.flatnonzero(~leads[rows[:, 0]])
         found += np.asarray(stream.shards)[doubtful].tolist()
     return found
@@ -75,7 +77,7 @@ def unled(state: State, wants: Wants) -> list[int]:
 
 def _tells_at_once(rule: Rule) -> bool:
     """Whether the rule looks at one shard alone and says of many which of them may break it."""
-    return isinstance(rule, CountsDomains) and hasattr(rule, "doubtful")
+    return isinstance(rule, DomainCountRule) and hasattr(rule, "doubtful")
 
 
 def _alike(state: State, shards: Shards) -> Iterator[tuple[Stream, Shards]]:
@@ -97,7 +99,9 @@ def _alike(state: State, shards: Shards) -> Iterator[tuple[Stream, Shards]]:
         yield stream, shards[each == kind]
 
 
-def _look(found: Glance, state: State, wants: Wants, stream: Stream, shards: Shards) -> None:
+def _look(
+    found: ShardTriage, state: State, actions: ActionFinder, stream: Stream, shards: Shards
+) -> None:
     topology, copies = state.topology, stream.copies
     assert stream.policy is not None
     rows = state.table.rows(shards)
@@ -110,7 +114,7 @@ def _look(found: Glance, state: State, wants: Wants, stream: Stream, shards: Sha
     plain = (count > 0) & (held <= copies) & (kept[rows] | ~stays).all(axis=1)
     lacks = stays.sum(axis=1) < copies
     plain &= ~(lacks & (stays & ~live).any(axis=1))
-    plain &= ~_doubted(wants, stream, rows, stays & plain[:, None])
+    plain &= ~_doubted(actions, stream, rows, stays & plain[:, None])
     found.others += shards[~plain].tolist()
     leaders = _leaders(topology, rows, live, copies)
     may_lead = np.append(topology.can_lead, False)[rows[np.arange(len(rows)), leaders]]
@@ -131,13 +135,13 @@ def _leaders(topology: Topology, rows: Shards, live: Mask, copies: int) -> Shard
     return np.where(live[:, 0], 0, slots)
 
 
-def _doubted(wants: Wants, stream: Stream, rows: Shards, stays: Mask) -> Mask:
+def _doubted(actions: ActionFinder, stream: Stream, rows: Shards, stays: Mask) -> Mask:
     """Rows that may break a rule with the replicas that stay."""
     assert stream.policy is not None
     doubted = np.zeros(len(rows), bool)
-    standing = Standing(wants.judging, stream.copies, (), nodes=stream.policy.nodes)
+    standing = RuleContext(actions.judging, stream.copies, (), nodes=stream.policy.nodes)
     for numbers, nodes, slots in by_size(rows, stays):
         doubted[numbers] = out_of_place(slots, stream.copies)
-        for rule in wants.rules(stream):
+        for rule in actions.rules(stream):
             doubted[numbers] |= rule.doubtful(nodes, standing)  # type: ignore[attr-defined]
     return doubted

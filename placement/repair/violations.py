@@ -1,4 +1,4 @@
-"""The violations of one shard as they are published: what is broken, and what becomes of it."""
+"""Makes the violations of a shard as they are published: its breaches, and what comes of each."""
 
 from dataclasses import replace
 
@@ -15,8 +15,8 @@ from placement.diagnosis import (
     why_needy,
 )
 from placement.model import Band, Cause, Code, Reason, Violation, ViolationClass
-from placement.repair.actions import Failed, Wants
-from placement.repair.triage import Glance
+from placement.repair.actions import ActionFinder, NoMoveReasons
+from placement.repair.triage import ShardTriage
 from placement.rules import ColocateSlots, Strength
 from placement.state import State
 from placement.wording import are, counted
@@ -26,22 +26,22 @@ DRAIN_RULE = "drain"
 _REQUIRED = str(Strength.REQUIRED)
 
 
-class Report:
+class ViolationReporter:
     """Judges shards for publication, by the same rules and wants that repair goes by."""
 
-    def __init__(self, state: State, wants: Wants) -> None:
+    def __init__(self, state: State, actions: ActionFinder) -> None:
         self._state = state
-        self._wants = wants
+        self._actions = actions
 
-    def of(self, shard: int, failed: Failed) -> tuple[Violation, ...]:
+    def of(self, shard: int, failed: NoMoveReasons) -> tuple[Violation, ...]:
         """What the shard breaks; `failed` says why it got no move, if it was planned."""
         state, found = self._state, [*self._copies(shard), *self._places(shard)]
-        case = self._wants.case(shard)
+        case = self._actions.case(shard)
         live = case.live(state.topology)
-        standing = case.standing(self._wants.judging, live, None)
+        standing = case.standing(self._actions.judging, live, None)
         loaded = replace(standing, load=state.table.load(state.topology.size))
         name, number = state.key(shard)
-        broken_now = self._wants.broken_rules(shard)
+        broken_now = self._actions.broken_rules(shard)
         for rule in case.rules:
             left_alone = not rule.repairable
             if rule not in broken_now and not left_alone:
@@ -56,7 +56,7 @@ class Report:
         return tuple(self._classed(shard, cause, each, failed) for cause, each in found)
 
     def lacks(
-        self, shard: int, key: tuple[str, int], seen: Glance, failed: Failed
+        self, shard: int, key: tuple[str, int], seen: ShardTriage, failed: NoMoveReasons
     ) -> tuple[Violation, ...] | None:
         """The same for a shard that breaks no rule, as `seen` where it is planned to stand; None
         where it has to be asked why it lacks replicas."""
@@ -91,7 +91,7 @@ class Report:
         found: list[tuple[Cause | None, Violation]] = []
         whole, factor = len(live_slots(state.complete(shard), topology)), stream.copies
         if whole < factor:
-            needy = self._wants.needy(shard)
+            needy = self._actions.needy(shard)
             said = why_needy(nodes, needy[0], topology) if needy else why_kept(nodes, topology)
             lost = said or Reason(Code.REPLICA_MISSING, "a copy is on its way")
             found.append(
@@ -106,13 +106,13 @@ class Report:
             waits = why_kept(nodes, topology)
             surplus = self._of(shard, SURPLUS_RULE, held, factor, waits or many)
             found.append((None if waits else Cause.SURPLUS, surplus))
-        apart, strays = self._wants.apart(shard), self._wants.strays(shard)
+        apart, strays = self._actions.apart(shard), self._actions.strays(shard)
         if apart:
             why = why_needy(nodes, strays[0], topology) if strays else why_kept(nodes, topology)
             assert why is not None
             broken = self._of(shard, str(ColocateSlots()), len(apart), 0, why)
             # A want of its own takes the cause of what drains it.
-            drains = bool(strays) and strays[0] in self._wants.draining(shard)
+            drains = bool(strays) and strays[0] in self._actions.draining(shard)
             found.append((Cause.DRAIN if drains else Cause.REQUIRED_RULE, broken))
         return found
 
@@ -120,7 +120,7 @@ class Report:
         """Replicas on nodes that are not admitted, or that are being emptied."""
         state, topology = self._state, self._state.topology
         (name, number), nodes = state.key(shard), state.table.nodes(shard)
-        outside = [nodes[slot] for slot in self._wants.outside(shard)]
+        outside = [nodes[slot] for slot in self._actions.outside(shard)]
         policy = state.stream_of(shard).policy
         assert policy is not None
         broken = broken_filter(name, number, policy.nodes, outside, topology, state.now)
@@ -131,8 +131,8 @@ class Report:
             away = [nodes[s] for s in kept_slots(nodes, topology) if topology.is_dead(nodes[s])]
             held = broken_filter(name, number, policy.nodes, away, topology, state.now)
             found += [(None, violation._replace(reason=stays)) for violation in held]
-        for node_id in sorted(topology.ids[nodes[slot]] for slot in self._wants.draining(shard)):
-            drains = self._wants.drains(topology.index[node_id])
+        for node_id in sorted(topology.ids[nodes[slot]] for slot in self._actions.draining(shard)):
+            drains = self._actions.drains(topology.index[node_id])
             violation = self._of(shard, DRAIN_RULE, 1, 0, drains)
             found.append((Cause.DRAIN, violation._replace(level="node", domain=node_id)))
         return found
@@ -143,13 +143,13 @@ class Report:
         return Violation(name, number, rule, _REQUIRED, count, limit, deferred, reason, now)
 
     def _classed(
-        self, shard: int, cause: Cause | None, violation: Violation, failed: Failed
+        self, shard: int, cause: Cause | None, violation: Violation, failed: NoMoveReasons
     ) -> Violation:
         """The violation with what is being done about it, or why nothing is."""
         state = self._state
         opened = state.ledger.by_shard.get(shard)
         missing = cause is Cause.UNDER_REPLICATED
-        off = not missing and self._wants.only_dead(state.stream_of(shard))
+        off = not missing and self._actions.only_dead(state.stream_of(shard))
         if cause is None or (off and opened is None):
             return violation
         if not (missing and opened) and violation.reason.code in WAITS_FOR_NODES:

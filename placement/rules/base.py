@@ -45,7 +45,7 @@ class Share(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class RuleFinding:
     """One domain where an arrangement breaks a rule."""
 
     domain: str | None
@@ -63,7 +63,7 @@ def scope_of(rule: object) -> Scope | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RuleContext:
     """What a rule is judged against: one shard's replicas, those of its stream's others, and the
     nodes that the policy admits.
 
@@ -128,7 +128,7 @@ class RuleTraits:
     sees_domains_only: ClassVar[bool] = False
 
 
-class CountsDomains(RuleTraits):
+class DomainCountRule(RuleTraits):
     """A rule that sees nothing of a shard but how many replicas stand in which domain of `per`;
     `alike`: whether domains with equally many are equal to it, whichever they are."""
 
@@ -139,7 +139,7 @@ class CountsDomains(RuleTraits):
 
 
 @dataclass(frozen=True, slots=True)
-class AtMost(CountsDomains):
+class AtMost(DomainCountRule):
     """At most `limit` replicas of a shard per domain of `per`; `located` as for `Even`."""
 
     alike: ClassVar[bool] = True
@@ -163,26 +163,26 @@ class AtMost(CountsDomains):
             case number:
                 return int(number)
 
-    def penalty(self, standing: Standing) -> Penalties:
+    def penalty(self, standing: RuleContext) -> Penalties:
         """Replicas above the limit after adding one on each node; never where it has no domain."""
         domains, counts, live = _judged_domains(self, standing)
         over = counts[domains] + 1 - self.cap(standing.replication_factor, len(live))
         return np.where(domains == NO_DOMAIN, NEVER, np.maximum(over, 0))
 
-    def violations(self, standing: Standing) -> list[Finding]:
+    def violations(self, standing: RuleContext) -> list[RuleFinding]:
         """Domains that hold more replicas than the limit."""
         _, counts, live = _judged_domains(self, standing)
         cap = self.cap(standing.replication_factor, len(live))
         return _findings(standing.topology, self.per, counts, np.flatnonzero(counts > cap), cap)
 
-    def doubtful(self, shards: NDArray[np.int64], standing: Standing) -> Mask:
+    def doubtful(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
         """Which of many whole shards, a row of nodes each, may break the rule."""
         cap = self.cap(standing.replication_factor, len(live_domains(self, standing)))
         return fullest(standing.topology.domain_of(self.per)[shards]) > cap
 
 
 @dataclass(frozen=True, slots=True)
-class Even(CountsDomains):
+class Even(DomainCountRule):
     """Counts per live domain of `per` differ by at most one. With `located`, nodes without a
     location are neither a domain nor judged while one with a location is live."""
 
@@ -194,13 +194,13 @@ class Even(CountsDomains):
     def __str__(self) -> str:
         return f"even per {self.per}"
 
-    def penalty(self, standing: Standing) -> Penalties:
+    def penalty(self, standing: RuleContext) -> Penalties:
         """How many replicas the node's domain is ahead of the emptiest live one."""
         domains, counts, live = _judged_domains(self, standing)
         least = int(counts[live].min()) if len(live) else NEVER
         return np.where(domains == NO_DOMAIN, NEVER, np.maximum(counts[domains] - least, 0))
 
-    def violations(self, standing: Standing) -> list[Finding]:
+    def violations(self, standing: RuleContext) -> list[RuleFinding]:
         """Domains two or more replicas ahead of the emptiest live one."""
         _, counts, live = _judged_domains(self, standing)
         if not len(live):
@@ -208,14 +208,14 @@ class Even(CountsDomains):
         limit = int(counts[live].min()) + 1
         return _findings(standing.topology, self.per, counts, np.flatnonzero(counts > limit), limit)
 
-    def doubtful(self, shards: NDArray[np.int64], standing: Standing) -> Mask:
+    def doubtful(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
         """Which of many whole shards, a row of nodes each, may break the rule."""
         domains = standing.topology.domain_of(self.per)
         return uneven(domains[shards], live_domains(self, standing))
 
 
 @dataclass(frozen=True, slots=True)
-class AtLeastDomains(CountsDomains):
+class AtLeastDomains(DomainCountRule):
     """Replicas of a shard stand in at least `count` distinct domains of `per`."""
 
     alike: ClassVar[bool] = True
@@ -226,7 +226,7 @@ class AtLeastDomains(CountsDomains):
     def __str__(self) -> str:
         return f"at_least {self.count} domains of {self.per}"
 
-    def penalty(self, standing: Standing) -> Penalties:
+    def penalty(self, standing: RuleContext) -> Penalties:
         """Domains that would still be missing once the rest is placed freshly."""
         domains = standing.topology.domain_of(self.per)
         counts = _counts(domains, standing.replicas)
@@ -235,13 +235,13 @@ class AtLeastDomains(CountsDomains):
         short = self.count - int((counts > 0).sum()) - fresh - max(left, 0)
         return np.maximum(short, 0)  # type: ignore[no-any-return]
 
-    def violations(self, standing: Standing) -> list[Finding]:
+    def violations(self, standing: RuleContext) -> list[RuleFinding]:
         """One finding without a domain when too few domains are used."""
         counts = _counts(standing.topology.domain_of(self.per), standing.replicas)
         have = int((counts > 0).sum())
-        return [Finding(None, have, self.count)] if have < self.count else []
+        return [RuleFinding(None, have, self.count)] if have < self.count else []
 
-    def doubtful(self, shards: NDArray[np.int64], standing: Standing) -> Mask:
+    def doubtful(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
         """Which of many shards, a row of nodes each, break the rule."""
         rows = standing.topology.domain_of(self.per)[shards]
         used = (first_mentions(rows) & (rows != NO_DOMAIN)).sum(axis=1)
@@ -260,7 +260,7 @@ class SameDomain(RuleTraits):
     def __str__(self) -> str:
         return f"one domain of {self.per}"
 
-    def penalty(self, standing: Standing) -> Penalties:
+    def penalty(self, standing: RuleContext) -> Penalties:
         """One for every node outside the domain in use, or outside those with most replicas."""
         domains = standing.topology.domain_of(self.per)
         counts = _counts(domains, [*standing.stream_nodes, *standing.replicas])
@@ -268,13 +268,13 @@ class SameDomain(RuleTraits):
             return np.where(domains == NO_DOMAIN, NEVER, 0)
         return np.where(domains == NO_DOMAIN, NEVER, counts[domains] < counts.max())
 
-    def astray(self, standing: Standing) -> int:
+    def astray(self, standing: RuleContext) -> int:
         """Replicas of the stream outside the domain that holds most."""
         held = [*standing.stream_nodes, *standing.replicas]
         counts = _counts(standing.topology.domain_of(self.per), held)
         return len(held) - int(counts.max())
 
-    def violations(self, standing: Standing) -> list[Finding]:
+    def violations(self, standing: RuleContext) -> list[RuleFinding]:
         """Every domain in use, when there are several."""
         topology = standing.topology
         domains = topology.domain_of(self.per)
@@ -295,17 +295,17 @@ class ExclusiveNodes(RuleTraits):
     def __str__(self) -> str:
         return "exclusive nodes"
 
-    def penalty(self, standing: Standing) -> Penalties:
+    def penalty(self, standing: RuleContext) -> Penalties:
         """One for every node that holds a replica of another shard of the stream."""
         taken = np.zeros(standing.topology.size, np.int64)
         taken[np.asarray(standing.stream_nodes, np.int64)] = 1
         return taken
 
-    def violations(self, standing: Standing) -> list[Finding]:
+    def violations(self, standing: RuleContext) -> list[RuleFinding]:
         """Nodes shared with another shard of the stream."""
         shared = set(standing.replicas) & set(standing.stream_nodes)
         names = sorted((standing.topology.ids[node] for node in shared), key=natural_key)
-        return [Finding(name, 2, 1) for name in names]
+        return [RuleFinding(name, 2, 1) for name in names]
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,12 +320,12 @@ class BalanceNodes(RuleTraits):
     def __str__(self) -> str:
         return "balance nodes"
 
-    def penalty(self, standing: Standing) -> Penalties:
+    def penalty(self, standing: RuleContext) -> Penalties:
         """Replicas of the stream that the node holds already."""
         held = np.asarray(standing.stream_nodes, np.int64)
         return np.bincount(held, minlength=standing.topology.size)
 
-    def violations(self, _standing: Standing) -> list[Finding]:
+    def violations(self, _standing: RuleContext) -> list[RuleFinding]:
         """None: how even it can be is up to the other rules."""
         return []
 
@@ -341,7 +341,7 @@ class PreferNodes(RuleTraits):
     def __str__(self) -> str:
         return f"prefer nodes {','.join(self.nodes)}"
 
-    def penalty(self, standing: Standing) -> Penalties:
+    def penalty(self, standing: RuleContext) -> Penalties:
         """Position in the list; the rest comes after the last."""
         rank = np.full(standing.topology.size, len(self.nodes), np.int64)
         for position, node_id in reversed(list(enumerate(self.nodes))):
@@ -350,13 +350,13 @@ class PreferNodes(RuleTraits):
                 rank[node] = position
         return rank
 
-    def violations(self, _standing: Standing) -> list[Finding]:
+    def violations(self, _standing: RuleContext) -> list[RuleFinding]:
         """None: standing elsewhere is what the list allows when it does not suffice."""
         return []
 
 
 @dataclass(frozen=True, slots=True)
-class LocatedFirst(CountsDomains):
+class LocatedFirst(DomainCountRule):
     """Nodes with a location come first, as long as the stream may use one: nothing is known of what
     fails together with a node whose place nobody has told."""
 
@@ -368,18 +368,18 @@ class LocatedFirst(CountsDomains):
     def __str__(self) -> str:
         return self.name
 
-    def penalty(self, standing: Standing) -> Penalties:
+    def penalty(self, standing: RuleContext) -> Penalties:
         """One for every node without a location, beside live ones that have one."""
         topology = standing.topology
         unlocated = topology.domain_of(self.per) == topology.unlocated
         located = standing.live_domains(self.per) != topology.unlocated
         return (unlocated & located.any()).astype(np.int64)  # type: ignore[no-any-return]
 
-    def violations(self, _standing: Standing) -> list[Finding]:
+    def violations(self, _standing: RuleContext) -> list[RuleFinding]:
         """None: a replica that stands on a node without a location stays there."""
         return []
 
-    def doubtful(self, shards: NDArray[np.int64], _standing: Standing) -> Mask:
+    def doubtful(self, shards: NDArray[np.int64], _standing: RuleContext) -> Mask:
         """None of many shards breaks it."""
         return np.zeros(len(shards), bool)
 
@@ -397,11 +397,11 @@ class ColocateSlots(RuleTraits):
     def __str__(self) -> str:
         return "colocate slots"
 
-    def penalty(self, standing: Standing) -> Penalties:
+    def penalty(self, standing: RuleContext) -> Penalties:
         """Nothing: the slot's node is chosen once for all shards."""
         return np.zeros(standing.topology.size, np.int64)
 
-    def violations(self, _standing: Standing) -> list[Finding]:
+    def violations(self, _standing: RuleContext) -> list[RuleFinding]:
         """None per shard."""
         return []
 
@@ -420,16 +420,16 @@ class Rule(Protocol):
         """Whether it may be broken."""
         ...
 
-    def penalty(self, standing: Standing, /) -> Penalties:
+    def penalty(self, standing: RuleContext, /) -> Penalties:
         """For each node, how far the shard would break the rule with one more replica on it."""
         ...
 
-    def violations(self, standing: Standing, /) -> list[Finding]:
+    def violations(self, standing: RuleContext, /) -> list[RuleFinding]:
         """Where the shard's replicas break the rule."""
         ...
 
 
-def live_domains(rule: AtMost | Even, standing: Standing) -> NDArray[np.int32]:
+def live_domains(rule: AtMost | Even, standing: RuleContext) -> NDArray[np.int32]:
     """The domains that the rule counts by, in the arrangement that it is asked about."""
     live = standing.live_domains(rule.per)
     located = live[live != standing.topology.unlocated] if rule.located else live
@@ -437,7 +437,7 @@ def live_domains(rule: AtMost | Even, standing: Standing) -> NDArray[np.int32]:
 
 
 def _judged_domains(
-    rule: AtMost | Even, standing: Standing
+    rule: AtMost | Even, standing: RuleContext
 ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int32]]:
     """The domain of each node, the replicas by domain, and the live domains; one that is not judged
     has fewer replicas than any limit."""
@@ -462,8 +462,8 @@ def _findings(
     counts: NDArray[np.int64],
     domains: NDArray[np.int64],
     limit: int,
-) -> list[Finding]:
+) -> list[RuleFinding]:
     """One finding per domain, in the order of their names."""
     name = topology.domain_name
-    found = [Finding(name(scope, d), int(counts[d]), limit) for d in domains.tolist()]
+    found = [RuleFinding(name(scope, d), int(counts[d]), limit) for d in domains.tolist()]
     return sorted(found, key=lambda finding: natural_key(finding.domain or ""))

@@ -19,19 +19,19 @@ from numpy.typing import NDArray
 from placement.assignments import first_mentions, uneven_inside
 from placement.model import natural_key
 from placement.rules.base import (
-    CountsDomains,
-    Finding,
+    DomainCountRule,
     Mask,
     Penalties,
+    RuleContext,
+    RuleFinding,
     RuleTraits,
-    Standing,
     Strength,
 )
 from placement.topology import NO_DOMAIN, Scope
 
 
 @dataclass(frozen=True, slots=True)
-class SpanDomains(CountsDomains):
+class SpanDomains(DomainCountRule):
     """A shard's replicas stand in as many domains of `per` as there are, or in `count` of them."""
 
     alike: ClassVar[bool] = True
@@ -42,7 +42,7 @@ class SpanDomains(CountsDomains):
     def __str__(self) -> str:
         return f"span {'all' if self.count is None else self.count} domains of {self.per}"
 
-    def penalty(self, standing: Standing) -> Penalties:
+    def penalty(self, standing: RuleContext) -> Penalties:
         """Domains that would still be missing once the rest is placed freshly."""
         domains, used = self._used(standing)
         fresh = ~np.isin(domains, list(used)) & (domains != NO_DOMAIN)
@@ -51,13 +51,13 @@ class SpanDomains(CountsDomains):
         penalties: Penalties = np.maximum(need - len(used) - fresh.astype(np.int64) - left, 0)
         return penalties
 
-    def violations(self, standing: Standing) -> list[Finding]:
+    def violations(self, standing: RuleContext) -> list[RuleFinding]:
         """One finding without a domain when the replicas there are could span more."""
         _, used = self._used(standing)
         need = self._need(standing, used, len(standing.replicas))
-        return [Finding(None, len(used), need)] if len(used) < need else []
+        return [RuleFinding(None, len(used), need)] if len(used) < need else []
 
-    def doubtful(self, shards: NDArray[np.int64], standing: Standing) -> Mask:
+    def doubtful(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
         """Which of many whole shards, a row of nodes each, break the rule."""
         domains = standing.topology.domain_of(self.per)
         live = np.zeros(int(domains.max(initial=0)) + 2, bool)
@@ -70,12 +70,12 @@ class SpanDomains(CountsDomains):
         doubtful: Mask = fresh.sum(axis=1) < need
         return doubtful
 
-    def _used(self, standing: Standing) -> tuple[np.ndarray, set[int]]:
+    def _used(self, standing: RuleContext) -> tuple[np.ndarray, set[int]]:
         domains = standing.topology.domain_of(self.per)
         held = domains[np.asarray(standing.replicas, np.int64)]
         return domains, set(held.tolist()) - {NO_DOMAIN}
 
-    def _need(self, standing: Standing, used: set[int], replicas: int) -> int:
+    def _need(self, standing: RuleContext, used: set[int], replicas: int) -> int:
         there = len(used | set(standing.live_domains(self.per).tolist()))
         return min(replicas, there, replicas if self.count is None else self.count)
 
@@ -85,7 +85,7 @@ _FULL = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class EvenAsFits(RuleTraits):
+class EvenWithinCapacity(RuleTraits):
     """Among the domains of `per` inside one domain of `inside` (anywhere, if it is None) none is
     two replicas ahead of one that still has a free node. With `fenced`, suspect nodes are free."""
 
@@ -99,24 +99,24 @@ class EvenAsFits(RuleTraits):
         within = "" if self.inside is None else f" in each {self.inside}"
         return f"even per {self.per}{within} as far as nodes suffice"
 
-    def penalty(self, standing: Standing) -> Penalties:
+    def penalty(self, standing: RuleContext) -> Penalties:
         """How many replicas the node's domain is ahead of the emptiest that has a free node."""
         counts, domains, least, parents = self._levels(standing)
         ahead: Penalties = np.maximum(counts[domains] - least[parents], 0)
         return ahead
 
-    def violations(self, standing: Standing) -> list[Finding]:
+    def violations(self, standing: RuleContext) -> list[RuleFinding]:
         """Domains two or more replicas ahead of such a one."""
         counts, domains, least, parents = self._levels(standing)
         ahead = [n for n in standing.replicas if counts[domains[n]] > least[parents[n]] + 1]
         topology, found = standing.topology, {int(domains[n]): int(parents[n]) for n in ahead}
         findings = [
-            Finding(topology.domain_name(self.per, d), int(counts[d]), int(least[parent]) + 1)
+            RuleFinding(topology.domain_name(self.per, d), int(counts[d]), int(least[parent]) + 1)
             for d, parent in found.items()
         ]
         return sorted(findings, key=lambda finding: natural_key(finding.domain or ""))
 
-    def doubtful(self, shards: NDArray[np.int64], standing: Standing) -> Mask:
+    def doubtful(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
         """Which of many whole shards, a row of nodes each, may break the rule."""
         domains, parents = self._domains(standing)
         free = self._free(standing)
@@ -127,21 +127,21 @@ class EvenAsFits(RuleTraits):
         children = np.bincount(parent_of[live], minlength=int(parents.max(initial=0)) + 1)
         return uneven_inside(domains[shards], parents[shards], live, children)
 
-    def _domains(self, standing: Standing) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    def _domains(self, standing: RuleContext) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Each node's domain, and the one of `inside` that it stands in."""
         topology = standing.topology
         nowhere = np.zeros(topology.size, np.int32)
         parents = nowhere if self.inside is None else topology.domain_of(self.inside)
         return topology.domain_of(self.per), parents
 
-    def _free(self, standing: Standing) -> Mask:
+    def _free(self, standing: RuleContext) -> Mask:
         """Nodes that may take a replica of a shard that has none."""
         topology = standing.topology
         free = topology.eligible | topology.fenced if self.fenced else topology.eligible.copy()
         return free if standing.nodes.everything else free & standing.nodes.mask(topology)
 
     def _levels(
-        self, standing: Standing
+        self, standing: RuleContext
     ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64], NDArray[np.int32]]:
         """Replicas by domain, each node's domain, the fewest replicas of a domain with a free node
         by domain of `inside`, and each node's domain there."""

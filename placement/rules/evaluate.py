@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from placement.assignments import EMPTY, distinct, out_of_place
 from placement.rules.base import (
     BalanceNodes,
-    CountsDomains,
+    DomainCountRule,
     ExclusiveNodes,
-    Finding,
     Rule,
+    RuleContext,
+    RuleFinding,
     SameDomain,
-    Standing,
     Strength,
 )
 from placement.rules.places import Balance
@@ -33,8 +33,8 @@ def broken_rows(
     nodes: NDArray[np.int64],
     slots: NDArray[np.int64],
     shards: NDArray[np.int64],
-    everywhere: Standing,
-) -> dict[int, list[Finding]]:
+    everywhere: RuleContext,
+) -> dict[int, list[RuleFinding]]:
     """The rows that break the rule, with what is found in each. `nodes` and `slots` have a row for
     each shard, `shards` says how many its stream has; `everywhere` is the rest of what the rule is
     asked about."""
@@ -46,7 +46,7 @@ def broken_rows(
     if not len(suspects):
         return {}
     held, at = nodes[suspects], slots[suspects]
-    if isinstance(rule, CountsDomains):
+    if isinstance(rule, DomainCountRule):
         alike = np.sort(everywhere.topology.domain_of(rule.per)[held], axis=1).astype(np.int64)
     else:
         alike = np.concatenate([held, at, shards[suspects, None]], axis=1)
@@ -70,12 +70,12 @@ def broken_rows(
 _SIFTED_FROM = 64
 
 
-def judged(
+def find_breaches(
     rules: Sequence[Rule],
     strength: Strength,
     shards: Sequence[Sequence[int]],
-    everywhere: Standing,
-) -> Iterator[tuple[Rule, list[int], Finding]]:
+    everywhere: RuleContext,
+) -> Iterator[tuple[Rule, list[int], RuleFinding]]:
     """Each rule of this strength that some shard breaks, with those shards and the first finding.
 
     `everywhere` is the rest of what the rules are asked about. A rule of the stream is judged
@@ -94,8 +94,8 @@ def _broken(
     rule: Rule,
     shards: Sequence[Sequence[int]],
     rows: NDArray[np.int64] | None,
-    everywhere: Standing,
-) -> dict[int, Finding]:
+    everywhere: RuleContext,
+) -> dict[int, RuleFinding]:
     """The shards that break one rule, with the first finding of each."""
     wide = rule.spans_stream
     everything = [node for nodes in shards for node in nodes if node != EMPTY] if wide else []
@@ -106,8 +106,8 @@ def _broken(
     whole = rows is not None and rows.shape[1] <= everywhere.replication_factor
     if sift is not None and whole and not wide:
         suspects = np.flatnonzero(sift(rows, everywhere)).tolist()
-    known: dict[tuple[int, ...], list[Finding]] = {}
-    broken: dict[int, Finding] = {}
+    known: dict[tuple[int, ...], list[RuleFinding]] = {}
+    broken: dict[int, RuleFinding] = {}
     begin = 0
     for shard in suspects:
         held = [node for node in shards[shard] if node != EMPTY]
@@ -127,7 +127,7 @@ def _broken(
     return broken
 
 
-def _sound(rule: Rule, stream: Standing) -> bool:
+def _sound(rule: Rule, stream: RuleContext) -> bool:
     """Whether one look at all replicas of the stream shows that no shard breaks the rule."""
     match rule:
         case BalanceNodes():

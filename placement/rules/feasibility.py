@@ -20,7 +20,7 @@ from placement.rules.base import (
     Even,
     Mask,
     Rule,
-    Standing,
+    RuleContext,
     live_domains,
     scope_of,
 )
@@ -37,7 +37,7 @@ _ORDERS_MAX = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class FeasibilityQuery:
     """Can `rule` and all of `required` hold for one shard of `factor` replicas on `allowed` nodes?
 
     `nodes` are those that the policy admits; `topology` is the judging one, so that the answer is
@@ -50,12 +50,12 @@ class Question:
     required: tuple[Rule, ...]
     allowed: Mask
 
-    def standing(self, replicas: Sequence[int]) -> Standing:
+    def standing(self, replicas: Sequence[int]) -> RuleContext:
         """An arrangement to be judged."""
-        return Standing(self.topology, self.factor, replicas, (), self.nodes)
+        return RuleContext(self.topology, self.factor, replicas, (), self.nodes)
 
 
-def why_not(question: Question, rule: Rule | None = None) -> Reason | None:
+def why_not(question: FeasibilityQuery, rule: Rule | None = None) -> Reason | None:
     """Why no arrangement exists, or None where one does."""
     have = int(question.allowed.sum())
     if have < question.factor:
@@ -66,14 +66,14 @@ def why_not(question: Question, rule: Rule | None = None) -> Reason | None:
     return _explain(question, rule, rules)
 
 
-def _nodes_too_few(question: Question, have: int) -> Reason:
+def _nodes_too_few(question: FeasibilityQuery, have: int) -> Reason:
     """What took the other nodes away: their condition, the policy's filters, or what is full."""
     found = supply_of(question.topology, question.nodes, question.allowed)
     message = f"{question.factor} usable nodes are needed: {found.told(allowed(have))}"
     return Reason(found.code, message, question.factor, have)
 
 
-def _admits(question: Question, rules: Sequence[Rule]) -> bool:
+def _admits(question: FeasibilityQuery, rules: Sequence[Rule]) -> bool:
     """Whether some arrangement breaks none of the rules."""
     classes = _classes(question, rules)
     ordered = RuleSet(rules).orders_slots
@@ -106,7 +106,7 @@ def _admits(question: Question, rules: Sequence[Rule]) -> bool:
     return False
 
 
-def _classes(question: Question, rules: Sequence[Rule]) -> list[list[int]]:
+def _classes(question: FeasibilityQuery, rules: Sequence[Rule]) -> list[list[int]]:
     """Allowed nodes that the rules cannot tell apart, in the natural order of their ids."""
     topology = question.topology
     scopes = _scopes(rules)
@@ -147,19 +147,19 @@ def _orders(replicas: list[int], ordered: bool) -> Iterator[Sequence[int]]:
         yield order
 
 
-def _obeys(question: Question, rules: Sequence[Rule], replicas: Sequence[int]) -> bool:
+def _obeys(question: FeasibilityQuery, rules: Sequence[Rule], replicas: Sequence[int]) -> bool:
     standing = question.standing(replicas)
     return not any(rule.violations(standing) for rule in rules)
 
 
-def _may_grow(question: Question, rules: Sequence[Rule], replicas: list[int]) -> bool:
+def _may_grow(question: FeasibilityQuery, rules: Sequence[Rule], replicas: list[int]) -> bool:
     """False once a limit is passed that more replicas cannot undo."""
     standing = question.standing(replicas)
     return not any(isinstance(rule, AtMost) and rule.violations(standing) for rule in rules)
 
 
 def _promise(
-    question: Question,
+    question: FeasibilityQuery,
     rules: Sequence[Rule],
     classes: Sequence[Sequence[int]],
     state: Sequence[int],
@@ -174,7 +174,7 @@ def _promise(
 
 
 def _colours(
-    question: Question,
+    question: FeasibilityQuery,
     rules: Sequence[Rule],
     classes: Sequence[Sequence[int]],
     used: Sequence[int],
@@ -208,7 +208,7 @@ def _colours(
     return colours
 
 
-def _explain(question: Question, rule: Rule | None, required: Sequence[Rule]) -> Reason:
+def _explain(question: FeasibilityQuery, rule: Rule | None, required: Sequence[Rule]) -> Reason:
     """What is missing, for the first rule that alone is impossible."""
     for each in (rule, *required) if rule else required:
         if each is not None and not _admits(question, [each]):
@@ -219,7 +219,7 @@ def _explain(question: Question, rule: Rule | None, required: Sequence[Rule]) ->
     return Reason(Code.NO_CANDIDATE, f"{message} together with {names}", 1, 0)
 
 
-def _lacking(question: Question, rule: Rule) -> Reason:
+def _lacking(question: FeasibilityQuery, rule: Rule) -> Reason:
     """Why one rule cannot be kept by itself."""
     topology, factor = question.topology, question.factor
     scope = scope_of(rule)
@@ -253,7 +253,7 @@ def _lacking(question: Question, rule: Rule) -> Reason:
     )
 
 
-def _cap(rule: Rule, question: Question, scope: Scope) -> int:
+def _cap(rule: Rule, question: FeasibilityQuery, scope: Scope) -> int:
     """Most replicas that the rule lets one domain hold: found by asking it."""
     if isinstance(rule, Even):
         live = live_domains(rule, question.standing(()))

@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 
 from placement.assignments import first_mentions
 from placement.model import natural_key
-from placement.rules.base import NEVER, Finding, Mask, Penalties, RuleTraits, Standing, Strength
+from placement.rules.base import (
+    NEVER,
+    Mask,
+    Penalties,
+    RuleContext,
+    RuleFinding,
+    RuleTraits,
+    Strength,
+)
 from placement.topology import NO_DOMAIN, Scope, Topology
 
 Counts = NDArray[np.int64]
@@ -74,7 +82,7 @@ class LoadBalance(RuleTraits):
     def __str__(self) -> str:
         return f"load balance {self.fraction:g} per {self.per}"
 
-    def penalty(self, standing: Standing) -> Penalties:
+    def penalty(self, standing: RuleContext) -> Penalties:
         """How far the node's domain would exceed its bound with one more replica."""
         own, load, weights = self._counts(standing)
         left = standing.shards * standing.replication_factor - int(own.sum())
@@ -83,7 +91,7 @@ class LoadBalance(RuleTraits):
         over = np.where(weights > 0, np.maximum(load + 1 - most, 0), NEVER)
         return np.where(domains == NO_DOMAIN, NEVER, over[domains])
 
-    def violations(self, standing: Standing) -> list[Finding]:
+    def violations(self, standing: RuleContext) -> list[RuleFinding]:
         """Overfull domains in which the stream stands, and empty ones that it passes over."""
         own, load, weights = self._counts(standing)
         most, least = bounds(weights, int(load.sum()), self.fraction)
@@ -92,7 +100,7 @@ class LoadBalance(RuleTraits):
         low = (load < least) & (own < due)
         topology = standing.topology
         found = [
-            Finding(
+            RuleFinding(
                 topology.domain_name(self.per, domain),
                 int(load[domain]),
                 int(most[domain] if high[domain] else least[domain]),
@@ -101,7 +109,7 @@ class LoadBalance(RuleTraits):
         ]
         return sorted(found, key=lambda finding: natural_key(finding.domain or ""))
 
-    def _counts(self, standing: Standing) -> tuple[Counts, Counts, Counts]:
+    def _counts(self, standing: RuleContext) -> tuple[Counts, Counts, Counts]:
         """By domain: replicas of the stream, of the cluster, and weight."""
         topology = standing.topology
         usable = topology.eligible
@@ -118,7 +126,7 @@ class LoadBalance(RuleTraits):
 
 
 @dataclass(frozen=True, slots=True)
-class VotersAcross(RuleTraits):
+class VotersSpan(RuleTraits):
     """The replicas of a shard that vote stand in at least `count` distinct domains of `per`, or
     each in its own where they are fewer."""
 
@@ -131,7 +139,7 @@ class VotersAcross(RuleTraits):
     def __str__(self) -> str:
         return f"voters in at_least {self.count} domains of {self.per}"
 
-    def penalty(self, standing: Standing) -> Penalties:
+    def penalty(self, standing: RuleContext) -> Penalties:
         """Domains that would still be missing once the other voters are placed freshly."""
         domains, voters = standing.topology.domain_of(self.per), self._voters(standing)
         if standing.next_slot >= standing.replication_factor - self.beside:
@@ -143,24 +151,24 @@ class VotersAcross(RuleTraits):
         penalties: Penalties = np.maximum(short, 0)
         return penalties
 
-    def violations(self, standing: Standing) -> list[Finding]:
+    def violations(self, standing: RuleContext) -> list[RuleFinding]:
         """One finding without a domain when too few domains are used."""
         domains = standing.topology.domain_of(self.per)
         have = len({int(domains[node]) for node in self._voters(standing)})
         need = self._need(standing)
-        return [Finding(None, have, need)] if have < need else []
+        return [RuleFinding(None, have, need)] if have < need else []
 
-    def doubtful(self, shards: NDArray[np.int64], standing: Standing) -> Mask:
+    def doubtful(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
         """Which of many shards, a row of nodes each, may break the rule: of their domains so many
         may be those of copies that do not vote."""
         used = first_mentions(standing.topology.domain_of(self.per)[shards]).sum(axis=1)
         doubtful: Mask = used - self.beside < self._need(standing)
         return doubtful
 
-    def _need(self, standing: Standing) -> int:
+    def _need(self, standing: RuleContext) -> int:
         return min(self.count, standing.replication_factor - self.beside)
 
-    def _voters(self, standing: Standing) -> list[int]:
+    def _voters(self, standing: RuleContext) -> list[int]:
         last = standing.replication_factor - self.beside
         pairs = zip(standing.replicas, standing.held_slots, strict=True)
         return [node for node, slot in pairs if slot < last]

@@ -10,7 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.model import Location, natural_key
-from placement.rules.base import NEVER, Finding, Mask, Penalties, RuleTraits, Standing, Strength
+from placement.rules.base import (
+    NEVER,
+    Mask,
+    Penalties,
+    RuleContext,
+    RuleFinding,
+    RuleTraits,
+    Strength,
+)
 from placement.topology import NO_DOMAIN, Scope, Topology
 
 Counts = tuple[tuple[Location, int], ...]
@@ -27,19 +35,21 @@ class Exactly(RuleTraits):
     def __str__(self) -> str:
         return f"exactly {_listed(self.counts)}"
 
-    def penalty(self, standing: Standing) -> Penalties:
+    def penalty(self, standing: RuleContext) -> Penalties:
         """Replicas above the domain's number after adding one; never outside all of them."""
         result = np.full(standing.topology.size, NEVER, np.int64)
         for inside, have, want in _have(self.counts, standing):
             result[inside] = max(have + 1 - want, 0)
         return result
 
-    def violations(self, standing: Standing) -> list[Finding]:
+    def violations(self, standing: RuleContext) -> list[RuleFinding]:
         """Domains that hold more or fewer."""
         found = zip(self.counts, _have(self.counts, standing), strict=True)
-        return [Finding(str(d), have, want) for (d, want), (_, have, _) in found if have != want]
+        return [
+            RuleFinding(str(d), have, want) for (d, want), (_, have, _) in found if have != want
+        ]
 
-    def doubtful(self, shards: NDArray[np.int64], standing: Standing) -> Mask:
+    def doubtful(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
         """Which of many shards, a row of nodes each, break the rule."""
         return _of_many(self.counts, shards, standing, np.not_equal)
 
@@ -54,7 +64,7 @@ class AtLeastIn(RuleTraits):
     def __str__(self) -> str:
         return f"at_least {_listed(self.counts)}"
 
-    def penalty(self, standing: Standing) -> Penalties:
+    def penalty(self, standing: RuleContext) -> Penalties:
         """Replicas that would still be owed to the listed domains beyond those left to place."""
         have = {
             d: n
@@ -69,12 +79,12 @@ class AtLeastIn(RuleTraits):
             result[inside] = max(owed(self.counts, more) - left, 0)
         return result
 
-    def violations(self, standing: Standing) -> list[Finding]:
+    def violations(self, standing: RuleContext) -> list[RuleFinding]:
         """Domains that hold fewer."""
         found = zip(self.counts, _have(self.counts, standing), strict=True)
-        return [Finding(str(d), have, want) for (d, want), (_, have, _) in found if have < want]
+        return [RuleFinding(str(d), have, want) for (d, want), (_, have, _) in found if have < want]
 
-    def doubtful(self, shards: NDArray[np.int64], standing: Standing) -> Mask:
+    def doubtful(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
         """Which of many shards, a row of nodes each, break the rule."""
         return _of_many(self.counts, shards, standing, np.less)
 
@@ -102,17 +112,17 @@ class WithTags(RuleTraits):
     def __str__(self) -> str:
         return f"with_tags {', '.join(f'{key}={value}' for key, value in self.tags)}"
 
-    def penalty(self, standing: Standing) -> Penalties:
+    def penalty(self, standing: RuleContext) -> Penalties:
         """One for every node that lacks a tag."""
         return np.where(self._carried(standing.topology), 0, 1)
 
-    def violations(self, standing: Standing) -> list[Finding]:
+    def violations(self, standing: RuleContext) -> list[RuleFinding]:
         """Nodes that lack a tag."""
         carried, ids = self._carried(standing.topology), standing.topology.ids
         names = sorted((ids[n] for n in standing.replicas if not carried[n]), key=natural_key)
-        return [Finding(name, 1, 0) for name in names]
+        return [RuleFinding(name, 1, 0) for name in names]
 
-    def doubtful(self, shards: NDArray[np.int64], standing: Standing) -> Mask:
+    def doubtful(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
         """Which of many shards, a row of nodes each, break the rule."""
         doubtful: Mask = np.any(~self._carried(standing.topology)[shards], axis=1)
         return doubtful
@@ -141,7 +151,7 @@ class Balance(RuleTraits):
     def __str__(self) -> str:
         return f"balance {self.fraction:g} per {self.per}"
 
-    def penalty(self, standing: Standing) -> Penalties:
+    def penalty(self, standing: RuleContext) -> Penalties:
         """How far the node's domain would exceed its bound in the complete stream, or the others
         could no longer reach theirs."""
         domains, live = standing.topology.domain_of(self.per), standing.live_domains(self.per)
@@ -157,7 +167,7 @@ class Balance(RuleTraits):
         result: Penalties = by_domain[domains]
         return result
 
-    def violations(self, standing: Standing) -> list[Finding]:
+    def violations(self, standing: RuleContext) -> list[RuleFinding]:
         """Live domains above or below their share of what the stream holds."""
         live = standing.live_domains(self.per)
         counts, share = self._counts(standing, live)
@@ -167,11 +177,13 @@ class Balance(RuleTraits):
             count, limit = int(counts[position]), int(most[position])
             limit = int(least[position]) if count < least[position] else limit
             if count > most[position] or count < least[position]:
-                found.append(Finding(standing.topology.domain_name(self.per, domain), count, limit))
+                found.append(
+                    RuleFinding(standing.topology.domain_name(self.per, domain), count, limit)
+                )
         return sorted(found, key=lambda finding: natural_key(finding.domain or ""))
 
     def _counts(
-        self, standing: Standing, live: NDArray[np.int32]
+        self, standing: RuleContext, live: NDArray[np.int32]
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Replicas of the stream in each live domain, and the domain's part of the weight."""
         topology, domains = standing.topology, standing.topology.domain_of(self.per)
@@ -195,7 +207,7 @@ def _listed(counts: Counts) -> str:
     return ", ".join(f"{domain}: {count}" for domain, count in counts)
 
 
-def _have(counts: Counts, standing: Standing) -> list[tuple[Mask, int, int]]:
+def _have(counts: Counts, standing: RuleContext) -> list[tuple[Mask, int, int]]:
     """For each listed domain its nodes, how many replicas it holds, and how many are wanted."""
     replicas = np.asarray(standing.replicas, np.int64)
     masks = [(standing.topology.inside(domain), want) for domain, want in counts]
@@ -203,7 +215,7 @@ def _have(counts: Counts, standing: Standing) -> list[tuple[Mask, int, int]]:
 
 
 def _of_many(
-    counts: Counts, shards: NDArray[np.int64], standing: Standing, wrong: np.ufunc
+    counts: Counts, shards: NDArray[np.int64], standing: RuleContext, wrong: np.ufunc
 ) -> Mask:
     """Rows in which a listed domain holds a number of replicas that is wrong."""
     found = np.zeros(len(shards), bool)

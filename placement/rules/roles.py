@@ -12,12 +12,20 @@ from numpy.typing import NDArray
 
 from placement.assignments import fullest
 from placement.model import Location, natural_key
-from placement.rules.base import NEVER, Finding, Mask, Penalties, RuleTraits, Standing, Strength
+from placement.rules.base import (
+    NEVER,
+    Mask,
+    Penalties,
+    RuleContext,
+    RuleFinding,
+    RuleTraits,
+    Strength,
+)
 from placement.topology import NO_DOMAIN, Scope, Topology
 
 
 @dataclass(frozen=True, slots=True)
-class LeaderIn(RuleTraits):
+class LeaderPreference(RuleTraits):
     """The leader stands in one of the listed domains, in the earliest that holds a replica
     (CockroachDB's lease preferences)."""
 
@@ -40,13 +48,13 @@ class LeaderIn(RuleTraits):
             topology.derived[self] = known
         return known
 
-    def wish(self, standing: Standing) -> Penalties:
+    def wish(self, standing: RuleContext) -> Penalties:
         """How much later in the list the shard's leader would stand than it could."""
         rank, held = self.rank(standing.topology), np.asarray(standing.replicas, np.int64)
         wish: Penalties = np.minimum(rank, rank[held].min(initial=len(self.domains)))
         return wish
 
-    def penalty(self, standing: Standing) -> Penalties:
+    def penalty(self, standing: RuleContext) -> Penalties:
         """One where the last replica to place would leave the shard without a possible leader."""
         rank, none = self.rank(standing.topology), len(self.domains)
         left = standing.replication_factor - len(standing.replicas) - 1
@@ -54,7 +62,7 @@ class LeaderIn(RuleTraits):
             return np.zeros(standing.topology.size, np.int64)
         return np.where(rank < none, 0, 1)
 
-    def violations(self, standing: Standing) -> list[Finding]:
+    def violations(self, standing: RuleContext) -> list[RuleFinding]:
         """The domain of a leader that is not in the list, or, while the rule is preferred, later
         in it than another replica."""
         if not standing.replicas or standing.held_slots[0] != 0:
@@ -64,9 +72,9 @@ class LeaderIn(RuleTraits):
         limit = best if self.strength is Strength.PREFERRED else len(self.domains) - 1
         if rank[leader] < len(self.domains) and rank[leader] <= limit:
             return []
-        return [Finding(str(standing.topology.locations[leader]) or "(unlocated)", 1, 0)]
+        return [RuleFinding(str(standing.topology.locations[leader]) or "(unlocated)", 1, 0)]
 
-    def doubtful(self, shards: NDArray[np.int64], standing: Standing) -> Mask:
+    def doubtful(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
         """Which of many shards, a row of nodes each, may break the rule: the first of a row leads,
         if any does."""
         rank = self.rank(standing.topology)[shards]
@@ -77,7 +85,7 @@ class LeaderIn(RuleTraits):
 
 
 @dataclass(frozen=True, slots=True)
-class Elsewhere(RuleTraits):
+class RoleApart(RuleTraits):
     """The last `count` replicas of a shard hold a role and share no domain of `per` with those
     that do not: a cold copy in another region."""
 
@@ -90,7 +98,7 @@ class Elsewhere(RuleTraits):
     def __str__(self) -> str:
         return f"role {self.role}: {self.count} in another {self.per}"
 
-    def penalty(self, standing: Standing) -> Penalties:
+    def penalty(self, standing: RuleContext) -> Penalties:
         """Replicas of the other kind in the node's domain; one for the last domain that the role
         could still have; never without a domain."""
         domains = standing.topology.domain_of(self.per)
@@ -105,22 +113,22 @@ class Elsewhere(RuleTraits):
                 result[np.isin(domains, sorted(free))] = 1
         return np.where(domains == NO_DOMAIN, NEVER, result)
 
-    def violations(self, standing: Standing) -> list[Finding]:
+    def violations(self, standing: RuleContext) -> list[RuleFinding]:
         """Domains that hold replicas of both kinds."""
         plain, kept = self._domains(standing)
         both = plain.keys() & kept.keys()
         names = (standing.topology.domain_name(self.per, domain) for domain in both)
-        return [Finding(name, 1, 0) for name in sorted(names, key=natural_key)]
+        return [RuleFinding(name, 1, 0) for name in sorted(names, key=natural_key)]
 
-    def doubtful(self, shards: NDArray[np.int64], standing: Standing) -> Mask:
+    def doubtful(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
         """Which of many shards, a row of nodes each, may break the rule: some domain of theirs
         holds two replicas, of whatever kind."""
         return fullest(standing.topology.domain_of(self.per)[shards]) > 1
 
-    def _holds(self, standing: Standing, slot: int) -> bool:
+    def _holds(self, standing: RuleContext, slot: int) -> bool:
         return slot >= standing.replication_factor - self.count
 
-    def _domains(self, standing: Standing) -> tuple[Counter[int], Counter[int]]:
+    def _domains(self, standing: RuleContext) -> tuple[Counter[int], Counter[int]]:
         """Replicas by domain, without and with the role."""
         domains = standing.topology.domain_of(self.per)
         plain: Counter[int] = Counter()

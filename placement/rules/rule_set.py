@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from placement.rules.base import ColocateSlots, Rule, Strength
-from placement.rules.roles import Elsewhere, LeaderIn
+from placement.rules.roles import LeaderPreference, RoleApart
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +24,9 @@ class RuleSet:
         return any(rule.spans_stream for rule in self.rules)
 
     @property
-    def roles(self) -> tuple[Elsewhere, ...]:
+    def roles(self) -> tuple[RoleApart, ...]:
         """The rules that keep copies of each shard for a role of their own."""
-        return tuple(rule for rule in self.rules if isinstance(rule, Elsewhere))
+        return tuple(rule for rule in self.rules if isinstance(rule, RoleApart))
 
     @property
     def role_copies(self) -> int:
@@ -34,9 +34,9 @@ class RuleSet:
         return sum(rule.count for rule in self.roles)
 
     @property
-    def leader_preferences(self) -> tuple[LeaderIn, ...]:
+    def leader_preferences(self) -> tuple[LeaderPreference, ...]:
         """The rules that say where leaders stand, the most important first."""
-        return tuple(rule for rule in self.rules if isinstance(rule, LeaderIn))
+        return tuple(rule for rule in self.rules if isinstance(rule, LeaderPreference))
 
     @property
     def names_leaders(self) -> bool:

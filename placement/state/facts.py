@@ -28,7 +28,7 @@ from placement.model import (
 )
 from placement.moves import Backoff, Ledger, cancellations
 from placement.policy import Policy
-from placement.rules import Elsewhere, Rule, RuleSet
+from placement.rules import RoleApart, Rule, RuleSet
 from placement.state import digest
 from placement.strategies import STRATEGIES
 from placement.topology import Topology
@@ -37,7 +37,7 @@ from placement.topology import Topology
 PLAIN_ROLE = "replica"
 
 
-def role_rules(policy: Policy, topology: Topology) -> tuple[Elsewhere, ...]:
+def role_rules(policy: Policy, topology: Topology) -> tuple[RoleApart, ...]:
     """The rules that keep copies aside; no strategy is asked where the policy has none."""
     if not (policy.beside or RuleSet(policy.rules).roles):
         return ()
@@ -87,7 +87,7 @@ class Facts:
         self.table = AssignmentTable()
         self.ledger = Ledger()
         self.backoff = Backoff()
-        self.unmarks = cancellations.Unmarks()
+        self.unmarks = cancellations.CancelNotices()
         self.streams: dict[str, Stream] = {}
         self.stream_names: dict[int, str] = {}
         self.nodes: dict[str, NodeView] = {}

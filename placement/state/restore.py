@@ -16,6 +16,7 @@ import numpy as np
 from placement.assignments import EMPTY
 from placement.model import (
     Assignment,
+    AssignmentColumns,
     Decision,
     Move,
     MoveKind,
@@ -23,7 +24,6 @@ from placement.model import (
     Published,
     Ready,
     Reason,
-    Settled,
 )
 from placement.moves import OpenMove
 from placement.state import digest, violated
@@ -45,7 +45,7 @@ class SettledColumns:
         self._names: list[str] = []
         self._chunks: list[tuple[NDArray[np.int64], ...]] = []
 
-    def add(self, chunk: Settled) -> None:
+    def add(self, chunk: AssignmentColumns) -> None:
         """Take a chunk. Raises KeyError for a node that is not known."""
         known, streams = self._nodes, self._streams
         for name in dict.fromkeys(chunk.streams):
@@ -135,7 +135,7 @@ def _columns(state: State, records: Published) -> tuple[SettledColumns, list[Ass
     for each in records.assignments:
         (busy if each.move_id or each.roles is not None else at_rest).append(each)
     columns.add(
-        Settled(
+        AssignmentColumns(
             [each.stream for each in at_rest],
             [each.shard for each in at_rest],
             [each.epoch for each in at_rest],

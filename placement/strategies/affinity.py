@@ -32,7 +32,7 @@ from placement.rules import (
     Rule,
     SameDomain,
     Strength,
-    judged,
+    find_breaches,
     supply,
 )
 from placement.strategies.spread import SpreadStrategy
@@ -390,7 +390,7 @@ def _checked(
     shards = [leader_first(nodes, policy, factor, topology) for nodes in shards]
     rules = strategy.rules(policy, topology)
     everywhere = policy.standing(spec, topology)
-    for rule, broken, first in judged(rules, Strength.REQUIRED, shards, everywhere):
+    for rule, broken, first in find_breaches(rules, Strength.REQUIRED, shards, everywhere):
         where = f" in {first.domain}" if first.domain else ""
         message = f"shard {broken[0]} cannot keep the required rule '{rule}': "
         message += f"{first.count} replicas{where}, limit {first.limit}"

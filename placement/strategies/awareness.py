@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from placement.allocator import (
     Column,
-    Need,
+    ReplicaRequest,
     SetStrategy,
     View,
     best_set,
@@ -21,7 +21,15 @@ from placement.assignments import fullest
 from placement.hashing import scores
 from placement.model import Code, Reason, natural_key
 from placement.policy import Balance, OnInfeasible, Policy, name_list
-from placement.rules import CountsDomains, Finding, Mask, Penalties, Rule, Standing, Strength
+from placement.rules import (
+    DomainCountRule,
+    Mask,
+    Penalties,
+    Rule,
+    RuleContext,
+    RuleFinding,
+    Strength,
+)
 from placement.topology import NO_DOMAIN, Scope, Topology
 
 # More than any count of replicas: a node without the attribute is never taken.
@@ -31,7 +39,7 @@ _LAST_RESORT = 1 << 120
 
 
 @dataclass(frozen=True, slots=True)
-class AwareOf(CountsDomains):
+class AwareOf(DomainCountRule):
     """At most ceil(copies / values) replicas of a shard on each value of an attribute, where values
     are those of the usable nodes and the forced ones; none on a node without the attribute."""
 
@@ -48,7 +56,7 @@ class AwareOf(CountsDomains):
         """The attribute: the tag's key or the level's name."""
         return self.per.tag or str(self.per)
 
-    def values(self, standing: Standing) -> tuple[list[str], list[str]]:
+    def values(self, standing: RuleContext) -> tuple[list[str], list[str]]:
         """The values of usable nodes, and the forced ones that none of them has."""
         live = standing.live_domains(self.per).tolist()
         names = [standing.topology.domain_name(self.per, domain) for domain in live]
@@ -59,12 +67,12 @@ class AwareOf(CountsDomains):
         absent = [value for value in self.forced if value not in known]
         return sorted(seen, key=natural_key), absent
 
-    def cap(self, standing: Standing) -> int:
+    def cap(self, standing: RuleContext) -> int:
         """The limit in replicas."""
         seen, absent = self.values(standing)
         return -(-standing.replication_factor // max(len(seen) + len(absent), 1))
 
-    def penalty(self, standing: Standing) -> Penalties:
+    def penalty(self, standing: RuleContext) -> Penalties:
         """Replicas above the cap after adding one on each node."""
         domains = standing.topology.domain_of(self.per)
         held = domains[np.asarray(standing.replicas, np.int64)]
@@ -72,7 +80,7 @@ class AwareOf(CountsDomains):
         over = np.maximum(counts[domains] + 1 - self.cap(standing), 0)
         return np.where(domains == NO_DOMAIN, _NEVER, over)
 
-    def violations(self, standing: Standing) -> list[Finding]:
+    def violations(self, standing: RuleContext) -> list[RuleFinding]:
         """Values with more replicas than the cap, and replicas on nodes without the attribute."""
         topology, cap = standing.topology, self.cap(standing)
         held = topology.domain_of(self.per)[np.asarray(standing.replicas, np.int64)]
@@ -80,12 +88,12 @@ class AwareOf(CountsDomains):
         found = []
         for domain, count in zip(domains.tolist(), counts.tolist(), strict=True):
             if domain == NO_DOMAIN:
-                found.append(Finding(None, count, 0))
+                found.append(RuleFinding(None, count, 0))
             elif count > cap:
-                found.append(Finding(topology.domain_name(self.per, domain), count, cap))
+                found.append(RuleFinding(topology.domain_name(self.per, domain), count, cap))
         return sorted(found, key=lambda finding: natural_key(finding.domain or ""))
 
-    def doubtful(self, shards: NDArray[np.int64], standing: Standing) -> Mask:
+    def doubtful(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
         """Which of many shards, a row of nodes each, break the rule."""
         held = standing.topology.domain_of(self.per)[shards]
         doubtful: Mask = (fullest(held) > self.cap(standing)) | (held == NO_DOMAIN).any(axis=1)
@@ -157,7 +165,9 @@ class AwarenessStrategy(SetStrategy):
         """The cap of every attribute, after the user's rules."""
         return (*policy.rules, *self._caps(policy, topology))
 
-    def plan(self, need: Need, policy: Policy, mask: Mask, view: View) -> list[int] | Reason:
+    def plan(
+        self, need: ReplicaRequest, policy: Policy, mask: Mask, view: View
+    ) -> list[int] | Reason:
         """The nodes that complete the shard best, or what keeps it from another copy."""
         topology, caps = view.topology, self._caps(policy, view.topology)
         standing = need.standing(topology)
@@ -194,11 +204,11 @@ def _scope(name: str, topology: Topology) -> Scope:
 
 
 def _why(
-    need: Need,
+    need: ReplicaRequest,
     caps: Sequence[AwareOf],
     mask: Mask,
     rules: Sequence[Rule],
-    standing: Standing,
+    standing: RuleContext,
     view: View,
 ) -> Reason:
     """What keeps the shard from one more copy, with the numbers that Elasticsearch' explain gives
@@ -223,7 +233,7 @@ def _why(
     return Reason(Code.NO_CANDIDATE, f"{message} one of {listed}", 1, 0, caps[0].name)
 
 
-def _full(rule: AwareOf, need: Need, standing: Standing) -> Reason:
+def _full(rule: AwareOf, need: ReplicaRequest, standing: RuleContext) -> Reason:
     """Every value that still has a node holds as many copies as the cap admits."""
     seen, absent = rule.values(standing)
     copies, cap = need.replication_factor, rule.cap(standing)

@@ -27,7 +27,7 @@ from placement.rules import (
     Even,
     LocatedFirst,
     Rule,
-    Standing,
+    RuleContext,
     Strength,
     WithTags,
     live_domains,
@@ -65,7 +65,7 @@ def spread_in_bulk(
     finds no node. `rules` are those of `spread`: nodes without a location that come last get the
     replicas for which the others are too few."""
     topology, shards, factor = view.topology, spec.shards, spec.replication_factor
-    everywhere = Standing(topology, policy.copies(factor), (), nodes=policy.nodes)
+    everywhere = RuleContext(topology, policy.copies(factor), (), nodes=policy.nodes)
     left = np.where(candidates(policy, view), view.room(), 0)
     for rule in rules:
         if rule.strength is Strength.REQUIRED:
@@ -94,7 +94,7 @@ def spread_in_bulk(
     return listed
 
 
-def _parts(rules: Sequence[Rule], everywhere: Standing) -> list[NDArray[np.bool_]]:
+def _parts(rules: Sequence[Rule], everywhere: RuleContext) -> list[NDArray[np.bool_]]:
     """The nodes that may be used, those first that come first."""
     eligible = everywhere.topology.eligible
     for rule in rules:
@@ -113,7 +113,7 @@ class _Walk:
         spec: StreamSpec,
         policy: Policy,
         rules: Sequence[Rule],
-        everywhere: Standing,
+        everywhere: RuleContext,
         left: Integers,
     ) -> None:
         self._tree, self._spec = tree, spec
@@ -167,7 +167,7 @@ def _weights(
     return _whole(tree, parts), _whole(tree, parts * policy.nodes.mask(topology))
 
 
-def _caps(tree: DomainTree, rules: Sequence[Rule], everywhere: Standing) -> Integers:
+def _caps(tree: DomainTree, rules: Sequence[Rule], everywhere: RuleContext) -> Integers:
     """By element of the tree the copies of one shard that the rules let it hold."""
     topology, factor = everywhere.topology, everywhere.replication_factor
     caps = np.full(tree.elements.shape[1], factor, np.int64)

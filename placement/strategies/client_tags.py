@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from placement.allocator import (
     Column,
-    Need,
     Placement,
+    ReplicaRequest,
     SetStrategy,
     View,
     best_set,
@@ -32,7 +32,7 @@ from placement.allocator import (
 from placement.assignments import EMPTY
 from placement.model import Code, Reason, StreamSpec, natural_key
 from placement.policy import Balance, OnInfeasible, Policy, name_list
-from placement.rules import AtMost, Mask, Penalties, Rule, Standing, Strength
+from placement.rules import AtMost, Mask, Penalties, Rule, RuleContext, Strength
 from placement.topology import NO_DOMAIN, Scope, Topology
 
 # Slots times nodes beyond which what was planned shard by shard is left as it is: about a second.
@@ -119,7 +119,7 @@ class DistinctTags(AtMost):
     """At most one holder per value of a key of tags; a node without the key shares no value, as
     in KIP-708, so that a wish minds it less than a shared one."""
 
-    def penalty(self, standing: Standing) -> Penalties:
+    def penalty(self, standing: RuleContext) -> Penalties:
         """As of `AtMost`; where values may be shared, none for a node without the key."""
         minded = super(DistinctTags, self).penalty(standing)
         if self.strength is Strength.PREFERRED:
@@ -206,7 +206,9 @@ class ClientTagsStrategy(SetStrategy):
         """At most one holder per value of every key, after the user's rules."""
         return (*policy.rules, *_ideal(policy))
 
-    def plan(self, need: Need, policy: Policy, mask: Mask, view: View) -> list[int] | Reason:
+    def plan(
+        self, need: ReplicaRequest, policy: Policy, mask: Mask, view: View
+    ) -> list[int] | Reason:
         """The nodes that complete the shard best, or why there is none."""
         topology = view.topology
         keys = [topology.domain_of(rule.per) for rule in _ideal(policy)]
@@ -278,7 +280,9 @@ class ClientTagsStrategy(SetStrategy):
         slots = [range(first, len(nodes)) for first, nodes in zip(fixed, shards, strict=True)]
         even_out(shards, slots, alternatives, view)
 
-    def _why(self, need: Need, policy: Policy, mask: Mask, view: View) -> list[int] | Reason:
+    def _why(
+        self, need: ReplicaRequest, policy: Policy, mask: Mask, view: View
+    ) -> list[int] | Reason:
         if not without_taken(mask, need).any():
             return nodes_too_few(need, mask, view)
         factor = need.replication_factor
@@ -296,7 +300,7 @@ def _ideal(policy: Policy) -> list[DistinctTags]:
     return [DistinctTags(1, Scope(tag=key), policy.strength) for key in keys]
 
 
-def _distinct(domains: NDArray[np.int32], need: Need) -> bool:
+def _distinct(domains: NDArray[np.int32], need: ReplicaRequest) -> bool:
     """Whether those that hold the shard already share no value of the key."""
     held = [domain for domain in domains[list(need.kept)].tolist() if domain != NO_DOMAIN]
     return len(set(held)) == len(held)

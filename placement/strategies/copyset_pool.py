@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from placement.hashing import digest64, scores
 from placement.model import DEPTH_MAX, AdministrativeState
-from placement.rules import LeaderIn, Rule, RuleSet, Standing, Strength
+from placement.rules import LeaderPreference, Rule, RuleContext, RuleSet, Strength
 from placement.topology import LEAF, NodeFilter, Scope, Topology
 
 Copyset = tuple[int, ...]
@@ -39,9 +39,9 @@ class Terms:
     rules: tuple[Rule, ...]
     nodes: NodeFilter
 
-    def standing(self, members: Sequence[int]) -> Standing:
+    def standing(self, members: Sequence[int]) -> RuleContext:
         """The members as the replicas of one shard."""
-        return Standing(
+        return RuleContext(
             topology=self.topology,
             replication_factor=self.factor,
             replicas=members,
@@ -128,7 +128,7 @@ class Copysets:
         wishes = (r for r in self.terms.rules if r.strength is Strength.PREFERRED)
         for rule in wishes:
             # Who of a set leads is settled later.
-            if len(sets) > 1 and not isinstance(rule, LeaderIn):
+            if len(sets) > 1 and not isinstance(rule, LeaderPreference):
                 broken = [self._excess(rule, row) for row in sets.tolist()]
                 sets = sets[np.asarray(broken) == min(broken)]
         return sets

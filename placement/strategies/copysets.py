@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.allocator import ByRules, Need, Placement, View, candidates, choose, unmet
+from placement.allocator import ByRules, Placement, ReplicaRequest, View, candidates, choose, unmet
 from placement.assignments import EMPTY, distinct_copysets, loss_probability, scatter_width
 from placement.hashing import digest64, scores
 from placement.model import Code, Reason, StreamSpec
 from placement.policy import Balance, OnInfeasible, Policy, unknown_value
-from placement.rules import Even, Mask, Rule, RuleSet, Standing, Strength, scope_of, supply
+from placement.rules import Even, Mask, Rule, RuleContext, RuleSet, Strength, scope_of, supply
 from placement.strategies.copyset_pool import Copysets, Terms
 from placement.topology import Topology
 
@@ -103,7 +103,7 @@ class CopysetsStrategy(ByRules):
         told = (*([short] if short else []), *warnings)
         return Placement(shards, (self._summary(copysets, shards, policy, view),), told)
 
-    def extend(self, need: Need, policy: Policy, mask: Mask, view: View) -> int | Reason:
+    def extend(self, need: ReplicaRequest, policy: Policy, mask: Mask, view: View) -> int | Reason:
         """The member that the remaining ones lack: of the set that took the place of theirs, of
         another set they are in, or of a new one around them. Sets that break a preferred rule
         more than others do come last, since repair would leave them again."""
@@ -205,7 +205,7 @@ def _open(sets: _Rows, policy: Policy, used: Sequence[int], view: View) -> _Rows
     """Rows of the sets whose members have room and break no rule on the stream's other shards."""
     mask = candidates(policy, view)
     wide = [rule for rule in policy.rules if rule.spans_stream]
-    standing = Standing(view.topology, sets.shape[1], (), used, policy.nodes)
+    standing = RuleContext(view.topology, sets.shape[1], (), used, policy.nodes)
     for rule in wide:
         if rule.strength is Strength.REQUIRED:
             mask = mask & (rule.penalty(standing) == 0)
@@ -252,9 +252,9 @@ def _leader_first(members: Sequence[int], policy: Policy, view: View) -> list[in
     return [leader, *(node for node in members if node != leader)]
 
 
-def _allowed(need: Need, rules: Sequence[Rule], view: View) -> Mask:
+def _allowed(need: ReplicaRequest, rules: Sequence[Rule], view: View) -> Mask:
     """Nodes that break no required rule as the next replica."""
-    standing = Standing(
+    standing = RuleContext(
         view.topology, need.replication_factor, need.kept, need.stream_nodes, need.nodes
     )
     allowed = np.ones(view.topology.size, bool)
@@ -264,7 +264,7 @@ def _allowed(need: Need, rules: Sequence[Rule], view: View) -> Mask:
     return allowed
 
 
-def _content(need: Need, view: View) -> int:
+def _content(need: ReplicaRequest, view: View) -> int:
     """The same for all shards of a set, so that its node is replaced once."""
     return digest64("copyset", *sorted(view.topology.ids[node] for node in need.kept))
 
@@ -284,7 +284,7 @@ def _no_set(spec: StreamSpec, policy: Policy, view: View) -> Reason:
     for rule in policy.rules:
         scope = scope_of(rule)
         if rule.strength is Strength.REQUIRED and scope is not None:
-            standing = Standing(view.topology, spec.replication_factor, (), nodes=policy.nodes)
+            standing = RuleContext(view.topology, spec.replication_factor, (), nodes=policy.nodes)
             live = standing.live_domains(scope)
             level, seen = standing.seen(rule)
             message = f"no set of {spec.replication_factor} nodes keeps the rule '{rule}'"

@@ -12,8 +12,8 @@ import numpy as np
 
 from placement.allocator import (
     ByRules,
-    Need,
     Placement,
+    ReplicaRequest,
     View,
     arrangements,
     candidates,
@@ -26,7 +26,7 @@ from placement.assignments import EMPTY
 from placement.hashing import scores
 from placement.model import Code, Reason, StreamSpec
 from placement.policy import Balance, OnInfeasible, Policy, unknown_value
-from placement.rules import AtMost, Elsewhere, LoadBalance, Mask, Rule, Strength, VotersAcross
+from placement.rules import AtMost, LoadBalance, Mask, RoleApart, Rule, Strength, VotersSpan
 from placement.strategies.cost_prices import MILLION, ZONES_LEAST, Prices, Shape, levels_of
 from placement.strategies.cost_search import Attempt
 from placement.topology import Scope, Topology
@@ -116,12 +116,12 @@ class CostStrategy(ByRules):
         self, policy: Policy, topology: Topology, strength: Strength = Strength.REQUIRED
     ) -> tuple[Rule, ...]:
         levels, cold = levels_of(topology), policy.beside
-        aside = (Elsewhere("cold", cold, levels.region, strength),) if cold else ()
+        aside = (RoleApart("cold", cold, levels.region, strength),) if cold else ()
         # Levels that are one on short paths are asked once.
         scopes = {scope.depth: scope for _, scope in levels.items()}.values()
         return (
             AtMost(1, levels.rack, strength),
-            VotersAcross(ZONES_LEAST, levels.zone, cold, strength),
+            VotersSpan(ZONES_LEAST, levels.zone, cold, strength),
             *aside,
             *(LoadBalance(BALANCE, scope, strength) for scope in scopes),
         )
@@ -140,7 +140,7 @@ class CostStrategy(ByRules):
                     return Placement(shards, (attempt.summary(),))
         return self._why_not(spec, policy, view)
 
-    def extend(self, need: Need, policy: Policy, mask: Mask, view: View) -> int | Reason:
+    def extend(self, need: ReplicaRequest, policy: Policy, mask: Mask, view: View) -> int | Reason:
         """The cheapest node that breaks no rule, and after which the rest finds a place."""
         topology, rules = view.topology, self.rules(policy, view.topology)
         standing = replace(need.standing(topology), load=view.load)
@@ -172,7 +172,7 @@ class CostStrategy(ByRules):
         self,
         left: Mask,
         lawful: Sequence[Rule],
-        need: Need,
+        need: ReplicaRequest,
         policy: Policy,
         view: View,
         mask: Mask,
@@ -254,7 +254,7 @@ def _weights(given: Any, topology: Topology) -> Mapping[str, int] | Reason:
     return weights
 
 
-def _costs(need: Need, policy: Policy, view: View) -> np.ndarray[Any, np.dtype[np.int64]]:
+def _costs(need: ReplicaRequest, policy: Policy, view: View) -> np.ndarray[Any, np.dtype[np.int64]]:
     """What one more replica costs on each node; a voter in a zone without one is worth its term
     while fewer than three have one."""
     topology, cold = view.topology, policy.beside
@@ -273,7 +273,7 @@ def _costs(need: Need, policy: Policy, view: View) -> np.ndarray[Any, np.dtype[n
     return cost
 
 
-def _beyond_balance(need: Need) -> Reason:
+def _beyond_balance(need: ReplicaRequest) -> Reason:
     message = (
         f"no node for replica {need.slot} of {need.stream}/{need.shard}: wherever the rules allow "
         "one its domain would exceed its share of the load by more than 10 %"

@@ -7,19 +7,19 @@ from itertools import islice
 
 import numpy as np
 
-from placement.allocator import Need, View, arrangements, candidates, leader_first
+from placement.allocator import ReplicaRequest, View, arrangements, candidates, leader_first
 from placement.hashing import digest64
 from placement.model import Code, Reason, StreamSpec
 from placement.policy import Policy
 from placement.rules import (
-    Finding,
     LoadBalance,
     Mask,
     Penalties,
     Rule,
+    RuleContext,
+    RuleFinding,
     RuleSet,
     RuleTraits,
-    Standing,
     Strength,
 )
 from placement.strategies.cost_prices import MILLION, Prices, Shape, levels_of
@@ -81,7 +81,7 @@ class Attempt:
         """The first domain that the stream leaves out of balance, in words; empty if none."""
         everything = [node for nodes in shards for node in nodes]
         topology = self.view.topology
-        standing = Standing(
+        standing = RuleContext(
             topology, self._shape.copies, everything, nodes=self._policy.nodes, load=self.view.load
         )
         balance = [rule for rule in self._own if isinstance(rule, LoadBalance)]
@@ -130,7 +130,7 @@ class Attempt:
     ) -> Iterator[tuple[tuple[int, ...], int, Chosen]]:
         """Other lawful arrangements of a shard, with what they break and what they cost."""
         spec = self._spec
-        need = Need(
+        need = ReplicaRequest(
             spec.stream,
             shard,
             0,
@@ -153,7 +153,7 @@ class Attempt:
     def _judged(self, chosen: Chosen, used: Sequence[int]) -> tuple[int, ...] | None:
         """How far the user's preferred rules are broken; None if a required one is."""
         nodes = self._ordered(*chosen)
-        standing = Standing(
+        standing = RuleContext(
             self.view.topology,
             self._shape.copies,
             nodes,
@@ -194,10 +194,10 @@ class _Room(RuleTraits):
     copies: int
     strength: Strength = Strength.REQUIRED
 
-    def penalty(self, standing: Standing) -> Penalties:
+    def penalty(self, standing: RuleContext) -> Penalties:
         """One where a domain of the node is full."""
         return 1 - self.prices.has_room(standing.replicas, self.copies).astype(np.int64)
 
-    def violations(self, _: Standing) -> list[Finding]:
+    def violations(self, _: RuleContext) -> list[RuleFinding]:
         """None: asked before every choice."""
         return []

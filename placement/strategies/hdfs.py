@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from placement.allocator import (
     ByRules,
-    Need,
     Placement,
+    ReplicaRequest,
     View,
     admitted,
     candidates,
@@ -27,13 +27,13 @@ from placement.model import Code, Location, Reason, StreamSpec, parse_location
 from placement.policy import Balance, OnInfeasible, Policy, unknown_value
 from placement.rules import (
     AtMost,
-    Finding,
     Mask,
     Penalties,
     Rule,
+    RuleContext,
+    RuleFinding,
     RuleTraits,
     SpanDomains,
-    Standing,
     Strength,
 )
 from placement.topology import LEAF, NO_DOMAIN, Scope, Topology
@@ -142,14 +142,14 @@ class HdfsStrategy(ByRules):
             _cap(policy, factor, candidates(policy, view), topology), LEAF, Strength.PREFERRED
         )
 
-        def pick(need: Need, mask: Mask) -> int | Reason:
+        def pick(need: ReplicaRequest, mask: Mask) -> int | Reason:
             return self.extend(need, policy, mask, view)
 
         shards, reasons = fill(spec, policy, view, pick, self.rules(policy, topology))
         rules = (*self.rules(policy, topology), cap)
         return Placement(shards, reasons, unmet(rules, shards, spec, policy, topology))
 
-    def extend(self, need: Need, policy: Policy, mask: Mask, view: View) -> int | Reason:
+    def extend(self, need: ReplicaRequest, policy: Policy, mask: Mask, view: View) -> int | Reason:
         """The node that HDFS' order gives, given the replicas that stay."""
         left = without_taken(mask, need)
         if not left.any():
@@ -184,7 +184,9 @@ def _cap(policy: Policy, factor: int, usable: Mask, topology: Topology) -> int:
     return rack_cap(policy.parameters["variant"], min(factor, int(usable.sum())), racks)
 
 
-def _allowed(need: Need, policy: Policy, mask: Mask, topology: Topology) -> Iterator[Mask]:
+def _allowed(
+    need: ReplicaRequest, policy: Policy, mask: Mask, topology: Topology
+) -> Iterator[Mask]:
     """Nodes that cap and upgrade domains admit, then those that they do not, unless these rules
     are required."""
     usable = mask.copy()
@@ -202,7 +204,7 @@ def _allowed(need: Need, policy: Policy, mask: Mask, topology: Topology) -> Iter
         yield np.ones(topology.size, bool)
 
 
-def _stages(need: Need, policy: Policy, mask: Mask, topology: Topology) -> Iterator[Mask]:
+def _stages(need: ReplicaRequest, policy: Policy, mask: Mask, topology: Topology) -> Iterator[Mask]:
     """The sets of nodes that HDFS tries one after the other, each within `mask`."""
     if not mask.any():
         return
@@ -243,7 +245,7 @@ def _near_writer(policy: Policy, topology: Topology) -> Iterator[Mask]:
         yield racks == racks[node]
 
 
-def _crowded(need: Need, left: Mask, topology: Topology) -> Reason:
+def _crowded(need: ReplicaRequest, left: Mask, topology: Topology) -> Reason:
     racks = topology.domain_of(LEAF)
     seen = topology.domain_names(LEAF, np.unique(racks[left]).tolist())
     message = (
@@ -284,18 +286,18 @@ class UpgradeDomains(RuleTraits):
         domains = self._domains(topology)
         return ~np.isin(domains, domains[_indexes(replicas)])
 
-    def penalty(self, standing: Standing) -> Penalties:
+    def penalty(self, standing: RuleContext) -> Penalties:
         """One for a used domain while the replicas are fewer than the factor."""
         return (~self.fresh(standing.topology, standing.replicas)).astype(np.int64)
 
-    def violations(self, standing: Standing) -> list[Finding]:
+    def violations(self, standing: RuleContext) -> list[RuleFinding]:
         """One finding without a domain when too few are used."""
         domains = self._domains(standing.topology)
         have = len(np.unique(domains[_indexes(standing.replicas)]))
         need = min(self.factor, len(standing.replicas))
-        return [Finding(None, have, need)] if have < need else []
+        return [RuleFinding(None, have, need)] if have < need else []
 
-    def doubtful(self, shards: NDArray[np.int64], standing: Standing) -> Mask:
+    def doubtful(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
         """Which of many shards, a row of nodes each, break the rule."""
         used = first_mentions(self._domains(standing.topology)[shards]).sum(axis=1)
         doubtful: Mask = used < min(self.factor, shards.shape[1])

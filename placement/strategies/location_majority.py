@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from placement.allocator import (
     ByRules,
-    Draft,
     Key,
-    Need,
     Placement,
+    ReplicaRequest,
+    StreamDraft,
     View,
     choose,
     lead_least,
@@ -25,13 +25,13 @@ from placement.model import Code, Reason, StreamSpec
 from placement.policy import Balance, OnInfeasible, Policy
 from placement.rules import (
     AtMost,
-    CountsDomains,
-    Finding,
+    DomainCountRule,
     Mask,
     Penalties,
     Rule,
+    RuleContext,
+    RuleFinding,
     Share,
-    Standing,
     Strength,
 )
 from placement.strategies.two_steps import Steps
@@ -39,7 +39,7 @@ from placement.topology import LEAF, Scope, Topology
 
 
 @dataclass(frozen=True, slots=True)
-class NoMajority(CountsDomains):
+class NoMajority(DomainCountRule):
     """No location holds a majority of a shard's replicas; half of an even number counts as one.
     One replica, or one live location, leaves nothing to spread."""
 
@@ -49,19 +49,19 @@ class NoMajority(CountsDomains):
     def __str__(self) -> str:
         return f"at_most {Share.MINORITY} per {self.per}"
 
-    def penalty(self, standing: Standing) -> Penalties:
+    def penalty(self, standing: RuleContext) -> Penalties:
         """Replicas above the limit after adding one on each node."""
         return self._limit(standing).penalty(standing)
 
-    def violations(self, standing: Standing) -> list[Finding]:
+    def violations(self, standing: RuleContext) -> list[RuleFinding]:
         """Locations that hold more than the limit."""
         return self._limit(standing).violations(standing)
 
-    def doubtful(self, shards: NDArray[np.int64], standing: Standing) -> Mask:
+    def doubtful(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
         """Which of many whole shards break the rule."""
         return self._limit(standing).doubtful(shards, standing)
 
-    def _limit(self, standing: Standing) -> AtMost:
+    def _limit(self, standing: RuleContext) -> AtMost:
         factor = standing.replication_factor
         spread = factor > 1 and len(standing.live_domains(self.per)) > 1
         return AtMost(Share.MINORITY if spread else factor, self.per, self.strength)
@@ -146,12 +146,12 @@ class LocationMajorityStrategy(ByRules):
         self, spec: StreamSpec, policy: Policy, shards: list[list[int]], view: View
     ) -> tuple[Reason, ...]:
         """Add the replicas that are missing."""
-        draft = Draft(spec, policy, shards, view)
+        draft = StreamDraft(spec, policy, shards, view)
         steps = Steps(policy, view, spec.stream)
         elsewhere = _Held(view, spec).dimension if spec.dimension is not None else None
 
         def order(shard: int, kept: Sequence[int]) -> list[Key]:
-            need = Need(spec.stream, shard, len(kept), spec.replication_factor, kept)
+            need = ReplicaRequest(spec.stream, shard, len(kept), spec.replication_factor, kept)
             own = draft.counts if elsewhere is None else elsewhere + draft.counts
             scoped = view.load if elsewhere is None else own
             loads = (draft.range_counts(shard), own, view.load)
@@ -159,11 +159,11 @@ class LocationMajorityStrategy(ByRules):
 
         return tuple(draft.fill(order, lead_least(draft)))
 
-    def extend(self, need: Need, policy: Policy, mask: Mask, view: View) -> int | Reason:
+    def extend(self, need: ReplicaRequest, policy: Policy, mask: Mask, view: View) -> int | Reason:
         """The two steps for one more replica."""
         topology = view.topology
         rules = self.rules(policy, topology)
-        standing = Standing(
+        standing = RuleContext(
             topology,
             need.replication_factor,
             need.kept,
@@ -191,7 +191,7 @@ class LocationMajorityStrategy(ByRules):
         return node
 
 
-def _placed(draft: Draft) -> bool:
+def _placed(draft: StreamDraft) -> bool:
     """Both steps for all shards at once."""
     view, spec = draft.view, draft.spec
     scoped = view.load if spec.dimension is None else _Held(view, spec).dimension
@@ -235,7 +235,7 @@ def _counted(nodes: NDArray[np.int32], size: int) -> NDArray[np.int64]:
     return np.bincount(nodes[nodes != EMPTY], minlength=size)
 
 
-def _remembered(view: View, need: Need) -> _Held:
+def _remembered(view: View, need: ReplicaRequest) -> _Held:
     """What the stream holds, looked up once for each plan."""
     key = (_Held, need.stream)
     if key not in view.memory:

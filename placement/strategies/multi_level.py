@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from placement.allocator import (
     ByRules,
-    Draft,
     Key,
-    Need,
     Nodes,
     Placement,
+    ReplicaRequest,
+    StreamDraft,
     View,
     domain_tree,
     is_colocated,
@@ -29,7 +29,7 @@ from placement.allocator import (
 from placement.assignments import EMPTY
 from placement.model import Reason, StreamSpec
 from placement.policy import Balance, OnInfeasible, Policy
-from placement.rules import EvenAsFits, Mask, Rule, Strength
+from placement.rules import EvenWithinCapacity, Mask, Rule, Strength
 from placement.strategies.simple import SimpleStrategy, round_robin
 from placement.topology import Topology
 
@@ -96,7 +96,7 @@ class MultiLevelStrategy(ByRules):
         at_once = round_robin if _deferred(policy, view.topology) else _dealt
         return shortage(spec, policy, mask, view) or place_by(self, spec, policy, view, at_once)
 
-    def extend(self, need: Need, policy: Policy, mask: Mask, view: View) -> int | Reason:
+    def extend(self, need: ReplicaRequest, policy: Policy, mask: Mask, view: View) -> int | Reason:
         """The next in turn of those that the rules admit, for a replica that replaces none."""
         topology = view.topology
         found = ByRules.extend(self, need, policy, mask, view)
@@ -117,14 +117,14 @@ class MultiLevelStrategy(ByRules):
         """Deal on from the last replica there is."""
         if _deferred(policy, view.topology):
             return _SIMPLE.resume(spec, policy, shards, view)
-        draft = Draft(spec, policy, shards, view)
+        draft = StreamDraft(spec, policy, shards, view)
         fresh = [shard for shard, nodes in enumerate(shards) if nodes[0] == EMPTY]
         reasons = draft.fill(_Rings(draft).order, lead_least(draft))
         spread_leads(draft, [shard for shard in fresh if shards[shard][0] != EMPTY])
         return tuple(reasons)
 
 
-def _dealt(draft: Draft) -> bool:
+def _dealt(draft: StreamDraft) -> bool:
     """Deal all shards out at once."""
     nodes = _Rings(draft).deal()
     if (nodes == EMPTY).any():
@@ -134,10 +134,10 @@ def _dealt(draft: Draft) -> bool:
     return True
 
 
-def _levels(policy: Policy, topology: Topology) -> list[EvenAsFits]:
+def _levels(policy: Policy, topology: Topology) -> list[EvenWithinCapacity]:
     tiers = topology.tiers()
     levels = zip(tiers, (None, *tiers), strict=False)
-    return [EvenAsFits(tier, above, policy.strength) for tier, above in levels]
+    return [EvenWithinCapacity(tier, above, policy.strength) for tier, above in levels]
 
 
 def _deferred(policy: Policy, topology: Topology) -> bool:
@@ -154,7 +154,7 @@ class _Rings:
     """For every tier the children's places on the rings of their parents and whose turn is next,
     with the nodes of a leaf as the last tier."""
 
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, draft: StreamDraft) -> None:
         topology = draft.view.topology
         self._draft = draft
         self._scopes = topology.tiers()
@@ -279,13 +279,13 @@ class _DealtSoFar:
         self._rows, self._whole = rows, int(held.sum(axis=1).min())
         place, shard = held.cumsum(axis=1)[held] - 1, np.nonzero(held)[0]
         order = np.lexsort((place, shard, np.where(place < self._whole, -1, place)))
-        self._draft = draft = Draft(self._spec, self._policy, [], self._view)
+        self._draft = draft = StreamDraft(self._spec, self._policy, [], self._view)
         draft.shards, draft.taken = rows.tolist(), rows[held][order].tolist()
         draft.counts = np.bincount(rows[held], minlength=nodes)
         draft.foreign = self._view.load - draft.counts
         self._rings = _Rings(draft)
 
-    def order(self, need: Need) -> list[Key]:
+    def order(self, need: ReplicaRequest) -> list[Key]:
         """The keys for one more replica, after what was planned since."""
         rows, draft = self._view.table.rows(self._shards), self._draft
         if (rows != EMPTY).sum(axis=1).min() != self._whole:
@@ -302,7 +302,7 @@ class _DealtSoFar:
         return self._rings.order(need.shard, need.kept)
 
 
-def _dealt_so_far(need: Need, policy: Policy, view: View) -> _DealtSoFar | None:
+def _dealt_so_far(need: ReplicaRequest, policy: Policy, view: View) -> _DealtSoFar | None:
     """The stream that needs a replica, if the shard is placed; looked up once for each plan."""
     key = (_DealtSoFar, need.stream)
     if key not in view.memory:

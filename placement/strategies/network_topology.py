@@ -13,10 +13,10 @@ from placement.allocator import (
     VNODES_MAX,
     ByRules,
     Fits,
-    Need,
     OnRing,
     Placement,
     Positions,
+    ReplicaRequest,
     TokenRing,
     View,
     admitted,
@@ -34,13 +34,13 @@ from placement.assignments import first_mentions
 from placement.model import Code, Location, Reason, StreamSpec, natural_key
 from placement.policy import Balance, OnInfeasible, Policy, unknown_value
 from placement.rules import (
-    CountsDomains,
+    DomainCountRule,
     Exactly,
-    Finding,
     Mask,
     Penalties,
     Rule,
-    Standing,
+    RuleContext,
+    RuleFinding,
     Strength,
 )
 from placement.topology import LEAF, Scope, Topology
@@ -154,7 +154,7 @@ class NetworkTopologyStrategy(ByRules):
         rules = self.rules(policy, view.topology)
         return Placement(shards, reasons, unmet(rules, shards, spec, policy, view.topology))
 
-    def extend(self, need: Need, policy: Policy, mask: Mask, view: View) -> int | Reason:
+    def extend(self, need: ReplicaRequest, policy: Policy, mask: Mask, view: View) -> int | Reason:
         """The node that the walk accepts next, given those that stay."""
         return _Walk(policy, view).pick(need, mask)
 
@@ -180,11 +180,11 @@ class _Walk:
         self.racks = topology.domain_of(LEAF)
         self.counts = _counts(self.policy.parameters["replication"], topology)
 
-    def pick(self, need: Need, mask: Mask) -> int | Reason:
+    def pick(self, need: ReplicaRequest, mask: Mask) -> int | Reason:
         """The first node of the walk that its datacenter takes."""
         return by_wishes(lambda policy: self._pick(policy, need, mask), self.policy)
 
-    def _pick(self, policy: Policy, need: Need, mask: Mask) -> int | Reason:
+    def _pick(self, policy: Policy, need: ReplicaRequest, mask: Mask) -> int | Reason:
         left = admitted(policy, mask, need, self.view)
         if isinstance(left, Reason):
             return left
@@ -253,7 +253,7 @@ class _Walk:
         for rack, datacenter in zip(racks.tolist(), datacenters.tolist(), strict=True):
             self.offered.setdefault(datacenter, set()).add(rack)
 
-    def _too_few(self, need: Need, held: Mapping[int, list[int]]) -> Reason:
+    def _too_few(self, need: ReplicaRequest, held: Mapping[int, list[int]]) -> Reason:
         topology = self.view.topology
         have = {str(topology.domains[d]): len(racks) for d, racks in held.items()}
         wanted = {f"/{name}": n for name, n in self.policy.parameters["replication"].items()}
@@ -298,7 +298,7 @@ def _counts(replication: Mapping[str, int], topology: Topology) -> dict[int, int
 
 
 @dataclass(frozen=True, slots=True)
-class DatacenterCounts(CountsDomains):
+class DatacenterCounts(DomainCountRule):
     """Each datacenter holds the replicas that it is to hold, and no other holds any."""
 
     counts: tuple[tuple[str, int], ...]
@@ -314,26 +314,26 @@ class DatacenterCounts(CountsDomains):
     def __str__(self) -> str:
         return "replication " + ", ".join(f"/{name}: {count}" for name, count in self.counts)
 
-    def penalty(self, standing: Standing) -> Penalties:
+    def penalty(self, standing: RuleContext) -> Penalties:
         """Replicas above the count after adding one on each node."""
         limits, held = self._tally(standing)
         domains = standing.topology.domain_of(self.per)
         over = np.asarray([held.get(d, 0) + 1 - limits.get(d, 0) for d in domains.tolist()])
         return np.maximum(over.astype(np.int64), 0)
 
-    def violations(self, standing: Standing) -> list[Finding]:
+    def violations(self, standing: RuleContext) -> list[RuleFinding]:
         """Datacenters that hold more, or fewer while the shard has all its replicas."""
         limits, held = self._tally(standing)
         whole = len(standing.replicas) >= standing.replication_factor
         name = standing.topology.domains
         found = [
-            Finding(str(name[d]) or "(unlocated)", held.get(d, 0), limits.get(d, 0))
+            RuleFinding(str(name[d]) or "(unlocated)", held.get(d, 0), limits.get(d, 0))
             for d in {*limits, *held}
             if held.get(d, 0) > limits.get(d, 0) or (whole and held.get(d, 0) < limits.get(d, 0))
         ]
         return sorted(found, key=lambda finding: natural_key(finding.domain or ""))
 
-    def doubtful(self, shards: NDArray[np.int64], standing: Standing) -> Mask:
+    def doubtful(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
         """Which of many whole shards, a row of nodes each, break the rule."""
         rows = standing.topology.domain_of(self.per)[shards]
         limits = _counts(dict(self.counts), standing.topology)
@@ -342,7 +342,7 @@ class DatacenterCounts(CountsDomains):
             doubtful |= (rows == datacenter).sum(axis=1) != limit
         return doubtful
 
-    def _tally(self, standing: Standing) -> tuple[dict[int, int], dict[int, int]]:
+    def _tally(self, standing: RuleContext) -> tuple[dict[int, int], dict[int, int]]:
         topology = standing.topology
         column = topology.domain_of(self.per)
         held: dict[int, int] = {}
@@ -352,7 +352,7 @@ class DatacenterCounts(CountsDomains):
 
 
 @dataclass(frozen=True, slots=True)
-class DatacenterRacks(CountsDomains):
+class DatacenterRacks(DomainCountRule):
     """A shard's replicas of a datacenter stand in as many of its racks as there are."""
 
     counts: tuple[tuple[str, int], ...]
@@ -362,7 +362,7 @@ class DatacenterRacks(CountsDomains):
     def __str__(self) -> str:
         return "racks of a datacenter in turn"
 
-    def penalty(self, standing: Standing) -> Penalties:
+    def penalty(self, standing: RuleContext) -> Penalties:
         """One for every node in a used rack, where its datacenter has no repeat left."""
         topology = standing.topology
         racks, datacenters = topology.domain_of(LEAF), topology.domain_of(Scope(depth=1))
@@ -376,7 +376,7 @@ class DatacenterRacks(CountsDomains):
                 penalties[there & np.isin(racks, held)] = 1
         return penalties
 
-    def violations(self, standing: Standing) -> list[Finding]:
+    def violations(self, standing: RuleContext) -> list[RuleFinding]:
         """Datacenters whose replicas could span more racks."""
         topology = standing.topology
         racks, datacenters = topology.domain_of(LEAF), topology.domain_of(Scope(depth=1))
@@ -387,10 +387,10 @@ class DatacenterRacks(CountsDomains):
             held = [int(racks[n]) for n in standing.replicas if there[n]]
             need = min(len(held), len(live & set(racks[there].tolist()) | set(held)))
             if len(set(held)) < need:
-                found.append(Finding(str(topology.domains[datacenter]), len(set(held)), need))
+                found.append(RuleFinding(str(topology.domains[datacenter]), len(set(held)), need))
         return sorted(found, key=lambda finding: natural_key(finding.domain or ""))
 
-    def doubtful(self, shards: NDArray[np.int64], standing: Standing) -> Mask:
+    def doubtful(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
         """Which of many whole shards, a row of nodes each, break the rule."""
         topology = standing.topology
         racks, datacenters = topology.domain_of(LEAF), topology.domain_of(Scope(depth=1))

@@ -13,10 +13,10 @@ from placement.allocator import (
     VNODES_MAX,
     ByRules,
     Fits,
-    Need,
     OnRing,
     Placement,
     Positions,
+    ReplicaRequest,
     TokenRing,
     View,
     admitted,
@@ -32,7 +32,7 @@ from placement.allocator import (
 )
 from placement.model import Code, Reason, StreamSpec
 from placement.policy import Balance, OnInfeasible, Policy, name_list, unknown_value
-from placement.rules import AtMost, Mask, Rule, SpanDomains, Strength, judged
+from placement.rules import AtMost, Mask, Rule, SpanDomains, Strength, find_breaches
 from placement.topology import NO_DOMAIN, Scope, Topology
 
 
@@ -120,7 +120,7 @@ class RingStrategy(ByRules):
         rules = [rule for rule in self.rules(policy, topology) if rule != own]
         return Placement(shards, reasons, (*told, *unmet(rules, shards, spec, policy, topology)))
 
-    def extend(self, need: Need, policy: Policy, mask: Mask, view: View) -> int | Reason:
+    def extend(self, need: ReplicaRequest, policy: Policy, mask: Mask, view: View) -> int | Reason:
         """The node at which the walk arrives next, given those that stay."""
         return _Walk(policy, view).pick(need, mask)
 
@@ -170,7 +170,7 @@ def _fallback(
     topology, factor = view.topology, spec.replication_factor
     rules = (AtMost(1, scope, Strength.PREFERRED),)
     everywhere = policy.standing(spec, topology)
-    broken = [found for _, found, _ in judged(rules, rules[0].strength, shards, everywhere)]
+    broken = [found for _, found, _ in find_breaches(rules, rules[0].strength, shards, everywhere)]
     live = everywhere.live_domains(scope)
     if not broken or len(live) >= factor:
         return unmet(rules, shards, spec, policy, topology)
@@ -209,11 +209,11 @@ class _Walk:
         self.scopes = _scopes(self.policy, topology)
         self.domains = [topology.domain_of(scope) for scope in self.scopes]
 
-    def pick(self, need: Need, mask: Mask) -> int | Reason:
+    def pick(self, need: ReplicaRequest, mask: Mask) -> int | Reason:
         """The first node of the walk in a fresh domain of the highest level that has one."""
         return by_wishes(lambda policy: self._pick(policy, need, mask), self.policy)
 
-    def _pick(self, policy: Policy, need: Need, mask: Mask) -> int | Reason:
+    def _pick(self, policy: Policy, need: ReplicaRequest, mask: Mask) -> int | Reason:
         left = admitted(policy, mask, need, self.view)
         if isinstance(left, Reason):
             return left
@@ -273,7 +273,7 @@ class _Walk:
             self.reach = _Reach(mask, on_ring, offered)
         return self.reach
 
-    def _domains_too_few(self, need: Need, reach: _Reach) -> Reason:
+    def _domains_too_few(self, need: ReplicaRequest, reach: _Reach) -> Reason:
         topology, scope = self.view.topology, self.scopes[-1]
         held = {int(self.domains[-1][node]) for node in need.kept} - {NO_DOMAIN}
         seen = topology.seen(scope, held | reach.offered[-1])

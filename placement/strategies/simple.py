@@ -7,7 +7,16 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.allocator import ByRules, Draft, Key, Placement, View, place_by, shortage, start_of
+from placement.allocator import (
+    ByRules,
+    Key,
+    Placement,
+    StreamDraft,
+    View,
+    place_by,
+    shortage,
+    start_of,
+)
 from placement.assignments import EMPTY
 from placement.hashing import digest64, scores
 from placement.model import Reason, StreamSpec
@@ -66,7 +75,7 @@ class SimpleStrategy(ByRules):
         self, spec: StreamSpec, policy: Policy, shards: list[list[int]], view: View
     ) -> tuple[Reason, ...]:
         """Go round on from where the stream's first shard started."""
-        draft = Draft(spec, policy, shards, view)
+        draft = StreamDraft(spec, policy, shards, view)
         circle = _Circle(draft)
 
         def order(shard: int, kept: Sequence[int]) -> list[Key]:
@@ -75,7 +84,7 @@ class SimpleStrategy(ByRules):
         return tuple(draft.fill(order))
 
 
-def round_robin(draft: Draft) -> bool:
+def round_robin(draft: StreamDraft) -> bool:
     """Place all shards at once, unless there are too few nodes or one can be full before."""
     room = draft.view.room()[draft.usable]
     if len(room) < draft.spec.replication_factor or (room < draft.spec.shards).any():
@@ -87,7 +96,7 @@ def round_robin(draft: Draft) -> bool:
 class _Circle:
     """The usable nodes in the order of their ids, and where on it a stream starts."""
 
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, draft: StreamDraft) -> None:
         topology = draft.view.topology
         nodes = np.flatnonzero(draft.usable)
         self._nodes = nodes[np.argsort(topology.order()[nodes])]

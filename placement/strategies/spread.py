@@ -8,8 +8,8 @@ import numpy as np
 
 from placement.allocator import (
     ByRules,
-    Need,
     Placement,
+    ReplicaRequest,
     View,
     candidates,
     choose,
@@ -24,19 +24,19 @@ from placement.policy import Balance, OnInfeasible, Policy
 from placement.rules import (
     AtLeastIn,
     ColocateSlots,
-    Elsewhere,
     Even,
     Exactly,
-    LeaderIn,
+    LeaderPreference,
     LocatedFirst,
     Mask,
     Penalties,
+    RoleApart,
     Rule,
+    RuleContext,
     RuleSet,
     RuleTraits,
-    Standing,
     Strength,
-    judged,
+    find_breaches,
     scope_of,
 )
 from placement.strategies.bulk import BULK_FROM, spread_in_bulk, walkable
@@ -46,9 +46,9 @@ from placement.topology import NO_DOMAIN, Scope, Topology
 _SEARCHED = 64
 
 _REQUIRED = Strength.REQUIRED
-_PLACES = (Exactly, AtLeastIn, Elsewhere)
+_PLACES = (Exactly, AtLeastIn, RoleApart)
 
-_MAY_LEAD = LeaderIn((UNLOCATED,))
+_MAY_LEAD = LeaderPreference((UNLOCATED,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class SpreadStrategy(ByRules):
             after = view.fork()
             whole = spread_in_bulk(spec, policy, rules, after)
             everywhere = policy.standing(spec, view.topology)
-            if whole and not any(judged(rules, _REQUIRED, whole, everywhere)):
+            if whole and not any(find_breaches(rules, _REQUIRED, whole, everywhere)):
                 view.take(after)
                 warnings = unmet(rules, whole, spec, policy, view.topology)
                 return Placement(whole, warnings=warnings)
@@ -145,7 +145,7 @@ class SpreadStrategy(ByRules):
         warnings = unmet(rules, shards, spec, policy, view.topology)
         return Placement(shards, tried.reasons, warnings)
 
-    def extend(self, need: Need, policy: Policy, mask: Mask, view: View) -> int | Reason:
+    def extend(self, need: ReplicaRequest, policy: Policy, mask: Mask, view: View) -> int | Reason:
         """The best candidate by the rules, load and nearness, looking ahead while more are
         missing."""
         return choose_ahead(self.rules(policy, view.topology), mask, need, view)
@@ -195,9 +195,9 @@ class _Attempts:
         mask = candidates(self.policy, view)
         return mask & view.has_room(self.spec.shards) if self.unit else mask
 
-    def _need(self, shard: int, kept: list[int], used: list[int]) -> Need:
+    def _need(self, shard: int, kept: list[int], used: list[int]) -> ReplicaRequest:
         spec = self.spec
-        return Need(
+        return ReplicaRequest(
             spec.stream,
             shard,
             len(kept),
@@ -272,7 +272,7 @@ class _Scarce(RuleTraits):
     def __str__(self) -> str:
         return "scarce nodes last"
 
-    def penalty(self, standing: Standing) -> Penalties:
+    def penalty(self, standing: RuleContext) -> Penalties:
         """Fewer free nodes in the node's domains is worse."""
         topology = standing.topology
         free = self.open.copy()
@@ -285,7 +285,7 @@ class _Scarce(RuleTraits):
             result -= left[domains]
         return result
 
-    def violations(self, _standing: Standing) -> list[Any]:
+    def violations(self, _standing: RuleContext) -> list[Any]:
         """None: it is a way to search, not a rule."""
         return []
 

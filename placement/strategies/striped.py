@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from placement.allocator import (
     ByRules,
-    Draft,
     Key,
-    Need,
     Nodes,
     Placement,
+    ReplicaRequest,
+    StreamDraft,
     View,
     choose,
     place_by,
@@ -24,7 +24,7 @@ from placement.assignments import EMPTY
 from placement.hashing import digest64, scores
 from placement.model import Code, Reason, StreamSpec, natural_key
 from placement.policy import Balance, OnInfeasible, Policy
-from placement.rules import EvenAsFits, Mask, Rule
+from placement.rules import EvenWithinCapacity, Mask, Rule
 from placement.topology import LEAF, Scope, Topology
 
 
@@ -84,7 +84,7 @@ class StripedStrategy(ByRules):
     def rules(self, policy: Policy, _topology: Topology) -> tuple[Rule, ...]:
         """The user's, then even racks."""
         rack: Scope = policy.parameters["level"]
-        return (*policy.rules, EvenAsFits(rack, None, policy.strength, fenced=True))
+        return (*policy.rules, EvenWithinCapacity(rack, None, policy.strength, fenced=True))
 
     def place(self, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
         """Place in stripes, or say what is missing."""
@@ -100,10 +100,10 @@ class StripedStrategy(ByRules):
         self, spec: StreamSpec, policy: Policy, shards: list[list[int]], view: View
     ) -> tuple[Reason, ...]:
         """Go on striping behind the shards that have replicas."""
-        stripes = _Stripes(Draft(spec, policy, shards, view, fenced=True))
+        stripes = _Stripes(StreamDraft(spec, policy, shards, view, fenced=True))
         return tuple(stripes.draft.fill(stripes.order))
 
-    def extend(self, need: Need, policy: Policy, mask: Mask, view: View) -> int | Reason:
+    def extend(self, need: ReplicaRequest, policy: Policy, mask: Mask, view: View) -> int | Reason:
         """The best candidate by the rules; for a follower a fenced node where none else serves."""
         rules, topology = self.rules(policy, view.topology), view.topology
         found = choose(rules, mask, need, view)
@@ -118,7 +118,7 @@ class StripedStrategy(ByRules):
 class _Stripes:
     """Racks in the order of their names, their nodes in that of ids, and where both start."""
 
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, draft: StreamDraft) -> None:
         topology, rank = draft.view.topology, draft.view.topology.order()
         self.draft = draft
         scope: Scope = draft.policy.parameters["level"]

@@ -8,7 +8,7 @@ each other.
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.allocator import Draft, Key, Need, Nodes, View, domain_tree, kernels
+from placement.allocator import Key, Nodes, ReplicaRequest, StreamDraft, View, domain_tree, kernels
 from placement.assignments import EMPTY
 from placement.hashing import digest64, digests64, mixed, scores31
 from placement.policy import Policy
@@ -49,7 +49,7 @@ class Steps:
 
     def keys(
         self,
-        need: Need,
+        need: ReplicaRequest,
         wishes: list[Key],
         scoped: NDArray[np.int64],
         loads: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]],
@@ -92,7 +92,7 @@ class Steps:
         ]
         return [*location, *server, lambda found: late(found, first)]
 
-    def place(self, draft: Draft, scoped: NDArray[np.int64]) -> bool:
+    def place(self, draft: StreamDraft, scoped: NDArray[np.int64]) -> bool:
         """Both steps for all shards of a stream that has none yet, as `keys` would rank them; False
         where that takes more: range-aware, or where a server can be full."""
         tree, spec, topology = self._tree, draft.spec, self._view.topology
@@ -143,7 +143,7 @@ class Steps:
         most = factor // 2 if live == 2 else (factor + 1) // 2 - 1
         return max(most, 1) if live > 1 else factor
 
-    def _groups(self, need: Need, held: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _groups(self, need: ReplicaRequest, held: NDArray[np.int64]) -> NDArray[np.int64]:
         """The group of each location."""
         over = held >= self._cap(need.replication_factor)
         groups = np.where(over, _OVERFLOW, _MAIN)

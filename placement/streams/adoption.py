@@ -7,12 +7,20 @@ surplus. Where what is given breaks a rule, diagnosis says so.
 
 from collections.abc import Sequence
 
-from placement.allocator import Need, Placement, View, candidates, choose, leader_first, unmet
+from placement.allocator import (
+    Placement,
+    ReplicaRequest,
+    View,
+    candidates,
+    choose,
+    leader_first,
+    unmet,
+)
 from placement.assignments import EMPTY
 from placement.diagnosis import colocated_unit, stray_slots
 from placement.model import Code, Reason, StreamSpec
 from placement.policy import Policy
-from placement.rules import ColocateSlots, Rule, RuleSet, Strength, judged
+from placement.rules import ColocateSlots, Rule, RuleSet, Strength, find_breaches
 from placement.strategies import STRATEGIES
 from placement.topology import Topology
 
@@ -83,7 +91,7 @@ def complete(
             node = _same_slot(shards, slot, nodes) if colocated else None
             if node is None or not mask[node]:
                 others = _others(shards, shard) if wide else []
-                need = Need(spec.stream, shard, slot, factor, kept, others, policy.nodes)
+                need = ReplicaRequest(spec.stream, shard, slot, factor, kept, others, policy.nodes)
                 held = [s for s, each in enumerate(nodes) if each != EMPTY]
                 need = need._replace(
                     token=spec.token(shard), fresh=fresh, slots=held, shards=spec.shards
@@ -155,7 +163,7 @@ def _broken(
     """One warning per required rule that the replicas break."""
     warnings = []
     everywhere = policy.standing(spec, view.topology, view.load)
-    for rule, broken, _ in judged(rules, Strength.REQUIRED, shards, everywhere):
+    for rule, broken, _ in find_breaches(rules, Strength.REQUIRED, shards, everywhere):
         listed = ", ".join(map(str, broken[:10]))
         message = f"{called} of shards {listed} break the required rule '{rule}'"
         met = spec.shards - len(broken)

@@ -31,10 +31,10 @@ from placement.policy import Policy
 from placement.state import State, Stream
 from placement.strategies import STRATEGIES
 from placement.streams.adoption import completed, unmet_by
-from placement.streams.decision import Answer, answered, asked, place_in, spec_of
+from placement.streams.decision import Answer, compile_request, outcome_of, place_in, spec_of
 
 
-def counted(state: State, stream: Stream, decision: Decision) -> Decision:
+def count_whole_shards(state: State, stream: Stream, decision: Decision) -> Decision:
     """The decision with what is placed now and what is missing; copies under way are missing."""
     held = (sum(node != EMPTY for node in state.complete(shard)) for shard in stream.shards)
     lacks = [max(stream.copies - count, 0) for count in held]
@@ -46,7 +46,7 @@ def judged(
 ) -> Decision:
     """The decision with its outcome, for a stream that stands as it stands in the table; `lacking`
     says why some replicas find no node, if it is known."""
-    decision = counted(state, stream, decision)
+    decision = count_whole_shards(state, stream, decision)
     warnings = unmet_now(state, stream)
     if decision.replicas_missing:
         missing = decision.replicas_missing
@@ -57,7 +57,7 @@ def judged(
     return replace(decision, outcome=outcome, reasons=(), warnings=warnings)
 
 
-def is_mended(state: State, stream: Stream) -> bool:
+def is_resolved(state: State, stream: Stream) -> bool:
     """Whether a stream was degraded for its rules alone, and nothing is said of it any more. What
     its strategy kept to when it placed (racks of `hdfs`) is no rule: nobody would say that it is
     broken."""
@@ -97,7 +97,7 @@ class Alteration:
     lacking: tuple[Reason, ...] = ()
 
 
-def alteration(
+def plan_alteration(
     state: State, stream: Stream, event: StreamAltered
 ) -> Alteration | tuple[Reason, ...]:
     """What an event comes to for a stream that has replicas, or why it is refused."""
@@ -105,7 +105,7 @@ def alteration(
     if event.shards < have:
         message = f"{event.shards} shards are fewer than the {have} there are: none is taken away"
         return (Reason(Code.SHARDS_OUT_OF_RANGE, message, have, event.shards),)
-    policy, spec = asked(state, event), spec_of(state, event)
+    policy, spec = compile_request(state, event), spec_of(state, event)
     if isinstance(policy, Reason):
         return (policy,)
     wrong = STRATEGIES[policy.strategy].unfit(spec, policy, state.topology)
@@ -164,7 +164,7 @@ def _extended(
     kept = [laid_out(state, shard, stream, policy, spec) for shard in stream.shards]
     shards = [[*nodes, *[EMPTY] * (copies - len(nodes))] for nodes in kept]
     placed = completed(spec, policy, [*shards, *rows], view, "the replicas")
-    return answered(placed, policy, state.topology, True)
+    return outcome_of(placed, policy, state.topology, True)
 
 
 def laid_out(
@@ -193,7 +193,7 @@ def _without(state: State, stream: Stream) -> View:
     return view
 
 
-def is_pointless(state: State, opened: OpenMove, stream: Stream, same: bool) -> bool:
+def is_obsolete(state: State, opened: OpenMove, stream: Stream, same: bool) -> bool:
     """Whether a spec that is in force now does not ask for an open move: it adds what is too much,
     a rule of another policy asked for it (`same`: the policy is what it was), or its target is one
     that only that policy takes."""

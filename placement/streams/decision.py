@@ -17,7 +17,7 @@ from placement.model import (
 )
 from placement.policy import OnInfeasible, Policy, contradiction, parse_placement_policies
 from placement.rebalance import evened
-from placement.rules import Question, Rule, Standing, Strength, judged, why_not
+from placement.rules import FeasibilityQuery, Rule, RuleContext, Strength, find_breaches, why_not
 from placement.state import State, Stream
 from placement.strategies import STRATEGIES
 from placement.streams.adoption import adopt, complete
@@ -55,7 +55,7 @@ def decide(
 ) -> tuple[Decision, Policy | None, Sequence[Sequence[int]] | None]:
     """Decide a stream that has no replicas yet: the record, the compiled policy, and the placement
     if any."""
-    policy, spec = asked(state, event), spec_of(state, event)
+    policy, spec = compile_request(state, event), spec_of(state, event)
     if isinstance(policy, Reason):
         answer, compiled, strategy = Answer(Outcome.REJECTED, reasons=(policy,)), None, ""
     else:
@@ -80,7 +80,7 @@ def decide(
     return decision, None if rejected else compiled, None if unplaced else answer.shards
 
 
-def asked(state: State, event: StreamRequested) -> Policy | Reason:
+def compile_request(state: State, event: StreamRequested) -> Policy | Reason:
     """The policy that a request compiles to, or what is wrong with the request."""
     policy = (
         out_of_range(event.shards, event.replication_factor, event.quorum)
@@ -126,7 +126,7 @@ def place_in(
         placed = _filled(placed, fills, spec, policy, before)
     elif given is None and soft and _missing(placed.shards):
         placed = _filled(placed, True, spec, policy, view)
-    answer = answered(placed, policy, topology, bool(given and any(given)))
+    answer = outcome_of(placed, policy, topology, bool(given and any(given)))
     if answer.outcome in (Outcome.REJECTED, Outcome.WAITING):
         return answer
     advice = strategy.advice(spec, policy, topology)
@@ -158,7 +158,7 @@ def _led(placed: Placement, topology: Topology) -> Placement:
     return replace(placed, warnings=(*placed.warnings, told))
 
 
-def answered(placed: Placement, policy: Policy, topology: Topology, adopted: bool) -> Answer:
+def outcome_of(placed: Placement, policy: Policy, topology: Topology, adopted: bool) -> Answer:
     """The outcome of a placement, which may lack replicas."""
     placed = _led(placed, topology)
     missing = _missing(placed.shards)
@@ -193,7 +193,7 @@ def _checked(
     if len(whole) < spec.shards:
         rules = tuple(rule for rule in rules if not rule.needs_whole_stream)
     everywhere = policy.standing(spec, topology, view.load)
-    for rule, broken, first in judged(rules, Strength.REQUIRED, whole, everywhere):
+    for rule, broken, first in find_breaches(rules, Strength.REQUIRED, whole, everywhere):
         where = f" in {first.domain}" if first.domain else ""
         message = f"{len(broken)} of {spec.shards} shards cannot keep the required rule '{rule}': "
         message += f"{first.count} replicas{where}, limit {first.limit}"
@@ -203,7 +203,7 @@ def _checked(
     return placed
 
 
-def _lacking(rule: Rule, rules: Sequence[Rule], everywhere: Standing) -> Reason | None:
+def _lacking(rule: Rule, rules: Sequence[Rule], everywhere: RuleContext) -> Reason | None:
     """What a shard lacks to keep the rule, however its replicas stand; None if it lacks nothing."""
     required = tuple(
         each for each in rules if each.strength is Strength.REQUIRED and not each.needs_whole_stream
@@ -213,7 +213,7 @@ def _lacking(rule: Rule, rules: Sequence[Rule], everywhere: Standing) -> Reason 
     topology, nodes = everywhere.topology, everywhere.nodes
     allowed = topology.eligible & nodes.mask(topology)
     factor = everywhere.replication_factor
-    return why_not(Question(topology, factor, nodes, required, allowed), rule)
+    return why_not(FeasibilityQuery(topology, factor, nodes, required, allowed), rule)
 
 
 def _filled(

@@ -16,7 +16,7 @@ from placement.model import (
     Answer,
     Assignment,
     Decision,
-    Flaps,
+    FlapHistory,
     Guard,
     Liveness,
     Memory,
@@ -160,7 +160,9 @@ def node_record(node_id: str, view: NodeView | None, cell: str, at: int, commit:
         body["pending"] = fields_of(view.pending) | {"tags": dict(view.pending.tags)}
     if view.quarantine is not None:
         body["quarantine"] = reason_body(view.quarantine)
-    body |= flaps_body(Flaps(view.transitions, view.hold_down)) | reporting_body(view.reporting)
+    body |= flaps_body(FlapHistory(view.transitions, view.hold_down)) | reporting_body(
+        view.reporting
+    )
     body |= {"tags": dict(view.attributes.tags), "status": view.status}
     body |= lives_body(view.lives)
     # A node that was forgotten begins with revision 1 again, maybe in the same incarnation.

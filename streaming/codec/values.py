@@ -14,7 +14,7 @@ import orjson
 from placement.model import (
     Assignment,
     Code,
-    Flaps,
+    FlapHistory,
     HoldDown,
     Liveness,
     Lives,
@@ -83,7 +83,7 @@ def parse_reason(body: Mapping[str, Any]) -> Reason:
     return Reason(**fields | {"code": Code(body["code"]), "seen": tuple(body.get("seen", ()))})
 
 
-def flaps_body(flaps: Flaps) -> dict[str, Any]:
+def flaps_body(flaps: FlapHistory) -> dict[str, Any]:
     """Transitions and hold-down, where there are any."""
     body: dict[str, Any] = {}
     if flaps.transitions:
@@ -93,11 +93,11 @@ def flaps_body(flaps: Flaps) -> dict[str, Any]:
     return body
 
 
-def parse_flaps(body: Mapping[str, Any]) -> Flaps:
+def parse_flaps(body: Mapping[str, Any]) -> FlapHistory:
     """Read what `flaps_body` wrote."""
     turns = body.get("transitions") or ()
     hold = body.get("hold_down")
-    return Flaps(
+    return FlapHistory(
         tuple(Transition(each["at"], Liveness(each["liveness"])) for each in turns),
         None if hold is None else HoldDown(hold["since"], hold["until"], hold["active"]),
     )

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from placement.liveness import Beats
+from placement.liveness import Heartbeats
 from schemas import limits
 from schemas.envelope import type_name
 from schemas.inputs import NodeHeartbeat
@@ -35,7 +35,7 @@ _FORM = (
 ).replace(" ", r"[ \t\r\n]")
 
 
-def plain_heartbeats(records: pa.Table, at: Integers, elapsed: Integers) -> tuple[Mask, Beats]:
+def plain_heartbeats(records: pa.Table, at: Integers, elapsed: Integers) -> tuple[Mask, Heartbeats]:
     """Which rows of `records` are plain heartbeats, and those as columns.
 
     `records` has the columns of the subscription in one chunk each, `at` and `elapsed` a number
@@ -52,7 +52,7 @@ def plain_heartbeats(records: pa.Table, at: Integers, elapsed: Integers) -> tupl
     taken = _true(pc.equal(node_ids, keys.take(pa.array(rows)))) & _true(fields.is_valid())
     mask[rows[~taken]] = False
     rows, chosen = rows[taken], pa.array(taken)
-    return mask, Beats(
+    return mask, Heartbeats(
         _column(records, "offset").to_numpy()[rows],
         elapsed[rows],
         at[rows],

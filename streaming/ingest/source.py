@@ -20,7 +20,15 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from placement.hashing import digest64
-from placement.liveness import Beat, Beats, PartitionLog, Statement, Tick, Timers, Told
+from placement.liveness import (
+    Heartbeat,
+    Heartbeats,
+    PartitionLog,
+    Statement,
+    StatementKind,
+    Tick,
+    Timers,
+)
 from placement.model import LinksMeasured
 from schemas.envelope import Refusal, decode, has_unknown_fields, validate
 from schemas.inputs import (
@@ -174,7 +182,7 @@ def _pack_nodes(table: pa.Table, packing: Layout) -> dict[int, Packed]:
     elapsed = np.cumsum(gaps, dtype=np.int64)
     mask, plain = plain_heartbeats(table, at, elapsed)
     rest = np.flatnonzero(~mask)
-    beats: list[Beat] = []
+    beats: list[Heartbeat] = []
     measured: dict[str, tuple[Raw, LinksMeasured]] = {}
     statements: list[Statement] = []
     ticks: list[Tick] = []
@@ -184,9 +192,9 @@ def _pack_nodes(table: pa.Table, packing: Layout) -> dict[int, Packed]:
     others = _raw_records(table.take(pa.array(rest)), packing) if len(rest) else []
     for raw, moment in zip(others, elapsed[rest].tolist(), strict=True):
         match _careful(raw, moment, whole.ignored):
-            case Beat() as beat:
+            case Heartbeat() as beat:
                 beats.append(beat)
-            case (Beat() as beat, links):
+            case (Heartbeat() as beat, links):
                 beats.append(beat)
                 measured[beat.node_id] = raw, links
             case Statement() as statement:
@@ -198,7 +206,7 @@ def _pack_nodes(table: pa.Table, packing: Layout) -> dict[int, Packed]:
                 whole.tick = max(whole.tick or (0, 0), (writer_epoch, number))
     # The last ones of each node are enough.
     whole.measured = [*measured.values()]
-    heard = plain.merged(Beats.of(beats))
+    heard = plain.merged(Heartbeats.of(beats))
     homes = np.array([shard_of(node_id, shards) for node_id in heard.node_ids], np.int64)
     whole.stretch = _stretch(table, packing)
     partition, first, last = whole.stretch.partition, int(at[0]), int(at[-1])
@@ -224,7 +232,7 @@ def _pack_reports(table: pa.Table, packing: Layout) -> dict[int, Packed]:
 
 
 # What one record of the nodes or detector topic can be.
-Careful = Beat | tuple[Beat, LinksMeasured] | Statement | Refused | tuple[Tick, int, int]
+Careful = Heartbeat | tuple[Heartbeat, LinksMeasured] | Statement | Refused | tuple[Tick, int, int]
 
 
 def _careful(raw: Raw, elapsed: int, ignored: Counter[str]) -> Careful:
@@ -244,7 +252,7 @@ def _careful(raw: Raw, elapsed: int, ignored: Counter[str]) -> Careful:
     assert isinstance(message, NodeMessage)
     life = (message.node_id, message.incarnation, message.sequence)
     if isinstance(message, NodeHeartbeat) and not message.stopping:
-        beat = Beat(raw.offset, elapsed, raw.at, *life)
+        beat = Heartbeat(raw.offset, elapsed, raw.at, *life)
         if message.rtt_ms is None:
             return beat
         rtt_ms = tuple(sorted(message.rtt_ms.items()))
@@ -262,16 +270,18 @@ def _statement(raw: Raw, elapsed: int, message: NodeMessage) -> Statement:
     told: dict[str, Any] = {}
     match message:
         case NodeLivenessReported():
-            kind = Told.REPORTED_UP if message.status == "up" else Told.REPORTED_DOWN
+            kind = (
+                StatementKind.REPORTED_UP if message.status == "up" else StatementKind.REPORTED_DOWN
+            )
         case NodeHeartbeat():
-            kind = Told.STOPPING
+            kind = StatementKind.STOPPING
         case NodeRegistered():
-            kind, told = Told.REGISTERED, {"attributes": attributes_of(fields)}
+            kind, told = StatementKind.REGISTERED, {"attributes": attributes_of(fields)}
             told |= {"external": message.liveness == "external", "replaces": message.replaces}
         case NodeLocalityChanged():
-            kind, told = Told.LOCALITY_CHANGED, {"location": message.location}
+            kind, told = StatementKind.LOCALITY_CHANGED, {"location": message.location}
             told["tags"] = None if message.tags is None else tags_of(message.tags)
         case _:
-            kind = Told.UNREGISTERED
+            kind = StatementKind.UNREGISTERED
     where = (raw.offset, elapsed, raw.at)
     return Statement(*where, *life, kind, body_hash(fields), {"raw": raw}, **told)

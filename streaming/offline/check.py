@@ -11,7 +11,14 @@ from typing import Any
 import numpy as np
 
 from placement.assignments import Risk, failures, risk
-from placement.diagnosis import UNKNOWN, Diagnosed, Diagnosis, Examined, Health, examine
+from placement.diagnosis import (
+    UNKNOWN,
+    Diagnosed,
+    Diagnosis,
+    Health,
+    StreamToDiagnose,
+    diagnose_cluster,
+)
 from placement.model import (
     AdministrativeState,
     Code,
@@ -61,7 +68,7 @@ class Checked:
     asked: CheckOptions
     topology: Topology
     diagnosis: Diagnosis
-    examined: tuple[Examined, ...]
+    examined: tuple[StreamToDiagnose, ...]
     refused: tuple[dict[str, Any], ...]
     lost: tuple[str, ...]
 
@@ -180,7 +187,7 @@ def checked(document: Document, asked: CheckOptions) -> Checked:
         )
     events = {each.stream: each for each in streams if isinstance(each, StreamCreated)}
     moves = {(move.stream, move.shard): move for move in cluster.moves}
-    examined: list[Examined] = []
+    examined: list[StreamToDiagnose] = []
     refused: list[dict[str, Any]] = []
     for stream in cluster.streams:
         if isinstance(stream, RefusedStream):
@@ -195,7 +202,7 @@ def checked(document: Document, asked: CheckOptions) -> Checked:
             refused.append(_refusal(stream.stream, codec.reason_body(policy), stream))
         else:
             examined.append(_examined(event, policy, moves, state.topology))
-    found = examine(state.topology, examined)
+    found = diagnose_cluster(state.topology, examined)
     named = tuple(sorted(lost, key=natural_key))
     return Checked(document, asked, state.topology, found, tuple(examined), tuple(refused), named)
 
@@ -264,7 +271,7 @@ def _examined(
     policy: Policy,
     moves: Mapping[tuple[str, int], ClusterMove],
     topology: Topology,
-) -> Examined:
+) -> StreamToDiagnose:
     """A stream as it stands, and as it will when its moves are done."""
     given = [list(nodes) for nodes in event.replicas or ()]
     given += [[] for _ in range(event.shards - len(given))]
@@ -279,7 +286,7 @@ def _examined(
     for shard, move in underway.items():
         planned[shard] = _indexes(_after(given[shard], move), topology)
         whole[shard] = _indexes(_before(given[shard], move), topology)
-    return Examined(spec_of(event), policy, planned, whole, frozenset(underway))
+    return StreamToDiagnose(spec_of(event), policy, planned, whole, frozenset(underway))
 
 
 def spec_of(event: StreamCreated) -> StreamSpec:

@@ -14,7 +14,7 @@ import numpy as np
 
 from placement.allocator import View
 from placement.assignments import EMPTY
-from placement.diagnosis import UNKNOWN, Examined, Health, examine, worst
+from placement.diagnosis import UNKNOWN, Health, StreamToDiagnose, diagnose_cluster, worst
 from placement.explain import Absent, Advice, Explainer, Held, Outlook, advise, outlook
 from placement.model import Band, Code, Decision, Move, Outcome, Reason, StreamCreated, Violation
 from placement.nodes import find_hold
@@ -350,8 +350,8 @@ class _Ahead:
         assert isinstance(policy, Policy), "a stream that stands somewhere has one"
         rows = self._rows(event)
         moving = frozenset(number for name, number in self._moves if name == event.stream)
-        judged = Examined(spec_of(state, event), policy, rows, rows, moving)
-        health = examine(state.topology, [judged]).shards[event.stream]
+        judged = StreamToDiagnose(spec_of(state, event), policy, rows, rows, moving)
+        health = diagnose_cluster(state.topology, [judged]).shards[event.stream]
         ahead: Mapping[int, Outlook] = {}
         if self._published is None:
             indexes = state.streams[event.stream].shards

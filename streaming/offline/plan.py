@@ -11,11 +11,11 @@ from typing import Any
 from placement.assignments import resized
 from placement.diagnosis import (
     UNKNOWN,
+    AffectedShard,
     Diagnosed,
-    Examined,
-    HeldShard,
+    StreamToDiagnose,
     at_stake_reason,
-    examine,
+    diagnose_cluster,
     exposed,
 )
 from placement.model import Code, MoveKind, Reason, Violation, ViolationClass
@@ -27,7 +27,7 @@ from placement.planning import (
     Plan,
     PlannedMove,
     ShardState,
-    Standing,
+    StreamSnapshot,
     Waves,
     impact,
     plan,
@@ -161,7 +161,7 @@ def planned(document: Document, wanted: PlanOptions) -> Planned:
     waves = until_balanced(topology, streams, *bounds) if wanted.until_balanced else None
     found = plan(topology, streams, *bounds) if waves is None else waves.whole
     after = _after(topology, judged.examined, found)
-    left = examine(topology, after).violations
+    left = diagnose_cluster(topology, after).violations
     return Planned(
         document,
         judged,
@@ -190,10 +190,10 @@ def looked_at(document: Document, what_if: WhatIf) -> tuple[Cluster, Checked]:
 
 def _standing(
     topology: Topology,
-    each: Examined,
+    each: StreamToDiagnose,
     moves: Sequence[ClusterMove],
     before: Mapping[str, int],
-) -> Standing:
+) -> StreamSnapshot:
     """A stream with its moves under way; of several for a shard the last counts. `before`: the
     replication factor that the document gives each stream."""
     spec, policy = each.spec, each.policy
@@ -209,10 +209,12 @@ def _standing(
     if copies[0] < copies[1]:
         aside = sum(rule.count for rule in role_rules(policy, topology))
         shards = [resized(nodes, *copies, aside) for nodes in shards]
-    return Standing(spec, policy, shards, under_way)
+    return StreamSnapshot(spec, policy, shards, under_way)
 
 
-def _after(topology: Topology, examined: Sequence[Examined], found: Plan) -> list[Examined]:
+def _after(
+    topology: Topology, examined: Sequence[StreamToDiagnose], found: Plan
+) -> list[StreamToDiagnose]:
     """The streams when the plan has been carried out."""
     after = []
     for each in examined:
@@ -267,11 +269,11 @@ def _words(move: ClusterMove) -> str:
     return f"{move.kind} {move.remove or '-'} {move.add or '-'} {move.leader or '-'}"
 
 
-def _stakes(topology: Topology, after: Sequence[Examined], found: Plan) -> Reason | None:
+def _stakes(topology: Topology, after: Sequence[StreamToDiagnose], found: Plan) -> Reason | None:
     """The warning of what nodes in maintenance, and those that cannot be emptied, take away."""
     stuck = {(v.stream, v.shard) for v in found.left if v.rule == "drain"}
     held = [
-        HeldShard(each.spec, each.policy, shard, nodes)
+        AffectedShard(each.spec, each.policy, shard, nodes)
         for each in after
         for shard, nodes in enumerate(each.shards)
     ]

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from placement.diagnosis import UNKNOWN, Diagnosed, Examined
+from placement.diagnosis import UNKNOWN, Diagnosed, StreamToDiagnose
 from placement.model import Cause, natural_key
 from placement.planning import PlannedMove
 from placement.topology import LEAF, Topology
@@ -58,7 +58,7 @@ def _inside(topology: Topology, alive: Sequence[int]) -> dict[str, list[int]]:
     return dict(sorted(found.items(), key=lambda each: natural_key(each[0])))
 
 
-def _stream(each: Examined, alive: Sequence[int]) -> list[dict[str, Any]]:
+def _stream(each: StreamToDiagnose, alive: Sequence[int]) -> list[dict[str, Any]]:
     """One row for each range, or one for a stream without ranges."""
     return [
         {
@@ -71,7 +71,7 @@ def _stream(each: Examined, alive: Sequence[int]) -> list[dict[str, Any]]:
     ]
 
 
-def _by_range(each: Examined) -> dict[str | None, Counter[int]]:
+def _by_range(each: StreamToDiagnose) -> dict[str | None, Counter[int]]:
     """Replicas by node of every range, of the whole stream where it has none."""
     labels = each.spec.ranges or ()
     found: dict[str | None, Counter[int]] = {}
@@ -122,7 +122,10 @@ def _locations(
 
 
 def _servers(
-    topology: Topology, order: Sequence[int], held: Mapping[int, int], streams: Sequence[Examined]
+    topology: Topology,
+    order: Sequence[int],
+    held: Mapping[int, int],
+    streams: Sequence[StreamToDiagnose],
 ) -> list[dict[str, Any]]:
     """`ksck`'s table of servers."""
     leaders = Counter(nodes[0] for each in streams for nodes in each.shards if len(nodes))
@@ -139,7 +142,7 @@ def _servers(
 
 
 def _skews(
-    inside: Mapping[str, Sequence[int]], streams: Sequence[Examined]
+    inside: Mapping[str, Sequence[int]], streams: Sequence[StreamToDiagnose]
 ) -> list[dict[str, Any]]:
     """Inside each location: how uneven the streams that have replicas there are over its nodes;
     by range where there are ranges. None where there is no stream."""
@@ -160,7 +163,9 @@ def _skews(
     return rows
 
 
-def _violations(streams: Sequence[Examined], violations: Sequence[Diagnosed]) -> dict[str, Any]:
+def _violations(
+    streams: Sequence[StreamToDiagnose], violations: Sequence[Diagnosed]
+) -> dict[str, Any]:
     """By domain how many streams and shards do not comply, and each shard with its replicas
     there, as far as a rule is broken at a place."""
     specs = {each.spec.stream: each for each in streams}

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import orjson
 
-from placement.model import Assignment, Configuration, NodeView, Published, Settled
+from placement.model import Assignment, AssignmentColumns, Configuration, NodeView, Published
 from placement.reconciler import Reconciler
 from schemas.topics import ASSIGNMENTS, DECISIONS, MEMORY, MOVES, STATE_TOPICS, TOPOLOGY, VIOLATIONS
 from streaming import codec
@@ -78,7 +78,7 @@ def _read(topic: str, latest: Latest, parse: Callable[[Any], _Parsed]) -> list[_
     return found
 
 
-def _settled(values: Mapping[bytes, bytes], busy: list[Assignment]) -> Iterator[Settled]:
+def _settled(values: Mapping[bytes, bytes], busy: list[Assignment]) -> Iterator[AssignmentColumns]:
     """The assignments at rest in chunks; the others go to `busy`."""
     items = iter(values.items())
     while chunk := list(islice(items, CHUNK_RECORDS)):
@@ -90,7 +90,7 @@ def _settled(values: Mapping[bytes, bytes], busy: list[Assignment]) -> Iterator[
                     busy.append(codec.parse_assignment(body))
                 else:
                     rest.append(body)
-            yield Settled(
+            yield AssignmentColumns(
                 [body["stream"] for body in rest],
                 [body["shard"] for body in rest],
                 [body["epoch"] for body in rest],

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from placement.model import Code, Decision, Outcome, Reason, StreamRequested, StreamSpec
 from placement.state import State
 from placement.strategies import STRATEGIES
-from placement.streams import asked, spec_of
+from placement.streams import compile_request, spec_of
 from schemas.base import describe
 from schemas.inputs import StreamAltered, StreamCreated, StreamDropped
 from schemas.spelling import did_you_mean
@@ -173,7 +173,7 @@ class Streams:
 
     def _wrong(self, event: StreamRequested) -> Reason | None:
         """Why no placement would be tried."""
-        policy = asked(self._state, event)
+        policy = compile_request(self._state, event)
         if isinstance(policy, Reason):
             return policy
         unfit = getattr(STRATEGIES[policy.strategy], "unfit", None)

@@ -19,7 +19,7 @@ from placement.model import (
     Outcome,
     StreamSpec,
 )
-from placement.planning import Standing
+from placement.planning import StreamSnapshot
 from placement.policy import Policy
 from placement.reconciler import Reconciler
 from placement.state import State
@@ -63,7 +63,7 @@ def policy_of(state: State) -> Policy:
     return policy
 
 
-def placed(state: State, shards: int, view: View | None = None) -> Iterator[Standing]:
+def placed(state: State, shards: int, view: View | None = None) -> Iterator[StreamSnapshot]:
     """Streams of so many shards together, the largest there are, and where `spread` puts them."""
     policy = policy_of(state)
     view = View(state.topology, state.table) if view is None else view
@@ -73,7 +73,7 @@ def placed(state: State, shards: int, view: View | None = None) -> Iterator[Stan
         found = STRATEGIES["spread"].place(spec, policy, view)
         if not isinstance(found, Placement):
             raise BenchmarkFailed(found.message)
-        yield Standing(spec, policy, np.asarray(found.shards, np.int32))
+        yield StreamSnapshot(spec, policy, np.asarray(found.shards, np.int32))
 
 
 def enter(core: Reconciler, shards: int) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 import psutil
 
 from placement.allocator import by_class
-from placement.diagnosis import Examined, examine
+from placement.diagnosis import StreamToDiagnose, diagnose_cluster
 from placement.model import (
     AckKind,
     AdministrativeState,
@@ -30,7 +30,7 @@ from placement.model import (
     NodeChanged,
     Violation,
 )
-from placement.planning import WITHOUT_LIMITS, Phase, Standing, plan
+from placement.planning import WITHOUT_LIMITS, Phase, StreamSnapshot, plan
 from placement.reconciler import Reconciler
 from placement.repair import triage
 from placement.topology import Topology
@@ -210,8 +210,10 @@ def large(amount: Amount) -> tuple[Moved, float]:
     streams = [*placed(core._state, LARGE_REPLICAS // amount.divisor // REPLICATION_FACTOR)]
     _kill(topology, [7])
     with _settled():
-        examined = [Examined(each.spec, each.policy, each.shards, each.shards) for each in streams]
-        diagnosing, found = _timed(lambda: examine(topology, examined))
+        examined = [
+            StreamToDiagnose(each.spec, each.policy, each.shards, each.shards) for each in streams
+        ]
+        diagnosing, found = _timed(lambda: diagnose_cluster(topology, examined))
         planning, made = _timed(lambda: plan(topology, streams, Phase.REPAIR))
     lost = len({(v.stream, v.shard) for v in found.violations})
     if made.left or len(made.moves) != lost:
@@ -226,7 +228,7 @@ class Changed:
     """A small fleet whose nodes have changed, and the fewest replicas that have to move."""
 
     topology: Topology
-    streams: Sequence[Standing]
+    streams: Sequence[StreamSnapshot]
     lower_bound: int
 
 

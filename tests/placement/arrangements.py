@@ -9,7 +9,7 @@ from placement.assignments import EMPTY, AssignmentTable
 from placement.model import Liveness, MoveKind, NodeAttributes, StreamSpec
 from placement.policy import Policy, compile_policy
 from placement.rebalance import RebalanceMove, RebalancePlan, plan_rebalance
-from placement.rules import Standing
+from placement.rules import RuleContext
 from placement.strategies import STRATEGIES
 from placement.topology import Topology
 
@@ -101,7 +101,7 @@ class Arrangement:
         if any(rule.spans_stream for rule in rules):
             kin = (other for other in self.shards[stream] if other != shard)
             others = [node for other in kin for node in self.table.replicas(other)]
-        standing = Standing(
+        standing = RuleContext(
             judging,
             policy.copies(spec.replication_factor),
             [node for node in nodes if node != EMPTY],

@@ -1,7 +1,7 @@
 """Fleets and streams in words, for tests of plans."""
 
 from placement.model import AdministrativeState, Liveness, NodeAttributes, StreamSpec
-from placement.planning import Plan, Standing
+from placement.planning import Plan, StreamSnapshot
 from placement.policy import Policy, compile_policy
 from placement.strategies import STRATEGIES
 from placement.topology import Topology
@@ -23,7 +23,9 @@ def fleet(*places: str, levels: tuple[str, ...] = ()) -> Topology:
     return topology
 
 
-def stream(topology, lists, name="s", factor=3, moves=None, repair=None, **policy) -> Standing:
+def stream(
+    topology, lists, name="s", factor=3, moves=None, repair=None, **policy
+) -> StreamSnapshot:
     """`lists`: words of node ids, a shard each; a policy of strategy `location_majority` if none
     is given."""
     asked = {"strategy": "location_majority"} | policy
@@ -31,7 +33,7 @@ def stream(topology, lists, name="s", factor=3, moves=None, repair=None, **polic
     assert isinstance(compiled, Policy)
     shards = [[topology.index[node] for node in words.split()] for words in lists]
     spec = StreamSpec(name, len(shards), factor, asked, repair=repair)
-    return Standing(spec, compiled, shards, moves or {})
+    return StreamSnapshot(spec, compiled, shards, moves or {})
 
 
 def ways(found: Plan) -> list[str]:

@@ -8,26 +8,26 @@ from itertools import pairwise
 from typing import Any
 
 from placement.liveness import (
-    Beat,
-    Beats,
+    Heartbeat,
+    Heartbeats,
     LivenessTable,
     PartitionLog,
     Statement,
+    StatementKind,
     Tick,
     Timers,
-    Told,
     Verdict,
 )
-from placement.model import FlapRule, Lives, NodeAttributes
+from placement.model import FlapPolicy, Lives, NodeAttributes
 
 TIMERS = Timers(suspect_after_ms=10_000, dead_after_ms=30_000)
 # Flapping is a matter of test_flaps.py; with these timers it happens in a short log.
-FLAPPING = Timers(10_000, 30_000, FlapRule(3, 60_000, 20_000, 50_000))
+FLAPPING = Timers(10_000, 30_000, FlapPolicy(3, 60_000, 20_000, 50_000))
 TOLD = {
-    "registers": Told.REGISTERED,
-    "moves": Told.LOCALITY_CHANGED,
-    "leaves": Told.UNREGISTERED,
-    "stops": Told.STOPPING,
+    "registers": StatementKind.REGISTERED,
+    "moves": StatementKind.LOCALITY_CHANGED,
+    "leaves": StatementKind.UNREGISTERED,
+    "stops": StatementKind.STOPPING,
 }
 
 Line = tuple[int, str]
@@ -47,16 +47,16 @@ def cut(
             elapsed += min(max(at - before, 0), TIMERS.gap_max_ms)
             before = at
             records.append(record(offset, elapsed, at, what))
-        kinds: dict[str, Any] = {"beats": Beat, "statements": Statement, "ticks": Tick}
+        kinds: dict[str, Any] = {"beats": Heartbeat, "statements": Statement, "ticks": Tick}
         parts: dict[str, Any] = {
             n: [r for r in records if isinstance(r, kind)] for n, kind in kinds.items()
         }
-        parts["beats"] = Beats.of(parts["beats"])
+        parts["beats"] = Heartbeats.of(parts["beats"])
         stretches.append(PartitionLog(partition, lines[start][0], before, elapsed, **parts))
     return stretches
 
 
-def record(offset: int, elapsed: int, at: int, what: str) -> Beat | Statement | Tick:
+def record(offset: int, elapsed: int, at: int, what: str) -> Heartbeat | Statement | Tick:
     """`tick`, `tick 4` (partitions), `n1.a.7 beats` (node, incarnation, sequence), `n1.a.7
     registers [body] [replaces=a]`, `n1.a.8 stops`: a last heartbeat."""
     if what.startswith("tick"):
@@ -64,15 +64,15 @@ def record(offset: int, elapsed: int, at: int, what: str) -> Beat | Statement | 
     who, said, *body = what.split()
     node_id, incarnation, sequence = who.split(".")
     if said == "beats":
-        return Beat(offset, elapsed, at, node_id, incarnation, int(sequence))
+        return Heartbeat(offset, elapsed, at, node_id, incarnation, int(sequence))
     told = TOLD[said]
     replaces = next((each[9:] for each in body if each.startswith("replaces=")), None)
     body_hash = body[0] if body else told.value
     life = (node_id, incarnation, int(sequence))
     more: dict[str, Any] = {"replaces": replaces}
-    if told is Told.REGISTERED:
+    if told is StatementKind.REGISTERED:
         more["attributes"] = NodeAttributes(location=f"/{body_hash}")
-    elif told is Told.LOCALITY_CHANGED:
+    elif told is StatementKind.LOCALITY_CHANGED:
         more["location"] = f"/{body_hash}"
     return Statement(offset, elapsed, at, *life, told, body_hash, **more)
 

@@ -14,15 +14,23 @@ import pytest
 
 from placement.allocator import View
 from placement.assignments import EMPTY
-from placement.controllers import MoveEvents, StreamEvents
+from placement.controllers import MoveController, StreamController
 from placement.controllers import nodes as node_events
 from placement.liveness.incarnations import Incarnations
 from placement.liveness.statements import Statements
 from placement.model import AdministrativeState, Liveness, Lives, Reason
 from placement.moves import Ledger
-from placement.repair import Repair, Wants, issuer, leadership, queue, targets, throttle
-from placement.repair.issuer import Issuing
-from placement.repair.targets import Score
+from placement.repair import (
+    ActionFinder,
+    RepairPlanner,
+    issuer,
+    leadership,
+    queue,
+    targets,
+    throttle,
+)
+from placement.repair.issuer import MoveIssuer
+from placement.repair.targets import RuleScore
 from placement.rules import AtMost, Even, ExclusiveNodes
 from placement.state import State
 from placement.topology import Topology
@@ -142,7 +150,7 @@ def draining_domains_count(patch: Patch) -> None:
 @mutation
 def any_move_is_an_improvement(patch: Patch) -> None:
     """Moves for a rule need not make anything better."""
-    patch.setattr(Score, "better_than", lambda *_: True)
+    patch.setattr(RuleScore, "better_than", lambda *_: True)
 
 
 @mutation
@@ -211,7 +219,7 @@ def _miscount(patch: Patch, counter: str, end: str) -> None:
 @mutation
 def lost_targets_are_kept(patch: Patch) -> None:
     """A move whose target may not receive replicas any more goes on."""
-    patch.setattr(MoveEvents, "review", nothing)
+    patch.setattr(MoveController, "review", nothing)
 
 
 @mutation
@@ -243,26 +251,26 @@ def epochs_are_not_raised(patch: Patch) -> None:
 def late_words_count(patch: Patch) -> None:
     """An acknowledgement of an ended move is taken for one of the shard's open move."""
 
-    def wrong(self: MoveEvents, event: Any) -> Any:
+    def wrong(self: MoveController, event: Any) -> Any:
         stream = self._state.streams.get(event.stream)
         if stream is None or event.shard >= len(stream.shards):
             return None
         opened = self._state.ledger.by_shard.get(stream.shards[event.shard])
         return opened.move if opened else None
 
-    patch.setattr(MoveEvents, "_acked", wrong)
+    patch.setattr(MoveController, "_acked", wrong)
 
 
 @mutation
 def reminders_are_forgotten(patch: Patch) -> None:
     """Executors are told once that a move was called off."""
-    patch.setattr(MoveEvents, "remind", nothing)
+    patch.setattr(MoveController, "remind", nothing)
 
 
 @mutation
 def confirmations_are_not_heard(patch: Patch) -> None:
     """Executors are reminded of what they have stopped."""
-    patch.setattr(MoveEvents, "_confirmed", lambda *_: [])
+    patch.setattr(MoveController, "_confirmed", lambda *_: [])
 
 
 # What is looked at, and when
@@ -277,8 +285,8 @@ def holds_are_forgotten(patch: Patch) -> None:
 @mutation
 def repairs_while_behind(patch: Patch) -> None:
     """Repair does not wait until the source has caught up."""
-    run = Repair.run
-    patch.setattr(Repair, "run", lambda self, _caught_up: run(self, True))
+    run = RepairPlanner.run
+    patch.setattr(RepairPlanner, "run", lambda self, _caught_up: run(self, True))
 
 
 @mutation
@@ -286,7 +294,7 @@ def copies_under_way_lead(patch: Patch) -> None:
     """A copy that is not complete may be promoted."""
     next_leader = leadership.next_leader
 
-    def wrong(state: State, wants: Wants, shard: int) -> int | None:
+    def wrong(state: State, wants: ActionFinder, shard: int) -> int | None:
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(State, "complete", lambda state, shard: state.table.nodes(shard))
             return next_leader(state, wants, shard)
@@ -298,43 +306,43 @@ def copies_under_way_lead(patch: Patch) -> None:
 @mutation
 def needed_copies_are_given_up(patch: Patch) -> None:
     """The removal of a copy that is needed after all is not called off."""
-    patch.setattr(Issuing, "keep_needed", nothing)
+    patch.setattr(MoveIssuer, "keep_needed", nothing)
 
 
 @mutation
 def nobody_is_promoted(patch: Patch) -> None:
     """Dead leaders stay in front."""
-    patch.setattr(Issuing, "promote", nothing)
+    patch.setattr(MoveIssuer, "promote", nothing)
 
 
 @mutation
 def returning_domains_are_not_seen(patch: Patch) -> None:
     """What was made in an emergency stays as it is when a domain comes back."""
-    patch.setattr(Repair, "look_over", nothing)
+    patch.setattr(RepairPlanner, "look_over", nothing)
 
 
 @mutation
 def relocated_nodes_are_not_looked_at(patch: Patch) -> None:
     """Shards on a node that changed are not looked at."""
-    changed = node_events.NodeEvents.changed
+    changed = node_events.NodeController.changed
 
     def wrong(self: Any, event: Any) -> None:
         with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(Repair, "look_at", nothing)
+            inner.setattr(RepairPlanner, "look_at", nothing)
             changed(self, event)
 
-    patch.setattr(node_events.NodeEvents, "changed", wrong)
+    patch.setattr(node_events.NodeController, "changed", wrong)
 
 
 @mutation
 def healthy_copies_are_surplus(patch: Patch) -> None:
     """Of too many replicas the last goes, dead or not."""
 
-    def wrong(self: Wants, shard: int, _view: Any) -> int:
+    def wrong(self: ActionFinder, shard: int, _view: Any) -> int:
         nodes = self._state.table.nodes(shard)
         return max(slot for slot, node in enumerate(nodes) if node != EMPTY)
 
-    patch.setattr(Wants, "_superfluous", wrong)
+    patch.setattr(ActionFinder, "_superfluous", wrong)
 
 
 # Memory
@@ -343,13 +351,13 @@ def healthy_copies_are_surplus(patch: Patch) -> None:
 @mutation
 def waiting_streams_are_forgotten(patch: Patch) -> None:
     """A rebuilt reconciler does not know which streams wait."""
-    patch.setattr(StreamEvents, "resume", nothing)
+    patch.setattr(StreamController, "resume", nothing)
 
 
 @mutation
 def stuck_shards_are_forgotten(patch: Patch) -> None:
     """A rebuilt reconciler does not know which shards could not be helped."""
-    patch.setattr(Repair, "resume", nothing)
+    patch.setattr(RepairPlanner, "resume", nothing)
 
 
 @mutation

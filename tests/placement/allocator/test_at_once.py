@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement.allocator import Draft, Placement, View, kernels
+from placement.allocator import Placement, StreamDraft, View, kernels
 from placement.assignments import EMPTY, AssignmentTable
 from placement.model import Liveness, NodeAttributes, StreamSpec
 from placement.policy import Policy, compile_policy
@@ -116,8 +116,8 @@ def test_full_nodes(
 ) -> None:
     """Rings count what a node may still take; the others go one by one where it can run out."""
     fills = []
-    fill = Draft.fill
-    monkeypatch.setattr(Draft, "fill", lambda *given: fills.append(1) or fill(*given))
+    fill = StreamDraft.fill
+    monkeypatch.setattr(StreamDraft, "fill", lambda *given: fills.append(1) or fill(*given))
     topology = Topology()
     for number in range(12):
         small = capacity if number % 2 else None

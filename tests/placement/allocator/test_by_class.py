@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from placement.allocator import Need, View, by_class, candidates, choose
+from placement.allocator import ReplicaRequest, View, by_class, candidates, choose
 from placement.assignments import AssignmentTable
 from placement.model import AdministrativeState, Liveness, Location, NodeAttributes, Reason
 from placement.policy import Policy
@@ -69,7 +69,7 @@ def test_by_class_as_node_by_node(seed: int, monkeypatch: pytest.MonkeyPatch) ->
         old = held.pop(rng.randrange(len(held)))
         if rng.random() < 0.2:
             view.occupy(rng.choice(nodes), rng.random() < 0.7)
-        need = Need(
+        need = ReplicaRequest(
             "s", shard, 0, 3, held, (), admits, old if rng.random() < 0.8 else -1,
             frozenset((*held, old)), slots=[1, 2], shards=60,
         )  # fmt: skip
@@ -89,5 +89,5 @@ def test_a_large_fleet_without_a_node_that_may_receive_has_none() -> None:
     table, policy = AssignmentTable(), Policy("spread", {})
     for shard in table.add_shards(0, 100, 1):
         table.set(shard, 0, 0)
-    need = Need("s", 0, 0, 1, [], replaces=0, excluded=frozenset({0}))
+    need = ReplicaRequest("s", 0, 0, 1, [], replaces=0, excluded=frozenset({0}))
     assert by_class.choose_by_class((), policy, need, View(topology, table)) is None

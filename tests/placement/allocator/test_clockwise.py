@@ -13,7 +13,7 @@ from placement.allocator import among, clockwise, first_fitting
 from placement.hashing import digest64, digests64
 from placement.model import AdministrativeState
 from placement.policy import Policy, compile_policy
-from placement.rules import Standing
+from placement.rules import RuleContext
 from placement.strategies import STRATEGIES
 from placement.topology import Topology
 from tests.placement.strategies.fleets import ask, node, random_nodes, stream
@@ -128,8 +128,8 @@ def test_no_broken_shard_is_beyond_doubt(seed):
     ):
         strategy = STRATEGIES[given["strategy"]]
         for rule in rules_of(strategy, given, topology):
-            broken = [bool(rule.violations(Standing(topology, 3, row.tolist()))) for row in rows]
-            assert rule.doubtful(rows, Standing(topology, 3, ())).tolist() == broken, rule
+            broken = [bool(rule.violations(RuleContext(topology, 3, row.tolist()))) for row in rows]
+            assert rule.doubtful(rows, RuleContext(topology, 3, ())).tolist() == broken, rule
 
 
 def rules_of(strategy, given, topology):

@@ -11,7 +11,7 @@ from placement.allocator import View, domain_tree, kernels
 from placement.assignments import EMPTY, AssignmentTable
 from placement.model import Liveness, NodeAttributes, StreamSpec
 from placement.policy import Policy, compile_policy
-from placement.rules import Even, Standing, Strength, judged
+from placement.rules import Even, RuleContext, Strength, find_breaches
 from placement.strategies import STRATEGIES, bulk, spread
 from placement.topology import Topology
 
@@ -141,7 +141,7 @@ def test_the_walk_keeps_rules_as_choice_by_choice_does(
     walked, chosen = found[1], found[1 << 20]
     whole = [shard for shard in walked if EMPTY not in shard]
     everywhere = policy.standing(spec, topology)
-    assert not any(judged(policy.rules, Strength.REQUIRED, whole, everywhere))
+    assert not any(find_breaches(policy.rules, Strength.REQUIRED, whole, everywhere))
     assert all(len(set(shard)) == factor for shard in whole)
     if any(EMPTY in shard for shard in chosen):
         return
@@ -211,9 +211,9 @@ def test_no_broken_shard_is_beyond_doubt(nodes: list[Node], shards: list[list[in
     topology = fleet(nodes)
     rows = [[node % len(nodes) for node in shard] for shard in shards]
     for scope in topology.tiers():
-        rule, everywhere = Even(scope), Standing(topology, 3, ())
+        rule, everywhere = Even(scope), RuleContext(topology, 3, ())
         doubtful = rule.doubtful(np.array(rows), everywhere)
-        broken = [bool(rule.violations(Standing(topology, 3, row))) for row in rows]
+        broken = [bool(rule.violations(RuleContext(topology, 3, row))) for row in rows]
         assert all(doubt or not wrong for doubt, wrong in zip(doubtful, broken, strict=True))
         for row, doubt in zip(rows, doubtful, strict=True):
             apart = len({int(topology.domain_of(scope)[node]) for node in row}) == len(row)

@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 
 from placement.model import Liveness, NodeAttributes, StreamSpec, parse_location
 from placement.policy import Policy, compile_policy
-from placement.rules import AtMost, Even, EvenAsFits, Share, Standing, Strength, judged
+from placement.rules import (
+    AtMost,
+    Even,
+    EvenWithinCapacity,
+    RuleContext,
+    Share,
+    Strength,
+    find_breaches,
+)
 from placement.rules.base import NodeFilter
 from placement.strategies import STRATEGIES
 from placement.strategies.location_majority import NoMajority
@@ -44,8 +52,10 @@ def rules(topology: Topology) -> list[Any]:
     scopes = (*tiers, TAG)
     made: list[Any] = [Even(scope) for scope in scopes]
     made += [AtMost(limit, scope) for scope in scopes for limit in (1, 2, *Share)]
-    made += [EvenAsFits(tier, above) for tier, above in zip(tiers, (None, *tiers), strict=False)]
-    made += [EvenAsFits(LEAF, None, fenced=True), EvenAsFits(LEAF, tiers[0])]
+    made += [
+        EvenWithinCapacity(tier, above) for tier, above in zip(tiers, (None, *tiers), strict=False)
+    ]
+    made += [EvenWithinCapacity(LEAF, None, fenced=True), EvenWithinCapacity(LEAF, tiers[0])]
     return [*made, NoMajority()]
 
 
@@ -60,9 +70,10 @@ def test_no_broken_shard_is_beyond_doubt(
     admitted = NodeFilter(within=(within,)) if filtered else NodeFilter()  # type: ignore[arg-type]
     factor = len(rows[0])
     for rule in rules(topology):
-        doubtful = rule.doubtful(np.array(rows), Standing(topology, factor, (), nodes=admitted))
+        doubtful = rule.doubtful(np.array(rows), RuleContext(topology, factor, (), nodes=admitted))
         broken = [
-            bool(rule.violations(Standing(topology, factor, row, nodes=admitted))) for row in rows
+            bool(rule.violations(RuleContext(topology, factor, row, nodes=admitted)))
+            for row in rows
         ]
         assert all(doubt or not wrong for doubt, wrong in zip(doubtful, broken, strict=True)), rule
         if isinstance(rule, AtMost | NoMajority):
@@ -76,7 +87,7 @@ def test_uneven_shards_are_told_from_even_ones() -> None:
         for number in range(9):
             topology.put(f"n{number}", NodeAttributes(f"/d{number % count}"), Liveness.UP)
         row = [0, count, 1]
-        rule, standing = EvenAsFits(LEAF), Standing(topology, 3, ())
+        rule, standing = EvenWithinCapacity(LEAF), RuleContext(topology, 3, ())
         assert rule.doubtful(np.array([row]), standing).tolist() == [doubt]
 
 
@@ -93,7 +104,7 @@ def test_judging_many_finds_what_judging_each_finds(nodes: Any, shards: list[lis
 
     def found(lists: list[list[int]]) -> dict[Any, tuple[list[int], Any]]:
         spec = StreamSpec("s", len(lists), factor, {})
-        answers = judged(asked, Strength.REQUIRED, lists, policy.standing(spec, topology))
+        answers = find_breaches(asked, Strength.REQUIRED, lists, policy.standing(spec, topology))
         return {rule: (broken, first) for rule, broken, first in answers}
 
     one_by_one: dict[Any, tuple[list[int], Any]] = {}

@@ -12,11 +12,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from placement.diagnosis import UNKNOWN, Diagnosis, Examined, Health, examine, quorum_size, worst
+from placement.diagnosis import (
+    UNKNOWN,
+    Diagnosis,
+    Health,
+    StreamToDiagnose,
+    diagnose_cluster,
+    quorum_size,
+    worst,
+)
 from placement.diagnosis.fixability import is_wide
 from placement.model import AdministrativeState, Liveness, NodeAttributes, StreamSpec
 from placement.policy import Policy, compile_policy
-from placement.rules import CountsDomains, Standing
+from placement.rules import DomainCountRule, RuleContext
 from placement.strategies import STRATEGIES
 from placement.topology import Topology
 
@@ -57,7 +65,7 @@ def compiled(topology: Topology, written: dict[str, Any]) -> Policy:
 
 
 @st.composite
-def clusters(draw: st.DrawFn) -> tuple[Topology, list[Examined]]:
+def clusters(draw: st.DrawFn) -> tuple[Topology, list[StreamToDiagnose]]:
     topology = Topology(("region", "az", "rack"))
     size = draw(st.integers(3, 12))
     for number in range(size):
@@ -80,7 +88,7 @@ def clusters(draw: st.DrawFn) -> tuple[Topology, list[Examined]]:
         complete = [nodes[1:] for nodes in shards] if draw(st.integers(0, 4)) == 0 else shards
         quorum = draw(st.sampled_from(["majority", "one", 2]))
         spec = StreamSpec(f"s{number}", len(shards), factor, written, quorum=quorum)
-        streams.append(Examined(spec, policy, shards, complete))
+        streams.append(StreamToDiagnose(spec, policy, shards, complete))
     return topology, streams
 
 
@@ -88,7 +96,7 @@ def living(topology: Topology, nodes: list[int]) -> list[int]:
     return [n for n in dict.fromkeys(nodes) if n >= 0 and not topology.is_dead(n)]
 
 
-def rule_findings(topology: Topology, each: Examined) -> list[tuple[object, ...]]:
+def rule_findings(topology: Topology, each: StreamToDiagnose) -> list[tuple[object, ...]]:
     """What the rules on shards say of each shard by itself."""
     judging, found = topology.judging(), []
     rules = STRATEGIES[each.policy.strategy].rules(each.policy, judging)
@@ -96,7 +104,9 @@ def rule_findings(topology: Topology, each: Examined) -> list[tuple[object, ...]
     for shard, nodes in enumerate(map(list, each.shards)):
         held = living(topology, nodes)
         slots = [nodes.index(node) for node in held]
-        standing = Standing(judging, factor, held, (), each.policy.nodes, len(each.shards), slots)
+        standing = RuleContext(
+            judging, factor, held, (), each.policy.nodes, len(each.shards), slots
+        )
         for rule in rules:
             if held and not is_wide(rule):
                 said = [(f.domain, f.count, f.limit) for f in rule.violations(standing)]
@@ -106,9 +116,11 @@ def rule_findings(topology: Topology, each: Examined) -> list[tuple[object, ...]
 
 @given(clusters())
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_every_shard_is_judged_as_by_itself(cluster: tuple[Topology, list[Examined]]) -> None:
+def test_every_shard_is_judged_as_by_itself(
+    cluster: tuple[Topology, list[StreamToDiagnose]],
+) -> None:
     topology, streams = cluster
-    found = examine(topology, streams)
+    found = diagnose_cluster(topology, streams)
     for each in streams:
         own = [v for v in found.violations if v.stream == each.spec.stream]
         rules = STRATEGIES[each.policy.strategy].rules(each.policy, topology.judging())
@@ -132,7 +144,7 @@ def test_every_shard_is_judged_as_by_itself(cluster: tuple[Topology, list[Examin
         ]
 
 
-def copies(topology: Topology, each: Examined) -> list[list[int]]:
+def copies(topology: Topology, each: StreamToDiagnose) -> list[list[int]]:
     voters = each.spec.replication_factor if each.policy.beside else None
     return [living(topology, list(nodes[:voters])) for nodes in each.complete]
 
@@ -140,10 +152,10 @@ def copies(topology: Topology, each: Examined) -> list[list[int]]:
 @given(clusters())
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_health_and_critical_domains_are_what_counting_says(
-    cluster: tuple[Topology, list[Examined]],
+    cluster: tuple[Topology, list[StreamToDiagnose]],
 ) -> None:
     topology, streams = cluster
-    found = examine(topology, streams)
+    found = diagnose_cluster(topology, streams)
     lost: Counter[tuple[str, str]] = Counter()
     for each in streams:
         name, factor = each.spec.stream, each.spec.replication_factor
@@ -175,7 +187,9 @@ def plain(topology: Topology, count: int, shards: Any) -> Diagnosis:
     """Streams of one policy, each with these shards."""
     policy = compiled(topology, POLICIES[1])
     specs = [StreamSpec(f"s{n}", len(shards), 3, POLICIES[1]) for n in range(count)]
-    return examine(topology, [Examined(spec, policy, shards, shards) for spec in specs])
+    return diagnose_cluster(
+        topology, [StreamToDiagnose(spec, policy, shards, shards) for spec in specs]
+    )
 
 
 def test_arrays_and_lists_are_the_same_to_it() -> None:
@@ -199,8 +213,8 @@ def test_voters_are_told_by_their_slots_where_there_are_too_many() -> None:
         topology.put(f"n{number}", attributes, Liveness.UP)
     policy = compiled(topology, {"strategy": "cost"})
     shards = [[0, UNKNOWN, 1, 2]]
-    each = Examined(StreamSpec("s", 1, 2, {"strategy": "cost"}), policy, shards, shards)
-    said = [(v.rule, v.count, v.limit) for v in examine(topology, [each]).violations]
+    each = StreamToDiagnose(StreamSpec("s", 1, 2, {"strategy": "cost"}), policy, shards, shards)
+    said = [(v.rule, v.count, v.limit) for v in diagnose_cluster(topology, [each]).violations]
     assert ("voters in at_least 2 domains of az", 1, 2) in said
     for _, rule, _, _, count, limit in rule_findings(topology, each):
         assert (rule, count, limit) in said
@@ -216,11 +230,11 @@ def test_equal_domains_are_equal_to_rules_that_count_them(written: dict[str, Any
         topology.put(f"n{number}", attributes, Liveness.UP)
     rules = STRATEGIES[written["strategy"]].rules(compiled(topology, written), topology)
     for rule in rules:
-        if not isinstance(rule, CountsDomains):
+        if not isinstance(rule, DomainCountRule):
             continue
         for first in range(8):
             for step in (1, 2, 8):
                 nodes = [(first + step * slot) % 24 for slot in range(3)]
                 others = [(node + 8) % 24 for node in reversed(nodes)]
-                one, other = (Standing(topology, 3, each) for each in (nodes, others))
+                one, other = (RuleContext(topology, 3, each) for each in (nodes, others))
                 assert rule.violations(one) == rule.violations(other)

@@ -8,7 +8,13 @@ import pytest
 
 from placement.assignments import EMPTY
 from placement.controllers.preview import held_shards
-from placement.diagnosis import HeldShard, at_stake_reason, exposed, in_maintenance, quorum_broken
+from placement.diagnosis import (
+    AffectedShard,
+    at_stake_reason,
+    exposed,
+    in_maintenance,
+    quorum_broken,
+)
 from placement.diagnosis.disruption import AtStake
 from placement.model import (
     AckKind,
@@ -43,12 +49,12 @@ def fleet(words: str) -> Topology:
     return topology
 
 
-def shard(topology, words, number=0, quorum="majority", factor=3, repair=None) -> HeldShard:
+def shard(topology, words, number=0, quorum="majority", factor=3, repair=None) -> AffectedShard:
     policy = compile_policy(None, None, {"strategy": "spread"}, topology, STRATEGIES)
     assert isinstance(policy, Policy)
     spec = StreamSpec("s", 1, factor, {}, quorum=quorum, repair=repair)
     nodes = [topology.index[word] if word != "." else EMPTY for word in words.split()]
-    return HeldShard(spec, policy, number, nodes)
+    return AffectedShard(spec, policy, number, nodes)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +108,7 @@ def test_copies_beside_the_voters_do_not_vote_but_may_be_the_last():
     policy = compile_policy(None, asked, asked, topology, STRATEGIES)
     assert isinstance(policy, Policy)
     assert policy.beside == 1
-    one = HeldShard(StreamSpec("s", 1, 2, asked), policy, 0, [0, 1, 2])
+    one = AffectedShard(StreamSpec("s", 1, 2, asked), policy, 0, [0, 1, 2])
     assert [(each.live, each.left) for each in quorum_broken(topology, [one], [0])] == [(2, 1)]
     assert quorum_broken(topology, [one], [2]) == ()
 

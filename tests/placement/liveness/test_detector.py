@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from placement.liveness import LivenessTable, Statement, Told
+from placement.liveness import LivenessTable, Statement, StatementKind
 from placement.model import Liveness, NodeAttributes, NodeView, Reporting
 from tests.placement.node_logs import TIMERS, cut, every_second, told
 
-WORDS = {"up": Told.REPORTED_UP, "down": Told.REPORTED_DOWN}
+WORDS = {"up": StatementKind.REPORTED_UP, "down": StatementKind.REPORTED_DOWN}
 
 
 def said_of(table: LivenessTable, lines: Sequence[str]) -> list[str]:
@@ -100,14 +100,14 @@ def test_a_report_on_a_node_with_heartbeats_is_refused() -> None:
     table = LivenessTable(TIMERS)
     [stretch] = cut([(0, "n1.a.1 registers")])
     table.apply(stretch)
-    (verdict,) = table.report(Statement(0, 0, 1, "n1", "a", 1, Told.REPORTED_DOWN, "h"))
+    (verdict,) = table.report(Statement(0, 0, 1, "n1", "a", 1, StatementKind.REPORTED_DOWN, "h"))
     assert verdict.refused is not None
     assert verdict.refused.code == "NODE_NOT_EXTERNAL"
     assert table.condition("n1") == (Liveness.UP, "a", 1)
 
 
 def test_a_restored_node_is_still_the_detectors() -> None:
-    reporting = Reporting(external=True, sequence=5, said=Told.REPORTED_DOWN)
+    reporting = Reporting(external=True, sequence=5, said=StatementKind.REPORTED_DOWN)
     view = NodeView("n1", "a", 1, "h", 1, NodeAttributes(), Liveness.DEAD, 0, reporting=reporting)
     table = LivenessTable(TIMERS)
     table.restore([view], {})

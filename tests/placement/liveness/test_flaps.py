@@ -3,20 +3,20 @@
 import pytest
 
 from placement.liveness import (
-    Beat,
-    Beats,
     Clock,
+    Heartbeat,
+    Heartbeats,
     LivenessTable,
     PartitionLog,
     Statement,
+    StatementKind,
     Tick,
     Timers,
-    Told,
     Verdict,
 )
 from placement.model import (
-    FlapRule,
-    Flaps,
+    FlapHistory,
+    FlapPolicy,
     HoldDown,
     Liveness,
     NodeAttributes,
@@ -24,13 +24,13 @@ from placement.model import (
     Transition,
 )
 
-RULE = FlapRule(transitions=5, window_ms=600, hold_ms=100, hold_max_ms=350)
-TIMERS = Timers(2_000, 4_000, FlapRule(3, 60_000, 10_000, 15_000))
+RULE = FlapPolicy(transitions=5, window_ms=600, hold_ms=100, hold_max_ms=350)
+TIMERS = Timers(2_000, 4_000, FlapPolicy(3, 60_000, 10_000, 15_000))
 
 
-def after(*times: int) -> Flaps:
+def after(*times: int) -> FlapHistory:
     """What is held against a node that turned at these times."""
-    flaps = Flaps()
+    flaps = FlapHistory()
     for number, at in enumerate(times):
         flaps = flaps.turned(at, (Liveness.SUSPECT, Liveness.UP)[number % 2], RULE)
     return flaps
@@ -71,17 +71,17 @@ def test_what_matters_no_more_is_forgotten() -> None:
     held = after(1, 2, 3, 4, 5)
     assert not held.forgotten(10_000, RULE), "it is still to be released"
     assert held.released().forgotten(10_000, RULE)
-    assert not Flaps(hold=HoldDown(0, 100, active=False)).forgotten(199, RULE)
+    assert not FlapHistory(hold=HoldDown(0, 100, active=False)).forgotten(199, RULE)
 
 
 def verdicts_of(table: LivenessTable, first: int, said: dict[int, str]) -> list[Verdict]:
     """Ticks each second from `first` to the last of `said`, and what the node says in between."""
-    records: list[Statement | Tick | Beat] = []
+    records: list[Statement | Tick | Heartbeat] = []
     for at in range(first, max(said) + 1, 500):
         if at in said:
             life = (len(records), at - first, at, "n1", "a", at)
-            told = Told.REGISTERED if said[at] == "registers" else None
-            records.append(Statement(*life, told, "h") if told else Beat(*life))
+            told = StatementKind.REGISTERED if said[at] == "registers" else None
+            records.append(Statement(*life, told, "h") if told else Heartbeat(*life))
         elif at % 1_000 == 0:
             records.append(Tick(len(records), at - first, at))
     log = PartitionLog(
@@ -89,7 +89,7 @@ def verdicts_of(table: LivenessTable, first: int, said: dict[int, str]) -> list[
         first,
         max(said),
         max(said) - first,
-        Beats.of(each for each in records if isinstance(each, Beat)),
+        Heartbeats.of(each for each in records if isinstance(each, Heartbeat)),
         [each for each in records if isinstance(each, Statement)],
         [each for each in records if isinstance(each, Tick)],
     )
@@ -129,4 +129,4 @@ def test_a_restored_table_goes_on_holding() -> None:
     table = LivenessTable.from_bytes(table.to_bytes(), TIMERS)
     found = verdicts_of(table, 11_500, {12_500: "beats", 13_500: "beats"})
     assert told(found) == [(12_000, "up", False)]
-    assert found[0].flaps == Flaps(turns, HoldDown(2_000, 12_000, active=False))
+    assert found[0].flaps == FlapHistory(turns, HoldDown(2_000, 12_000, active=False))

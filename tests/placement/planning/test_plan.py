@@ -10,7 +10,7 @@ import pytest
 
 from placement.model import Cause, MoveKind
 from placement.nodes import find_hold
-from placement.planning import InFlight, Phase, Plan, Standing, plan
+from placement.planning import InFlight, Phase, Plan, StreamSnapshot, plan
 from tests.placement.fleets import fleet, stream, ways
 
 
@@ -18,7 +18,7 @@ def repaired(topology, *streams) -> Plan:
     return plan(topology, streams, Phase.REPAIR)
 
 
-def settled(topology, *streams, rounds: int = 20) -> tuple[list[Plan], list[Standing]]:
+def settled(topology, *streams, rounds: int = 20) -> tuple[list[Plan], list[StreamSnapshot]]:
     """Plan and carry out until nothing is left; a plan that never ends is a failure."""
     plans = []
     standing = [*streams]
@@ -30,7 +30,7 @@ def settled(topology, *streams, rounds: int = 20) -> tuple[list[Plan], list[Stan
         per_shard = Counter((move.stream, move.shard) for move in found.moves)
         assert set(per_shard.values()) == {1}
         standing = [
-            Standing(
+            StreamSnapshot(
                 each.spec,
                 each.policy,
                 [[topology.index[n] for n in nodes] for nodes in found.final[each.spec.stream]],

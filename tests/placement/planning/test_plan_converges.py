@@ -20,9 +20,9 @@ from placement.model import (
     Reason,
     StreamSpec,
 )
-from placement.planning import Phase, Standing, plan
+from placement.planning import Phase, StreamSnapshot, plan
 from placement.policy import Policy, compile_policy
-from placement.repair.targets import Case, score
+from placement.repair.targets import ShardCase, score
 from placement.strategies import STRATEGIES
 from placement.topology import Topology
 
@@ -64,7 +64,7 @@ def attributes(rng: random.Random) -> NodeAttributes:
     return NodeAttributes(rng.choice(PLACES), (("disk", disk),), weight=weight)
 
 
-def placed(rng: random.Random, asked: dict[str, Any]) -> tuple[Topology, Standing] | None:
+def placed(rng: random.Random, asked: dict[str, Any]) -> tuple[Topology, StreamSnapshot] | None:
     """A fleet with one stream on it; None where the stream does not fit the fleet."""
     topology = Topology(("site",))
     for number in range(rng.randint(6, 14)):
@@ -77,7 +77,7 @@ def placed(rng: random.Random, asked: dict[str, Any]) -> tuple[Topology, Standin
     found = STRATEGIES[policy.strategy].place(spec, policy, view)
     if isinstance(found, Reason) or any(EMPTY in nodes for nodes in found.shards):
         return None
-    return topology, Standing(spec, policy, [[*nodes] for nodes in found.shards])
+    return topology, StreamSnapshot(spec, policy, [[*nodes] for nodes in found.shards])
 
 
 def damage(rng: random.Random, topology: Topology) -> None:
@@ -102,12 +102,12 @@ def live(topology: Topology, nodes: list[int]) -> int:
     return sum(not topology.is_dead(node) for node in nodes)
 
 
-def required(topology: Topology, stream: Standing, shard: int) -> tuple[int, ...]:
+def required(topology: Topology, stream: StreamSnapshot, shard: int) -> tuple[int, ...]:
     """How far the shard is from each required rule that looks at it alone."""
     judging = topology.judging()
     rules = STRATEGIES[stream.policy.strategy].rules(stream.policy, judging)
     own = tuple(rule for rule in rules if not rule.spans_stream)
-    case = Case(stream.spec, stream.policy, own, shard, stream.shards[shard])
+    case = ShardCase(stream.spec, stream.policy, own, shard, stream.shards[shard])
     return score(case, judging).required
 
 
@@ -130,7 +130,7 @@ def test_plans_end(asked: dict[str, Any]) -> None:
     assert tried
 
 
-def settle(topology: Topology, stream: Standing) -> None:
+def settle(topology: Topology, stream: StreamSnapshot) -> None:
     """Carry out plan after plan."""
     for _ in range(ROUNDS_MAX):
         found = plan(topology, [stream], Phase.REPAIR)
@@ -138,7 +138,7 @@ def settle(topology: Topology, stream: Standing) -> None:
             return
         shards = [move.shard for move in found.moves]
         assert len(shards) == len(set(shards)), "two moves for one shard"
-        after = Standing(
+        after = StreamSnapshot(
             stream.spec,
             stream.policy,
             [[topology.index[node] for node in nodes] for nodes in found.final["s"]],

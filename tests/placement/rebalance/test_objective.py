@@ -14,7 +14,7 @@ import pytest
 
 from placement.assignments import EMPTY
 from placement.model import Liveness, MoveKind, Outcome, StreamSpec
-from placement.planning import Phase, Standing, plan
+from placement.planning import Phase, StreamSnapshot, plan
 from placement.policy import Policy, compile_policy
 from placement.rebalance import RebalanceMove
 from placement.strategies import STRATEGIES
@@ -143,9 +143,9 @@ def test_a_join_moves_no_more_than_the_new_loads_take(seed: int) -> None:
     assert not copies(made.plan().moves)
 
 
-def standings(made: Arrangement) -> Iterator[Standing]:
+def standings(made: Arrangement) -> Iterator[StreamSnapshot]:
     for spec, policy, shards in zip(made.specs, made.policies, made.shards, strict=True):
-        yield Standing(spec, policy, [made.table.nodes(shard) for shard in shards])
+        yield StreamSnapshot(spec, policy, [made.table.nodes(shard) for shard in shards])
 
 
 @pytest.mark.parametrize("seed", range(15))

@@ -3,11 +3,11 @@
 import random
 
 from placement.assignments import EMPTY
-from placement.repair.queue import Waiting
+from placement.repair.queue import ThrottledShards
 
 
 def test_shards_wait_in_the_order_of_their_urgency():
-    waiting = Waiting(set[int]().__contains__)
+    waiting = ThrottledShards(set[int]().__contains__)
     for shard in range(1_000):
         waiting.put((shard * 7 % 5, 1, "s", shard, shard))
     for shard in range(0, 1_000, 2):
@@ -28,7 +28,7 @@ def test_shards_wait_in_the_order_of_their_urgency():
 
 def test_the_most_urgent_goes_first_and_none_waits_for_a_closed_node():
     closed = {7}
-    waiting = Waiting(closed.__contains__)
+    waiting = ThrottledShards(closed.__contains__)
     waiting.put((0, 1, "a", 0, 10), 7)
     waiting.put((1, 1, "a", 1, 11))
     waiting.put((2, 1, "a", 2, 12), 8)
@@ -41,7 +41,7 @@ def test_the_most_urgent_goes_first_and_none_waits_for_a_closed_node():
 
 def test_a_shard_waits_in_one_place():
     closed = {7}
-    waiting = Waiting(closed.__contains__)
+    waiting = ThrottledShards(closed.__contains__)
     urgency = (0, 1, "a", 0, 10)
     waiting.put(urgency)
     waiting.put(urgency, 7)
@@ -57,7 +57,7 @@ def test_a_shard_waits_in_one_place():
 def test_random_histories_against_a_list():
     rng = random.Random(5)
     closed: set[int] = set()
-    waiting, known = Waiting(closed.__contains__), {}
+    waiting, known = ThrottledShards(closed.__contains__), {}
     for _ in range(4_000):
         shard, node = rng.randrange(40), rng.choice([EMPTY, EMPTY, 1, 2])
         urgency = (rng.randrange(3), 1, "s", shard, shard)

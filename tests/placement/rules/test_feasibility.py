@@ -13,8 +13,8 @@ from placement.rules import (
     AtMost,
     Even,
     Exactly,
-    LeaderIn,
-    Question,
+    FeasibilityQuery,
+    LeaderPreference,
     Share,
     why_not,
 )
@@ -33,7 +33,7 @@ def fleet(*locations, tags=()):
 
 def ask(topology, factor, required=(), allowed=None):
     mask = topology.eligible if allowed is None else allowed
-    return Question(topology, factor, NodeFilter(), tuple(required), mask)
+    return FeasibilityQuery(topology, factor, NodeFilter(), tuple(required), mask)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_brute_force_agrees(seed):
         AtLeastDomains(rng.randint(1, 3), rng.choice([AZ, POWER])),
         AtLeastIn(((path, 1),)),
         Exactly(((path, rng.randint(0, 2)),)),
-        LeaderIn((path,)),
+        LeaderPreference((path,)),
     ]
     rules = rng.sample(pool, rng.randint(1, 3))
     allowed = topology.eligible & np.array([rng.random() < 0.9 for _ in range(count)])

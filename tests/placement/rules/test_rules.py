@@ -21,9 +21,9 @@ from placement.rules import (
     ExclusiveNodes,
     PreferNodes,
     Rule,
+    RuleContext,
     SameDomain,
     Share,
-    Standing,
 )
 from placement.topology import LEAF, NodeFilter, Scope, Topology
 
@@ -87,7 +87,7 @@ def fleets(draw: st.DrawFn) -> Fleet:
 
 
 @st.composite
-def standings(draw: st.DrawFn) -> tuple[Fleet, Standing]:
+def standings(draw: st.DrawFn) -> tuple[Fleet, RuleContext]:
     """Any placement of a shard, lawful or not."""
     fleet = draw(fleets())
     nodes = st.integers(0, fleet.topology.size - 1)
@@ -95,16 +95,16 @@ def standings(draw: st.DrawFn) -> tuple[Fleet, Standing]:
     factor = draw(st.integers(max(1, len(replicas)), 6))
     others = draw(st.lists(nodes, max_size=4))
     admitted = draw(st.sampled_from([NodeFilter(), WITHIN_A]))
-    return fleet, Standing(fleet.topology, factor, replicas, others, admitted)
+    return fleet, RuleContext(fleet.topology, factor, replicas, others, admitted)
 
 
-def found(rule: Rule, standing: Standing) -> dict[str | None, tuple[int, int]]:
+def found(rule: Rule, standing: RuleContext) -> dict[str | None, tuple[int, int]]:
     findings = {each.domain: (each.count, each.limit) for each in rule.violations(standing)}
     assert len(findings) == len(rule.violations(standing)), "one finding per domain"
     return findings
 
 
-def hopeless(rule: Rule, standing: Standing) -> bool:
+def hopeless(rule: Rule, standing: RuleContext) -> bool:
     """Whether the stream's other shards stand in several domains already."""
     others = replace(standing, replicas=standing.stream_nodes)
     return isinstance(rule, SameDomain) and bool(rule.violations(others))
@@ -112,7 +112,9 @@ def hopeless(rule: Rule, standing: Standing) -> bool:
 
 @MANY
 @given(standings(), RULES)
-def test_violations_are_what_a_naive_count_says(drawn: tuple[Fleet, Standing], rule: Rule) -> None:
+def test_violations_are_what_a_naive_count_says(
+    drawn: tuple[Fleet, RuleContext], rule: Rule
+) -> None:
     fleet, standing = drawn
     factor, replicas = standing.replication_factor, list(standing.replicas)
     expected: dict[str | None, tuple[int, int]] = {}
@@ -151,7 +153,7 @@ def test_steps_without_penalty_break_nothing(
 ) -> None:
     """A shard built of zero-penalty steps alone, in any order, has no violations."""
     others = data.draw(st.lists(st.integers(0, fleet.topology.size - 1), max_size=3))
-    standing = Standing(fleet.topology, factor, [], others, nodes)
+    standing = RuleContext(fleet.topology, factor, [], others, nodes)
     if hopeless(rule, standing):
         return
     for _ in range(factor):
@@ -173,7 +175,7 @@ def test_steps_without_penalty_break_nothing(
 @MANY
 @given(standings(), RULES, st.data())
 def test_a_step_with_a_penalty_breaks_something(
-    drawn: tuple[Fleet, Standing], rule: Rule, data: st.DataObject
+    drawn: tuple[Fleet, RuleContext], rule: Rule, data: st.DataObject
 ) -> None:
     """The other direction: the planner refuses nothing that the checker would let pass."""
     fleet, standing = drawn
@@ -190,7 +192,9 @@ def test_a_step_with_a_penalty_breaks_something(
 
 @MANY
 @given(standings(), RULES)
-def test_neither_depends_on_the_order_of_nodes(drawn: tuple[Fleet, Standing], rule: Rule) -> None:
+def test_neither_depends_on_the_order_of_nodes(
+    drawn: tuple[Fleet, RuleContext], rule: Rule
+) -> None:
     """A rebuild numbers nodes anew: the same fleet registered backwards must be judged the same,
     finding by finding."""
     fleet, standing = drawn
@@ -213,7 +217,7 @@ def test_a_node_without_a_domain_is_the_last_choice() -> None:
     topology = Topology()
     topology.put("tagged", NodeAttributes(tags=(("disk", "ssd"),)), Liveness.UP)
     topology.put("bare", NodeAttributes(), Liveness.UP)
-    standing = Standing(topology, 2, [])
+    standing = RuleContext(topology, 2, [])
     for rule in (AtMost(2, DISK), Even(DISK)):
         tagged, bare = rule.penalty(standing).tolist()
         assert tagged == 0 < bare
@@ -224,7 +228,7 @@ def test_rules_that_only_rank_are_never_broken(rule: Rule) -> None:
     topology = Topology()
     for number in range(4):
         topology.put(f"n{number}", NodeAttributes(), Liveness.UP)
-    standing = Standing(topology, 3, [0, 1], [0, 0, 3])
+    standing = RuleContext(topology, 3, [0, 1], [0, 0, 3])
     assert rule.violations(standing) == []
     expected = {"balance nodes": [2, 0, 0, 1], "prefer nodes n2,n0": [1, 2, 0, 2]}
     assert rule.penalty(standing).tolist() == expected.get(str(rule), [0, 0, 0, 0])

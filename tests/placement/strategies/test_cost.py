@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from placement.diagnosis import examine
-from placement.diagnosis.cluster import Examined
+from placement.diagnosis import diagnose_cluster
+from placement.diagnosis.cluster import StreamToDiagnose
 from placement.model import Configuration, Liveness, Published, StreamSpec
 from placement.reconciler import Reconciler
 from placement.state.restore import slots_of
@@ -365,7 +365,7 @@ def test_quorums_and_health_do_not_count_the_cold_copy():
         for each in nodes:
             alive = Liveness.DEAD if each.node_id in dead else Liveness.UP
             policy.topology.put(each.node_id, each.attributes, alive)
-        found = examine(policy.topology, [Examined(spec, compiled, held, held)])
+        found = diagnose_cluster(policy.topology, [StreamToDiagnose(spec, compiled, held, held)])
         return str(found.worst), {each.rule for each in found.violations}
 
     assert health() == ("healthy", set())

@@ -8,11 +8,11 @@ every way.
 import numpy as np
 import pytest
 
-from placement.allocator import Need, View
+from placement.allocator import ReplicaRequest, View
 from placement.assignments import AssignmentTable
 from placement.model import AdministrativeState, Guard, Liveness, NodeAttributes
 from placement.policy import compile_policy
-from placement.rules import Standing
+from placement.rules import RuleContext
 from placement.strategies import STRATEGIES
 from placement.strategies.location_majority import NoMajority
 from placement.topology import Topology
@@ -43,7 +43,7 @@ class Extra:
     def asked(self, kept, factor, stream_name="s", replaces=None):
         index = self.topology.index
         policy = compile_policy(None, KUDU, KUDU, self.topology, STRATEGIES)
-        need = Need(stream_name, 0, len(kept), factor, [index[name] for name in kept])
+        need = ReplicaRequest(stream_name, 0, len(kept), factor, [index[name] for name in kept])
         if replaces:
             need = need._replace(replaces=index[replaces], excluded=frozenset({index[replaces]}))
         mask = self.topology.eligible.copy()
@@ -120,8 +120,8 @@ def test_the_judge_agrees_with_the_planner():
     for factor, limit in limits.items():
         for count in range(1, 5):
             row = [topology.index[f"A{n}"] for n in range(count)]
-            found = NoMajority().violations(Standing(topology, factor, row))
+            found = NoMajority().violations(RuleContext(topology, factor, row))
             assert [(f.domain, f.count, f.limit) for f in found] == (
                 [("/A", count, limit)] if count > limit else []
             )
-    assert NoMajority().violations(Standing(topology, 1, [0])) == []
+    assert NoMajority().violations(RuleContext(topology, 1, [0])) == []

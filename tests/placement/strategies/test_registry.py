@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from placement.allocator import Need, Placement, View, choose
+from placement.allocator import Placement, ReplicaRequest, View, choose
 from placement.model import (
     Code,
     Configuration,
@@ -103,7 +103,7 @@ class Plain:
     def place(self, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
         return registry.STRATEGIES["spread"].place(spec, policy, view)
 
-    def extend(self, need: Need, policy: Policy, mask: Mask, view: View) -> int | Reason:
+    def extend(self, need: ReplicaRequest, policy: Policy, mask: Mask, view: View) -> int | Reason:
         return choose(self.rules(policy, view.topology), mask, need, view)
 
 

@@ -13,7 +13,7 @@ from placement.model import (
     AdministrativeState,
     Configuration,
     Event,
-    Flaps,
+    FlapHistory,
     Guard,
     HoldDown,
     Limits,
@@ -47,7 +47,9 @@ EVENTS: list[Event] = [
     ),
     NodeChanged(
         5, "n1", "i", 3, Liveness.UP,
-        flaps=Flaps((Transition(3, Liveness.UP), Transition(4, Liveness.DEAD)), HoldDown(4, 9)),
+        flaps=FlapHistory(
+            (Transition(3, Liveness.UP), Transition(4, Liveness.DEAD)), HoldDown(4, 9)
+        ),
     ),
     StreamCreated(5, "s", 1, 2, 3),
     StreamCreated(

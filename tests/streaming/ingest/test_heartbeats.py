@@ -15,7 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from placement.liveness import Beat, Beats, LivenessTable, PartitionLog, Statement, Timers, Verdict
+from placement.liveness import (
+    Heartbeat,
+    Heartbeats,
+    LivenessTable,
+    PartitionLog,
+    Statement,
+    Timers,
+    Verdict,
+)
 from placement.model import Liveness
 from streaming.codec import Raw, Refused
 from streaming.ingest import source
@@ -35,7 +43,7 @@ def one_by_one(table: LivenessTable, records: Sequence[Raw]) -> list[Verdict]:
     for record in records:
         parsed = source._careful(record, 0, Counter())
         assert not isinstance(parsed, Refused)
-        beats = Beats.of([parsed] if isinstance(parsed, Beat) else [])
+        beats = Heartbeats.of([parsed] if isinstance(parsed, Heartbeat) else [])
         statements = [parsed] if isinstance(parsed, Statement) else []
         ticks = [parsed[0]] if isinstance(parsed, tuple) else []
         verdicts += table.apply(PartitionLog(0, record.at, record.at, 0, beats, statements, ticks))
@@ -93,7 +101,7 @@ def beat(**changes: Any) -> Raw:
     return raw("NodeHeartbeat", "n1", LIFE)._replace(**changes)
 
 
-def taken(*records: Raw) -> list[Beat]:
+def taken(*records: Raw) -> list[Heartbeat]:
     """What is read by the column."""
     numbers = np.arange(len(records)) * 5
     mask, beats = plain_heartbeats(pa.Table.from_batches([arrow(records)]), numbers, numbers)

@@ -7,14 +7,14 @@ from typing import Any
 import orjson
 
 from placement.liveness import Timers
-from placement.model import Configuration, FlapRule, Rebalance
+from placement.model import Configuration, FlapPolicy, Rebalance
 from streaming.codec import Raw
 from tests.streaming.batches import CELL, Driver, bodies
 from tests.streaming.kafka_rows import heartbeat, raw, registered, tick
 
 NODES = tuple(f"n{number}" for number in range(1, 6))
 # A day is 86,400 of these seconds: time is compressed by configuration.
-TIMERS = Timers(2_000, 4_000, FlapRule(5, 600_000, 600_000))
+TIMERS = Timers(2_000, 4_000, FlapPolicy(5, 600_000, 600_000))
 
 # A node that returns empty would get its share again, which is another story.
 STILL = Configuration(cell=CELL, rebalance=Rebalance.OFF)
