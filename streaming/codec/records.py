@@ -60,8 +60,6 @@ from streaming.codec.values import (
     tags_of,
 )
 
-"""A reason as it stands in records and in the offline tool's answers."""
-
 
 class OutRecord(NamedTuple):
     """A record ready to be produced. `value` None is a tombstone; `route` decides the partition
