@@ -118,35 +118,51 @@ class Reconciler:
     def apply(self, events: Sequence[Event], now: int, caught_up: bool = True) -> Ready:
         """Apply the events of a batch in order and derive what has to be done.
 
+        The phases rest on each other: events first; then time, which ends orders, holds and moves;
+        then streams that wait, as a node may have come; then balance and repair, which see all of
+        it; then what is revised, told and forgotten.
+
         `caught_up` says that the source is not behind; until then no repair is issued on verdicts
         that newer events may already have overtaken.
         """
         state = self._state
         state.begin(now)
-        self._nodes.begin()
-        scopes = self._nodes.scopes([event for event in events if isinstance(event, NodeChanged)])
-        before = state.topology.places(scopes)
-        for index, event in enumerate(events):
-            reason = self._apply(event)
-            if reason is not None:
-                state.ready.refused.append(Refused(index, reason))
-        moved = self._nodes.settle()
-        ordered = self._operators.expire() or any(isinstance(e, OperatorAsked) for e in events)
-        held = self._holds.update()
-        self._moves.expire()
-        self._moves.remind()
-        self._streams.retry_waiting()
-        changed, after = ordered or held or moved, state.topology.places(scopes)
-        if changed or any(after[scope] - before[scope] for scope in scopes):
+        if self._carry_out(events):
             self._repair.look_over()
         self._rebalancing.run(caught_up)
         self._repair.run(caught_up)
+        self._conclude()
+        return state.finish()
+
+    def _carry_out(self, events: Sequence[Event]) -> bool:
+        """Carry out events, time and retries; whether every shard has to be looked over, as orders,
+        holds or the domains in use have changed."""
+        topology, nodes = self._state.topology, self._nodes
+        nodes.begin()
+        scopes = nodes.scopes([event for event in events if isinstance(event, NodeChanged)])
+        before = topology.places(scopes)
+        for index, event in enumerate(events):
+            reason = self._apply(event)
+            if reason is not None:
+                self._state.ready.refused.append(Refused(index, reason))
+        changed = nodes.settle()
+        changed |= self._operators.expire() or any(isinstance(e, OperatorAsked) for e in events)
+        changed |= self._holds.update()
+        self._moves.expire()
+        self._moves.remind()
+        self._streams.retry_waiting()
+        after = topology.places(scopes)
+        return changed or any(after[scope] - before[scope] for scope in scopes)
+
+    def _conclude(self) -> None:
+        """Revise decisions, tell progress, and forget what is past its retention."""
+        state = self._state
         self._streams.revise()
         self._operators.progress()
         self._nodes.retire()
-        state.forget_moves(state.now - state.configuration.retention_ms)
-        self._streams.forget_dropped(state.now - state.configuration.retention_ms)
-        return state.finish()
+        past = state.now - state.configuration.retention_ms
+        state.forget_moves(past)
+        self._streams.forget_dropped(past)
 
     def _apply(self, event: Event) -> Reason | None:
         match event:

@@ -1,4 +1,4 @@
-"""How numbers are said in messages."""
+"""Says numbers and counts in messages."""
 
 
 def counted(count: int, one: str, more: str = "") -> str:

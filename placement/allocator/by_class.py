@@ -1,12 +1,9 @@
-"""`choose` where the fleet is large: rules are asked once for each class of nodes.
+"""Answers `choose` for a large fleet: rules are asked once for each class of nodes.
 
-The answer is that of `choose`. What is kept between two answers is which nodes are open; the load
-that counts is the view's.
-
-Nodes by class: those in one place with equal tags, which rules that count domains hold equal.
-
-A fleet of ten thousand nodes has a few hundred classes. Asked about these, a rule answers for all
-nodes, by the same code and in a time that the number of nodes does not matter for.
+A class holds the nodes in one place with equal tags, which rules that count domains cannot tell
+apart. A fleet of ten thousand nodes has a few hundred classes, so that the time of an answer does
+not depend on the number of nodes; the answer is that of `choose`. Between two answers only the set
+of open nodes is kept; loads are the view's.
 """
 
 from collections.abc import Hashable, Sequence

@@ -1,6 +1,6 @@
-"""The choice of one node: the single ranking of candidates for placing and for repair.
+"""Chooses one node: the single ranking of candidates for placing and for repair.
 
-What keeps nodes from being candidates is told as it is counted.
+The reasons count what keeps the other nodes from being candidates.
 """
 
 from collections.abc import Sequence

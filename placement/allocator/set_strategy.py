@@ -1,4 +1,4 @@
-"""Strategies that choose a shard's nodes as a set: what is left to do once they can plan one."""
+"""Base of strategies that plan the nodes of a shard as a set."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

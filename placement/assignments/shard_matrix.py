@@ -1,7 +1,7 @@
-"""Many shards as rows of nodes, so that a cluster is looked at in a few passes over arrays.
+"""Holds many shards as rows of nodes and finds in a few passes those that may break a rule.
 
-Which of many shards may break a rule: looked at as arrays, so that only those are asked one by
-one. What is here may doubt a shard that is well, but never trust one that is not.
+A pass may doubt a healthy shard, but never trusts a broken one: the shards in doubt are then asked
+one by one.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,13 +1,8 @@
-"""The parts of a shard's slots: plain replicas, those kept aside in a role, and what is too much.
+"""Lays out a shard's slots: plain replicas, copies with a role, and surplus.
 
-A replica's role follows from its slot, so that slots are laid out anew when a replica goes or the
-spec changes; no data moves for it.
-
-The slots of a shard whose replication factor changes.
-
-Who goes when it falls is repair's answer, copy by copy (`Wants`); where new copies go when it rises
-is the strategy's. What is here is only that copies with a role of their own, which stand in the
-last slots, go on standing there.
+A replica's role follows from its slot, so slots are laid out anew when a replica goes or the spec
+changes; no data moves for it. When the replication factor falls, repair chooses the copies that go;
+when it rises, the strategy chooses the nodes; copies with a role stay in the last slots.
 """
 
 from collections.abc import Sequence

@@ -2,13 +2,11 @@
 
 A slot is one position of a shard's assignment. A shard's slots are contiguous, so that it is a
 slice, and so are those of a stream until it gets more shards; each node keeps the list of its slots
-with O(1) insert and remove, so that the death of a node costs what it holds. What a dropped stream
-leaves is used again. There is no Python object per replica: at 10 million replicas the columns take
-about 200 MB.
+with O(1) insert and remove, so that the death of a node costs as much as it holds. Stretches that a
+dropped stream leaves are used again. There is no Python object per replica: at 10 million replicas
+the columns take about 200 MB.
 
 The table holds the *planned* arrangement: while a move is open its target stands in the slot.
-
-Stretches of a column: which are taken, so that what a dropped stream leaves is used again.
 """
 
 from array import array

@@ -1,4 +1,4 @@
-"""What becomes of moves: acknowledgements, deadlines, and nodes that change under them."""
+"""Carries out events of moves: acknowledgements, deadlines, and nodes that change under them."""
 
 from placement.assignments import EMPTY
 from placement.controllers.rebalance import RebalanceController

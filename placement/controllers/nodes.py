@@ -1,4 +1,4 @@
-"""What becomes of nodes: their condition and place, and those that leave."""
+"""Carries out events of nodes: their condition and place, and the end of those that leave."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,8 +1,7 @@
-"""What becomes of operators' requests: each is answered, carried out if it may be, and ends by
-itself where it has a time.
+"""Carries out operators' requests: answers each, and ends those that have a time.
 
-Answers carry the request's id; the command waits for them. Progress of drains stands with the order
-(`nodes.orders`).
+Answers carry the request's id; the command waits for them. The progress of a drain is kept with its
+order (`nodes.orders`).
 """
 
 from dataclasses import replace

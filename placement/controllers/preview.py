@@ -1,8 +1,8 @@
-"""What a request would touch, whether it may be carried out, and the hash of having seen that.
+"""Previews a request: the shards it touches, what forbids it, and the hash that consent names.
 
-The same function answers the command's dry run and the stream: what is destructive is done only
-with the hash of the impact as it is then (need N28). It rests on the nodes of the target, their
-shards and what these ask for; what else happens in the fleet does not matter to it.
+The command's dry run and the stream ask the same function: a destructive request is carried out
+only with the hash of its impact at that time (need N28). The hash covers the nodes of the target,
+their shards and the specs of these, and nothing else of the fleet.
 """
 
 from collections import Counter

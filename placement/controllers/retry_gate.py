@@ -1,7 +1,7 @@
-"""Room: whether what found no node before may find one now.
+"""Says which waiting streams are worth another try.
 
-Whoever waits is tried again when, and only when, the nodes that may receive replicas or what they
-can hold has changed; a story counts the attempts.
+A stream that found no node is tried again when, and only when, the nodes that may receive replicas
+or their capacity have changed; a story counts the attempts.
 """
 
 from placement.policy import Policy

@@ -1,4 +1,4 @@
-"""What becomes of streams: created, altered, dropped, and waiting for a fleet that has room."""
+"""Carries out events of streams: created, altered, dropped; retries those that wait."""
 
 from collections import deque
 from collections.abc import Iterable, Sequence

@@ -1,12 +1,8 @@
-"""Diagnosis of a whole cluster: every violation with its class, health, critical domains.
+"""Diagnoses a whole cluster: every violation with its class, health, critical domains.
 
 The given assignments are judged by the rules that would have placed them. Streams of one policy
-and replication factor are looked at together, as arrays; only shards with something wrong are
-looked at one by one. `placement.diagnosis.shard` has the words for single shards that repair uses.
-
-What is wrong with one shard, in words: each fault with its class and the reason for it.
-
-`examine` finds the shards that need a look; `ShardFindings` gives it.
+and replication factor are judged together, as arrays; only shards with a breach are looked at one
+by one (`ShardFindings`). `placement.diagnosis.shard` has the sentences, which repair uses, too.
 """
 
 from collections import Counter, defaultdict

@@ -1,13 +1,10 @@
-"""Explain: why a replica stands where it does, and why a node does not hold one.
+"""Explains why a replica stands where it does, why a node holds none, and what comes next.
 
 The funnel of design section 6.3: candidates, alive, rules (each), capacity, chosen by. Every step
 asks the functions that placed (`Rule.penalty`, `View.has_room`, `choose`), so that an explanation
-cannot differ from what was done. A strategy that goes by an order of its own has its required
-rules and its wishes explained alike, and its order named.
-
-What becomes of shards next: the rules they break and the move that repair makes of each first.
-
-`explain` asks it of a fleet as it stands, for a few shards among many: only these are looked at.
+cannot differ from the decision. A strategy that goes by an order of its own has its required rules
+and its wishes explained alike, and its order named. The outlook of a shard has the rules that it
+breaks and the first move that repair makes of each.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,9 +1,7 @@
-"""What happened on one partition of the nodes log, in a form the liveness table applies at once.
+"""Holds the records of one partition of the nodes log, and the table's verdicts about them.
 
-Heartbeats are columns, as they are nearly all there is; statements and ticks are values. The shell
+Heartbeats, which are nearly all records, are columns; statements and ticks are values. The shell
 packs them from Kafka's records, in any cut.
-
-Verdicts: what the liveness table says of a node at a record of the log.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

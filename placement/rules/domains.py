@@ -1,13 +1,11 @@
-"""Evenness as far as nodes suffice: the rule that Kafka's placers keep at a rack or at a level.
+"""Rules by how many replicas stand in each domain, beyond the plain limits of `rules.base`.
 
-`Even` of `placement.rules` calls a domain that is too small for its share a violation. Kafka fills
-a small rack and gives the rest to the others; what breaks this rule is only a replica that could
-stand in an emptier domain beside its own.
+Evenness as far as nodes suffice, as Kafka's placers keep it at a rack or a level: `Even` calls a
+domain that is too small for its share a violation; here a small rack is filled and the others take
+the rest, and only a replica that could stand in an emptier domain breaks the rule.
 
-The rule of systems that use as many failure domains as there are, up to a number.
-
-Unlike `at_least` it asks for no more domains than the fleet has, so that a fleet of one rack is no
-violation that nobody can mend (HDFS: satisfied = racks >= min(2, R, racks in the cluster)).
+As many domains as the fleet has, up to a number: unlike `at_least` it asks a fleet of one rack for
+no second one (HDFS: satisfied = racks >= min(2, R, racks in the cluster)).
 """
 
 from dataclasses import dataclass

@@ -1,10 +1,7 @@
-"""A whole stream against its rules: which shards break which.
+"""Judges many shards by rules: which shards break which.
 
-Placement is checked with it before it is answered, adoption after; diagnosis asks shard by shard.
-
-Rows of shards against one rule: what is plainly well is passed over, equal ones are asked once.
-
-`judged` has the words for one stream that is placed; diagnosis asks `broken_rows` for many at once.
+`find_breaches` judges one stream that is placed or adopted; `broken_rows` judges rows of shards by
+one rule for diagnosis. Shards that are plainly healthy are passed over, equal ones are asked once.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

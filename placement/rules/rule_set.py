@@ -1,4 +1,4 @@
-"""What the rules of one stream say together, each asked for its traits."""
+"""Answers for all rules of one policy together, from the traits of each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Shards as they are published: the assignments that a batch has changed, many at a time."""
+"""Publishes the assignments that a batch has changed, many at a time."""
 
 from collections.abc import Collection, Sequence
 

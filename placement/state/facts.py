@@ -1,8 +1,7 @@
-"""The facts that the reconciler decides from, and how they are asked for.
+"""Holds the facts that the reconciler decides from, and the questions about them.
 
-Who writes them is `State`; what publishes reads them and notes what it has published.
-
-Roles: copies that a policy keeps aside, and what each replica of a shard is for.
+`State` writes them; the modules that publish read them and note what they have published. The role
+rules of a policy say how many copies are kept aside and what each replica of a shard is for.
 """
 
 from array import array

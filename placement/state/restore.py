@@ -1,10 +1,8 @@
-"""Rebuild: an empty state is filled from what an earlier one published (guarantee G5).
+"""Fills an empty state from the records that an earlier one published (guarantee G5).
 
-Assignments at rest, as columns: what a rebuild of a large state mostly reads.
-
-An assignment is at rest when no move is under way on it and its replicas have no roles. A million
-of them, one Python object each, would take most of a rebuild; so they come in chunks of columns,
-become arrays at once, and enter the table in one step.
+A large state consists mostly of assignments at rest: no move under way, no roles. A million of them
+as Python objects would take most of a rebuild, so they come in chunks of columns and enter the
+table in one step.
 """
 
 from collections.abc import Mapping, Sequence

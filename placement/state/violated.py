@@ -1,4 +1,4 @@
-"""Violations as they are published: what is news of some shards, or the same of many."""
+"""Publishes violations: the changed ones of single shards, or the same one of many."""
 
 from collections.abc import Iterable, Mapping
 

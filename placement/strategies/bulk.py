@@ -1,8 +1,9 @@
-"""`spread` for many shards at once, over arrays: for streams whose own rules, if they have any, the
-walk keeps: how many replicas of a shard a domain may hold, and which tags a node must carry.
+"""Places many shards of `spread` at once, over arrays.
 
-What each domain and node is to get is settled first (`placement.allocator.apportion`), then dealt
-out shard by shard down the tree of domains (`placement.allocator.kernels`).
+Serves streams whose own rules, if any, only limit the replicas of a shard in a domain or name tags
+that a node must carry. The number of replicas of each domain and node is settled first
+(`placement.allocator.apportion`), then dealt out shard by shard down the tree of domains
+(`placement.allocator.kernels`).
 """
 
 from collections.abc import Sequence

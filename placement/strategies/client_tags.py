@@ -1,10 +1,8 @@
 """Kafka Streams' rack-aware standby tasks (KIP-708): no client tag value shared by two holders.
 
-Even load over nodes after the fact: replicas change places along chains of equal worth.
-
-Shards planned one after the other can end with one node too full and another too empty and no
-single replica that could go from the one to the other. A chain of moves over nodes in between can
-do it, as in a minimum cost flow; the load of those in between stays as it was.
+Shards planned one after the other can leave one node too full and another too empty with no single
+replica that could move between them. Replicas then change places along chains over nodes in
+between, whose load stays as it was, as in a minimum cost flow.
 """
 
 from collections import deque

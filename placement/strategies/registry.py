@@ -1,9 +1,7 @@
-"""Strategies that users bring: `package.module:ClassName`, enabled by whoever runs the process.
+"""Registers strategies by name: the built-in ones, and those that users bring.
 
-Only settings and the command line name what is imported. A stream's record can name no more than a
-strategy that is known by then, so that what comes in over Kafka never loads code.
-
-Placement strategies, one module per placement system, registered by name.
+A plug-in is named by `package.module:ClassName` in the settings or on the command line. A stream's
+record can only name a strategy that is known by then, so that records from Kafka never load code.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,11 +1,9 @@
-"""Alteration: a stream that has replicas asks for something else.
+"""Alters a stream that has replicas, and revises decisions whose replicas have changed.
 
-The replicas stay. Shards that are new are placed at once, behind those that there are (KIP-879);
-everything else is what repair makes of the new spec, one move of a shard at a time: what is missing
-is added, what is too much goes, what the new policy does not allow is moved. A request that could
-not be placed as a new stream either is refused, and leaves the stream as it is.
-
-Revision: what a decision says of a stream whose replicas have changed since it was made.
+The replicas stay. New shards are placed at once, behind the existing ones (KIP-879). Repair makes
+the rest of the new spec true, one move of a shard at a time: it adds missing replicas, removes
+surplus and moves those that the new policy does not allow. A request that could not be placed as a
+new stream is refused, and leaves the stream as it is.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,8 @@
 """The fleet as columns: nodes, their domains at every level, and who may receive replicas.
 
 A node keeps its index as long as it is known; then another gets it, so that nodes that come and go
-take no room. Nothing decided may depend on indexes: a rebuild numbers nodes anew.
-
-The order of nodes: by `natural_key` of their ids, as ranks by index.
+take no room. No decision may depend on indexes, as a rebuild numbers nodes anew: nodes are ordered
+by the `natural_key` of their ids, as ranks by index.
 """
 
 from bisect import bisect_left, insort
