@@ -33,7 +33,7 @@ from tests.streaming.offline import test_explain_stories, test_plan_stories
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent
 PINS = TESTS / "pins.txt"
-SEEDS = 2000
+SEEDS = 200
 # Seeds of one line: enough of them to keep the file short, few enough to look through.
 CHUNK = 20
 COMMANDS = (("place",), ("check", "--report"), ("plan",))
