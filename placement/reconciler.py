@@ -47,15 +47,15 @@ class Reconciler:
     def __init__(self, configuration: Configuration) -> None:
         self._state = State(configuration)
         self._repair = RepairPlanner(self._state)
-        room = RetryGate(self._state, self._repair)
+        retry_gate = RetryGate(self._state, self._repair)
         self._rebalancing = RebalanceController(self._state, self._repair)
-        self._moves = MoveController(self._state, self._repair, room, self._rebalancing)
-        self._streams = StreamController(self._state, self._repair, room, self._moves)
+        self._moves = MoveController(self._state, self._repair, retry_gate, self._rebalancing)
+        self._streams = StreamController(self._state, self._repair, retry_gate, self._moves)
         self._links = Links(self._state)
         self._holds = HoldController(self._state, self._repair, self._moves)
         self._orders = AdministrativeOrders(self._state)
         self._nodes = NodeController(
-            self._state, self._repair, room, self._moves, self._holds, self._orders
+            self._state, self._repair, retry_gate, self._moves, self._holds, self._orders
         )
         self._operators = OperatorController(
             self._state,
@@ -101,9 +101,9 @@ class Reconciler:
         alive = (Liveness.UP, Liveness.SUSPECT)
         return self.open_moves > 0 or any(n.liveness in alive for n in self._state.nodes.values())
 
-    def remembered(self, kind: str) -> Mapping[str, Mapping[str, Any]]:
+    def memory_of(self, kind: str) -> Mapping[str, Mapping[str, Any]]:
         """What is remembered of a kind, by name."""
-        return self._state.remembered(kind)
+        return self._state.memory_of(kind)
 
     def in_force(self) -> Ready:
         """All nodes, streams, violations and memory as they stand, as if just published."""
@@ -140,18 +140,18 @@ class Reconciler:
         topology, nodes = self._state.topology, self._nodes
         nodes.begin()
         scopes = nodes.scopes([event for event in events if isinstance(event, NodeChanged)])
-        before = topology.places(scopes)
+        before = topology.occupied_domains(scopes)
         for index, event in enumerate(events):
             reason = self._apply(event)
             if reason is not None:
                 self._state.ready.refused.append(Refused(index, reason))
-        changed = nodes.settle()
+        changed = nodes.apply_pending()
         changed |= self._operators.expire() or any(isinstance(e, OperatorAsked) for e in events)
         changed |= self._holds.update()
         self._moves.expire()
         self._moves.remind()
         self._streams.retry_waiting()
-        after = topology.places(scopes)
+        after = topology.occupied_domains(scopes)
         return changed or any(after[scope] - before[scope] for scope in scopes)
 
     def _conclude(self) -> None:
@@ -167,20 +167,20 @@ class Reconciler:
     def _apply(self, event: Event) -> Reason | None:
         match event:
             case NodeChanged():
-                return self._nodes.changed(event)
+                return self._nodes.apply_change(event)
             case LinksMeasured():
                 self._links.measured(event)
                 return None
             case LocationResolved():
-                return self._nodes.resolved(event)
+                return self._nodes.apply_location(event)
             case StreamCreated() | StreamAltered() | StreamDropped():
-                return self._streams.requested(event)
+                return self._streams.apply_request(event)
             case ReplicaLost():
-                return self._streams.replica_lost(event)
+                return self._streams.apply_replica_loss(event)
             case MoveAcked():
-                return self._moves.acked(event)
+                return self._moves.apply_ack(event)
             case OperatorAsked():
-                self._operators.asked(event)
+                self._operators.apply_request(event)
                 return None
 
     def preview(self, asked: OperatorAsked) -> Preview:

@@ -305,7 +305,7 @@ def _locator(settings: Settings, recovered: Recovered) -> Locator | None:
         case "command":
             assert location.command is not None, "the settings ask for it"
             asking = FromCommand(location.command, location.command_timeout_seconds)
-            asking.resume(recovered.nodes, recovered.reconciler.remembered(LOCATIONS))
+            asking.resume(recovered.nodes, recovered.reconciler.memory_of(LOCATIONS))
             return asking
     return None
 

@@ -23,7 +23,7 @@ def why(
     rebuild(state, records.published(), now)
     known = state.streams[stream]
     assert known.policy is not None
-    shards = [state.complete(each) for each in known.shards]
+    shards = [state.current_replicas(each) for each in known.shards]
     view = View(state.topology, state.table, state.policy_of, state.spec_of)
     for nodes in shards:
         for slot, node in enumerate(nodes):

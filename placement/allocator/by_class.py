@@ -61,7 +61,7 @@ def node_classes(topology: Topology, tags: frozenset[str]) -> NodeClasses:
     """The classes by whole path and by the values of these tags; kept while no node's attributes
     change."""
     key = ("classes", tags)
-    known: NodeClasses | None = topology.derived.get(key)
+    known: NodeClasses | None = topology.attribute_cache.get(key)
     if known is None:
         scopes = [LEAF, *(Scope(tag=tag) for tag in sorted(tags))]
         columns = [topology.domain_of(scope).astype(np.int64) for scope in scopes]
@@ -69,7 +69,7 @@ def node_classes(topology: Topology, tags: frozenset[str]) -> NodeClasses:
         begin = np.concatenate([[0], np.cumsum(np.bincount(of, minlength=len(sample)))])
         members, sampled = np.argsort(of, kind="stable"), topology.sampled(sample)
         known = NodeClasses(of, sample, members, begin, of.tolist(), sampled)
-        topology.derived[key] = known
+        topology.attribute_cache[key] = known
     return known
 
 

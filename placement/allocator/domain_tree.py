@@ -92,10 +92,10 @@ def domain_tree(topology: Topology, usable: NDArray[np.bool_] | None = None) -> 
 def _domain_ranks(topology: Topology) -> Integers:
     """Place of every domain in the natural order of names."""
     key = "ranks of domains"
-    known: Integers | None = topology.derived.get(key)
+    known: Integers | None = topology.attribute_cache.get(key)
     if known is None:
         names = [natural_key(str(domain)) for domain in topology.domains]
         known = np.empty(len(names), np.int64)
         known[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
-        topology.derived[key] = known
+        topology.attribute_cache[key] = known
     return known

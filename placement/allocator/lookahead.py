@@ -132,7 +132,7 @@ def _one_of_each(found: NDArray[np.int64], view: View) -> list[int]:
 def node_kinds(topology: Topology) -> NDArray[np.int64]:
     """A number for each node; nodes of one number are the same to every rule about domains."""
     key = "kinds of nodes"
-    known: NDArray[np.int64] | None = topology.derived.get(key)
+    known: NDArray[np.int64] | None = topology.attribute_cache.get(key)
     if known is None:
         leaf = topology.domain_of(LEAF)
         numbers: dict[object, int] = {}
@@ -141,7 +141,7 @@ def node_kinds(topology: Topology) -> NDArray[np.int64]:
             for node, a in enumerate(topology.attributes)
         ]
         known = np.asarray(found, np.int64)
-        topology.derived[key] = known
+        topology.attribute_cache[key] = known
     return known
 
 

@@ -101,11 +101,11 @@ class TokenRing:
 def token_ring(topology: Topology, vnodes: int = VNODES) -> TokenRing:
     """The ring of all registered nodes, whatever their condition; who may be taken is up to the
     walk. With explicit tokens on any node, nodes without any stand on no ring and get nothing."""
-    ring: TokenRing | None = topology.derived.get((TokenRing, vnodes))
+    ring: TokenRing | None = topology.attribute_cache.get((TokenRing, vnodes))
     if ring is None:
         explicit = any(topology.attributes[n].tokens is not None for n in topology.index.values())
         ring = _explicit(topology) if explicit else _hashed(topology, vnodes)
-        topology.derived[TokenRing, vnodes] = ring
+        topology.attribute_cache[TokenRing, vnodes] = ring
     return ring
 
 
@@ -157,14 +157,14 @@ def unfit_tokens(spec: StreamSpec, topology: Topology) -> Reason | None:
 
 def _kinds(topology: Topology) -> dict[type, str]:
     """The kinds of explicit tokens there are, each with the first node that has such."""
-    kinds: dict[type, str] | None = topology.derived.get(_kinds)
+    kinds: dict[type, str] | None = topology.attribute_cache.get(_kinds)
     if kinds is None:
         kinds = {}
         having = (n for n, node in topology.index.items() if topology.attributes[node].tokens)
         for node_id in sorted(having, key=natural_key):
             for token in (topology.attributes[topology.index[node_id]].tokens or ())[:1]:
                 kinds.setdefault(type(token), f"node '{node_id}'")
-        topology.derived[_kinds] = kinds
+        topology.attribute_cache[_kinds] = kinds
     return kinds
 
 

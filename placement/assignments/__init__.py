@@ -25,7 +25,7 @@ from placement.assignments.shard_matrix import (
     uneven,
     uneven_inside,
 )
-from placement.assignments.slot_layout import SlotParts, resized
+from placement.assignments.slot_layout import SlotLayout, resized
 from placement.assignments.table import EMPTY, AssignmentTable
 
 __all__ = [
@@ -35,7 +35,7 @@ __all__ = [
     "Risk",
     "ShardLists",
     "ShardRows",
-    "SlotParts",
+    "SlotLayout",
     "by_size",
     "distinct",
     "distinct_copysets",

@@ -11,29 +11,29 @@ from dataclasses import dataclass
 from placement.assignments.table import EMPTY
 
 
-def resized(nodes: Sequence[int], before: int, after: int, aside: int) -> list[int]:
+def resized(nodes: Sequence[int], before: int, after: int, role_copies: int) -> list[int]:
     """The nodes by slot for `after` copies, where `before` were asked for: with EMPTY in front of
-    the `aside` copies kept in a role of their own where the shard had them all."""
-    if after <= before or not aside or len(nodes) < before:
+    the `role_copies` last in a role of their own where the shard had them all."""
+    if after <= before or not role_copies or len(nodes) < before:
         return list(nodes)
-    plain = before - aside
+    plain = before - role_copies
     return [*nodes[:plain], *[EMPTY] * (after - before), *nodes[plain:]]
 
 
 @dataclass(frozen=True, slots=True)
-class SlotParts:
-    """`copies` slots are asked for; the last `aside` of them hold copies that are kept aside, and
-    what stands behind them is a surplus."""
+class SlotLayout:
+    """Divides a shard's slots: `copies` are asked for, the last `role_copies` of these are for
+    copies in a role of their own, and what stands behind them is a surplus."""
 
     copies: int
-    aside: int
+    role_copies: int
 
     def lay_out(self, plain: Sequence[int], kept: Sequence[int]) -> list[int]:
         """Nodes by slot: `plain` ones in front, `kept` ones aside; who finds no place in one part
         takes one in the other. Slots in between that nobody takes stay EMPTY."""
-        first = self.copies - self.aside
-        rest = [*plain, *kept[self.aside :]]
-        behind = [*kept[: self.aside], *rest[first:]]
+        first = self.copies - self.role_copies
+        rest = [*plain, *kept[self.role_copies :]]
+        behind = [*kept[: self.role_copies], *rest[first:]]
         if not behind:
             return rest
         front = rest[:first]
@@ -41,7 +41,7 @@ class SlotParts:
 
     def split(self, nodes: Sequence[int]) -> tuple[list[int], list[int]]:
         """The plain replicas and those aside, without empty slots."""
-        first = self.copies - self.aside
+        first = self.copies - self.role_copies
         plain = [*nodes[:first], *nodes[self.copies :]]
         kept = nodes[first : self.copies]
         return [n for n in plain if n != EMPTY], [n for n in kept if n != EMPTY]

@@ -37,7 +37,7 @@ _WORD = "suspect or dead"
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class ActiveHold:
     """A hold under way. Times are ms.
 
     `since`: nodes that went from then on are in it; `most`: how many were away at once at most;
@@ -62,7 +62,7 @@ class HoldController:
 
     def __init__(self, state: State, repair: RepairPlanner, moves: MoveController) -> None:
         self._state, self._repair, self._moves = state, repair, moves
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, ActiveHold] = {}
         self._away: dict[int, int] = {}
         self._kept: set[int] = set()
         self._changed = False
@@ -70,8 +70,8 @@ class HoldController:
     def resume(self) -> None:
         """Go on with the holds that a restored state remembers."""
         state = self._state
-        for name, body in state.remembered(KIND).items():
-            self._held[name] = Held(**body)
+        for name, body in state.memory_of(KIND).items():
+            self._held[name] = ActiveHold(**body)
         for name in state.nodes:
             self.note(state.topology.index[name])
         self._kept = self._held_nodes()
@@ -79,13 +79,13 @@ class HoldController:
             state.topology.set_held(node, True)
         self._changed = False
 
-    def names(self) -> list[str]:
+    def active_names(self) -> list[str]:
         """What is held."""
         return sorted(name for name, held in self._held.items() if not held.overridden)
 
     def nodes(self, name: str) -> list[int] | None:
         """The nodes of a hold, by index; None where there is none of that name."""
-        if name not in self.names():
+        if name not in self.active_names():
             return None
         rank = self._state.topology.order()
         return sorted(self._reached(self._held[name]), key=lambda node: int(rank[node]))
@@ -116,15 +116,15 @@ class HoldController:
         self._changed = False
         window = self._state.configuration.hold_window_ms
         for name in sorted(self._held):
-            self._go_on(self._held[name], window)
+            self._update_hold(self._held[name], window)
         recent = {n for n, since in self._away.items() if since > self._state.now - window}
         found = self._found(recent) if recent or self._held else {}
         for name in sorted(name for name, held in self._held.items() if held.overridden):
             if name not in found:
                 self._keep(name, None)
-        begun = [hold for name, hold in found.items() if self._is_news(name)]
+        begun = [hold for name, hold in found.items() if self._is_new(name)]
         for hold in begun:
-            self._begin(hold, self._state.now - window)
+            self._begin_hold(hold, self._state.now - window)
         self._apply()
         return bool(begun)
 
@@ -146,24 +146,24 @@ class HoldController:
         mask[[*nodes]] = True
         return mask
 
-    def _is_news(self, name: str) -> bool:
+    def _is_new(self, name: str) -> bool:
         """Whether nothing under way says the same: the hold of all, or of a domain around."""
         if name == FLEET:
             return FLEET not in self._held
         around = (held for held in self._held if held == name or name.startswith(f"{held}/"))
         return FLEET not in self._held and not any(around)
 
-    def _begin(self, hold: Hold, since: int) -> None:
+    def _begin_hold(self, hold: Hold, since: int) -> None:
         """One hold for all that is gone: a domain inside of one that has just begun is none."""
-        held = Held(hold.domain, since, hold.nodes, hold.nodes, self._state.now)
-        if not self._is_news(held.name):
+        held = ActiveHold(hold.domain, since, hold.nodes, hold.nodes, self._state.now)
+        if not self._is_new(held.name):
             return
         self._keep(held.name, held)
         detail = {"state": "begun", "domain": hold.domain, "nodes": hold.nodes}
         message = f"{hold.reason}: their replicas are not replaced until they return"
         self._state.alert(AlertKind.HOLD, held.name, Reason(Code.REPAIR_HELD, message), detail)
 
-    def _go_on(self, held: Held, window: int) -> None:
+    def _update_hold(self, held: ActiveHold, window: int) -> None:
         """Count who is away; end the hold when all are back, or when most are and no other has
         followed within the window: what is left then are nodes that have failed."""
         if held.overridden:
@@ -179,7 +179,7 @@ class HoldController:
             detail = {"state": "ended", "domain": held.domain, "nodes": away}
             self._state.alert(AlertKind.HOLD, held.name, Reason(Code.HOLD_ENDED, message), detail)
 
-    def _keep(self, name: str, held: Held | None) -> None:
+    def _keep(self, name: str, held: ActiveHold | None) -> None:
         body: Mapping[str, Any] | None = None
         if held is None:
             del self._held[name]
@@ -188,7 +188,7 @@ class HoldController:
             body = asdict(held)
         self._state.remember(KIND, name, body)
 
-    def _reached(self, held: Held) -> set[int]:
+    def _reached(self, held: ActiveHold) -> set[int]:
         """The nodes that are away and in the hold."""
         domain = UNLOCATED if held.domain is None else parse_location(held.domain)
         assert not isinstance(domain, Reason)

@@ -23,9 +23,13 @@ class MoveController:
     """Ends and accepts the moves of the ledger."""
 
     def __init__(
-        self, state: State, repair: RepairPlanner, room: RetryGate, rebalancing: RebalanceController
+        self,
+        state: State,
+        repair: RepairPlanner,
+        retry_gate: RetryGate,
+        rebalancing: RebalanceController,
     ) -> None:
-        self._state, self._repair, self._room = state, repair, room
+        self._state, self._repair, self._retry_gate = state, repair, retry_gate
         self._rebalancing = rebalancing
 
     def resume(self) -> None:
@@ -34,23 +38,23 @@ class MoveController:
         Raises KeyError for a move that is not kept.
         """
         state = self._state
-        for body in state.remembered(backoff.KIND).values():
+        for body in state.memory_of(backoff.KIND).values():
             state.backoff.restore(body)
         for memory in state.memory.values():
             if memory.kind == cancellations.KIND:
-                state.unmarks.tell(state.ledger.known[memory.name], memory.at)
+                state.cancel_notices.record(state.ledger.known[memory.name], memory.at)
 
-    def acked(self, event: MoveAcked) -> Reason | None:
+    def apply_ack(self, event: MoveAcked) -> Reason | None:
         """Apply an executor's word on a move, or say what of it there is not. What is late or
         repeated is counted."""
         state = self._state
-        confirmed = self._confirmed(event)
+        confirmed = self._confirmed_moves(event)
         for move_id in confirmed:
-            state.unmarks.confirm(move_id)
+            state.cancel_notices.confirm(move_id)
             state.remember(cancellations.KIND, move_id, None)
         if confirmed:
             return None
-        move = self._acked(event)
+        move = self._find_move(event)
         if isinstance(move, Reason):
             return move
         if move is None or not move.state.is_open:
@@ -76,17 +80,17 @@ class MoveController:
                 self._back_off(opened.move)
         return None
 
-    def _confirmed(self, event: MoveAcked) -> list[str]:
+    def _confirmed_moves(self, event: MoveAcked) -> list[str]:
         """Moves that were called off and that the executor says it has stopped. One that it has
         accepted or completed it still has to undo."""
         if event.kind not in (AckKind.STOPPED, AckKind.FAILED):
             return []
-        known = self._state.unmarks
+        known = self._state.cancel_notices
         if event.move_id is not None:
             return [event.move_id] if event.move_id in known else []
         return known.of((event.stream, event.shard)) if event.kind is AckKind.STOPPED else []
 
-    def _acked(self, event: MoveAcked) -> Move | Reason | None:
+    def _find_move(self, event: MoveAcked) -> Move | Reason | None:
         """The move an executor speaks of; None where it names a shard that has none open."""
         state = self._state
         if event.move_id is not None:
@@ -113,13 +117,13 @@ class MoveController:
             self.end(opened, MoveState.EXPIRED, late)
         # Whoever has not failed for as long as the longest pause begins anew.
         before = self._state.now - self._state.configuration.backoff_max_ms
-        for shard, node_id in [*self._state.backoff.past(before)]:
+        for shard, node_id in [*self._state.backoff.expired(before)]:
             self._forget_failures(shard, node_id)
 
     def remind(self) -> None:
         """Tell executors again of the moves that were called off and that they have not stopped."""
         state = self._state
-        for move_id in state.unmarks.due(state.now - state.configuration.remind_ms):
+        for move_id in state.cancel_notices.due(state.now - state.configuration.remind_ms):
             move = state.ledger.known[move_id]
             again = move._replace(reminded=(move.reminded or 0) + 1)
             state.ledger.keep(again)
@@ -130,7 +134,7 @@ class MoveController:
         or whose source came back in time."""
         state = self._state
         name = state.topology.ids[node]
-        for opened in state.ledger.touching(node):
+        for opened in state.ledger.moves_of_node(node):
             self._repair.look_at([opened.shard])
             if opened.added == node and not state.topology.eligible[node]:
                 lost = Reason(Code.TARGET_LOST, f"{name} is {state.topology.status(node)}")
@@ -172,18 +176,18 @@ class MoveController:
         `replaced`: the shard's next move, if it comes in this batch, supersedes a cancelled one."""
         state = self._state
         shard = opened.shard
-        state.settle(state.ledger.close(shard, end, state.now, reason))
+        state.apply_move_end(state.ledger.close(shard, end, state.now, reason))
         left = opened.removed if end is MoveState.COMPLETED else opened.added
         if left != EMPTY and state.topology.eligible[left]:
-            self._room.freed(left)
+            self._retry_gate.note_freed_node(left)
         state.publish_move(opened.move)
-        self._rebalancing.ended(opened.move.cause, end)
-        state.touch(shard)
+        self._rebalancing.note_move_end(opened.move.cause, end)
+        state.mark_changed(shard)
         self._repair.look_at([shard])
         if end is MoveState.CANCELLED and replaced:
             self._repair.ended_early(shard, opened.move)
         if end is MoveState.COMPLETED:
-            self._trust(opened.move)
+            self._forget_failures_of(opened.move)
 
     def _back_off(self, move: Move) -> None:
         """Leave the target of a failed move alone for a while."""
@@ -191,10 +195,10 @@ class MoveController:
         node_id = move.add or move.remove
         assert node_id is not None, "a move of a leader is never open"
         pauses = (state.configuration.backoff_ms, state.configuration.backoff_max_ms)
-        body = state.backoff.failed(at, node_id, state.now, *pauses)
+        body = state.backoff.record_failure(at, node_id, state.now, *pauses)
         state.remember(backoff.KIND, backoff.name_of(at, node_id), body)
 
-    def _trust(self, move: Move) -> None:
+    def _forget_failures_of(self, move: Move) -> None:
         """What a node has failed at before does not count once it has succeeded."""
         self._forget_failures((move.stream, move.shard), move.add or move.remove or "")
 

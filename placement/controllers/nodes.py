@@ -43,25 +43,27 @@ class NodeController:
         self,
         state: State,
         repair: RepairPlanner,
-        room: RetryGate,
+        retry_gate: RetryGate,
         moves: MoveController,
         holds: HoldController,
         orders: AdministrativeOrders,
     ) -> None:
         self._state, self._repair = state, repair
-        self._room, self._moves, self._holds = room, moves, holds
+        self._retry_gate, self._moves, self._holds = retry_gate, moves, holds
         self._orders = orders
         self._leaving: set[str] = set()
         self._admission = Admission(state, self._forget)
         self._authority = LocationAuthority(state)
-        self._relocations = Relocations(state, self._admission, self._move, self._ordered)
+        self._relocations = Relocations(
+            state, self._admission, self._move, self._administrative_state
+        )
 
     def begin(self) -> None:
         """A batch begins: indexes of nodes that are gone and that nothing names are free."""
         self._admission.begin()
         state = self._state
         for node in sorted(state.topology.forgotten):
-            if not state.table.load(node + 1)[node] and not state.ledger.names(node):
+            if not state.table.load(node + 1)[node] and not state.ledger.refers_to(node):
                 state.topology.release(node)
 
     def resume(self) -> None:
@@ -71,7 +73,7 @@ class NodeController:
         self._leaving.update(view.node_id for view in gone)
         self._relocations.resume()
 
-    def changed(self, event: NodeChanged) -> Reason | None:
+    def apply_change(self, event: NodeChanged) -> Reason | None:
         """Record a node's new condition, or say why it is not taken in; a sign of life of one that
         is not known is counted."""
         return self._change(event, event.attributes is not None or event.location is not None)
@@ -86,7 +88,7 @@ class NodeController:
                 return Reason(Code.NODE_UNKNOWN, message)
             state.count("unknown_node")
             return None
-        stand, source = self._stand(event, before, placed)
+        stand, source = self._decide_location(event, before, placed)
         if before is None:
             place = parse_location(stand.attributes.location)
             assert isinstance(place, Location)
@@ -97,7 +99,7 @@ class NodeController:
         self._relocations.tell(event.node_id, stand)
         ordered = event.administrative
         if ordered is None:
-            ordered = self._ordered(event.node_id, stand.attributes)
+            ordered = self._administrative_state(event.node_id, stand.attributes)
         flaps = _flaps_after(event, before)
         changed = before is None or before.liveness is not event.liveness
         view = NodeView(
@@ -127,7 +129,7 @@ class NodeController:
         self._enter(view)
         return None
 
-    def resolved(self, event: LocationResolved) -> Reason | None:
+    def apply_location(self, event: LocationResolved) -> Reason | None:
         """Take note of what the authority says, and let it count for a node that is there."""
         reason = self._authority.resolved(event)
         view = self._state.nodes.get(event.node_id)
@@ -136,7 +138,7 @@ class NodeController:
         life = (view.node_id, view.incarnation, view.sequence)
         return self._change(NodeChanged(event.at, *life, view.liveness), True)
 
-    def _stand(
+    def _decide_location(
         self, event: NodeChanged, before: NodeView | None, placed: bool
     ) -> tuple[LocationDecision, str]:
         """Where the node stands after the event, and who says so."""
@@ -154,7 +156,7 @@ class NodeController:
             stand = replace(stand, claimed=located.claim)
         return stand, located.source
 
-    def settle(self) -> bool:
+    def apply_pending(self) -> bool:
         """What is pending takes effect if little comes of it; whether a node has moved."""
         return self._relocations.settle()
 
@@ -176,7 +178,7 @@ class NodeController:
         view = replace(view, guard=guard, revision=view.revision + 1)
         condition = (view.liveness, view.administrative, guard)
         use = _use(state.topology, view.node_id)
-        node = state.topology.put(view.node_id, view.attributes, *condition)
+        node = state.topology.upsert(view.node_id, view.attributes, *condition)
         state.publish_node(view)
         self._relocations.note(view)
         self._holds.note(node)
@@ -185,7 +187,9 @@ class NodeController:
         now = _use(state.topology, view.node_id)
         if now != use:
             self._repair.reconsider()
-            self._room.changed(node, use is not None and now is not None and now[0] != use[0])
+            self._retry_gate.note_change(
+                node, use is not None and now is not None and now[0] != use[0]
+            )
         if view.liveness is Liveness.UNREGISTERED:
             self._leaving.add(view.node_id)
 
@@ -197,7 +201,7 @@ class NodeController:
         """End the hold-down of a node that has flapped."""
         view = self._state.nodes[name]
         flaps = _flaps(view)
-        self.changed(
+        self.apply_change(
             NodeChanged(
                 self._state.now,
                 view.node_id,
@@ -223,10 +227,10 @@ class NodeController:
 
     def _move(self, view: NodeView) -> None:
         """A place that was pending takes effect."""
-        ordered = self._ordered(view.node_id, view.attributes)
+        ordered = self._administrative_state(view.node_id, view.attributes)
         self._enter(replace(view, administrative=ordered))
 
-    def _ordered(self, node_id: str, now: NodeAttributes) -> AdministrativeState:
+    def _administrative_state(self, node_id: str, now: NodeAttributes) -> AdministrativeState:
         """What operators have ordered for the node where it now stands; a place that it claims
         and that is pending is none."""
         before = self._state.nodes.get(node_id)
@@ -270,7 +274,7 @@ class NodeController:
             node = state.topology.index[name]
             if state.topology.liveness[node] is not Liveness.UNREGISTERED:
                 self._leaving.discard(name)
-            elif not state.table.load(node + 1)[node] and not state.ledger.touching(node):
+            elif not state.table.load(node + 1)[node] and not state.ledger.moves_of_node(node):
                 self._leaving.discard(name)
                 self._forget(name)
 
@@ -305,7 +309,7 @@ def _use(topology: Topology, node_id: str) -> tuple[object, ...] | None:
     node = topology.index.get(node_id)
     if node is None:
         return None
-    counts = (topology.eligible, topology.accounted, topology.fenced)
+    counts = (topology.eligible, topology.counts_for_rules, topology.fenced)
     attributes = replace(topology.attributes[node], host=None)
     return attributes, topology.is_dead(node), *(bool(each[node]) for each in counts)
 

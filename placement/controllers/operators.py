@@ -65,10 +65,10 @@ class OperatorController:
             asked,
         )
 
-    def asked(self, event: OperatorAsked) -> None:
+    def apply_request(self, event: OperatorAsked) -> None:
         """Carry out a request, or say why not."""
         seen = self.preview(event)
-        refused = seen.consent(event.expected_hash) or self._carry_out(event, seen)
+        refused = seen.refusal_for(event.expected_hash) or self._carry_out(event, seen)
         answer = Answer(
             event.request_id,
             event.action,
@@ -144,7 +144,7 @@ class OperatorController:
         ordered = AdministrativeState.NONE if order is None else order.state
         if ordered is view.administrative:
             return
-        self._nodes.changed(
+        self._nodes.apply_change(
             NodeChanged(
                 self._state.now,
                 view.node_id,
@@ -156,7 +156,7 @@ class OperatorController:
         )
 
     def _call_off(self, node: int) -> None:
-        for opened in self._state.ledger.touching(node):
+        for opened in self._state.ledger.moves_of_node(node):
             if opened.removed == node and opened.move.reason.code is Code.NODE_DRAINING:
                 why = Reason(Code.REQUEST_CANCELLED, "the drain was ended")
                 self._moves.end(opened, MoveState.CANCELLED, why)
@@ -203,7 +203,7 @@ class OperatorController:
     def _counted(self, order: Order, left: int, moving: int, done: bool) -> Order:
         state, blocked = self._state, []
         for node in self._orders.nodes(order.target) or []:
-            for shard in state.in_order({*state.table.shards_on(node)}):
+            for shard in state.sorted_by_key({*state.table.shards_on(node)}):
                 blocked += [
                     {
                         "shard": f"{v.stream}/{v.shard}",

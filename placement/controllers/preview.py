@@ -75,7 +75,7 @@ class Preview:
     refusal: Reason | None = None
     relabelled: tuple[Relabelling, ...] = ()
 
-    def consent(self, expected: str | None) -> Reason | None:
+    def refusal_for(self, expected: str | None) -> Reason | None:
         """Why the request is refused to who has seen the impact of hash `expected`."""
         if self.refusal is not None:
             return self.refusal
@@ -114,7 +114,7 @@ def preview(
     if asked.action is Action.OVERRIDE_HOLD:
         nodes = holds.nodes(asked.target)
         if nodes is None:
-            known = ", ".join(holds.names()) or "none"
+            known = ", ".join(holds.active_names()) or "none"
             message = f"nothing is held under '{asked.target}'; held are: {known}"
             return Preview(refusal=Reason(Code.NOTHING_TO_DO, message))
     else:
@@ -158,7 +158,7 @@ def _shard(state: State, name: str, number: int) -> ShardState:
     opened = state.ledger.by_shard.get(shard)
     move = opened.move if opened else None
     under_way = None if move is None else f"{move.kind} {move.remove or ''} {move.add or ''}"
-    held = tuple(ids[node] for node in state.complete(shard) if node >= 0)
+    held = tuple(ids[node] for node in state.current_replicas(shard) if node >= 0)
     return ShardState(held, under_way=under_way)
 
 
@@ -308,7 +308,7 @@ def _still_needed(state: State, name: str) -> Reason | None:
     if held:
         message = f"{name} still holds {counted(held, 'replica')}: drain it, or wait for repair"
         return Reason(Code.REQUEST_CONTRADICTED, message)
-    moves = len(state.ledger.touching(node))
+    moves = len(state.ledger.moves_of_node(node))
     if moves:
         message = f"{name} takes part in {counted(moves, 'open move')}: wait until none is open"
         return Reason(Code.REQUEST_CONTRADICTED, message)
@@ -341,4 +341,4 @@ def held_shards(state: State, nodes: Collection[int]) -> Iterator[AffectedShard]
         stream = state.stream_of(shard)
         assert stream.policy is not None
         number = state.table.number_of(shard)
-        yield AffectedShard(stream.spec, stream.policy, number, state.complete(shard))
+        yield AffectedShard(stream.spec, stream.policy, number, state.current_replicas(shard))

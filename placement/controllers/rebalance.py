@@ -70,7 +70,7 @@ class RebalanceController:
 
     def resume(self) -> None:
         """Go on with what a restored state remembers."""
-        found = self._state.remembered(KIND)
+        found = self._state.memory_of(KIND)
         self._left = {name: body for name, body in found.items() if name != WANTED}
         self._eligible = self._state.topology.eligible.copy()
 
@@ -110,7 +110,7 @@ class RebalanceController:
             stays.update(move.shard for step in large for move in step)
             moving |= stays
 
-    def ended(self, cause: str, end: MoveState) -> None:
+    def note_move_end(self, cause: str, end: MoveState) -> None:
         """A move has ended; one for balance that was not completed is looked for again."""
         if cause == Cause.BALANCE and end is not MoveState.COMPLETED:
             self.want("a move was not completed", self._later)
@@ -219,7 +219,7 @@ class RebalanceController:
             return False
         if body["kind"] == MoveKind.LEADER:
             return nodes[0] == remove and nodes[body["slot"]] == add
-        shunned = add in state.shunned(shard)
+        shunned = add in state.backed_off_targets(shard)
         return nodes[body["slot"]] == remove and add not in nodes and not shunned
 
     def _overfills(self, moves: Sequence[Left], view: View) -> bool:
@@ -274,7 +274,7 @@ class RebalanceController:
         shard = state.streams[body["stream"]].shards[body["shard"]]
         if body["kind"] == MoveKind.LEADER:
             state.table.swap(shard, 0, body["slot"])
-            state.touch(shard)
+            state.mark_changed(shard)
             return
         reason = Reason(Code.LOAD_UNEVEN, body["message"])
         remove, add = index[body["remove"]], index[body["add"]]

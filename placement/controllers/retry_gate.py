@@ -18,25 +18,25 @@ class RetryGate:
         self._changed: set[int] = set()
         self._moved = False
 
-    def changed(self, node: int, moved: bool) -> None:
+    def note_change(self, node: int, moved: bool) -> None:
         """A node may receive replicas that could not, or the other way round, or counts among its
         domains or does no more; `moved`: its place, tags or size are others."""
         self._repair.retry_stuck()
         self._changed.add(node)
         self._moved |= moved
 
-    def freed(self, node: int) -> None:
+    def note_freed_node(self, node: int) -> None:
         """A replica has left a node that lives."""
         self._repair.retry_stuck()
         if self._state.topology.capacity[node] >= 0:
             self._changed.add(node)
 
-    def concerns(self, policy: Policy) -> bool:
+    def may_help(self, policy: Policy) -> bool:
         """Whether a stream of this policy may find what it did not find before."""
         topology = self._state.topology
         return self._moved or any(_admits(policy, topology, node) for node in self._changed)
 
-    def settle(self) -> None:
+    def reset(self) -> None:
         """Everybody has been tried."""
         self._changed.clear()
         self._moved = False

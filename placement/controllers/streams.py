@@ -46,9 +46,9 @@ class StreamController:
     """Decides streams and revises the decisions of those that wait or lack replicas."""
 
     def __init__(
-        self, state: State, repair: RepairPlanner, room: RetryGate, moves: MoveController
+        self, state: State, repair: RepairPlanner, retry_gate: RetryGate, moves: MoveController
     ) -> None:
-        self._state, self._repair, self._room, self._moves = state, repair, room, moves
+        self._state, self._repair, self._retry_gate, self._moves = state, repair, retry_gate, moves
         self._waiting: set[str] = set()
         self._unsettled: set[str] = set()
         # Dropped streams and when they were; the first of them first.
@@ -64,7 +64,7 @@ class StreamController:
 
     # Events
 
-    def requested(self, event: StreamRequested | StreamDropped) -> Reason | None:
+    def apply_request(self, event: StreamRequested | StreamDropped) -> Reason | None:
         """Apply a stream event; the reason says why it is refused. One that is older than what was
         applied last, or repeats it, is counted."""
         known = self._state.streams.get(event.stream)
@@ -112,12 +112,12 @@ class StreamController:
     def _enter(self, stream: Stream, shards: Sequence[Sequence[int]]) -> None:
         """Put the placement of a stream into the table."""
         topology, outcome = self._state.topology, stream.decision.outcome
-        allotted = self._state.allot(stream, shards)
+        allotted = self._state.allocate_slots(stream, shards)
         self._fill(allotted, shards)
         # What is out of reach for the moment, or full, is in no placement, and will be missed.
         load, most = self._state.table.load(topology.size), topology.capacity
         out_of_reach = ~topology.eligible | ((most >= 0) & (load >= most))
-        doubtful = bool((topology.accounted & out_of_reach).any())
+        doubtful = bool((topology.counts_for_rules & out_of_reach).any())
         for shard, nodes in zip(allotted, shards, strict=True):
             if EMPTY in nodes or outcome is Outcome.DEGRADED or doubtful:
                 self._repair.look_at([shard])
@@ -128,7 +128,7 @@ class StreamController:
         nodes = np.fromiter(chain.from_iterable(shards), np.int64, int(counts.sum()))
         self._state.table.fill(np.asarray(allotted, np.int64), counts, nodes)
         for shard in allotted:
-            self._state.touch(shard)
+            self._state.mark_changed(shard)
 
     def _alter(self, event: StreamAltered, stream: Stream) -> None:
         """Let another spec be in force; a stream that was rejected is decided as if it were created
@@ -153,7 +153,7 @@ class StreamController:
         state, policy = self._state, found.policy
         same = policy == stream.policy
         why = Reason(Code.SPEC_CHANGED, f"{event.stream} was altered")
-        in_roles = bool(state.parts(stream).aside or state.aside(policy))
+        in_roles = bool(state.slot_layout(stream).role_copies or state.role_copies(policy))
         if in_roles:
             self._cancel(stream.shards, why)
         kept = [laid_out(state, shard, stream, policy, found.spec) for shard in stream.shards]
@@ -161,11 +161,11 @@ class StreamController:
         strategy = policy.strategy
         decision = self._next(event, stream, spec=found.spec, strategy=strategy, requested=None)
         state.publish_decision(decision, policy)
-        state.widen(stream, max(stream.copies, *map(len, found.added), 1))
+        state.add_slots(stream, max(stream.copies, *map(len, found.added), 1))
         if in_roles:
             for shard, nodes in zip(shards, kept, strict=True):
                 state.table.lay_out(shard, nodes)
-                state.touch(shard)
+                state.mark_changed(shard)
         for shard in shards:
             opened = state.ledger.by_shard.get(shard)
             if opened is not None and is_obsolete(state, opened, stream, same):
@@ -192,7 +192,7 @@ class StreamController:
         self._cancel(shards, Reason(Code.STREAM_DROPPED, f"{event.stream} was dropped"))
         self._repair.forget(shards)
         for node in {node for shard in shards for node in state.table.replicas(shard)}:
-            self._room.freed(node)
+            self._retry_gate.note_freed_node(node)
         state.drop_shards(stream)
         decision = self._next(
             event,
@@ -206,7 +206,7 @@ class StreamController:
         )
         self._publish(decision, None)
 
-    def replica_lost(self, event: ReplicaLost) -> Reason | None:
+    def apply_replica_loss(self, event: ReplicaLost) -> Reason | None:
         """Take a replica out of its shard, so that repair makes another, or say that there is no
         such shard or node. The same node may be chosen again, like any other; it says so if it
         cannot hold it. A replica that is not there is counted: it was reported before."""
@@ -228,13 +228,13 @@ class StreamController:
         if opened is not None and opened.added == node:
             self._moves.end(opened, MoveState.FAILED, lost)
             return None
-        if node not in state.complete(shard):
+        if node not in state.current_replicas(shard):
             state.count("unknown_replica")
             return None
         self._cancel([shard], lost)
-        state.vacate(shard, state.table.nodes(shard).index(node))
-        state.touch(shard)
-        self._room.freed(node)
+        state.clear_slot(shard, state.table.nodes(shard).index(node))
+        state.mark_changed(shard)
+        self._retry_gate.note_freed_node(node)
         self._repair.look_at([shard])
         if stream.decision.outcome is not Outcome.PARTIAL:
             self._revise(stream, judged(state, stream, stream.decision, (lost,)), stream.policy)
@@ -291,12 +291,12 @@ class StreamController:
         """Place waiting streams again, in the order of their names, where the nodes that they may
         use have changed."""
         state = self._state
-        if not self._room:
+        if not self._retry_gate:
             return
         for name in sorted(self._waiting):
             stream = state.streams[name]
             assert stream.policy is not None
-            if not self._room.concerns(stream.policy):
+            if not self._retry_gate.may_help(stream.policy):
                 continue
             state.count("retried_stream")
             answer = place(state, stream.spec, stream.policy)
@@ -315,13 +315,13 @@ class StreamController:
             self._revise(stream, decision, None if rejected else stream.policy)
             if not (rejected or waits):
                 self._enter(stream, answer.shards)
-        self._room.settle()
+        self._retry_gate.reset()
 
     def revise(self) -> None:
         """Revise the decisions of streams that lack other replicas than they say, and of those that
         break no rule any more."""
         state = self._state
-        touched = self._unsettled & state.touched() if self._unsettled else set()
+        touched = self._unsettled & state.changed_streams() if self._unsettled else set()
         for name in sorted(touched):
             stream = state.streams[name]
             before = stream.decision

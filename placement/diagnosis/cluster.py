@@ -230,7 +230,7 @@ def diagnose_cluster(topology: Topology, streams: Sequence[StreamToDiagnose]) ->
     """Judge all streams of a cluster, in their order."""
     groups = [_Group(topology, [streams[at] for at in places]) for places in _alike(streams)]
     load = sum((group.load for group in groups), np.zeros(topology.size, np.int64))
-    judging = topology.judging()
+    judging = topology.for_diagnosis()
     found: dict[str, _Judged] = {}
     scopes = list(topology.tiers())
     for group in groups:
@@ -330,7 +330,7 @@ class _Group:
     def _copies(self) -> Copies:
         """The complete, living copies that count for a quorum."""
         spec, whole = self._spec, self._whole
-        voters = spec.replication_factor if self._policy.beside else None
+        voters = spec.replication_factor if self._policy.extra_copies else None
         nodes = np.where(self._whole_holds, whole.nodes, EMPTY)[:, :voters]
         quorum = quorum_size(spec.quorum, spec.replication_factor)
         return Copies(spec.stream, nodes, (nodes != EMPTY).sum(axis=1), quorum)

@@ -58,7 +58,7 @@ def quorum_broken(
     for each in shards:
         factor = each.spec.replication_factor
         # Copies beside the voters do not vote, but one of them may be the last.
-        voters = each.nodes[:factor] if each.policy.beside else each.nodes
+        voters = each.nodes[:factor] if each.policy.extra_copies else each.nodes
         live, left = _counts(topology, voters, gone)
         last = live and not left and not _counts(topology, each.nodes, gone)[1]
         quorum = quorum_size(each.spec.quorum, factor)

@@ -180,7 +180,7 @@ class Explainer:
                 broken = broken or rule.strength is Strength.REQUIRED
                 wrong.append(told)
         status = topology.status(node)
-        lawful = not (broken or outside) and bool(topology.accounted[node])
+        lawful = not (broken or outside) and bool(topology.counts_for_rules[node])
         if wrong:
             says = f", on a node that is {status}: " if not topology.eligible[node] else ", but "
             reason = f"{held.reason}{says}{'; '.join(wrong)}"
@@ -193,7 +193,7 @@ class Explainer:
         topology, nodes = self._view.topology, self._shards[shard]
         kept = [n for n in nodes if n != EMPTY and not topology.is_lost(n)]
         need = self._need(shard, 0, kept)
-        standing = replace(need.standing(topology.judging()), load=self._load)
+        standing = replace(need.standing(topology.for_diagnosis()), load=self._load)
         for rule in self._rules:
             scope = scope_of(rule)
             places = {topology.ids[node]}

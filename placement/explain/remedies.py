@@ -82,10 +82,10 @@ class _Trial:
         self.left -= 1
         topology = self._state.topology
         for name, attributes in nodes:
-            topology.put(name, attributes, Liveness.UP)
+            topology.upsert(name, attributes, Liveness.UP)
         answer = self._place()
         for name, attributes in nodes:
-            topology.put(name, attributes, Liveness.UNREGISTERED)
+            topology.upsert(name, attributes, Liveness.UNREGISTERED)
             topology.forget(name)
         return answer
 
@@ -99,7 +99,7 @@ class _Trial:
             (n, topology.liveness[n], topology.administrative[n], topology.guard[n]) for n in nodes
         ]
         for node in nodes:
-            topology.put(topology.ids[node], topology.attributes[node], Liveness.UP)
+            topology.upsert(topology.ids[node], topology.attributes[node], Liveness.UP)
         answer = self._place()
         for node, liveness, ordered, guard in before:
             topology.set_condition(node, liveness, ordered, guard)

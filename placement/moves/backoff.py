@@ -17,7 +17,7 @@ class Backoff:
 
     known: dict[tuple[str, int], dict[str, tuple[int, int]]] = field(default_factory=dict)
 
-    def failed(
+    def record_failure(
         self, shard: tuple[str, int], node_id: str, now: int, first_ms: int, most_ms: int
     ) -> Mapping[str, Any]:
         """One more failure; what is to be remembered of it."""
@@ -34,7 +34,7 @@ class Backoff:
         nodes = self.known.setdefault((body["stream"], body["shard"]), {})
         nodes[body["node"]] = (body["failures"], body["until"])
 
-    def waits(self, shard: tuple[str, int], now: int) -> dict[str, int]:
+    def pauses_of(self, shard: tuple[str, int], now: int) -> dict[str, int]:
         """Nodes that the shard leaves alone now, each with the time until when."""
         nodes = self.known.get(shard)
         if not nodes:
@@ -49,7 +49,7 @@ class Backoff:
             self.known.pop(shard, None)
         return found
 
-    def past(self, before: int) -> Iterator[tuple[tuple[str, int], str]]:
+    def expired(self, before: int) -> Iterator[tuple[tuple[str, int], str]]:
         """Shards and nodes whose pause ended before the given time."""
         for shard in [*self.known]:
             for node_id, (_, until) in [*self.known[shard].items()]:

@@ -29,7 +29,7 @@ class CancelNotices:
     def __contains__(self, move_id: str) -> bool:
         return move_id in self._told
 
-    def tell(self, move: Move, now: int) -> Mapping[str, Any]:
+    def record(self, move: Move, now: int) -> Mapping[str, Any]:
         """The executor of a move that was called off is told so, for the first time or again; what
         is to be remembered of it."""
         shard = (move.stream, move.shard)

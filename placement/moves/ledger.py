@@ -27,7 +27,7 @@ class OpenMove:
     added: int
     source: int
 
-    def complete(self, nodes: list[int] | NDArray[np.int64]) -> None:
+    def put_source_back(self, nodes: list[int] | NDArray[np.int64]) -> None:
         """Among a shard's planned nodes, let the source stand instead of the target."""
         if self.move.kind is not MoveKind.LEADER:
             nodes[self.move.slot] = self.removed
@@ -92,12 +92,12 @@ class Ledger:
             self._ended.append(move.move_id)
         self.known[move.move_id] = move
 
-    def names(self, node: int) -> bool:
+    def refers_to(self, node: int) -> bool:
         """Whether an open move adds to, removes from or copies from the node."""
         counts = (self.incoming, self.copied, self.leaving)
         return any(count[node] for count in counts) or bool(self._by_node.get(node))
 
-    def touching(self, node: int) -> list[OpenMove]:
+    def moves_of_node(self, node: int) -> list[OpenMove]:
         """Open moves that add to or remove from the node, in the order of their shards' names."""
         shards = self._by_node.get(node, ())
         return _in_order(self.by_shard[shard] for shard in shards)

@@ -85,7 +85,7 @@ class Admission:
                 view
                 for view in dead
                 if not load[state.topology.index[view.node_id]]
-                and not state.ledger.touching(state.topology.index[view.node_id])
+                and not state.ledger.moves_of_node(state.topology.index[view.node_id])
             ]
             empty.sort(key=lambda view: (-view.since, natural_key(view.node_id)))
             self._spare = [view.node_id for view in empty]

@@ -104,7 +104,7 @@ def crossing(state: State, link: Link) -> Iterator[tuple[str, int]]:
     for near, far in ((link.one, link.other), (link.other, link.one)):
         held = {shard for node in ends[near] for shard in state.table.shards_on(node)}
         for shard in held:
-            nodes = [node for node in state.complete(shard) if node != EMPTY]
+            nodes = [node for node in state.current_replicas(shard) if node != EMPTY]
             if not nodes or nodes[0] not in ends[near]:
                 continue
             spec = state.stream_of(shard).spec

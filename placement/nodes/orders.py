@@ -57,7 +57,7 @@ class AdministrativeOrders:
 
     def resume(self) -> None:
         """Go on with the orders that a restored state remembers."""
-        for target, body in self._state.remembered(KIND).items():
+        for target, body in self._state.memory_of(KIND).items():
             self.by_target[target] = Order(**{**body, "action": Action(body["action"])})
 
     def keep(self, order: Order) -> None:

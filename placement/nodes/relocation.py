@@ -268,7 +268,7 @@ class Relocations:
         """Whether the node has replicas, or moves from or to it are under way."""
         state = self._state
         node = state.topology.index[name]
-        return bool(state.table.load(node + 1)[node]) or bool(state.ledger.touching(node))
+        return bool(state.table.load(node + 1)[node]) or bool(state.ledger.moves_of_node(node))
 
 
 def _words(policy: Any) -> Iterator[str]:

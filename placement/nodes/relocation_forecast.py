@@ -96,7 +96,7 @@ class Forecasts:
     ) -> None:
         topology = self._state.topology
         condition = (topology.liveness[node], administrative, topology.guard[node])
-        topology.put(topology.ids[node], attributes, *condition)
+        topology.upsert(topology.ids[node], attributes, *condition)
 
     def _broken(self, shards: Iterable[int]) -> Iterator[Violation]:
         report = ViolationReporter(self._state, ActionFinder(self._state))

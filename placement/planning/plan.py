@@ -175,7 +175,7 @@ class _Draft:
         state, spec = self._state, given.spec
         decision = Decision(spec.stream, 0, 1, Outcome.PLACED, spec, "", "", 0, 0, (), (), 0)
         stream = state.publish_decision(decision, given.policy)
-        shards = np.asarray(state.allot(stream, given.shards), np.int64)
+        shards = np.asarray(state.allocate_slots(stream, given.shards), np.int64)
         rows, _ = matrix(given.shards)
         first = rows[:, 0] if rows.shape[1] else np.full(len(rows), EMPTY)
         self._first = np.concatenate([self._first, first])
@@ -213,7 +213,7 @@ class _Draft:
         if added in nodes and added != EMPTY:
             # The list shows the copy that is on its way.
             at = nodes.index(added)
-            state.vacate(shard, at)
+            state.clear_slot(shard, at)
             nodes = state.table.nodes(shard)
         if move.remove is not None and removed not in nodes:
             return
@@ -252,7 +252,7 @@ class _Draft:
             if shard not in moved:
                 moved.add(shard)
                 self.moves.append(self._told(shard, move))
-                self._copy(state.complete(shard), move.add)
+                self._copy(state.current_replicas(shard), move.add)
         follow = self._following(moved)
         room = max(state.configuration.limits.max_per_batch - len(self.moves), 0)
         self.moves[:0] = [self._led(shard) for shard in follow[:room]]
@@ -270,7 +270,7 @@ class _Draft:
         """Let repair look at whatever may want something; at all there is while nodes are away for
         the moment, whose domains count and take nothing."""
         state, topology = self._state, self._state.topology
-        if (topology.accounted & ~topology.eligible).any():
+        if (topology.counts_for_rules & ~topology.eligible).any():
             self._repair.look_at(range(state.table.shards))
             return
         for node in np.flatnonzero(~(topology.eligible & topology.can_lead)).tolist():

@@ -107,14 +107,14 @@ class Policy:
         return Strength.PREFERRED if soft else Strength.REQUIRED
 
     @property
-    def beside(self) -> int:
+    def extra_copies(self) -> int:
         """Copies that the strategy keeps beside the replication factor, in a shard's last slots;
         no quorum counts them."""
-        return int(self.parameters.get("beside", 0))
+        return int(self.parameters.get("extra_copies", 0))
 
     def copies(self, replication_factor: int) -> int:
         """Slots of a shard."""
-        return replication_factor + self.beside
+        return replication_factor + self.extra_copies
 
     def standing(
         self, spec: StreamSpec, topology: Topology, load: NDArray[np.int64] | None = None

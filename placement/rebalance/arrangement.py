@@ -68,7 +68,7 @@ class Arrangement:
         self, view: View, moving: Collection[int] = (), only: StreamArrangement | None = None
     ) -> None:
         self.topology = view.topology
-        self.judging = view.topology.judging()
+        self.judging = view.topology.for_diagnosis()
         self.streams = _streams(view) if only is None else [only]
         fixed = ((each.spec.stream, _fixed(each, moving)) for each in self.streams)
         self.kept: dict[str, Reason] = {name: why for name, why in fixed if why is not None}
@@ -246,7 +246,7 @@ def balance_of(policy: Policy) -> Balance:
 def _streams(view: View) -> list[StreamArrangement]:
     """Placed streams that have a policy, in the order of their names."""
     rank = np.append(view.topology.order(), EMPTY)  # so that EMPTY stays what it is
-    judging = view.topology.judging()
+    judging = view.topology.for_diagnosis()
     found = []
     for index, nodes in view.table.streams():
         spec, policy = view.spec_of(index), view.policy_of(index)

@@ -38,7 +38,7 @@ def evened(placed: Placement, spec: StreamSpec, policy: Policy, view: View) -> P
     if not balanced or rows.size > REPLICAS_MAX or not (rows != EMPTY).any():
         return placed
     ranks = np.append(view.topology.order(), EMPTY)
-    rules = STRATEGIES[policy.strategy].rules(policy, view.topology.judging())
+    rules = STRATEGIES[policy.strategy].rules(policy, view.topology.for_diagnosis())
     fresh = replace(spec, repair=None)  # nothing is copied yet
     stream = StreamArrangement(
         fresh, policy, rules, np.arange(len(rows)), ranks[rows].astype(np.int64)

@@ -102,7 +102,7 @@ class ActionFinder:
     def judging(self) -> Topology:
         """The topology as diagnosis sees it."""
         if self._judging is None:
-            self._judging = self._state.topology.judging()
+            self._judging = self._state.topology.for_diagnosis()
         return self._judging
 
     def only_dead(self, stream: Stream) -> bool:
@@ -170,7 +170,7 @@ class ActionFinder:
             rules, number = self.rules(stream), state.table.number_of(shard)
             nodes, others = state.table.nodes(shard), self.others(stream, shard)
             parts = (stream.spec, stream.policy, rules, number, nodes, others)
-            self._cases[shard] = ShardCase(*parts, shunned=state.shunned(shard))
+            self._cases[shard] = ShardCase(*parts, shunned=state.backed_off_targets(shard))
         return self._cases[shard]
 
     def unit_case(self, stream: Stream, shard: int) -> ShardCase:
@@ -178,14 +178,14 @@ class ActionFinder:
         unit, rank = self.aim(stream), self._state.topology.order()
         case = self._case_of(stream, sorted(unit, key=lambda n: (unit[n], int(rank[n]))))
         held = Counter(n for each in stream.shards for n in self._state.table.replicas(each))
-        return case._replace(shunned=self._state.shunned(shard), held=held)
+        return case._replace(shunned=self._state.backed_off_targets(shard), held=held)
 
     def others(self, stream: Stream, shard: int) -> list[int]:
         """Nodes of the stream's other shards, where a rule asks for them: those that are to stay,
         so that what is lost or leaves too is not in the way."""
         if not self.is_wide(stream):
             return []
-        replicas, stays = self._state.table.replicas, self._state.topology.accounted
+        replicas, stays = self._state.table.replicas, self._state.topology.counts_for_rules
         shards = stream.shards
         return [n for other in shards if other != shard for n in replicas(other) if stays[n]]
 

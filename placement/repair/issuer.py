@@ -138,13 +138,13 @@ class MoveIssuer:
         self._actions.follow(stream, target)
         move = make_move(state, shard, nodes, action, target, source, before)
         self._place(shard, action.slot, target, view)
-        state.touch(shard)
+        state.mark_changed(shard)
         opened = OpenMove(move, shard, nodes[action.slot], target, source)
         state.ledger.open(opened)
         if target != EMPTY and is_busy(state, target):
             view.occupy(target, True)
         if not state.configuration.acked:
-            state.settle(state.ledger.close(shard, MoveState.COMPLETED, state.now))
+            state.apply_move_end(state.ledger.close(shard, MoveState.COMPLETED, state.now))
             if target != EMPTY:
                 view.occupy(target, False)
             self.freed |= opened.removed != EMPTY and not state.topology.is_dead(opened.removed)
@@ -230,9 +230,9 @@ class MoveIssuer:
         spared = not is_dead(opened.removed) and any(n != EMPTY and is_dead(n) for n in nodes)
         if not begun and (spared or self._actions.needy(shard)):
             needed = Reason(Code.REPLICA_MISSING, "the other replicas are not enough any more")
-            state.settle(state.ledger.close(shard, MoveState.CANCELLED, state.now, needed))
+            state.apply_move_end(state.ledger.close(shard, MoveState.CANCELLED, state.now, needed))
             state.publish_move(opened.move)
-            state.touch(shard)
+            state.mark_changed(shard)
             self._actions.changed(shard)
 
     def promote(self, shard: int) -> None:
@@ -243,15 +243,15 @@ class MoveIssuer:
         if leader is None:
             return
         opened = state.ledger.by_shard.get(shard)
-        nodes = state.complete(shard) if opened else []
+        nodes = state.current_replicas(shard) if opened else []
         if opened and opened.move.slot == leader and self._may_only_follow(opened):
             lost = Reason(Code.TARGET_LOST, "the copy would lead, on a node that is not up")
-            state.settle(state.ledger.close(shard, MoveState.CANCELLED, state.now, lost))
+            state.apply_move_end(state.ledger.close(shard, MoveState.CANCELLED, state.now, lost))
             state.publish_move(opened.move)
             opened = None
         source = copy_source(state, nodes, opened.added) if opened else EMPTY
         state.table.swap(shard, 0, leader)
-        state.touch(shard)
+        state.mark_changed(shard)
         self._actions.changed(shard)
         if opened is None:
             return
@@ -265,7 +265,7 @@ class MoveIssuer:
     def succeed(self, heirs: Mapping[int, int]) -> None:
         """Put the replica in front that has to lead, by shard its slot, where no move is open."""
         self._state.table.lead(heirs)
-        self._state.touch_all(heirs)
+        self._state.mark_all_changed(heirs)
         for shard in heirs:
             self._actions.changed(shard)
 

@@ -9,7 +9,7 @@ from placement.state import State
 def next_leader(state: State, actions: ActionFinder, shard: int) -> int | None:
     """Slot of the replica that has to lead instead of a dead node, or of one that may not or
     should not lead, if there is one. A copy under way never leads."""
-    nodes, topology = state.complete(shard), state.topology
+    nodes, topology = state.current_replicas(shard), state.topology
     live = live_slots(nodes, topology)
     if not live:
         return None

@@ -68,7 +68,7 @@ class RepairPlanner:
     def look_over(self) -> None:
         """A domain has come that no arrangement knew of: look at every shard that breaks a rule
         now, by the domains that count although their nodes may not receive replicas yet."""
-        state, judging = self._state, self._state.topology.judging()
+        state, judging = self._state, self._state.topology.for_diagnosis()
         for index, rows in state.table.streams():
             stream, shards = state.streams[state.stream_names[index]], rows.tolist()
             assert stream.policy is not None
@@ -134,7 +134,7 @@ class RepairPlanner:
         seen = triage(state, self._actions, fresh)
         if caught_up:
             issuer.succeed(seen.heirs)
-        for shard in state.in_order([*seen.others, *(seen.unled - seen.heirs.keys())]):
+        for shard in state.sorted_by_key([*seen.others, *(seen.unled - seen.heirs.keys())]):
             # Sparing a copy is right on old news, too; it may be all that can be done in a hold.
             issuer.keep_needed(shard)
             if caught_up:
@@ -150,7 +150,7 @@ class RepairPlanner:
             self._issue_all(again, triage(state, self._actions, again), caught_up, failed)
         if not state.configuration.acked:
             # A copy that is there at once may be the only one that lives.
-            for shard in state.in_order(self._issued):
+            for shard in state.sorted_by_key(self._issued):
                 issuer.promote(shard)
         self._publish(failed)
         issuer.finish()
@@ -172,7 +172,7 @@ class RepairPlanner:
         self._repair_queue.leave(self._looked)
         after = triage(state, self._actions, self._looked, planned=True)
         found: list[tuple[int, tuple[str, int], tuple[Violation, ...]]] = []
-        for key, shard in state.keyed(self._looked):
+        for key, shard in state.with_keys(self._looked):
             known, said = failed.get(shard, {}), None
             if shard in after.lacking or shard in after.well:
                 said = self._report.lacks(shard, key, after, known)
@@ -211,7 +211,9 @@ class RepairPlanner:
         for node in [*state.ledger.incoming]:
             if node != EMPTY and is_busy(state, node):
                 view.occupy(node, True)
-        fresh = sorted(self._repair_queue.urgency(s, seen, key) for key, s in state.keyed(wanting))
+        fresh = sorted(
+            self._repair_queue.urgency(s, seen, key) for key, s in state.with_keys(wanting)
+        )
         failed.update(dict.fromkeys(wanting, _NONE_MORE))
         for urgent in self._in_turn(fresh, view):
             shard = urgent[-1]
@@ -230,7 +232,7 @@ class RepairPlanner:
         alone = seen.unled | (seen.heirs.keys() if behind else set()) | self._issued
         queued = seen.lacking.keys() - alone
         alike: dict[tuple[int, int], violated.Keys] = defaultdict(dict)
-        for key, shard in self._state.keyed(queued):
+        for key, shard in self._state.with_keys(queued):
             alike[seen.lacking[shard]][shard] = key
         for counts, keys in alike.items():
             self._repair_queue.queue(keys, counts[0], behind)

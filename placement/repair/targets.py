@@ -230,7 +230,7 @@ def _found(case: ShardCase, slot: int, view: View, may_stay: bool) -> int | Reas
         mask[old] = True
         held -= {old}
     found = _extend(case, slot, kept, held, mask, view)
-    leaving = [s for s in kept if not topology.accounted[case.nodes[s]]]
+    leaving = [s for s in kept if not topology.counts_for_rules[case.nodes[s]]]
     if isinstance(found, Reason) and leaving:
         # What is going to leave too must not be in the way, where there is no other way.
         staying = [s for s in kept if s not in leaving]
@@ -291,7 +291,7 @@ def best_improving_move(
         if isinstance(target, Reason) or target == node:
             waits = isinstance(target, Reason) and target.code is Code.BACKING_OFF
             # No other rule is broken for a wish, nor for what leaves anyway, which is the drain's.
-            steps = strength is Strength.REQUIRED and view.topology.accounted[node]
+            steps = strength is Strength.REQUIRED and view.topology.counts_for_rules[node]
             blocked = isinstance(target, Reason) and not waits
             soft = _softened(case, slot, trial) if blocked and steps else None
             reasons += [target] if isinstance(target, Reason) else []
@@ -321,7 +321,7 @@ def _ranked(case: ShardCase, slot: int, target: int, after: RuleScore, view: Vie
     pressure = -float(view.load[node] / topology.weight[node])
     near = int(distance(topology, node)[target])
     rank, held = topology.order(), case.held.get(node, 0)
-    doubted = not topology.accounted[node]
+    doubted = not topology.counts_for_rules[node]
     wrong, wishes = after.key
     located = wrong, bool(_comes_last(case, topology)[target]), wishes
     first = (*located, held, not doubted, slot == 0, near, pressure, int(rank[node]), slot)

@@ -110,7 +110,7 @@ def _look(
     held, count = (rows != EMPTY).sum(axis=1), live.sum(axis=1)
     admits = stream.policy.nodes
     admitted = True if admits.everything else admits.mask(topology)
-    kept = np.append(topology.accounted & admitted, False)
+    kept = np.append(topology.counts_for_rules & admitted, False)
     plain = (count > 0) & (held <= copies) & (kept[rows] | ~stays).all(axis=1)
     lacks = stays.sum(axis=1) < copies
     plain &= ~(lacks & (stays & ~live).any(axis=1))

@@ -89,7 +89,7 @@ class ViolationReporter:
         state, topology = self._state, self._state.topology
         stream, nodes = state.stream_of(shard), state.table.nodes(shard)
         found: list[tuple[Cause | None, Violation]] = []
-        whole, factor = len(live_slots(state.complete(shard), topology)), stream.copies
+        whole, factor = len(live_slots(state.current_replicas(shard), topology)), stream.copies
         if whole < factor:
             needy = self._actions.needy(shard)
             said = why_needy(nodes, needy[0], topology) if needy else why_kept(nodes, topology)

@@ -1,7 +1,7 @@
 """Rules of the `cost` strategy that others do not have: balance of the cluster, zones of voters.
 
 Balance counts what the cluster holds, not what the stream does; the protocol is that of
-`placement.rules`. The last `beside` slots of a shard hold copies that do not vote.
+`placement.rules`. The last `extra_copies` slots of a shard hold copies that do not vote.
 """
 
 from dataclasses import dataclass
@@ -133,7 +133,7 @@ class VotersSpan(RuleTraits):
     slot_order_matters: ClassVar[bool] = True
     count: int
     per: Scope
-    beside: int
+    extra_copies: int
     strength: Strength = Strength.REQUIRED
 
     def __str__(self) -> str:
@@ -142,11 +142,11 @@ class VotersSpan(RuleTraits):
     def penalty(self, standing: RuleContext) -> Penalties:
         """Domains that would still be missing once the other voters are placed freshly."""
         domains, voters = standing.topology.domain_of(self.per), self._voters(standing)
-        if standing.next_slot >= standing.replication_factor - self.beside:
+        if standing.next_slot >= standing.replication_factor - self.extra_copies:
             return np.zeros(standing.topology.size, np.int64)
         used = sorted({int(domains[node]) for node in voters})
         fresh = ~np.isin(domains, used) & (domains != NO_DOMAIN)
-        left = standing.replication_factor - self.beside - len(voters) - 1
+        left = standing.replication_factor - self.extra_copies - len(voters) - 1
         short = self._need(standing) - len(used) - fresh.astype(np.int64) - max(left, 0)
         penalties: Penalties = np.maximum(short, 0)
         return penalties
@@ -162,13 +162,13 @@ class VotersSpan(RuleTraits):
         """Which of many shards, a row of nodes each, may break the rule: of their domains so many
         may be those of copies that do not vote."""
         used = first_mentions(standing.topology.domain_of(self.per)[shards]).sum(axis=1)
-        doubtful: Mask = used - self.beside < self._need(standing)
+        doubtful: Mask = used - self.extra_copies < self._need(standing)
         return doubtful
 
     def _need(self, standing: RuleContext) -> int:
-        return min(self.count, standing.replication_factor - self.beside)
+        return min(self.count, standing.replication_factor - self.extra_copies)
 
     def _voters(self, standing: RuleContext) -> list[int]:
-        last = standing.replication_factor - self.beside
+        last = standing.replication_factor - self.extra_copies
         pairs = zip(standing.replicas, standing.held_slots, strict=True)
         return [node for node, slot in pairs if slot < last]

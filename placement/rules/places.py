@@ -128,11 +128,11 @@ class WithTags(RuleTraits):
         return doubtful
 
     def _carried(self, topology: Topology) -> Mask:
-        known: Mask | None = topology.derived.get(self)
+        known: Mask | None = topology.attribute_cache.get(self)
         if known is None:
             wanted = set(self.tags)
             known = np.fromiter((wanted <= set(a.tags) for a in topology.attributes), bool)
-            topology.derived[self] = known
+            topology.attribute_cache[self] = known
         return known
 
 

@@ -39,13 +39,13 @@ class LeaderPreference(RuleTraits):
     def rank(self, topology: Topology) -> NDArray[np.int64]:
         """For each node the position of its domain in the list; behind the last where it is in
         none, or may not lead."""
-        known: NDArray[np.int64] | None = topology.derived.get(self)
+        known: NDArray[np.int64] | None = topology.attribute_cache.get(self)
         if known is None:
             known = np.full(topology.size, len(self.domains), np.int64)
             for position in reversed(range(len(self.domains))):
                 inside = topology.inside(self.domains[position]) & topology.can_lead
                 known[inside] = position
-            topology.derived[self] = known
+            topology.attribute_cache[self] = known
         return known
 
     def wish(self, standing: RuleContext) -> Penalties:

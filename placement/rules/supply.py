@@ -81,10 +81,10 @@ class Supply:
 def supply(topology: Topology, nodes: NodeFilter, fenced: bool = False) -> Supply:
     """The nodes that are up and that a filter admits; with `fenced` suspect ones are up."""
     key = ("supply", nodes, fenced)
-    known: Supply | None = topology.conditions.get(key)
+    known: Supply | None = topology.condition_cache.get(key)
     if known is None:
         up = topology.eligible | topology.fenced if fenced else topology.eligible
-        known = topology.conditions[key] = _supply(topology, nodes, up)
+        known = topology.condition_cache[key] = _supply(topology, nodes, up)
     return known
 
 

@@ -16,13 +16,13 @@ def publish(state: Facts, changed: Collection[int]) -> None:
     the list of replicas."""
     if not changed:
         return
-    keys, shards = state.ordered(changed)
+    keys, shards = state.keys_and_shards(changed)
     table, opened = state.table, state.ledger.by_shard
     table.epoch[shards] += 1
     nodes, busy = table.padded(shards), _busy(state, keys, shards.tolist())
     for row, shard in busy:
         if shard in opened:
-            opened[shard].complete(nodes[row])
+            opened[shard].put_source_back(nodes[row])
     epochs, lists = table.epoch[shards].tolist(), nodes.tolist()
     ids, now = state.topology.ids, state.now
     replicas = [tuple([ids[node] for node in each if node != EMPTY]) for each in lists]
@@ -68,7 +68,7 @@ def _busy(
     opened, kept = state.ledger.by_shard, set()
     for name in {name for name, _ in keys}:
         policy = state.streams[name].policy
-        if policy is not None and state.aside(policy):
+        if policy is not None and state.role_copies(policy):
             kept.add(name)
     return [
         (row, shard)

@@ -66,15 +66,15 @@ class State(Facts):
         known = self._policies.setdefault(repr(compiled), compiled)
         return known if known == compiled else compiled
 
-    def touch(self, shard: int) -> None:
+    def mark_changed(self, shard: int) -> None:
         """The shard's assignment changes in this batch."""
         self._dirty[shard] = None
 
-    def touch_all(self, shards: Iterable[int]) -> None:
-        """`touch` each of the shards."""
+    def mark_all_changed(self, shards: Iterable[int]) -> None:
+        """`mark_changed` each of the shards."""
         self._dirty.update(dict.fromkeys(shards))
 
-    def touched(self) -> set[str]:
+    def changed_streams(self) -> set[str]:
         """Streams of the shards whose assignments change in this batch."""
         return {name for name, _ in self.keys(self._dirty)}
 
@@ -82,17 +82,17 @@ class State(Facts):
         """The epoch that this batch publishes for a touched shard."""
         return int(self.table.epoch[shard]) + 1
 
-    def settle(self, ended: OpenMove) -> None:
+    def apply_move_end(self, ended: OpenMove) -> None:
         """Let the planned arrangement follow a move that has ended: unless it was completed, the
         replica stands where it stood before."""
         if ended.move.state is not MoveState.COMPLETED:
             self.table.set(ended.shard, ended.move.slot, ended.removed)
         elif ended.move.kind is MoveKind.REMOVE:
-            self.vacate(ended.shard, ended.move.slot)
+            self.clear_slot(ended.shard, ended.move.slot)
 
-    def vacate(self, shard: int, slot: int) -> None:
+    def clear_slot(self, shard: int, slot: int) -> None:
         """Take the replica in a slot out of the plan; those behind it move up."""
-        parts = self.parts(self.stream_of(shard))
+        parts = self.slot_layout(self.stream_of(shard))
         self.table.lay_out(shard, parts.without(self.table.nodes(shard), slot))
 
     def publish_node(self, view: NodeView) -> None:
@@ -140,14 +140,14 @@ class State(Facts):
         self.ready.moves[move.move_id] = (move, False)
         told = (cancellations.KIND, move.move_id)
         if move.state.is_called_off and self.ready.memory.get(told, True):
-            self.remember(*told, self.unmarks.tell(move, self.now))
+            self.remember(*told, self.cancel_notices.record(move, self.now))
 
     def forget_moves(self, before: int) -> None:
         """Publish tombstones for moves that ended before the given time."""
         for move in self.ledger.drop_ended(before):
             self.hash_move(move.move_id, 0)
             self.ready.moves[move.move_id] = (move, True)
-            self.unmarks.confirm(move.move_id)
+            self.cancel_notices.confirm(move.move_id)
             self.remember(cancellations.KIND, move.move_id, None)
 
     def remember(self, kind: str, name: str, body: Mapping[str, Any] | None) -> None:
@@ -182,14 +182,16 @@ class State(Facts):
         self.streams[decision.stream] = stream
         return stream
 
-    def allot(self, stream: Stream, shards: Iterable[Sequence[object]] = ()) -> Sequence[int]:
+    def allocate_slots(
+        self, stream: Stream, shards: Iterable[Sequence[object]] = ()
+    ) -> Sequence[int]:
         """Give a stream that is being placed its empty slots: as many for each shard as it has
         replicas to, and as many as the longest of `shards`, which an adopted surplus makes longer
         than that."""
         slots = max(stream.copies, *map(len, shards), 1)
         return self.add_shards(stream, stream.spec.shards, slots)
 
-    def widen(self, stream: Stream, slots: int) -> None:
+    def add_slots(self, stream: Stream, slots: int) -> None:
         """See to it that the stream's shards have so many slots at least."""
         if stream.shards and self.table.factor(stream.shards[0]) < slots:
             self.table.widen(stream.index, slots)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.assignments import EMPTY, AssignmentTable, SlotParts
+from placement.assignments import EMPTY, AssignmentTable, SlotLayout
 from placement.model import (
     Code,
     Configuration,
@@ -38,7 +38,7 @@ PLAIN_ROLE = "replica"
 
 def role_rules(policy: Policy, topology: Topology) -> tuple[RoleApart, ...]:
     """The rules that keep copies aside; no strategy is asked where the policy has none."""
-    if not (policy.beside or RuleSet(policy.rules).roles):
+    if not (policy.extra_copies or RuleSet(policy.rules).roles):
         return ()
     return RuleSet(STRATEGIES[policy.strategy].rules(policy, topology)).roles
 
@@ -86,7 +86,7 @@ class Facts:
         self.table = AssignmentTable()
         self.ledger = Ledger()
         self.backoff = Backoff()
-        self.unmarks = cancellations.CancelNotices()
+        self.cancel_notices = cancellations.CancelNotices()
         self.streams: dict[str, Stream] = {}
         self.stream_names: dict[int, str] = {}
         self.nodes: dict[str, NodeView] = {}
@@ -114,7 +114,9 @@ class Facts:
         """`hash64` of the name of each shard's stream, for `digest.keyed`."""
         return np.frombuffer(self._stream_hashes, np.uint64)[self.table.streams_of(shards)]
 
-    def ordered(self, shards: Collection[int]) -> tuple[list[tuple[str, int]], NDArray[np.int64]]:
+    def keys_and_shards(
+        self, shards: Collection[int]
+    ) -> tuple[list[tuple[str, int]], NDArray[np.int64]]:
         """Keys of shards in their order, and the shards in that order."""
         index = np.fromiter(shards, np.int64, len(shards))
         if len(shards) < 2:
@@ -127,14 +129,14 @@ class Facts:
         named = map(names.__getitem__, stream[order].tolist())
         return [*zip(named, numbers[order].tolist(), strict=True)], index[order]
 
-    def keyed(self, shards: Collection[int]) -> list[tuple[tuple[str, int], int]]:
+    def with_keys(self, shards: Collection[int]) -> list[tuple[tuple[str, int], int]]:
         """Shards with their keys, in the order of these."""
-        keys, index = self.ordered(shards)
+        keys, index = self.keys_and_shards(shards)
         return [*zip(keys, index.tolist(), strict=True)]
 
-    def in_order(self, shards: Collection[int]) -> list[int]:
+    def sorted_by_key(self, shards: Collection[int]) -> list[int]:
         """Shards by the names of their streams, then by number."""
-        shards_in_order: list[int] = self.ordered(shards)[1].tolist()
+        shards_in_order: list[int] = self.keys_and_shards(shards)[1].tolist()
         return shards_in_order
 
     def stream_of(self, shard: int) -> Stream:
@@ -170,29 +172,29 @@ class Facts:
         """Whether replica r of all the stream's shards moves as one unit."""
         return RuleSet(self.rules(stream)).is_colocated
 
-    def complete(self, shard: int) -> list[int]:
+    def current_replicas(self, shard: int) -> list[int]:
         """Nodes that hold a whole replica: while a move runs, its source instead of its target."""
         nodes, opened = self.table.nodes(shard), self.ledger.by_shard.get(shard)
         if opened:
-            opened.complete(nodes)
+            opened.put_source_back(nodes)
         return nodes
 
-    def aside(self, policy: Policy) -> int:
+    def role_copies(self, policy: Policy) -> int:
         """Copies of each shard that a policy keeps aside, in a role of their own."""
         return sum(rule.count for rule in role_rules(policy, self.topology))
 
-    def parts(self, stream: Stream) -> SlotParts:
+    def slot_layout(self, stream: Stream) -> SlotLayout:
         """What the slots of a placed stream's shards are for."""
         assert stream.policy is not None
-        return SlotParts(stream.copies, self.aside(stream.policy))
+        return SlotLayout(stream.copies, self.role_copies(stream.policy))
 
-    def shunned(self, shard: int) -> frozenset[int]:
+    def backed_off_targets(self, shard: int) -> frozenset[int]:
         """Nodes on which a move of the shard has failed just now."""
         known, index = self.backoff.known, self.topology.index
-        waits = self.backoff.waits(self.key(shard), self.now) if known else ()
+        waits = self.backoff.pauses_of(self.key(shard), self.now) if known else ()
         return frozenset(index[node_id] for node_id in waits if node_id in index)
 
-    def remembered(self, kind: str) -> dict[str, Mapping[str, Any]]:
+    def memory_of(self, kind: str) -> dict[str, Mapping[str, Any]]:
         """What is remembered of a kind, by name, in the order of the names."""
         found = {name: each.body for (of, name), each in self.memory.items() if of == kind}
         return dict(sorted(found.items()))

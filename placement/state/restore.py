@@ -93,7 +93,7 @@ def rebuild(state: State, records: Published, now: int) -> None:
     """
     state.now = now
     for view in records.nodes:
-        state.topology.put(
+        state.topology.upsert(
             view.node_id, view.attributes, view.liveness, view.administrative, view.guard
         )
         state.publish_node(view)
@@ -154,7 +154,7 @@ def _restore_stream(state: State, decision: Decision, longest: int) -> None:
         policy = compiled
     stream = state.publish_decision(decision, policy)
     if policy is not None and decision.outcome is not Outcome.WAITING:
-        state.allot(stream, [range(longest)])
+        state.allocate_slots(stream, [range(longest)])
 
 
 def _restore_busy(state: State, busy: Sequence[Assignment], moves: Mapping[str, Move]) -> None:
@@ -197,4 +197,4 @@ def slots_of(state: State, assignment: Assignment) -> list[int]:
     kept = [node for role, node in roles if role != PLAIN_ROLE]
     plain = [node for node in nodes if node not in kept]
     stream = state.streams[assignment.stream]
-    return state.parts(stream).lay_out(plain, kept)
+    return state.slot_layout(stream).lay_out(plain, kept)

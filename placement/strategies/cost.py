@@ -98,7 +98,7 @@ class CostStrategy(ByRules):
         weights = _weights(policy.get("weights", {}), topology)
         if isinstance(weights, Reason):
             return weights
-        return {"weights": weights, "cold": int(cold), "beside": int(cold)}
+        return {"weights": weights, "cold": int(cold), "extra_copies": int(cold)}
 
     def unfit(self, spec: StreamSpec, policy: Policy, _: Topology) -> Reason | None:
         """More copies than a shard may have."""
@@ -115,7 +115,7 @@ class CostStrategy(ByRules):
     def _own(
         self, policy: Policy, topology: Topology, strength: Strength = Strength.REQUIRED
     ) -> tuple[Rule, ...]:
-        levels, cold = levels_of(topology), policy.beside
+        levels, cold = levels_of(topology), policy.extra_copies
         aside = (RoleApart("cold", cold, levels.region, strength),) if cold else ()
         # Levels that are one on short paths are asked once.
         scopes = {scope.depth: scope for _, scope in levels.items()}.values()
@@ -203,7 +203,11 @@ class CostStrategy(ByRules):
 
     def _why_not(self, spec: StreamSpec, policy: Policy, view: View) -> Reason:
         """The first thing that the fleet lacks."""
-        levels, cold, factor = levels_of(view.topology), policy.beside, spec.replication_factor
+        levels, cold, factor = (
+            levels_of(view.topology),
+            policy.extra_copies,
+            spec.replication_factor,
+        )
         usable = np.flatnonzero(candidates(policy, view))
         copies = factor + cold
         if len(usable) < copies:
@@ -257,7 +261,7 @@ def _weights(given: Any, topology: Topology) -> Mapping[str, int] | Reason:
 def _costs(need: ReplicaRequest, policy: Policy, view: View) -> np.ndarray[Any, np.dtype[np.int64]]:
     """What one more replica costs on each node; a voter in a zone without one is worth its term
     while fewer than three have one."""
-    topology, cold = view.topology, policy.beside
+    topology, cold = view.topology, policy.extra_copies
     voters = need.replication_factor - cold
     shape = Shape(voters, cold, policy.parameters["weights"])
     usable = topology.eligible & policy.nodes.mask(topology)
@@ -286,7 +290,7 @@ def _no_arrangement(
 ) -> Reason:
     """One shard finds no place, balance or not."""
     racks = _names(view.topology, rack, usable)
-    aside = " leave a region for the cold copy and" if policy.beside else ""
+    aside = " leave a region for the cold copy and" if policy.extra_copies else ""
     user = ", ".join(f"'{rule}'" for rule in policy.rules if rule.strength is Strength.REQUIRED)
     told = f" and the rules {user} hold" if user else ""
     message = f"no {factor} racks in two zones are free that{aside} keep one primary per rack{told}"

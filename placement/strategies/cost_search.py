@@ -44,7 +44,7 @@ class Attempt:
         fraction: float | None,
     ) -> None:
         self.view, self._spec, self._policy, self._own = view, spec, policy, own
-        self._shape = Shape(spec.replication_factor, policy.beside, weights)
+        self._shape = Shape(spec.replication_factor, policy.extra_copies, weights)
         usable = view.topology.eligible & policy.nodes.mask(view.topology)
         self._prices = Prices(levels_of(view.topology), self._shape, usable, view, fraction)
         self._before = self._prices.total

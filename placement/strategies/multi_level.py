@@ -143,11 +143,11 @@ def _levels(policy: Policy, topology: Topology) -> list[EvenWithinCapacity]:
 def _deferred(policy: Policy, topology: Topology) -> bool:
     """Whether none of the nodes that the policy admits has a location."""
     key = (MultiLevelStrategy, policy.nodes)
-    if key not in topology.derived:
+    if key not in topology.attribute_cache:
         admitted = policy.nodes.mask(topology)
         located = (topology.locations[n].depth for n in topology.index.values() if admitted[n])
-        topology.derived[key] = not any(located)
-    return bool(topology.derived[key])
+        topology.attribute_cache[key] = not any(located)
+    return bool(topology.attribute_cache[key])
 
 
 class _Rings:

@@ -155,8 +155,8 @@ class Steps:
 def _location_digests(topology: Topology) -> NDArray[np.uint64]:
     """A hash of every domain's path."""
     key = "digests of locations"
-    known: NDArray[np.uint64] | None = topology.derived.get(key)
+    known: NDArray[np.uint64] | None = topology.attribute_cache.get(key)
     if known is None:
         known = digests64(("location",), map(str, topology.domains))
-        topology.derived[key] = known
+        topology.attribute_cache[key] = known
     return known

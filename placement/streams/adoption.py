@@ -57,7 +57,7 @@ def completed(
     rules = strategy.rules(policy, view.topology)
     if not RuleSet(rules).is_colocated:
         strategy.resume(spec, policy, shards, view)
-    reasons = complete(spec, policy, shards, view)
+    reasons = complete_shards(spec, policy, shards, view)
     return Placement(shards, reasons, unmet_by(shards, spec, policy, view, called))
 
 
@@ -72,7 +72,7 @@ def unmet_by(
     return (*broken, *unmet(rules, live, spec, policy, topology))
 
 
-def complete(
+def complete_shards(
     spec: StreamSpec, policy: Policy, shards: list[list[int]], view: View
 ) -> tuple[Reason, ...]:
     """Fill the EMPTY slots of `shards` where the strategy finds a node for them, or where its own

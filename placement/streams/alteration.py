@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from placement.allocator import View
-from placement.assignments import EMPTY, SlotParts
+from placement.assignments import EMPTY, SlotLayout
 from placement.diagnosis import live_slots
 from placement.model import (
     Cause,
@@ -34,7 +34,7 @@ from placement.streams.decision import Answer, compile_request, outcome_of, plac
 
 def count_whole_shards(state: State, stream: Stream, decision: Decision) -> Decision:
     """The decision with what is placed now and what is missing; copies under way are missing."""
-    held = (sum(node != EMPTY for node in state.complete(shard)) for shard in stream.shards)
+    held = (sum(node != EMPTY for node in state.current_replicas(shard)) for shard in stream.shards)
     lacks = [max(stream.copies - count, 0) for count in held]
     return replace(decision, replicas_missing=sum(lacks), shards_placed=lacks.count(0))
 
@@ -169,8 +169,8 @@ def laid_out(
     state: State, shard: int, stream: Stream, policy: Policy, spec: StreamSpec
 ) -> list[int]:
     """The planned nodes of a shard by the slots that another spec has for them."""
-    wanted = SlotParts(policy.copies(spec.replication_factor), state.aside(policy))
-    return wanted.lay_out(*state.parts(stream).split(state.table.nodes(shard)))
+    wanted = SlotLayout(policy.copies(spec.replication_factor), state.role_copies(policy))
+    return wanted.lay_out(*state.slot_layout(stream).split(state.table.nodes(shard)))
 
 
 def _keeps(state: State, stream: Stream, policy: Policy, answer: Answer) -> bool:

@@ -20,7 +20,7 @@ from placement.rebalance import evened
 from placement.rules import FeasibilityQuery, Rule, RuleContext, Strength, find_breaches, why_not
 from placement.state import State, Stream
 from placement.strategies import STRATEGIES
-from placement.streams.adoption import adopt, complete
+from placement.streams.adoption import adopt, complete_shards
 from placement.topology import Topology
 
 # One typing error must not fan out into millions of records: Kafka's own controller refuses at
@@ -123,9 +123,9 @@ def place_in(
     soft = policy.strength is Strength.PREFERRED
     if isinstance(placed, Reason):
         fills = policy.on_infeasible in (OnInfeasible.PARTIAL, OnInfeasible.DEGRADE)
-        placed = _filled(placed, fills, spec, policy, before)
+        placed = _fill_empty_slots(placed, fills, spec, policy, before)
     elif given is None and soft and _missing(placed.shards):
-        placed = _filled(placed, True, spec, policy, view)
+        placed = _fill_empty_slots(placed, True, spec, policy, view)
     answer = outcome_of(placed, policy, topology, bool(given and any(given)))
     if answer.outcome in (Outcome.REJECTED, Outcome.WAITING):
         return answer
@@ -216,7 +216,7 @@ def _lacking(rule: Rule, rules: Sequence[Rule], everywhere: RuleContext) -> Reas
     return why_not(FeasibilityQuery(topology, factor, nodes, required, allowed), rule)
 
 
-def _filled(
+def _fill_empty_slots(
     placed: Placement | Reason, fills: bool, spec: StreamSpec, policy: Policy, view: View
 ) -> Placement:
     """The placement with its empty slots filled as far as rules that may be broken allow; what
@@ -225,7 +225,7 @@ def _filled(
         factor = policy.copies(spec.replication_factor)
         placed = Placement([[EMPTY] * factor for _ in range(spec.shards)], (placed,))
     shards = [list(nodes) for nodes in placed.shards]
-    reasons = complete(spec, policy, shards, view) if fills else ()
+    reasons = complete_shards(spec, policy, shards, view) if fills else ()
     rules = STRATEGIES[policy.strategy].rules(policy, view.topology)
     warnings = unmet(rules, shards, spec, policy, view.topology)
     if _missing(shards):

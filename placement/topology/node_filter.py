@@ -20,10 +20,10 @@ class NodeFilter:
 
     def mask(self, topology: Topology) -> NDArray[np.bool_]:
         """True for every node that passes, whatever its liveness; not to be changed."""
-        known: NDArray[np.bool_] | None = topology.derived.get(self)
+        known: NDArray[np.bool_] | None = topology.attribute_cache.get(self)
         if known is None:
             known = np.fromiter((self.passes(topology, n) for n in range(topology.size)), bool)
-            topology.derived[self] = known
+            topology.attribute_cache[self] = known
         return known
 
     @property

@@ -38,7 +38,7 @@ class NodeOrder:
         self._ids: list[tuple[tuple[tuple[int, int, str], ...], int]] = []
         self._ranks: NDArray[np.int64] | None = None
 
-    def put(self, node: int, node_id: str, before: str | None = None) -> None:
+    def insert(self, node: int, node_id: str, before: str | None = None) -> None:
         """The index is the node's, no longer that of the one called `before`."""
         if before is not None:
             del self._ids[bisect_left(self._ids, (natural_key(before), node))]
@@ -102,7 +102,7 @@ class Topology:
         self._room = np.full(self._capacity, -1, np.int64)
         self._leader = np.zeros(self._capacity, bool)
         self._eligible = np.zeros(self._capacity, bool)
-        self._accounted = np.zeros(self._capacity, bool)
+        self._counts_for_rules = np.zeros(self._capacity, bool)
         self._fenced = np.zeros(self._capacity, bool)
         self._dead = np.zeros(self._capacity, bool)
         self._held = np.zeros(self._capacity, bool)
@@ -117,9 +117,9 @@ class Topology:
         self._tag_domains: dict[str, tuple[NDArray[np.int32], dict[str, int]]] = {}
         self._live: dict[Scope, NDArray[np.int32]] = {}
         # What strategies derive from the nodes' attributes (rings); empty when one has changed.
-        self.derived: dict[Hashable, Any] = {}
+        self.attribute_cache: dict[Hashable, Any] = {}
         # The same of their condition; empty when a node has come, changed or gone.
-        self.conditions: dict[Hashable, Any] = {}
+        self.condition_cache: dict[Hashable, Any] = {}
 
     @property
     def size(self) -> int:
@@ -147,11 +147,11 @@ class Topology:
         return self._eligible[: self.size]
 
     @property
-    def accounted(self) -> NDArray[np.bool_]:
+    def counts_for_rules(self) -> NDArray[np.bool_]:
         """Whether a node's domains count when an arrangement is judged: not those of nodes that
         are lost, draining or quarantined; those of suspect nodes and of nodes that are held or in
         maintenance do, because their replicas are meant to stay."""
-        return self._accounted[: self.size]
+        return self._counts_for_rules[: self.size]
 
     @property
     def lost(self) -> NDArray[np.bool_]:
@@ -246,7 +246,7 @@ class Topology:
         names = (*self.levels, *map(str, range(len(self.levels) + 1, DEPTH_MAX + 1)))
         return (*(Scope(depth=d, name=names[d - 1]) for d in range(1, deepest)), LEAF)
 
-    def put(
+    def upsert(
         self,
         node_id: str,
         attributes: NodeAttributes,
@@ -262,7 +262,7 @@ class Topology:
         if node is None:
             node = self._append(node_id, attributes)
         elif attributes != self.attributes[node]:
-            self.derived.clear()
+            self.attribute_cache.clear()
             self._live.clear()
             self._at_depth[self.locations[node].depth] -= 1
         else:
@@ -286,8 +286,8 @@ class Topology:
         """The name is free again; the index stays unused until it is released."""
         node = self.index.pop(node_id)
         self.forgotten.add(node)
-        self.derived.clear()
-        self.conditions.clear()
+        self.attribute_cache.clear()
+        self.condition_cache.clear()
         self._at_depth[self.locations[node].depth] -= 1
 
     def release(self, node: int) -> None:
@@ -300,7 +300,7 @@ class Topology:
     ) -> None:
         """Record what failure detector, operator and guard say; a node is eligible only where it
         is `up` and neither of the others objects."""
-        self.conditions.clear()
+        self.condition_cache.clear()
         self.liveness[node] = liveness
         self.administrative[node] = administrative
         self.guard[node] = guard
@@ -315,7 +315,7 @@ class Topology:
             and administrative is not AdministrativeState.MAINTENANCE
             and not self._held[node]
         )
-        self._accounted[node] = (
+        self._counts_for_rules[node] = (
             not self._lost[node]
             and administrative is not AdministrativeState.DRAINING
             and guard is not Guard.QUARANTINED
@@ -333,22 +333,22 @@ class Topology:
         """Whether the node's replicas are meant to stay by a hold, should it be dead."""
         return bool(self._held[node])
 
-    def places(self, scopes: Iterable[Scope]) -> dict[Scope, set[int]]:
-        """The domains of each scope in which a node is accounted for."""
+    def occupied_domains(self, scopes: Iterable[Scope]) -> dict[Scope, set[int]]:
+        """The domains of each scope in which a node counts for rules."""
         found = {}
         for scope in scopes:
-            domains = self.domain_of(scope)[self.accounted]
+            domains = self.domain_of(scope)[self.counts_for_rules]
             found[scope] = set(np.flatnonzero(np.bincount(domains[domains >= 0])).tolist())
         return found
 
-    def judging(self) -> "Topology":
-        """The same nodes as diagnosis sees them: eligible are those that are accounted for."""
-        return self.with_eligible(self._accounted)
+    def for_diagnosis(self) -> "Topology":
+        """The same nodes as diagnosis sees them: eligible are those that count for rules."""
+        return self.with_eligible(self._counts_for_rules)
 
     def with_eligible(self, eligible: NDArray[np.bool_]) -> "Topology":
         """The same nodes, of which others are eligible; it shares the rest and stays as it is."""
         made = copy(self)
-        vars(made).update(_eligible=eligible, _live={}, derived={}, conditions={})
+        vars(made).update(_eligible=eligible, _live={}, attribute_cache={}, condition_cache={})
         return made
 
     def sampled(self, nodes: NDArray[np.int64]) -> "Topology":
@@ -379,7 +379,7 @@ class Topology:
     def _append(self, node_id: str, attributes: NodeAttributes) -> int:
         if self._free:
             node = self._free.pop()
-            self._order.put(node, node_id, before=self.ids[node])
+            self._order.insert(node, node_id, before=self.ids[node])
             self.ids[node] = node_id
             self.locations[node] = UNLOCATED
             self._held[node] = False
@@ -387,7 +387,7 @@ class Topology:
             node = self._extend(node_id, attributes)
         self.index[node_id] = node
         self._digest[node] = digest64("node", node_id)
-        self.derived.clear()
+        self.attribute_cache.clear()
         return node
 
     def _extend(self, node_id: str, attributes: NodeAttributes) -> int:
@@ -395,7 +395,7 @@ class Topology:
         node = len(self.ids)
         if node == self._capacity:
             self._grow()
-        self._order.put(node, node_id)
+        self._order.insert(node, node_id)
         self.ids.append(node_id)
         self.attributes.append(attributes)
         self.locations.append(UNLOCATED)
@@ -410,7 +410,7 @@ class Topology:
         self._room = np.concatenate([self._room, np.full(more, -1, np.int64)])
         self._leader = np.concatenate([self._leader, np.zeros(more, bool)])
         self._eligible = np.concatenate([self._eligible, np.zeros(more, bool)])
-        self._accounted = np.concatenate([self._accounted, np.zeros(more, bool)])
+        self._counts_for_rules = np.concatenate([self._counts_for_rules, np.zeros(more, bool)])
         self._fenced = np.concatenate([self._fenced, np.zeros(more, bool)])
         self._dead = np.concatenate([self._dead, np.zeros(more, bool)])
         self._held = np.concatenate([self._held, np.zeros(more, bool)])

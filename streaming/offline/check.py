@@ -178,7 +178,7 @@ def checked(document: Document, asked: CheckOptions) -> Checked:
         assert isinstance(event, NodeChanged)
         assert event.attributes is not None
         liveness = Liveness.DEAD if event.node_id in lost else event.liveness
-        state.topology.put(
+        state.topology.upsert(
             event.node_id,
             event.attributes,
             liveness,

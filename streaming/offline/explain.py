@@ -238,7 +238,7 @@ class _Crowd:
         spec = spec_of(state, event)
         parts = (event.body_hash, policy.strategy, event.shards, 0, (), (), state.now)
         decision = Decision(event.stream, event.sequence, 1, Outcome.PLACED, spec, *parts)
-        self._shards += state.allot(state.publish_decision(decision, policy), rows)
+        self._shards += state.allocate_slots(state.publish_decision(decision, policy), rows)
         self._rows += rows
         return decision
 

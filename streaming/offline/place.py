@@ -186,7 +186,7 @@ def fleet(cluster: Cluster, limits: Limits | None = None) -> State:
         assert node.attributes is not None
         ordered = node.administrative or AdministrativeState.NONE
         guard = node.guard or Guard.NONE
-        state.topology.put(node.node_id, node.attributes, node.liveness, ordered, guard)
+        state.topology.upsert(node.node_id, node.attributes, node.liveness, ordered, guard)
     return state
 
 
@@ -206,6 +206,6 @@ def enter(
     """Take a decision and its replicas, if it has any, into the state."""
     stream = state.publish_decision(decision, policy)
     if shards is not None:
-        for shard, nodes in zip(state.allot(stream, shards), shards, strict=True):
+        for shard, nodes in zip(state.allocate_slots(stream, shards), shards, strict=True):
             for slot, node in enumerate(nodes):
                 state.table.set(shard, slot, node)

@@ -100,7 +100,7 @@ class Streams:
         self._state = State(known)
         for view in live.nodes:
             condition = (view.liveness, view.administrative, view.guard)
-            self._state.topology.put(view.node_id, view.attributes, *condition)
+            self._state.topology.upsert(view.node_id, view.attributes, *condition)
 
     def known(self, name: str) -> Decision | None:
         """The last decision on a stream that was not dropped."""

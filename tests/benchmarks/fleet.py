@@ -85,7 +85,7 @@ def enter(core: Reconciler, shards: int) -> None:
             each.spec.stream, 0, 1, Outcome.PLACED, each.spec, "", "spread",
             each.spec.shards, 0, (), (), 0,
         )  # fmt: skip
-        state.allot(state.publish_decision(decision, each.policy))
+        state.allocate_slots(state.publish_decision(decision, each.policy))
         everything.append(np.asarray(each.shards, np.int32))
     rows = np.concatenate(everything)
     counts = np.full(len(rows), REPLICATION_FACTOR, np.int64)

@@ -32,7 +32,7 @@ class Arrangement:
 
     def node(self, node_id: str, location: str = "", up: bool = True, **more: Any) -> None:
         liveness = Liveness.UP if up else Liveness.SUSPECT
-        self.topology.put(node_id, NodeAttributes(location, **more), liveness)
+        self.topology.upsert(node_id, NodeAttributes(location, **more), liveness)
 
     def stream(
         self,
@@ -48,7 +48,7 @@ class Arrangement:
         compiled = compile_policy(policies, given, {}, self.topology, STRATEGIES)
         assert isinstance(compiled, Policy), compiled
         index, factor = len(self.specs), len(rows[0])
-        replication = factor - compiled.beside
+        replication = factor - compiled.extra_copies
         self.specs.append(StreamSpec(name, len(rows), replication, policy, **more))
         self.policies.append(compiled)
         self.shards.append(self.table.add_shards(index, len(rows), factor))
@@ -94,7 +94,7 @@ class Arrangement:
         """How much each rule of the shard's stream is broken, by the rule's place."""
         stream = self.table.stream_of(shard)
         policy, spec = self.policies[stream], self.specs[stream]
-        judging = self.topology.judging()
+        judging = self.topology.for_diagnosis()
         nodes = self.table.nodes(shard)
         rules = STRATEGIES[policy.strategy].rules(policy, judging)
         others: list[int] = []

@@ -19,7 +19,7 @@ def fleet(*places: str, levels: tuple[str, ...] = ()) -> Topology:
             name = word.rstrip("!~?")
             liveness = conditions.get(word[-1], Liveness.UP)
             ordered = DRAINING if word.endswith("~") else AdministrativeState.NONE
-            topology.put(name, NodeAttributes(location), liveness, ordered)
+            topology.upsert(name, NodeAttributes(location), liveness, ordered)
     return topology
 
 

@@ -109,15 +109,15 @@ def targets_of_any_condition(patch: Patch) -> None:
 @mutation
 def suspects_are_targets(patch: Patch) -> None:
     """A suspect node is as good as any."""
-    put = Topology.put
+    upsert = Topology.upsert
 
     def wrong(self: Topology, node_id: str, attributes: Any, liveness: Liveness, *more: Any) -> int:
-        node = put(self, node_id, attributes, liveness, *more)
+        node = upsert(self, node_id, attributes, liveness, *more)
         if liveness is Liveness.SUSPECT:
             self._eligible[node] = True
         return node
 
-    patch.setattr(Topology, "put", wrong)
+    patch.setattr(Topology, "upsert", wrong)
 
 
 @mutation
@@ -136,15 +136,15 @@ def capacity_is_not_asked(patch: Patch) -> None:
 @mutation
 def draining_domains_count(patch: Patch) -> None:
     """Domains of draining nodes stay in the denominator."""
-    put = Topology.put
+    upsert = Topology.upsert
 
     def wrong(self: Topology, node_id: str, attributes: Any, liveness: Any, *more: Any) -> int:
-        node = put(self, node_id, attributes, liveness, *more)
+        node = upsert(self, node_id, attributes, liveness, *more)
         if AdministrativeState.DRAINING in more and liveness is Liveness.UP:
-            self._accounted[node] = True
+            self._counts_for_rules[node] = True
         return node
 
-    patch.setattr(Topology, "put", wrong)
+    patch.setattr(Topology, "upsert", wrong)
 
 
 @mutation
@@ -231,7 +231,7 @@ def leases_never_end(patch: Patch) -> None:
 @mutation
 def failed_moves_stay_in_the_plan(patch: Patch) -> None:
     """The planned arrangement does not follow a move that ended without being completed."""
-    patch.setattr(State, "settle", nothing)
+    patch.setattr(State, "apply_move_end", nothing)
 
 
 @mutation
@@ -270,7 +270,7 @@ def reminders_are_forgotten(patch: Patch) -> None:
 @mutation
 def confirmations_are_not_heard(patch: Patch) -> None:
     """Executors are reminded of what they have stopped."""
-    patch.setattr(MoveController, "_confirmed", lambda *_: [])
+    patch.setattr(MoveController, "_confirmed_moves", lambda *_: [])
 
 
 # What is looked at, and when
@@ -296,7 +296,7 @@ def copies_under_way_lead(patch: Patch) -> None:
 
     def wrong(state: State, wants: ActionFinder, shard: int) -> int | None:
         with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(State, "complete", lambda state, shard: state.table.nodes(shard))
+            inner.setattr(State, "current_replicas", lambda state, shard: state.table.nodes(shard))
             return next_leader(state, wants, shard)
 
     patch.setattr(issuer, "next_leader", wrong)
@@ -324,14 +324,14 @@ def returning_domains_are_not_seen(patch: Patch) -> None:
 @mutation
 def relocated_nodes_are_not_looked_at(patch: Patch) -> None:
     """Shards on a node that changed are not looked at."""
-    changed = node_events.NodeController.changed
+    changed = node_events.NodeController.apply_change
 
     def wrong(self: Any, event: Any) -> None:
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(RepairPlanner, "look_at", nothing)
             changed(self, event)
 
-    patch.setattr(node_events.NodeController, "changed", wrong)
+    patch.setattr(node_events.NodeController, "apply_change", wrong)
 
 
 @mutation

@@ -45,7 +45,7 @@ def fleet(nodes: list[tuple[str, float, Liveness, int]], order: Any = None) -> T
     topology = Topology()
     for number in order or range(len(nodes)):
         location, weight, liveness, _ = nodes[number]
-        topology.put(f"n{number}", NodeAttributes(location, weight=weight), liveness)
+        topology.upsert(f"n{number}", NodeAttributes(location, weight=weight), liveness)
     return topology
 
 
@@ -122,7 +122,7 @@ def test_full_nodes(
     for number in range(12):
         small = capacity if number % 2 else None
         attributes = NodeAttributes(f"/z{number % 3}/r{number % 4}", capacity=small)
-        topology.put(f"n{number}", attributes, Liveness.UP)
+        topology.upsert(f"n{number}", attributes, Liveness.UP)
     view, spec = View(topology, AssignmentTable()), StreamSpec("s", 30, 3, {})
     placed = STRATEGIES[strategy].place(spec, compiled({"strategy": strategy}, topology), view)
     assert isinstance(placed, Placement)
@@ -137,7 +137,7 @@ def test_a_node_that_may_not_lead_never_does() -> None:
         topology = Topology()
         for number in range(9):
             attributes = NodeAttributes(f"/z{number % 3}", leader=number < 3)
-            topology.put(f"n{number}", attributes, Liveness.UP)
+            topology.upsert(f"n{number}", attributes, Liveness.UP)
         view, spec = View(topology, AssignmentTable()), StreamSpec("s", 30, 3, {})
         placed = STRATEGIES[strategy].place(spec, compiled({"strategy": strategy}, topology), view)
         assert isinstance(placed, Placement)

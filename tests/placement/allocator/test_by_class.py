@@ -19,7 +19,7 @@ def fleet(rng: random.Random) -> Topology:
     topology = Topology(("dc", "rack"))
     for number in range(rng.randint(4, 40)):
         path = "".join(f"/{name}{rng.randint(0, 3)}" for name in "dr"[: rng.randint(1, 2)])
-        topology.put(
+        topology.upsert(
             f"n{number}",
             NodeAttributes(
                 path,
@@ -85,7 +85,9 @@ def test_a_large_fleet_without_a_node_that_may_receive_has_none() -> None:
     """Such a fleet has no weight to share its load by."""
     topology = Topology(("dc",))
     for number in range(by_class.CLASSED_FROM):
-        topology.put(f"n{number}", NodeAttributes("/d"), Liveness.SUSPECT, AdministrativeState.NONE)
+        topology.upsert(
+            f"n{number}", NodeAttributes("/d"), Liveness.SUSPECT, AdministrativeState.NONE
+        )
     table, policy = AssignmentTable(), Policy("spread", {})
     for shard in table.add_shards(0, 100, 1):
         table.set(shard, 0, 0)

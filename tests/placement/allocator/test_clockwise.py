@@ -118,7 +118,7 @@ def test_no_broken_shard_is_beyond_doubt(seed):
     rng = random.Random(seed)
     topology = Topology()
     for each in random_fleet(rng):
-        topology.put(each.node_id, each.attributes, each.liveness, each.administrative or NONE)
+        topology.upsert(each.node_id, each.attributes, each.liveness, each.administrative or NONE)
     counts = {"a": rng.randint(0, 3), "b": rng.randint(0, 3)}
     rows = np.array([[rng.randrange(topology.size) for _ in range(3)] for _ in range(40)])
     for given in (

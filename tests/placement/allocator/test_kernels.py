@@ -28,7 +28,7 @@ def fleet(nodes: list[Node], order: list[int] | None = None) -> Topology:
     topology = Topology()
     for number in order or range(len(nodes)):
         location, weight, liveness = nodes[number]
-        topology.put(f"n{number}", NodeAttributes(location, weight=weight), liveness)
+        topology.upsert(f"n{number}", NodeAttributes(location, weight=weight), liveness)
     return topology
 
 
@@ -124,7 +124,7 @@ def test_the_walk_keeps_rules_as_choice_by_choice_does(
     topology = fleet(nodes)
     for number, (location, weight, liveness) in enumerate(nodes):
         attributes = NodeAttributes(location, (("odd", str(number % 2)),), weight)
-        topology.put(f"n{number}", attributes, liveness)
+        topology.upsert(f"n{number}", attributes, liveness)
     policy = compile_policy(None, {"strategy": "spread", "rules": rules}, {}, topology, STRATEGIES)
     assert isinstance(policy, Policy)
     if not bulk.walkable(policy.rules, topology):
@@ -180,7 +180,7 @@ def test_capacity_is_never_exceeded() -> None:
     topology = Topology()
     for number in range(6):
         attributes = NodeAttributes(f"/z{number % 3}", capacity=5 if number < 3 else 40)
-        topology.put(f"n{number}", attributes, Liveness.UP)
+        topology.upsert(f"n{number}", attributes, Liveness.UP)
     walked = walk(topology, 30, 3)
     assert walked is not None
     held = Counter(node for shard in walked for node in shard)

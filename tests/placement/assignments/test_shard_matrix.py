@@ -43,7 +43,7 @@ def fleet(nodes: Any) -> Topology:
     topology = Topology()
     for number, (location, liveness, power) in enumerate(nodes):
         tags = (("power", power),) if power else ()
-        topology.put(f"n{number}", NodeAttributes(location, tags), liveness)
+        topology.upsert(f"n{number}", NodeAttributes(location, tags), liveness)
     return topology
 
 
@@ -85,7 +85,7 @@ def test_uneven_shards_are_told_from_even_ones() -> None:
     for count, doubt in ((2, False), (3, True)):
         topology = Topology()
         for number in range(9):
-            topology.put(f"n{number}", NodeAttributes(f"/d{number % count}"), Liveness.UP)
+            topology.upsert(f"n{number}", NodeAttributes(f"/d{number % count}"), Liveness.UP)
         row = [0, count, 1]
         rule, standing = EvenWithinCapacity(LEAF), RuleContext(topology, 3, ())
         assert rule.doubtful(np.array([row]), standing).tolist() == [doubt]

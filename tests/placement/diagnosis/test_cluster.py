@@ -75,7 +75,7 @@ def clusters(draw: st.DrawFn) -> tuple[Topology, list[StreamToDiagnose]]:
         leader = draw(st.integers(0, 9)) > 0
         place = draw(st.sampled_from(PLACES))
         attributes = NodeAttributes(location=place, tags=tags, leader=leader)
-        topology.put(f"n{number}", attributes, liveness, ordered)
+        topology.upsert(f"n{number}", attributes, liveness, ordered)
     streams = []
     for number in range(draw(st.integers(1, 4))):
         written = draw(st.sampled_from(POLICIES))
@@ -98,7 +98,7 @@ def living(topology: Topology, nodes: list[int]) -> list[int]:
 
 def rule_findings(topology: Topology, each: StreamToDiagnose) -> list[tuple[object, ...]]:
     """What the rules on shards say of each shard by itself."""
-    judging, found = topology.judging(), []
+    judging, found = topology.for_diagnosis(), []
     rules = STRATEGIES[each.policy.strategy].rules(each.policy, judging)
     factor = each.policy.copies(each.spec.replication_factor)
     for shard, nodes in enumerate(map(list, each.shards)):
@@ -123,7 +123,7 @@ def test_every_shard_is_judged_as_by_itself(
     found = diagnose_cluster(topology, streams)
     for each in streams:
         own = [v for v in found.violations if v.stream == each.spec.stream]
-        rules = STRATEGIES[each.policy.strategy].rules(each.policy, topology.judging())
+        rules = STRATEGIES[each.policy.strategy].rules(each.policy, topology.for_diagnosis())
         names = {str(rule) for rule in rules if not is_wide(rule)}
         said = [
             (v.shard, v.rule, v.strength, v.domain, v.count, v.limit)
@@ -145,7 +145,7 @@ def test_every_shard_is_judged_as_by_itself(
 
 
 def copies(topology: Topology, each: StreamToDiagnose) -> list[list[int]]:
-    voters = each.spec.replication_factor if each.policy.beside else None
+    voters = each.spec.replication_factor if each.policy.extra_copies else None
     return [living(topology, list(nodes[:voters])) for nodes in each.complete]
 
 
@@ -195,7 +195,7 @@ def plain(topology: Topology, count: int, shards: Any) -> Diagnosis:
 def test_arrays_and_lists_are_the_same_to_it() -> None:
     topology = Topology(("region", "az", "rack"))
     for number in range(6):
-        topology.put(f"n{number}", NodeAttributes(location=f"/r/a{number % 3}/k"), Liveness.UP)
+        topology.upsert(f"n{number}", NodeAttributes(location=f"/r/a{number % 3}/k"), Liveness.UP)
     shards = [[0, 1, 2], [0, 3, 1], [3, 4, 5]]
     listed = plain(topology, 2, shards)
     assert [(v.stream, v.shard) for v in listed.violations if v.strength == "required"] == [
@@ -210,7 +210,7 @@ def test_voters_are_told_by_their_slots_where_there_are_too_many() -> None:
     topology = Topology(("region", "az", "rack"))
     for number in range(3):
         attributes = NodeAttributes(location=f"/r{number}/a0/k0")
-        topology.put(f"n{number}", attributes, Liveness.UP)
+        topology.upsert(f"n{number}", attributes, Liveness.UP)
     policy = compiled(topology, {"strategy": "cost"})
     shards = [[0, UNKNOWN, 1, 2]]
     each = StreamToDiagnose(StreamSpec("s", 1, 2, {"strategy": "cost"}), policy, shards, shards)
@@ -227,7 +227,7 @@ def test_equal_domains_are_equal_to_rules_that_count_them(written: dict[str, Any
     for number in range(24):
         place, zone = PLACES[number % 8], f"z{number % 8 % 2}"
         attributes = NodeAttributes(location=place, tags=(("zone", zone),))
-        topology.put(f"n{number}", attributes, Liveness.UP)
+        topology.upsert(f"n{number}", attributes, Liveness.UP)
     rules = STRATEGIES[written["strategy"]].rules(compiled(topology, written), topology)
     for rule in rules:
         if not isinstance(rule, DomainCountRule):

@@ -45,7 +45,7 @@ def fleet(words: str) -> Topology:
         name = word.rstrip("!~-")
         liveness = Liveness.DEAD if word.endswith("!") else Liveness.UP
         ordered = orders.get(word[-1], AdministrativeState.NONE)
-        topology.put(name, NodeAttributes(f"/{name}"), liveness, ordered)
+        topology.upsert(name, NodeAttributes(f"/{name}"), liveness, ordered)
     return topology
 
 
@@ -107,7 +107,7 @@ def test_copies_beside_the_voters_do_not_vote_but_may_be_the_last():
     asked = {"strategy": "cost", "weights": {}}
     policy = compile_policy(None, asked, asked, topology, STRATEGIES)
     assert isinstance(policy, Policy)
-    assert policy.beside == 1
+    assert policy.extra_copies == 1
     one = AffectedShard(StreamSpec("s", 1, 2, asked), policy, 0, [0, 1, 2])
     assert [(each.live, each.left) for each in quorum_broken(topology, [one], [0])] == [(2, 1)]
     assert quorum_broken(topology, [one], [2]) == ()

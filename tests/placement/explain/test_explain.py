@@ -31,7 +31,7 @@ def fleet(*nodes, levels=("region", "az")):
         draining = "draining" in words
         ordered = AdministrativeState.DRAINING if draining else AdministrativeState.NONE
         liveness = Liveness("up" if draining or not words else words[0])
-        state.topology.put(name, NodeAttributes(location, **more), liveness, ordered)
+        state.topology.upsert(name, NodeAttributes(location, **more), liveness, ordered)
     return state
 
 
@@ -188,7 +188,7 @@ def test_a_reason_stays_short_however_much_a_policy_asks_for():
     tags = {f"{'k' * 60}{number}": "v" * 120 for number in range(60)}
     carried = [tuple(sorted(tags.items())[:kept]) for kept in range(60)]
     for number, each in enumerate(carried):
-        state.topology.put(f"t{number}", NodeAttributes("/eu/b", each), Liveness.UP)
+        state.topology.upsert(f"t{number}", NodeAttributes("/eu/b", each), Liveness.UP)
     _, _, answer, _ = placed(state, {"with_tags": tags}, factor=1)
     [reason] = answer.reasons
     assert reason.message.startswith("no node is left for replica 0 of s/0: of 62 nodes, 59 with k")

@@ -25,7 +25,7 @@ def fleet(**changed: NodeAttributes) -> Topology:
     topology = Topology()
     nodes = {name: NodeAttributes(f"/{name}") for name in "abcd"} | changed
     for name, attributes in nodes.items():
-        topology.put(name, attributes, Liveness.DEAD if name == "a" else Liveness.UP)
+        topology.upsert(name, attributes, Liveness.DEAD if name == "a" else Liveness.UP)
     return topology
 
 
@@ -112,7 +112,7 @@ def test_a_full_target_is_a_change():
 def test_a_target_that_is_gone():
     topology = Topology()
     for name in "ab":
-        topology.put(name, NodeAttributes(f"/{name}"), Liveness.UP)
+        topology.upsert(name, NodeAttributes(f"/{name}"), Liveness.UP)
     gone = found(topology=topology)
     assert gone.touched.nodes["c"] == {"status": "unregistered"}
 

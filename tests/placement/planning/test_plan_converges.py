@@ -68,7 +68,7 @@ def placed(rng: random.Random, asked: dict[str, Any]) -> tuple[Topology, StreamS
     """A fleet with one stream on it; None where the stream does not fit the fleet."""
     topology = Topology(("site",))
     for number in range(rng.randint(6, 14)):
-        topology.put(f"n{number}", attributes(rng), Liveness.UP)
+        topology.upsert(f"n{number}", attributes(rng), Liveness.UP)
     factor = 3 if "replication" in asked else rng.randint(1, 5)
     policy = compile_policy(None, asked, asked, topology, STRATEGIES)
     assert isinstance(policy, Policy)
@@ -87,15 +87,15 @@ def damage(rng: random.Random, topology: Topology) -> None:
         known = topology.attributes[node]
         match rng.choice(("dead", "drain", "move", "suspect")):
             case "dead":
-                topology.put(node_id, known, Liveness.DEAD)
+                topology.upsert(node_id, known, Liveness.DEAD)
             case "drain":
-                topology.put(node_id, known, Liveness.UP, AdministrativeState.DRAINING)
+                topology.upsert(node_id, known, Liveness.UP, AdministrativeState.DRAINING)
             case "move":
-                topology.put(node_id, attributes(rng), Liveness.UP)
+                topology.upsert(node_id, attributes(rng), Liveness.UP)
             case _:
-                topology.put(node_id, known, Liveness.SUSPECT)
+                topology.upsert(node_id, known, Liveness.SUSPECT)
     for number in range(rng.randint(0, 2)):
-        topology.put(f"new{number}", attributes(rng), Liveness.UP)
+        topology.upsert(f"new{number}", attributes(rng), Liveness.UP)
 
 
 def live(topology: Topology, nodes: list[int]) -> int:
@@ -104,7 +104,7 @@ def live(topology: Topology, nodes: list[int]) -> int:
 
 def required(topology: Topology, stream: StreamSnapshot, shard: int) -> tuple[int, ...]:
     """How far the shard is from each required rule that looks at it alone."""
-    judging = topology.judging()
+    judging = topology.for_diagnosis()
     rules = STRATEGIES[stream.policy.strategy].rules(stream.policy, judging)
     own = tuple(rule for rule in rules if not rule.spans_stream)
     case = ShardCase(stream.spec, stream.policy, own, shard, stream.shards[shard])
@@ -152,7 +152,7 @@ def settle(topology: Topology, stream: StreamSnapshot) -> None:
             if move.kind is not MoveKind.REMOVE:
                 assert live(topology, now) >= live(topology, before)
             # On the way out of several nodes at once a rule may have to wait for the last of them.
-            leaving = sum(not topology.accounted[node] for node in before) > 1
+            leaving = sum(not topology.counts_for_rules[node] for node in before) > 1
             same = live(topology, now) == live(topology, before)
             if same and not leaving and move.kind is MoveKind.REPLACE:
                 pairs = zip(

@@ -95,9 +95,9 @@ def test_a_cold_copy_stays_the_cold_one(listed, before, factor):
     topology = Topology(("region", "zone", "rack"))
     for region, zone, rack in (("x", z, r) for z in "123" for r in "12"):
         name = f"{region}{zone}{rack}"
-        topology.put(name, NodeAttributes(f"/{region}/{zone}/{rack}"), Liveness.UP)
+        topology.upsert(name, NodeAttributes(f"/{region}/{zone}/{rack}"), Liveness.UP)
     for n in range(2):
-        topology.put(f"y{n}", NodeAttributes(f"/y/1/{n}"), Liveness.UP)
+        topology.upsert(f"y{n}", NodeAttributes(f"/y/1/{n}"), Liveness.UP)
     shards = stream(topology, [listed], factor=factor, strategy="cost")
     policy = shards.policy
     copies = policy.copies(before), policy.copies(factor)

@@ -12,7 +12,7 @@ from placement.topology import Topology
 
 def found(policy: Any, factor: int) -> str | None:
     topology = Topology(("region", "az"))
-    topology.put("n1", NodeAttributes(location="/eu/az1"), Liveness.UP)
+    topology.upsert("n1", NodeAttributes(location="/eu/az1"), Liveness.UP)
     compiled = compile_policy(None, policy, {}, topology, STRATEGIES)
     assert isinstance(compiled, Policy), compiled
     rules = STRATEGIES[compiled.strategy].rules(compiled, topology)

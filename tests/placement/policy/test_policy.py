@@ -41,7 +41,7 @@ DEFAULT = {"strategy": "spread"}
 @pytest.fixture
 def topology() -> Topology:
     made = Topology(("region", "az"))
-    made.put("n1", NodeAttributes(location="/eu/az1"), Liveness.UP)
+    made.upsert("n1", NodeAttributes(location="/eu/az1"), Liveness.UP)
     return made
 
 

@@ -153,7 +153,7 @@ def test_a_leave_copies_what_was_lost(seed: int) -> None:
     made = filled(seed)
     topology = made.topology
     gone = random.Random(seed).randrange(topology.size)
-    topology.put(topology.ids[gone], topology.attributes[gone], Liveness.DEAD)
+    topology.upsert(topology.ids[gone], topology.attributes[gone], Liveness.DEAD)
     lost = made.counts()[topology.ids[gone]]
     found = plan(topology, [*standings(made)], Phase.REPAIR)
     added = sum(move.add is not None for move in found.moves)

@@ -27,7 +27,7 @@ def fleet(*locations, tags=()):
     topology = Topology(("az", "rack"))
     for n, location in enumerate(locations):
         carried = (("power", tags[n]),) if n < len(tags) and tags[n] else ()
-        topology.put(f"n{n}", NodeAttributes(location, carried), Liveness.UP)
+        topology.upsert(f"n{n}", NodeAttributes(location, carried), Liveness.UP)
     return topology
 
 

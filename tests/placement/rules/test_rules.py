@@ -79,7 +79,7 @@ def fleets(draw: st.DrawFn) -> Fleet:
         place, disk = draw(st.sampled_from(PLACES)), draw(st.sampled_from([None, "ssd", "hdd"]))
         liveness = draw(st.sampled_from([Liveness.UP, Liveness.UP, Liveness.SUSPECT]))
         tags = (("disk", disk),) if disk else ()
-        fleet.topology.put(f"n{number}", NodeAttributes(location=place, tags=tags), liveness)
+        fleet.topology.upsert(f"n{number}", NodeAttributes(location=place, tags=tags), liveness)
         fleet.places.append(place)
         fleet.disks.append(disk)
         fleet.up.append(liveness is Liveness.UP)
@@ -202,7 +202,7 @@ def test_neither_depends_on_the_order_of_nodes(
     turned = Topology(("site",))
     for node in range(last, -1, -1):
         topology = fleet.topology
-        turned.put(topology.ids[node], topology.attributes[node], topology.liveness[node])
+        turned.upsert(topology.ids[node], topology.attributes[node], topology.liveness[node])
     mirror = replace(
         standing,
         topology=turned,
@@ -215,8 +215,8 @@ def test_neither_depends_on_the_order_of_nodes(
 
 def test_a_node_without_a_domain_is_the_last_choice() -> None:
     topology = Topology()
-    topology.put("tagged", NodeAttributes(tags=(("disk", "ssd"),)), Liveness.UP)
-    topology.put("bare", NodeAttributes(), Liveness.UP)
+    topology.upsert("tagged", NodeAttributes(tags=(("disk", "ssd"),)), Liveness.UP)
+    topology.upsert("bare", NodeAttributes(), Liveness.UP)
     standing = RuleContext(topology, 2, [])
     for rule in (AtMost(2, DISK), Even(DISK)):
         tagged, bare = rule.penalty(standing).tolist()
@@ -227,7 +227,7 @@ def test_a_node_without_a_domain_is_the_last_choice() -> None:
 def test_rules_that_only_rank_are_never_broken(rule: Rule) -> None:
     topology = Topology()
     for number in range(4):
-        topology.put(f"n{number}", NodeAttributes(), Liveness.UP)
+        topology.upsert(f"n{number}", NodeAttributes(), Liveness.UP)
     standing = RuleContext(topology, 3, [0, 1], [0, 0, 3])
     assert rule.violations(standing) == []
     expected = {"balance nodes": [2, 0, 0, 1], "prefer nodes n2,n0": [1, 2, 0, 2]}
@@ -267,8 +267,8 @@ def test_shares_in_replicas(share: Share, caps: list[int]) -> None:
 )
 def test_filters(nodes: NodeFilter, passing: str) -> None:
     topology = Topology()
-    topology.put("n1", NodeAttributes(location="/a/r1"), Liveness.UP)
-    topology.put("n2", NodeAttributes(location="/a/r2", tags=(("disk", "ssd"),)), Liveness.DEAD)
-    topology.put("n3", NodeAttributes(location="/ab/r1", tags=(("disk", "hdd"),)), Liveness.UP)
+    topology.upsert("n1", NodeAttributes(location="/a/r1"), Liveness.UP)
+    topology.upsert("n2", NodeAttributes(location="/a/r2", tags=(("disk", "ssd"),)), Liveness.DEAD)
+    topology.upsert("n3", NodeAttributes(location="/ab/r1", tags=(("disk", "hdd"),)), Liveness.UP)
     mask = nodes.mask(topology)
     assert " ".join(topology.ids[node] for node in range(3) if mask[node]) == passing

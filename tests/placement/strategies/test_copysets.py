@@ -61,7 +61,7 @@ def test_the_published_figures():
     assert len(used) == 1667
     assert round(100 * risk(used, 5000, 50).loss_probability, 2) == 0.16
     for event in fleet(5000, 50):
-        topology.put(event.node_id, event.attributes, Liveness.UP)
+        topology.upsert(event.node_id, event.attributes, Liveness.UP)
     wide = Copysets(Terms(topology, 3, 10, (), NodeFilter())).sets
     assert round(100 * risk(wide, 5000, 50).loss_probability, 2) == 0.78
     assert scatter_width(distinct_copysets(wide)).min == 10

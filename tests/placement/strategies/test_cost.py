@@ -344,7 +344,7 @@ def test_a_cold_copy_keeps_its_slot_where_a_primary_is_missing():
     [shard] = state.streams["s"].shards
     nodes = state.table.nodes(shard)
     state.table.set(shard, 1, -1)
-    state.touch(shard)
+    state.mark_changed(shard)
     record = state.finish().assignments["s", 0]
     assert record.roles == ("replica", "replica", "cold")
     assert slots_of(state, record) == [nodes[0], nodes[2], -1, nodes[3]]
@@ -355,7 +355,7 @@ def test_quorums_and_health_do_not_count_the_cold_copy():
     nodes = fleet(racks=1)
     policy = Reconciler(Configuration())._state
     for each in nodes:
-        policy.topology.put(each.node_id, each.attributes, Liveness.UP)
+        policy.topology.upsert(each.node_id, each.attributes, Liveness.UP)
     compiled = policy.compile(None, COST)
     spec = StreamSpec("s", 1, 3, COST)
     index = policy.topology.index
@@ -364,7 +364,7 @@ def test_quorums_and_health_do_not_count_the_cold_copy():
     def health(*dead):
         for each in nodes:
             alive = Liveness.DEAD if each.node_id in dead else Liveness.UP
-            policy.topology.put(each.node_id, each.attributes, alive)
+            policy.topology.upsert(each.node_id, each.attributes, alive)
         found = diagnose_cluster(policy.topology, [StreamToDiagnose(spec, compiled, held, held)])
         return str(found.worst), {each.rule for each in found.violations}
 

@@ -44,7 +44,7 @@ def test_the_search_finds_the_least_cost(seed):
     rng = random.Random(seed)
     topology = Topology()
     for each in random_nodes(rng, 11):
-        topology.put(each.node_id, each.attributes, Liveness.UP)
+        topology.upsert(each.node_id, each.attributes, Liveness.UP)
     view = View(topology, AssignmentTable())
     view.load[:] = [rng.choice([0, 0, 1, 2, 5]) for _ in range(topology.size)]
     shape = Shape(rng.choice([1, 2, 3]), rng.choice([0, 1, 1, 2]), WEIGHTS)

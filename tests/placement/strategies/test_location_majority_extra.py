@@ -28,7 +28,7 @@ class Extra:
         for place, held in servers.items():
             for name in held:
                 liveness = Liveness(status.get(name, "up"))
-                self.topology.put(
+                self.topology.upsert(
                     name,
                     NodeAttributes(f"/{place}"),
                     liveness,

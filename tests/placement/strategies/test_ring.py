@@ -147,7 +147,7 @@ def test_tokens_are_the_same_everywhere():
     """Python's own hash differs from process to process; a golden value holds across versions."""
     topology = Topology()
     for name in ("n1", "n2"):
-        topology.put(name, NodeAttributes(), Liveness.UP)
+        topology.upsert(name, NodeAttributes(), Liveness.UP)
     ring = token_ring(topology, vnodes=2)
     owned = zip(ring.tokens, (topology.ids[owner] for owner in ring.nodes), strict=True)
     assert list(owned) == GOLDEN

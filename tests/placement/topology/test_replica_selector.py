@@ -22,7 +22,7 @@ def fleet(nodes=FLEET, **status):
     for name, location in nodes.items():
         tags = (("disk", "ssd"), ("zone", name[-1]))
         told = NodeAttributes(location, tags, host=f"{name}.example:9092")
-        topology.put(name, told, Liveness(status.get(name, "up")))
+        topology.upsert(name, told, Liveness(status.get(name, "up")))
     return topology
 
 
@@ -135,8 +135,8 @@ def test_dead_replicas_are_never_chosen_and_suspect_ones_last(exact):
 def test_the_leader_is_the_first_live_replica_that_may_lead(exact):
     topology = fleet(n1="dead")
     told = NodeAttributes("/us/az1/r1", leader=False)
-    topology.put("n4", told, Liveness.UP)
-    topology.put("n3", NodeAttributes("/eu/az2/r1"), Liveness.UP, AdministrativeState.DRAINING)
+    topology.upsert("n4", told, Liveness.UP)
+    topology.upsert("n3", NodeAttributes("/eu/az2/r1"), Liveness.UP, AdministrativeState.DRAINING)
     # A draining node still has its replicas, and serves them.
     assert choose(topology, "n1 n4 n3 n2", exact=exact)[0] == "n3"
 

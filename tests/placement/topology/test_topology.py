@@ -56,9 +56,9 @@ def test_three_conditions_decide_together(
     liveness, ordered, guard, status, eligible, accounted, dead
 ):
     topology = Topology(["site"])
-    node = topology.put("n1", NodeAttributes("/a/r1"), liveness, ordered, guard)
+    node = topology.upsert("n1", NodeAttributes("/a/r1"), liveness, ordered, guard)
     assert topology.status(node) == word(liveness, ordered, guard) == status
-    seen = (topology.eligible[node], topology.accounted[node], topology.is_dead(node))
+    seen = (topology.eligible[node], topology.counts_for_rules[node], topology.is_dead(node))
     assert tuple(map(bool, seen)) == (eligible, accounted, dead)
     assert len(topology.live_domains(LEAF)) == eligible
 
@@ -67,14 +67,14 @@ def test_a_relabel_touches_the_domains_of_one_node():
     """Goal: a node that moves is counted where it stands now, the others are left alone."""
     topology = Topology(["site", "rack"])
     for number in range(100):  # more than the columns hold at first
-        topology.put(f"n{number}", NodeAttributes(f"/s{number % 3}/r{number % 7}"), UP)
+        topology.upsert(f"n{number}", NodeAttributes(f"/s{number % 3}/r{number % 7}"), UP)
     before = topology.domain_of(Scope(depth=1)).copy()
-    topology.put("n5", NodeAttributes("/s9/r1/c2"), UP)
+    topology.upsert("n5", NodeAttributes("/s9/r1/c2"), UP)
     changed = before != topology.domain_of(Scope(depth=1))
     assert changed.nonzero()[0].tolist() == [5]
     assert topology.locations[5] == Location(("s9", "r1", "c2"))
     assert "/s9" in topology.domain_names(Scope(depth=1), topology.live_domains(Scope(depth=1)))
-    topology.put("n5", NodeAttributes("/s9"), Liveness.DEAD)
+    topology.upsert("n5", NodeAttributes("/s9"), Liveness.DEAD)
     assert "/s9" not in topology.domain_names(LEAF, topology.live_domains(LEAF))
 
 
@@ -122,7 +122,7 @@ def test_what_is_kept_up_to_date_is_what_a_fresh_topology_says():
                 continue
             condition = rng.choice([UP, UP, Liveness.DEAD])
             known[name] = (attributes, condition)
-            kept.put(name, *known[name])
+            kept.upsert(name, *known[name])
             if rng.random() < 0.5:
                 compare(kept, known)
         compare(kept, known)
@@ -131,7 +131,7 @@ def test_what_is_kept_up_to_date_is_what_a_fresh_topology_says():
 def compare(kept, known):
     fresh = Topology(["site"])
     for name, condition in known.items():
-        fresh.put(name, *condition)
+        fresh.upsert(name, *condition)
     assert kept.tiers() == fresh.tiers()
     order = kept.order()
     assert sorted(known, key=lambda n: order[kept.index[n]]) == sorted(known, key=natural_key)

@@ -130,7 +130,7 @@ def test_what_was_asked_for_before_a_restart_is_asked_again() -> None:
     script = Script(lambda command: "\n".join("/a" for _ in command[1:]))
     asking = FromCommand("map", 5.0, script, lambda: 0.0)
     reconciler = recovered.applier._reconciler
-    asking.resume(reconciler.in_force().topology.values(), reconciler.remembered(KIND))  # type: ignore[arg-type]
+    asking.resume(reconciler.in_force().topology.values(), reconciler.memory_of(KIND))  # type: ignore[arg-type]
     found = answered(asking)
     while len(found) < 2:
         found += answered(asking)
