@@ -51,13 +51,13 @@ def answer_documents(
     says on a terminal's standard error at what a large document is worked. A document that cannot
     be understood, or with `strict` has unknown fields, is answered with its error and status 2.
     """
-    from streaming.offline import DocumentFault, clusters
+    from streaming.offline import DocumentFault, parse_documents
 
     # Made only where text is wanted: importing rich takes a tenth of the time to answer.
     console: Any = None
     status = 0
     with _collecting_seldom():
-        for each in clusters(read(file)):
+        for each in parse_documents(read(file)):
             document = understood(each, file, strict=strict)
             if isinstance(document, DocumentFault):
                 status = EXIT_DOCUMENT

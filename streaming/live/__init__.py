@@ -6,7 +6,7 @@
 
 from streaming.live.cell_status import PLANNED_REPLICAS_MAX, Balance, Status, balance, status
 from streaming.live.describe import describe_node, describe_shard, describe_stream
-from streaming.live.explain import explained_live, suggested
+from streaming.live.explain import explain_live, suggest_placement
 from streaming.live.listings import LISTINGS, Listing, Rows
 from streaming.live.published_state import Live
 
@@ -22,7 +22,7 @@ __all__ = [
     "describe_node",
     "describe_shard",
     "describe_stream",
-    "explained_live",
+    "explain_live",
     "status",
-    "suggested",
+    "suggest_placement",
 ]

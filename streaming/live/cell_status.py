@@ -11,13 +11,13 @@ from placement.planning import Phase
 from schemas.cluster import Cluster
 from streaming.live.published_state import LiveState
 from streaming.offline import (
-    Checked,
     CheckOptions,
+    CheckResult,
     Document,
     PlanOptions,
-    checked,
+    check_cluster,
     health_body,
-    planned,
+    plan_moves,
 )
 
 # A person looks at the oldest moves; the count says how many there are.
@@ -47,7 +47,7 @@ def balance(live: LiveState) -> Balance | None:
     waits = any(v.violation_class is not ViolationClass.UNFIXABLE for v in live.violations)
     if waits or live.open_moves or held > PLANNED_REPLICAS_MAX:
         return None
-    found = planned(Document(live.cluster()), PlanOptions(phase=Phase.REBALANCE))
+    found = plan_moves(Document(live.cluster()), PlanOptions(phase=Phase.REBALANCE))
     return Balance(len(found.plan.moves), found.impact.copies)
 
 
@@ -60,7 +60,7 @@ class Status:
     at_ms: int
     cluster: Cluster
     nodes: tuple[NodeView, ...]
-    judged: Checked
+    judged: CheckResult
     loads: Mapping[str, int]
     leaders: Mapping[str, int]
     marker: Mapping[str, Any]
@@ -197,7 +197,7 @@ def status(
         at_ms=at_ms,
         cluster=cluster,
         nodes=tuple(live.nodes),
-        judged=checked(Document(cluster), CheckOptions()),
+        judged=check_cluster(Document(cluster), CheckOptions()),
         loads=Counter(node for each in live.assignments for node in each.replicas),
         leaders=Counter(each.replicas[0] for each in live.assignments if each.replicas),
         marker=marker,

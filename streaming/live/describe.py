@@ -24,10 +24,10 @@ from schemas.topics import DECISIONS, TOPOLOGY
 from streaming import codec
 from streaming.codec import fields_of
 from streaming.live.cell_status import condition
-from streaming.live.explain import NotThere
+from streaming.live.explain import NotInLiveState
 from streaming.live.listings import policy_text
 from streaming.live.published_state import LiveState
-from streaming.offline import Checked, CheckOptions, Document, checked
+from streaming.offline import CheckOptions, CheckResult, Document, check_cluster
 
 _UNLOCATED = "(unlocated)"
 # Lives of the node's process besides the one in force, as the record has them.
@@ -121,7 +121,7 @@ def describe_shard(live: LiveState, stream: str, shard: int) -> dict[str, Any]:
     if found is None:
         many = decision.spec.shards
         placed = f"has {many} shards, counted from 0" if shard >= many else "is not placed"
-        raise NotThere(f"there is no shard {stream}/{shard}: stream '{stream}' {placed}")
+        raise NotInLiveState(f"there is no shard {stream}/{shard}: stream '{stream}' {placed}")
     judged = _judged(live.cluster())
     health, copies = judged.diagnosis.shards.get(stream, ()), judged.diagnosis.copies
     move = next((m for m in live.open_moves if (m.stream, m.shard) == (stream, shard)), None)
@@ -155,11 +155,11 @@ def _decision(live: LiveState, name: str) -> Decision:
 
 def _missing(kind: str, name: str, known: Iterable[str]) -> Any:
     hint = did_you_mean(name, [*known]) or ";"
-    raise NotThere(f"there is no {kind} '{name}'{hint} see: placer {kind}s")
+    raise NotInLiveState(f"there is no {kind} '{name}'{hint} see: placer {kind}s")
 
 
-def _judged(cluster: Cluster) -> Checked:
-    return checked(Document(cluster), CheckOptions())
+def _judged(cluster: Cluster) -> CheckResult:
+    return check_cluster(Document(cluster), CheckOptions())
 
 
 def _critical(live: LiveState, name: str) -> int:
@@ -186,7 +186,7 @@ def _critical(live: LiveState, name: str) -> int:
     return sum(each.shards for each in critical if (each.level, each.domain) == ("node", name))
 
 
-def _quorum(judged: Checked) -> int | None:
+def _quorum(judged: CheckResult) -> int | None:
     return judged.diagnosis.copies[0].quorum if judged.diagnosis.copies else None
 
 

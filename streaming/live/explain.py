@@ -17,19 +17,19 @@ from streaming.errors import StreamingError
 from streaming.live.published_state import Live, stream_of
 from streaming.offline import (
     Document,
-    Explained,
     ExplainOptions,
-    Explanation,
-    Placed,
-    Published,
-    explained,
+    ExplainResult,
+    PlaceResult,
+    PublishedStream,
+    StreamExplanation,
+    explain_streams,
     move_body,
-    placed,
+    place_streams,
     stream_body,
 )
 
 
-class NotThere(StreamingError):
+class NotInLiveState(StreamingError):
     """The stream, shard or node that was asked about is not in the live state."""
 
     exit_code = 2
@@ -41,12 +41,12 @@ class LiveExplanation:
     refused for what it says itself: nothing else is to be said of it."""
 
     decision: Decision
-    explanation: Explanation | None
+    explanation: ExplainResult | None
 
     @property
-    def stream(self) -> Explained:
+    def stream(self) -> StreamExplanation:
         """The stream's explanation."""
-        return self.explanation.streams[0] if self.explanation else Explained(self.decision)
+        return self.explanation.streams[0] if self.explanation else StreamExplanation(self.decision)
 
     def body(self) -> dict[str, Any]:
         """The answer of `explain --live`: that of a file for the one stream, with who decided it
@@ -63,18 +63,18 @@ class LiveExplanation:
         return stream_body(self.stream, answer) | who
 
 
-def explained_live(
+def explain_live(
     live: Live, stream: str, shard: int | None = None, node: str | None = None
 ) -> LiveExplanation:
     """Explain a stream, or one shard of it. Raises NotThere."""
     decision = next((each for each in live.decisions if each.stream == stream), None)
     if decision is None:
-        raise NotThere(f"there is no stream '{stream}'; see: placer streams")
+        raise NotInLiveState(f"there is no stream '{stream}'; see: placer streams")
     if shard is not None and not 0 <= shard < decision.spec.shards:
-        raise NotThere(f"stream '{stream}' has {decision.spec.shards} shards, counted from 0")
+        raise NotInLiveState(f"stream '{stream}' has {decision.spec.shards} shards, counted from 0")
     cluster = live.cluster()
     if node is not None and node not in {each.id for each in cluster.nodes}:
-        raise NotThere(f"there is no node '{node}'; see: placer nodes")
+        raise NotInLiveState(f"there is no node '{node}'; see: placer nodes")
     if decision.outcome is Outcome.REJECTED:
         if any(reason.band is Band.CONFIG for reason in decision.reasons):
             return LiveExplanation(decision, None)
@@ -84,11 +84,11 @@ def explained_live(
     if not any(each.stream == stream for each in cluster.streams):
         return LiveExplanation(decision, None)
     wanted = ExplainOptions(stream, shard, node)
-    found = explained(Document(cluster), wanted, _published(live, decision))
+    found = explain_streams(Document(cluster), wanted, _read_published(live, decision))
     return LiveExplanation(decision, found)
 
 
-def _published(live: Live, decision: Decision) -> Published:
+def _read_published(live: Live, decision: Decision) -> PublishedStream:
     """What the topics say of the stream."""
     name = decision.stream
     mine = [each for each in live.assignments if each.stream == name]
@@ -100,7 +100,7 @@ def _published(live: Live, decision: Decision) -> Published:
     def by_shard(part: Callable[[Assignment], Any]) -> dict[int, Any]:
         return {each.shard: part(each) for each in mine}
 
-    return Published(
+    return PublishedStream(
         decision,
         epochs=by_shard(lambda each: each.epoch),
         adding=by_shard(lambda each: each.adding),
@@ -110,7 +110,9 @@ def _published(live: Live, decision: Decision) -> Published:
     )
 
 
-def suggested(cluster: Cluster, asked: dict[str, Any]) -> tuple[dict[str, Any], Placed]:
+def suggest_placement(
+    cluster: Cluster, asked: dict[str, Any]
+) -> tuple[dict[str, Any], PlaceResult]:
     """The answer for one more stream, in the form of `place`, and the whole it is part of.
 
     `asked`: fields of a stream without its name.
@@ -118,5 +120,5 @@ def suggested(cluster: Cluster, asked: dict[str, Any]) -> tuple[dict[str, Any], 
     taken = {stream.stream for stream in cluster.streams}
     name = next(n for n in (f"suggestion-{i}" for i in count(1)) if n not in taken)
     stream = ClusterStream.model_validate({"stream": name, **asked})
-    whole = placed(Document(replace(cluster, streams=(*cluster.streams, stream))))
+    whole = place_streams(Document(replace(cluster, streams=(*cluster.streams, stream))))
     return whole.answer(whole.decisions[-1]), whole

@@ -24,7 +24,7 @@ from placement.model import (
     status,
 )
 from streaming.live.published_state import LiveState
-from streaming.offline import CheckOptions, Document, checked, flow_text
+from streaming.offline import CheckOptions, Document, check_cluster, flow_text
 
 Rows = list[dict[str, Any]]
 
@@ -94,7 +94,7 @@ def locations(live: LiveState) -> Rows:
 def streams(live: LiveState) -> Rows:
     """Every stream: how it is now, and the last answer to it. A stream that is not in force has no
     health."""
-    found = checked(Document(live.cluster()), CheckOptions())
+    found = check_cluster(Document(live.cluster()), CheckOptions())
     health, missing = found.diagnosis.streams, found.missing
     return [
         {

@@ -4,62 +4,74 @@ Works on values alone, without Kafka, Spark or Java: imports `codec` and `locati
 commands ask the same code about the published state.
 """
 
-from streaming.offline.check import Checked, CheckOptions, NothingThere, checked, health_body
+from streaming.offline.check import (
+    CheckOptions,
+    CheckResult,
+    NoMatchingNode,
+    check_cluster,
+    health_body,
+)
 from streaming.offline.cluster_file import cluster_body, cluster_text, flow_text
-from streaming.offline.documents import Document, DocumentFault, clusters
+from streaming.offline.documents import Document, DocumentFault, parse_documents
 from streaming.offline.explain import (
-    Explained,
     ExplainOptions,
-    Explanation,
-    Published,
-    ShardExplained,
-    explained,
+    ExplainResult,
+    PublishedStream,
+    ShardExplanation,
+    StreamExplanation,
+    explain_streams,
     move_body,
     stream_body,
 )
-from streaming.offline.nearest import Served, served
-from streaming.offline.place import Placed, placed
-from streaming.offline.plan import Planned, PlanOptions, planned
-from streaming.offline.reassignment import Assignments, ReassignmentInvalid, read_file
-from streaming.offline.report import checked_body
-from streaming.offline.saved_plan import SavedPlanInvalid, Verified, load_plan, saved_text, verified
+from streaming.offline.nearest import NearestResult, choose_nearest
+from streaming.offline.place import PlaceResult, place_streams
+from streaming.offline.plan import PlanOptions, PlanResult, plan_moves
+from streaming.offline.reassignment import Assignments, ReassignmentInvalid, read_reassignment
+from streaming.offline.report import check_body
+from streaming.offline.saved_plan import (
+    SavedPlanInvalid,
+    VerifyResult,
+    load_plan,
+    saved_plan_text,
+    verify_plan,
+)
 from streaming.offline.what_if import WhatIf
 
 __all__ = [
     "Assignments",
     "CheckOptions",
-    "Checked",
+    "CheckResult",
     "Document",
     "DocumentFault",
     "ExplainOptions",
-    "Explained",
-    "Explanation",
-    "NothingThere",
-    "Placed",
+    "ExplainResult",
+    "NearestResult",
+    "NoMatchingNode",
+    "PlaceResult",
     "PlanOptions",
-    "Planned",
-    "Published",
+    "PlanResult",
+    "PublishedStream",
     "ReassignmentInvalid",
     "SavedPlanInvalid",
-    "Served",
-    "ShardExplained",
-    "Verified",
+    "ShardExplanation",
+    "StreamExplanation",
+    "VerifyResult",
     "WhatIf",
-    "checked",
-    "checked_body",
+    "check_body",
+    "check_cluster",
+    "choose_nearest",
     "cluster_body",
     "cluster_text",
-    "clusters",
-    "explained",
+    "explain_streams",
     "flow_text",
     "health_body",
     "load_plan",
     "move_body",
-    "placed",
-    "planned",
-    "read_file",
-    "saved_text",
-    "served",
+    "parse_documents",
+    "place_streams",
+    "plan_moves",
+    "read_reassignment",
+    "saved_plan_text",
     "stream_body",
-    "verified",
+    "verify_plan",
 ]

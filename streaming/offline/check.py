@@ -61,7 +61,7 @@ class CheckOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckResult:
     """A cluster, what is wrong with it, and its streams that were refused."""
 
     document: Document
@@ -164,11 +164,11 @@ class Checked:
         return body
 
 
-class NothingThere(Exception):
+class NoMatchingNode(Exception):
     """A domain or tag that was named stands for no node of the document."""
 
 
-def checked(document: Document, asked: CheckOptions) -> Checked:
+def check_cluster(document: Document, asked: CheckOptions) -> CheckResult:
     """Judge a cluster. Raises NothingThere."""
     cluster = document.cluster
     nodes, streams = codec.cluster_events(cluster)
@@ -201,10 +201,12 @@ def checked(document: Document, asked: CheckOptions) -> Checked:
         if isinstance(policy, Reason):
             refused.append(_refusal(stream.stream, codec.reason_body(policy), stream))
         else:
-            examined.append(_examined(event, policy, moves, state.topology))
+            examined.append(_to_diagnose(event, policy, moves, state.topology))
     found = diagnose_cluster(state.topology, examined)
     named = tuple(sorted(lost, key=natural_key))
-    return Checked(document, asked, state.topology, found, tuple(examined), tuple(refused), named)
+    return CheckResult(
+        document, asked, state.topology, found, tuple(examined), tuple(refused), named
+    )
 
 
 def lost_nodes(cluster: Cluster, names: Iterable[str]) -> frozenset[str]:
@@ -213,7 +215,7 @@ def lost_nodes(cluster: Cluster, names: Iterable[str]) -> frozenset[str]:
     for name in names:
         found = {node.id for node in cluster.nodes if _stands_in(node, name)}
         if not found:
-            raise NothingThere(f"no node stands in '{name}': a path, key=value or a node's id")
+            raise NoMatchingNode(f"no node stands in '{name}': a path, key=value or a node's id")
         lost |= found
     return frozenset(lost)
 
@@ -266,7 +268,7 @@ def _refusal(
     }
 
 
-def _examined(
+def _to_diagnose(
     event: StreamCreated,
     policy: Policy,
     moves: Mapping[tuple[str, int], ClusterMove],

@@ -48,7 +48,7 @@ class DocumentFault:
         return {"message": self.message, "line": self.line, "field": self.field}
 
 
-class Written:
+class SourceText:
     """The text of a document: where in the file its fields stand. A tree of YAML nodes takes a
     hundred times as long as the values alone, so that one is made when somebody asks for it."""
 
@@ -79,7 +79,7 @@ class Document:
     a text; `ignored` are its fields that nobody reads; `value`: all of it as it was given."""
 
     cluster: Cluster
-    written: Written | None = field(default=None, compare=False)
+    written: SourceText | None = field(default=None, compare=False)
     ignored: tuple[str, ...] = ()
     value: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
@@ -88,7 +88,7 @@ class Document:
         return self.written.line(field) if self.written else None
 
 
-def clusters(text: str, parse: Parse = parse_cluster) -> Iterator[Document | DocumentFault]:
+def parse_documents(text: str, parse: Parse = parse_cluster) -> Iterator[Document | DocumentFault]:
     """Every document of a YAML or JSON text, or of newline-delimited JSON, understood or not.
 
     A document that is not well-formed is only its own fault. Bytes that are no text come as
@@ -102,8 +102,8 @@ def clusters(text: str, parse: Parse = parse_cluster) -> Iterator[Document | Doc
             continue
         value = _json(piece)
         if value is not None:
-            root = partial(_composed, piece)
-            yield _understood(value, Written(root, first - 1), parse)
+            root = partial(_compose, piece)
+            yield _understood(value, SourceText(root, first - 1), parse)
         else:
             yield from _yaml(piece, first, parse)
 
@@ -112,7 +112,7 @@ def _yaml(piece: str, first: int, parse: Parse) -> Iterator[Document | DocumentF
     """The documents of a text in YAML that begins on the line `first`."""
     try:
         for node in yaml.compose_all(_PAIR.sub(_whole, piece), Loader=_Loader):
-            yield _read(node, first - 1, parse)
+            yield _read_document(node, first - 1, parse)
     except yaml.MarkedYAMLError as error:
         # The mark of a text that ends too soon stands behind its last line.
         below = min(error.problem_mark.line if error.problem_mark else 0, piece.count("\n"))
@@ -127,13 +127,15 @@ def _json(piece: str) -> dict[str, Any] | None:
     if not piece.lstrip().startswith("{"):
         return None
     try:
-        value = json.loads(piece, object_pairs_hook=_unrepeated, parse_constant=_unrepeated)
+        value = json.loads(
+            piece, object_pairs_hook=_refuse_repeated_keys, parse_constant=_refuse_repeated_keys
+        )
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 
 
-def _unrepeated(pairs: list[tuple[str, Any]] | str) -> dict[str, Any]:
+def _refuse_repeated_keys(pairs: list[tuple[str, Any]] | str) -> dict[str, Any]:
     """A JSON object of which no key is given twice. Raises ValueError, also for a constant that
     only JavaScript has."""
     values = {} if isinstance(pairs, str) else dict(pairs)
@@ -142,7 +144,7 @@ def _unrepeated(pairs: list[tuple[str, Any]] | str) -> dict[str, Any]:
     return values
 
 
-def _composed(piece: str) -> yaml.Node | None:
+def _compose(piece: str) -> yaml.Node | None:
     """The tree of a text's first document; None for JSON that is no YAML, such as with tabs."""
     try:
         return next(yaml.compose_all(_PAIR.sub(_whole, piece), Loader=_Loader), None)
@@ -186,9 +188,9 @@ def _object(text: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _read(node: yaml.Node | None, offset: int, parse: Parse) -> Document | DocumentFault:
+def _read_document(node: yaml.Node | None, offset: int, parse: Parse) -> Document | DocumentFault:
     # Before merge keys are resolved, which writes keys twice.
-    repeated = _repeated(node, "", set())
+    repeated = _repeated_key(node, "", set())
     if repeated:
         name, at = repeated
         return DocumentFault(f"field '{name}' is given twice", at + offset + 1, name)
@@ -197,10 +199,10 @@ def _read(node: yaml.Node | None, offset: int, parse: Parse) -> Document | Docum
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + offset + 1 if error.problem_mark else None
         return DocumentFault(f"not YAML: {error.problem}", line, None)
-    return _understood(value, Written(lambda: node, offset), parse)
+    return _understood(value, SourceText(lambda: node, offset), parse)
 
 
-def _understood(value: Any, written: Written, parse: Parse) -> Document | DocumentFault:
+def _understood(value: Any, written: SourceText, parse: Parse) -> Document | DocumentFault:
     cluster = parse(value)
     if isinstance(cluster, DocumentError):
         return DocumentFault(cluster.message, written.line(cluster.field), cluster.field)
@@ -215,7 +217,7 @@ def _construct(node: yaml.Node) -> Any:
         loader.dispose()
 
 
-def _repeated(node: yaml.Node | None, path: str, seen: set[int]) -> tuple[str, int] | None:
+def _repeated_key(node: yaml.Node | None, path: str, seen: set[int]) -> tuple[str, int] | None:
     """The first key that a mapping has twice, by its path, and its line from 0: YAML's readers
     would take the last and say nothing."""
     if not isinstance(node, yaml.CollectionNode) or id(node) in seen:
@@ -224,14 +226,14 @@ def _repeated(node: yaml.Node | None, path: str, seen: set[int]) -> tuple[str, i
     found, keys = None, set()
     if isinstance(node, yaml.SequenceNode):
         items = ((below, f"{path}[{n}]") for n, below in enumerate(node.value))
-        return next(filter(None, (_repeated(below, name, seen) for below, name in items)), None)
+        return next(filter(None, (_repeated_key(below, name, seen) for below, name in items)), None)
     for key, below in node.value:
         name = f"{path}.{key.value}" if path else str(key.value)
         if key.value in keys and isinstance(key, yaml.ScalarNode):
             return name, key.start_mark.line
         if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
             keys.add(key.value)
-        found = found or _repeated(below, name, seen)
+        found = found or _repeated_key(below, name, seen)
     return found
 
 

@@ -1,8 +1,8 @@
 """`explain`: why the replicas of a cluster stand where they do, what is wrong, what happens next.
 
-One implementation for cluster files and for the live state, which is asked about as a cluster file
-would say it (`Published` has what only the topics know). Only what the wanted shards need is done:
-streams that are whole are counted as they are, those behind the wanted one are left aside.
+The same code explains a cluster file and the live state, which it gets in the form of a cluster
+file; `PublishedStream` adds what only the topics know. It places only the streams on which the
+wanted shards depend: complete ones are counted as they are, later ones are left out.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,15 @@ from placement.streams import spec_of
 from schemas.cluster import ClusterMove, RefusedStream
 from streaming import codec
 from streaming.offline.documents import Document
-from streaming.offline.place import UNANSWERED, Placed, decided, enter, fleet, placed, unplaced
+from streaming.offline.place import (
+    UNANSWERED,
+    PlaceResult,
+    build_state,
+    decide_stream,
+    enter_decision,
+    place_streams,
+    streams_to_place,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +46,7 @@ class ExplainOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishedStream:
     """What the topics say of one stream: its last decision, and by shard the epoch, replicas on
     their way in and out, the open move as it is told, and the open violations."""
 
@@ -51,7 +59,7 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True)
-class ShardExplained:
+class ShardExplanation:
     """One shard: its health, why each replica is there or may not stay, why the node has none, what
     is broken, and the move that is under way or comes next (its `state` says which)."""
 
@@ -106,13 +114,13 @@ class ShardExplained:
 
 
 @dataclass(frozen=True, slots=True)
-class Explained:
+class StreamExplanation:
     """One stream's decision, the health of its replicas where any are given, its shards that were
     asked about, why the node holds none of a stream that is not placed, and advice."""
 
     decision: Decision | RefusedStream
     health: Health | None = None
-    shards: tuple[ShardExplained, ...] = ()
+    shards: tuple[ShardExplanation, ...] = ()
     unplaced: tuple[Absent, ...] = ()
     advice: tuple[Advice, ...] = ()
 
@@ -129,11 +137,11 @@ class Explained:
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class ExplainResult:
     """The explanations of a document, in its order. `missing`: what was asked for and is not."""
 
-    placed: Placed
-    streams: tuple[Explained, ...]
+    placed: PlaceResult
+    streams: tuple[StreamExplanation, ...]
     missing: str | None = None
 
     @property
@@ -150,24 +158,24 @@ class Explanation:
             return body | {"error": {"message": self.missing, "line": None, "field": None}}
         return body | {"explain": [self._told(each) for each in self.streams]}
 
-    def _told(self, each: Explained) -> dict[str, Any]:
+    def _told(self, each: StreamExplanation) -> dict[str, Any]:
         return stream_body(each, self.placed.answer(each.decision))
 
 
-def explained(
-    document: Document, wanted: ExplainOptions, published: Published | None = None
-) -> Explanation:
+def explain_streams(
+    document: Document, wanted: ExplainOptions, published: PublishedStream | None = None
+) -> ExplainResult:
     """Place the document's streams one by one, as far as it matters for those that are wanted, and
     explain these."""
-    state = fleet(document.cluster, WITHOUT_LIMITS)
+    state = build_state(document.cluster, WITHOUT_LIMITS)
     _, created = codec.cluster_events(document.cluster)
     events = [event for event in created if isinstance(event, StreamCreated)]
-    found: dict[str, Explained] = {}
+    found: dict[str, StreamExplanation] = {}
     decisions: dict[str, Decision] = {}
     # Where `place` evens streams out together, all of them matter.
-    together = published is None and len(unplaced(events)) > 1
-    crowd = _Crowd(state, placed(document) if together else None)
-    for event in _in_turn(events, wanted):
+    together = published is None and len(streams_to_place(events)) > 1
+    crowd = _OtherStreams(state, place_streams(document) if together else None)
+    for event in _relevant_streams(events, wanted):
         if wanted.stream not in (None, event.stream):
             decisions[event.stream] = crowd.take(event)
             continue
@@ -178,7 +186,7 @@ def explained(
             shards = state.streams[event.stream].shards
             rows = [state.table.nodes(shard) for shard in shards]
         else:
-            decision, rows = published.decision, _given(state, event)
+            decision, rows = published.decision, _listed_replicas(state, event)
         decisions[event.stream] = decision
         found[event.stream] = _explain(state, event, decision, before, wanted, rows)
     answers = tuple(
@@ -186,21 +194,23 @@ def explained(
         for stream in document.cluster.streams
     )
     known = tuple(answer for answer in answers if answer is not None)
-    whole = Placed(document, known, state)
-    missing = _missing(whole, decisions, wanted)
-    ahead = _Ahead(document, state, published)
+    whole = PlaceResult(document, known, state)
+    missing = _what_is_missing(whole, decisions, wanted)
+    ahead = _Outlook(document, state, published)
     given = {event.stream: event for event in events if event.replicas and any(event.replicas)}
     streams = tuple(
-        Explained(answer)
+        StreamExplanation(answer)
         if isinstance(answer, RefusedStream)
         else ahead.told(found[answer.stream], given.get(answer.stream))
         for answer in known
         if wanted.stream in (None, answer.stream)
     )
-    return Explanation(whole, streams, missing)
+    return ExplainResult(whole, streams, missing)
 
 
-def _in_turn(events: Sequence[StreamCreated], wanted: ExplainOptions) -> Sequence[StreamCreated]:
+def _relevant_streams(
+    events: Sequence[StreamCreated], wanted: ExplainOptions
+) -> Sequence[StreamCreated]:
     """The streams that matter, the wanted one last: all others whose replicas are given where its
     own are, as these stand beside each other; else those that are placed before it."""
     at = next((n for n, event in enumerate(events) if event.stream == wanted.stream), None)
@@ -212,12 +222,12 @@ def _in_turn(events: Sequence[StreamCreated], wanted: ExplainOptions) -> Sequenc
     return [*events[:at], *behind, events[at]]
 
 
-class _Crowd:
+class _OtherStreams:
     """The streams that are not asked about. Those that have all their replicas are only counted,
     all at once, before something is placed beside them. `placed`: where the others stand, if that
     is known."""
 
-    def __init__(self, state: State, placed: Placed | None) -> None:
+    def __init__(self, state: State, placed: PlaceResult | None) -> None:
         self._state, self._placed = state, placed
         self._rows: list[list[int]] = []
         self._shards: list[int] = []
@@ -231,7 +241,7 @@ class _Crowd:
         if (
             isinstance(policy, Reason)
             or len(rows) != event.shards
-            or not _whole(rows, policy, event)
+            or not _is_complete(rows, policy, event)
         ):
             self.settle()
             return self.place(event)
@@ -245,11 +255,11 @@ class _Crowd:
     def place(self, event: StreamCreated) -> Decision:
         """Decide the stream, or take the decision that is known."""
         if self._placed is None:
-            return decided(self._state, event)
+            return decide_stream(self._state, event)
         known = self._placed.state
         stream = known.streams[event.stream]
         rows = [known.table.nodes(shard) for shard in stream.shards]
-        enter(self._state, stream.decision, stream.policy, rows or None)
+        enter_decision(self._state, stream.decision, stream.policy, rows or None)
         return stream.decision
 
     def settle(self) -> None:
@@ -261,13 +271,13 @@ class _Crowd:
             self._rows, self._shards = [], []
 
 
-def _whole(rows: Sequence[Sequence[int]], policy: Policy, event: StreamCreated) -> bool:
+def _is_complete(rows: Sequence[Sequence[int]], policy: Policy, event: StreamCreated) -> bool:
     """Whether every shard has as many different, known nodes as the stream asks for."""
     copies = policy.copies(event.replication_factor)
     return all(len(row) >= copies and EMPTY not in row and len({*row}) == len(row) for row in rows)
 
 
-def _given(state: State, event: StreamCreated) -> list[list[int]]:
+def _listed_replicas(state: State, event: StreamCreated) -> list[list[int]]:
     """The replicas that a stream has, by slot; none are completed."""
     policy, copies = state.compile(event.placement_policies, event.policy), 0
     if isinstance(policy, Policy):
@@ -276,8 +286,8 @@ def _given(state: State, event: StreamCreated) -> list[list[int]]:
     return [[*row, *[EMPTY] * (copies - len(row))] for row in rows]
 
 
-def _missing(
-    placed: Placed, decisions: Mapping[str, Decision], wanted: ExplainOptions
+def _what_is_missing(
+    placed: PlaceResult, decisions: Mapping[str, Decision], wanted: ExplainOptions
 ) -> str | None:
     """What was asked about but is not in the file."""
     if wanted.node is not None and wanted.node not in placed.state.topology.index:
@@ -300,19 +310,19 @@ def _explain(
     before: View,
     wanted: ExplainOptions,
     shards: list[list[int]],
-) -> Explained:
+) -> StreamExplanation:
     """What was decided, with the `shards` as they stand, by slot."""
     policy = state.compile(event.placement_policies, event.policy)
     wrong = (r for r in decision.reasons if r.code is not Code.DOMAIN_UNKNOWN)
     if isinstance(policy, Reason) or any(reason.band is Band.CONFIG for reason in wrong):
-        return Explained(decision)
+        return StreamExplanation(decision)
     given = [len(nodes) for nodes in event.replicas or ()] if shards else []
     explainer = Explainer(decision.spec, policy, shards, before, given)
     node = state.topology.index.get(wanted.node or "")
     why = decision.reasons[0] if decision.reasons else None
-    found: list[ShardExplained] = []
+    found: list[ShardExplanation] = []
     unplaced: list[Absent] = []
-    for shard in _asked(decision.spec.shards, shards, wanted):
+    for shard in _shards_to_explain(decision.spec.shards, shards, wanted):
         absent = None if node is None else explainer.absent(shard, node, why)
         if not shards:
             unplaced += [] if absent is None else [absent]
@@ -320,28 +330,30 @@ def _explain(
         held = explainer.held(shard)
         mine = tuple(each for each in held if wanted.node in (None, each.node))
         names = tuple(state.topology.ids[n] for n in shards[shard] if n != EMPTY)
-        found.append(ShardExplained(event.stream, shard, names, None, mine, absent))
+        found.append(ShardExplanation(event.stream, shard, names, None, mine, absent))
     advice = _advice(state, event, decision, policy, wanted)
-    return Explained(decision, None, tuple(found), tuple(unplaced), tuple(advice))
+    return StreamExplanation(decision, None, tuple(found), tuple(unplaced), tuple(advice))
 
 
-def _asked(count: int, shards: Sequence[Sequence[int]], wanted: ExplainOptions) -> range:
+def _shards_to_explain(
+    count: int, shards: Sequence[Sequence[int]], wanted: ExplainOptions
+) -> range:
     if wanted.shard is not None:
         return range(min(wanted.shard, count), min(wanted.shard + 1, count))
     # Nothing tells the shards of a stream apart that has no replicas.
     return range(len(shards)) if shards else range(1)
 
 
-class _Ahead:
+class _Outlook:
     """Health, what is broken, and what comes next, of streams that stand somewhere."""
 
-    def __init__(self, document: Document, state: State, published: Published | None) -> None:
+    def __init__(self, document: Document, state: State, published: PublishedStream | None) -> None:
         self._state, self._published = state, published
         self._moves = {(move.stream, move.shard): move for move in document.cluster.moves}
         hold = find_hold(state.topology)
         self._hold = None if hold is None else hold.reason
 
-    def told(self, explained: Explained, event: StreamCreated | None) -> Explained:
+    def told(self, explained: StreamExplanation, event: StreamCreated | None) -> StreamExplanation:
         """The explanation with what is ahead; as it is for a stream that was only placed now."""
         if event is None or not explained.shards:
             return explained
@@ -371,7 +383,7 @@ class _Ahead:
         table, shards = self._state.table, self._state.streams[event.stream].shards
         return [[node for node in table.nodes(shard) if node != EMPTY] for shard in shards]
 
-    def _shard(self, each: ShardExplained, health: Health, ahead: Outlook) -> ShardExplained:
+    def _shard(self, each: ShardExplanation, health: Health, ahead: Outlook) -> ShardExplanation:
         topics, number = self._published, each.shard
         if topics is not None:
             return replace(
@@ -425,11 +437,11 @@ def _advice(
         return []
     given = event.replicas
     if decision.outcome is Outcome.PARTIAL and event.stream in state.streams:
-        return _completing(state, decision, policy, given)
+        return _advise_completion(state, decision, policy, given)
     return advise(state, decision.spec, policy, given)
 
 
-def _completing(
+def _advise_completion(
     state: State,
     decision: Decision,
     policy: Policy,
@@ -447,7 +459,7 @@ def _completing(
     return advice
 
 
-def stream_body(each: Explained, answer: Mapping[str, Any]) -> dict[str, Any]:
+def stream_body(each: StreamExplanation, answer: Mapping[str, Any]) -> dict[str, Any]:
     """A stream's part of the answer: its decision (`answer`), replica by replica, and shard by
     shard where they stand somewhere already."""
     held = []

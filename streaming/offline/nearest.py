@@ -10,14 +10,14 @@ from placement.topology import Choice, Client, Freshness, Topology, exact_rack, 
 from schemas.cluster import ClusterClient, ClusterStream, RefusedStream, ReplicaState
 from streaming.locations import LocationMap, cloud_location
 from streaming.offline.documents import Document
-from streaming.offline.place import Placed, placed
+from streaming.offline.place import PlaceResult, place_streams
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class NearestResult:
     """A cluster and, for every client, stream and shard, the replica to read from."""
 
-    placed: Placed
+    placed: PlaceResult
     choices: tuple[dict[str, Any], ...]
 
     @property
@@ -31,28 +31,30 @@ class Served:
         return ({} if name is None else {"name": name}) | {"nearest": self.choices}
 
 
-def served(
+def choose_nearest(
     document: Document,
     exact: bool,
     known: LocationMap | None = None,
     cloud_form: str = "kubernetes",
-) -> Served:
+) -> NearestResult:
     """Choose for every client of the document; what the document does not place is placed first.
 
     A client that says no location is resolved as a node is: by the mapping, else by its region and
     zone tags.
     """
-    whole = placed(document)
+    whole = place_streams(document)
     rows: list[dict[str, Any]] = []
     for client in document.cluster.clients:
-        told = client.location or _resolved(client, known, cloud_form)
+        told = client.location or _resolve_location(client, known, cloud_form)
         who = _reader(client, told, whole.state.topology)
         for stream in document.cluster.streams:
             rows += _choices(whole, client, who, stream, exact)
-    return Served(whole, tuple(rows))
+    return NearestResult(whole, tuple(rows))
 
 
-def _resolved(client: ClusterClient, known: LocationMap | None, cloud_form: str) -> str | None:
+def _resolve_location(
+    client: ClusterClient, known: LocationMap | None, cloud_form: str
+) -> str | None:
     found = None if known is None else known.locate(client.id, client.host)
     return found or cloud_location(client.tags, cloud_form)
 
@@ -68,7 +70,7 @@ def _reader(client: ClusterClient, place: str | None, topology: Topology) -> Cli
 
 
 def _choices(
-    placed: Placed,
+    placed: PlaceResult,
     client: ClusterClient,
     who: Client,
     stream: ClusterStream | RefusedStream,

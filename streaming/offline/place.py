@@ -1,7 +1,7 @@
 """`placer place`: decides the streams of a cluster file as the running reconciler would.
 
-It needs neither Kafka nor Spark nor Java: what decides for the stream is asked for a file. Answers
-are plain values in the form of design section 10; the command line prints them.
+It needs neither Kafka nor Spark nor Java. The core decides for a file as it does for a stream of
+records. Answers are plain values; the command line prints them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,14 +27,14 @@ from placement.state import State, Stream
 from placement.streams import decide
 from schemas.cluster import Cluster, RefusedStream
 from streaming import codec
-from streaming.offline.documents import Document, DocumentFault, clusters
+from streaming.offline.documents import Document
 
 # A stream that does not have what it asked for.
 UNANSWERED = (Outcome.REJECTED, Outcome.WAITING, Outcome.PARTIAL)
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlaceResult:
     """A cluster and what was decided for its streams, in the document's order."""
 
     document: Document
@@ -116,36 +116,30 @@ class Placed:
         }
 
 
-def place(text: str) -> Iterator[Placed | DocumentFault]:
-    """Place the streams of every document in `text`."""
-    for document in clusters(text):
-        yield document if isinstance(document, DocumentFault) else placed(document)
-
-
-def placed(document: Document) -> Placed:
+def place_streams(document: Document) -> PlaceResult:
     """What the running reconciler would decide for these streams, one after the other; then those
     without replicas are evened out together, as nothing is copied for it yet.
 
     Nothing is repaired: what the document lists stays as it is.
     """
-    state = fleet(document.cluster)
+    state = build_state(document.cluster)
     _, events = codec.cluster_events(document.cluster)
     created = [event for event in events if isinstance(event, StreamCreated)]
-    decisions = {event.stream: decided(state, event) for event in created}
-    decisions |= _evened(state, decisions, unplaced(created))
+    decisions = {event.stream: decide_stream(state, event) for event in created}
+    decisions |= _even_out(state, decisions, streams_to_place(created))
     answers = tuple(
         stream if isinstance(stream, RefusedStream) else decisions[stream.stream]
         for stream in document.cluster.streams
     )
-    return Placed(document, answers, state)
+    return PlaceResult(document, answers, state)
 
 
-def unplaced(events: Iterable[StreamCreated]) -> list[str]:
+def streams_to_place(events: Iterable[StreamCreated]) -> list[str]:
     """Streams of which nothing is placed yet."""
     return [event.stream for event in events if event.replicas is None]
 
 
-def _evened(
+def _even_out(
     state: State, decisions: Mapping[str, Decision], fresh: Sequence[str]
 ) -> dict[str, Decision]:
     """Even out the fresh streams that follow the totals; the decisions of those that changed."""
@@ -176,7 +170,7 @@ def _unmet(state: State, stream: Stream) -> tuple[Reason, ...]:
     return unmet(state.rules(stream), rows, stream.spec, stream.policy, state.topology)
 
 
-def fleet(cluster: Cluster, limits: Limits | None = None) -> State:
+def build_state(cluster: Cluster, limits: Limits | None = None) -> State:
     """The state of a reconciler that knows the cluster's nodes."""
     bounds = Limits() if limits is None else limits
     state = State(Configuration(levels=cluster.levels, limits=bounds))
@@ -190,14 +184,14 @@ def fleet(cluster: Cluster, limits: Limits | None = None) -> State:
     return state
 
 
-def decided(state: State, event: StreamCreated) -> Decision:
+def decide_stream(state: State, event: StreamCreated) -> Decision:
     """Decide one stream and take its replicas into the state."""
     decision, policy, shards = decide(state, event, None)
-    enter(state, decision, policy, shards)
+    enter_decision(state, decision, policy, shards)
     return decision
 
 
-def enter(
+def enter_decision(
     state: State,
     decision: Decision,
     policy: Policy | None,

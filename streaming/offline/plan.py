@@ -39,10 +39,10 @@ from placement.topology import Topology
 from placement.wording import counted
 from schemas.cluster import Cluster, ClusterMove, ClusterNode
 from streaming import codec
-from streaming.offline.check import Checked, CheckOptions, checked, violation_body
+from streaming.offline.check import CheckOptions, CheckResult, check_cluster, violation_body
 from streaming.offline.documents import Document
-from streaming.offline.reassignment import Assignments, Listed, written
-from streaming.offline.what_if import WhatIf, asked, changed
+from streaming.offline.reassignment import Assignments, Listed, reassignment_json
+from streaming.offline.what_if import WhatIf, apply_what_if, understood_streams
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +58,12 @@ class PlanOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlanResult:
     """A cluster, the plan for it (all waves of it in one, where `waves` are asked for), what it
     does, and what no plan mends; `stakes` warns of nodes that are to go and take too much."""
 
     document: Document
-    judged: Checked
+    judged: CheckResult
     plan: Plan
     impact: Impact
     unfixable: tuple[dict[str, Any], ...]
@@ -101,13 +101,13 @@ class Planned:
             nodes = tuple(touched[f"{stream}/{shard}"]["replicas"])
             given = self.assignments.get((stream, shard))
             found[stream, shard] = given if given and given.nodes == nodes else Listed(nodes)
-        return written(found)
+        return reassignment_json(found)
 
     def reassignments(self) -> list[str]:
         """Each wave for `kafka-reassign-partitions`. Raises ReassignmentInvalid."""
         plans = [self.plan] if self.waves is None else self.waves.plans
         return [
-            written(
+            reassignment_json(
                 {(m.stream, m.shard): Listed(each.final[m.stream][m.shard]) for m in each.moves}
             )
             for each in plans
@@ -151,18 +151,18 @@ class Planned:
         return [*self.plan.warnings, *reached, *([self.stakes] if self.stakes else [])]
 
 
-def planned(document: Document, wanted: PlanOptions) -> Planned:
+def plan_moves(document: Document, wanted: PlanOptions) -> PlanResult:
     """Plan for a document. Raises NothingThere where a name of `what_if` stands for nothing."""
-    cluster, judged = looked_at(document, wanted.what_if)
+    cluster, judged = check_what_if(document, wanted.what_if)
     topology = judged.topology
-    before = {each.stream: each.replication_factor for each in asked(document.cluster)}
-    streams = [_standing(topology, each, cluster.moves, before) for each in judged.examined]
+    before = {each.stream: each.replication_factor for each in understood_streams(document.cluster)}
+    streams = [_snapshot(topology, each, cluster.moves, before) for each in judged.examined]
     bounds = (wanted.phase, wanted.max_moves, wanted.max_moves_per_node)
     waves = until_balanced(topology, streams, *bounds) if wanted.until_balanced else None
     found = plan(topology, streams, *bounds) if waves is None else waves.whole
     after = _after(topology, judged.examined, found)
     left = diagnose_cluster(topology, after).violations
-    return Planned(
+    return PlanResult(
         document,
         judged,
         found,
@@ -175,20 +175,20 @@ def planned(document: Document, wanted: PlanOptions) -> Planned:
     )
 
 
-def looked_at(document: Document, what_if: WhatIf) -> tuple[Cluster, Checked]:
+def check_what_if(document: Document, what_if: WhatIf) -> tuple[Cluster, CheckResult]:
     """The cluster as it is to be planned for, and what is wrong with it. Raises NothingThere."""
-    cluster = changed(document.cluster, what_if)
-    before = {each.stream: each.replication_factor for each in asked(document.cluster)}
+    cluster = apply_what_if(document.cluster, what_if)
+    before = {each.stream: each.replication_factor for each in understood_streams(document.cluster)}
     anew = frozenset(
         each.stream
-        for each in asked(cluster)
+        for each in understood_streams(cluster)
         if before.get(each.stream, each.replication_factor) != each.replication_factor
     )
     settled = replace(document, cluster=replace(cluster, moves=()))
-    return cluster, checked(settled, CheckOptions(resized=anew))
+    return cluster, check_cluster(settled, CheckOptions(resized=anew))
 
 
-def _standing(
+def _snapshot(
     topology: Topology,
     each: StreamToDiagnose,
     moves: Sequence[ClusterMove],
@@ -238,13 +238,13 @@ def _unfixable(violations: Sequence[Diagnosed], found: Plan) -> list[dict[str, A
 
 
 def impact_of(
-    judged: Checked,
+    judged: CheckResult,
     cluster: Cluster,
     moves: Sequence[PlannedMove],
     left: Sequence[Diagnosed] = (),
 ) -> Impact:
     """What moves do to the streams as the cluster lists them; `left` is broken afterwards."""
-    listed = {each.stream: each.replicas or () for each in asked(cluster)}
+    listed = {each.stream: each.replicas or () for each in understood_streams(cluster)}
     specs = {each.spec.stream: each.spec for each in judged.examined}
     under_way = {(move.stream, move.shard): move for move in cluster.moves}
 

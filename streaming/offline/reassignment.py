@@ -40,7 +40,7 @@ class ReassignmentInvalid(Exception):
     """A text that is no reassignment, or an arrangement that cannot be one."""
 
 
-def written(assignments: Assignments) -> str:
+def reassignment_json(assignments: Assignments) -> str:
     """The reassignment, by topic and then partition. Raises ReassignmentInvalid for a node that is
     no broker number."""
     partitions = [
@@ -55,7 +55,7 @@ def written(assignments: Assignments) -> str:
     return orjson.dumps({"version": _VERSION, "partitions": partitions}).decode()
 
 
-def read(text: str) -> dict[tuple[str, int], Listed]:
+def parse_reassignment(text: str) -> dict[tuple[str, int], Listed]:
     """The assignments that a reassignment says. Raises ReassignmentInvalid."""
     try:
         value = orjson.loads(text)
@@ -80,9 +80,9 @@ def read(text: str) -> dict[tuple[str, int], Listed]:
     return found
 
 
-def read_file(file: str) -> dict[tuple[str, int], Listed]:
+def read_reassignment(file: str) -> dict[tuple[str, int], Listed]:
     """`read` of a file. Raises OSError and ReassignmentInvalid."""
-    return read(Path(file).read_bytes().decode("utf-8", "replace"))
+    return parse_reassignment(Path(file).read_bytes().decode("utf-8", "replace"))
 
 
 def shard_lists(assignments: Assignments) -> dict[str, list[list[str]]]:
@@ -110,7 +110,7 @@ def _row(row: Any, place: str) -> tuple[str, int, Listed]:
         raise ReassignmentInvalid(f"the list of replicas of {name} is empty")
     twice = sorted({broker for broker in brokers if brokers.count(broker) > 1})
     if twice:
-        raise ReassignmentInvalid(f"{name} lists {_listed(twice)} more than once")
+        raise ReassignmentInvalid(f"{name} lists {_parse_partition(twice)} more than once")
     directories = row.get("log_dirs", [_ANY] * len(brokers))
     if not isinstance(directories, list) or len(directories) != len(brokers):
         raise ReassignmentInvalid(f"{name} has not as many log_dirs as replicas")
@@ -132,5 +132,5 @@ def _broker(node: str) -> int:
     raise ReassignmentInvalid(message)
 
 
-def _listed(values: Iterable[int]) -> str:
+def _parse_partition(values: Iterable[int]) -> str:
     return ", ".join(map(str, values))

@@ -14,18 +14,18 @@ from placement.diagnosis import UNKNOWN, Diagnosed, StreamToDiagnose
 from placement.model import Cause, natural_key
 from placement.planning import PlannedMove
 from placement.topology import LEAF, Topology
-from streaming.offline.check import Checked
-from streaming.offline.plan import PlanOptions, planned
+from streaming.offline.check import CheckResult
+from streaming.offline.plan import PlanOptions, plan_moves
 from streaming.offline.what_if import WhatIf
 
 
-def checked_body(answer: Checked) -> dict[str, Any]:
+def check_body(answer: CheckResult) -> dict[str, Any]:
     """The answer of `check`, with the report where it was asked."""
     body = answer.body()
     return body | {"report": report(answer)} if answer.asked.report else body
 
 
-def report(answer: Checked) -> dict[str, Any]:
+def report(answer: CheckResult) -> dict[str, Any]:
     """Replicas by node; by stream and range how many, and how uneven over all nodes (greatest
     minus least); by location replicas per node, and shards that break a rule there; then what
     stands where and what is wrong in detail; what a plan would do."""
@@ -197,16 +197,16 @@ def _violations(
     }
 
 
-def _plan(answer: Checked) -> dict[str, Any]:
+def _plan(answer: CheckResult) -> dict[str, Any]:
     """What `plan --until-balanced` would move, without limits."""
     wanted = PlanOptions(until_balanced=True, what_if=WhatIf(lose=answer.asked.lose))
-    found = planned(answer.document, wanted)
+    found = plan_moves(answer.document, wanted)
     balances = [move for move in found.plan.moves if move.cause is Cause.BALANCE]
     repairs = [move for move in found.plan.moves if move.cause is not Cause.BALANCE]
     waves = found.waves
     return {
-        "repair": _counted(repairs),
-        "rebalance": _counted(balances),
+        "repair": _count_replicas(repairs),
+        "rebalance": _count_replicas(balances),
         "waves": 0 if waves is None else len(waves.plans),
         "crossing": found.plan.crossing,
         "lower_bound": found.plan.lower_bound,
@@ -214,5 +214,5 @@ def _plan(answer: Checked) -> dict[str, Any]:
     }
 
 
-def _counted(moves: Sequence[PlannedMove]) -> dict[str, int]:
+def _count_replicas(moves: Sequence[PlannedMove]) -> dict[str, int]:
     return {"moves": len(moves), "copies": sum(move.add is not None for move in moves)}

@@ -17,8 +17,12 @@ from placement.planning import Change, PlannedMove, Touched, changes, impact_has
 from schemas.base import describe
 from schemas.cluster import ClusterNode
 from streaming.offline.documents import Document
-from streaming.offline.plan import Planned, PlanOptions, impact_of, looked_at, move_body
-from streaming.offline.reassignment import ReassignmentInvalid, read, written
+from streaming.offline.plan import PlanOptions, PlanResult, check_what_if, impact_of, move_body
+from streaming.offline.reassignment import (
+    ReassignmentInvalid,
+    parse_reassignment,
+    reassignment_json,
+)
 from streaming.offline.what_if import WhatIf
 
 _VERSION = 1
@@ -41,7 +45,7 @@ class SavedPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class VerifyResult:
     """A saved plan held against a cluster: it stands where nothing has changed."""
 
     document: Document
@@ -67,7 +71,7 @@ class Verified:
         return body
 
 
-def saved_text(planned: Planned, wanted: PlanOptions) -> str:
+def saved_plan_text(planned: PlanResult, wanted: PlanOptions) -> str:
     """The text of the file."""
     what_if = wanted.what_if
     asked = {
@@ -75,7 +79,7 @@ def saved_text(planned: Planned, wanted: PlanOptions) -> str:
         "drain": what_if.drain,
         "add": [node.model_dump(mode="json", exclude_defaults=True) for node in what_if.add],
         "rf": what_if.factors,
-        "assignments": written(what_if.assignments) if what_if.assignments else None,
+        "assignments": reassignment_json(what_if.assignments) if what_if.assignments else None,
     }
     found = planned.impact
     value = {
@@ -116,12 +120,12 @@ def load_plan(file: str) -> SavedPlan:
     return saved
 
 
-def verified(document: Document, saved: SavedPlan) -> Verified:
+def verify_plan(document: Document, saved: SavedPlan) -> VerifyResult:
     """Hold a saved plan against a document. Raises NothingThere where what was asked names what is
     no more."""
-    cluster, judged = looked_at(document, saved.what_if)
+    cluster, judged = check_what_if(document, saved.what_if)
     now = impact_of(judged, cluster, saved.moves).touched
-    return Verified(document, saved, changes(saved.touched, now))
+    return VerifyResult(document, saved, changes(saved.touched, now))
 
 
 def _what_if(asked: Mapping[str, Any]) -> WhatIf:
@@ -131,7 +135,7 @@ def _what_if(asked: Mapping[str, Any]) -> WhatIf:
         tuple(asked["drain"]),
         tuple(ClusterNode.model_validate_json(orjson.dumps(node)) for node in asked["add"]),
         tuple((name, int(factor)) for name, factor in asked["rf"]),
-        {} if given is None else read(given),
+        {} if given is None else parse_reassignment(given),
     )
 
 

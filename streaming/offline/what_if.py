@@ -15,7 +15,7 @@ from schemas.cluster import (
     ClusterStream,
     RefusedStream,
 )
-from streaming.offline.check import NothingThere, lost_nodes
+from streaming.offline.check import NoMatchingNode, lost_nodes
 from streaming.offline.reassignment import Assignments, shard_lists
 
 
@@ -31,11 +31,11 @@ class WhatIf:
     assignments: Assignments = field(default_factory=dict)
 
 
-def changed(cluster: Cluster, what_if: WhatIf) -> Cluster:
+def apply_what_if(cluster: Cluster, what_if: WhatIf) -> Cluster:
     """The cluster when all that has happened; nodes that lists name and nobody knows are gone ones.
     Raises NothingThere where a name stands for nothing."""
-    cluster = _assigned(cluster, what_if.assignments)
-    cluster = _resized(cluster, what_if.factors)
+    cluster = _assign(cluster, what_if.assignments)
+    cluster = _resize(cluster, what_if.factors)
     joined = {node.id: node for node in (*cluster.nodes, *what_if.add)}
     cluster = replace(cluster, nodes=tuple(joined.values()))
     drained = lost_nodes(cluster, what_if.drain)
@@ -46,25 +46,27 @@ def changed(cluster: Cluster, what_if: WhatIf) -> Cluster:
         node.model_copy(update={"status": status[node.id]}) if node.id in status else node
         for node in cluster.nodes
     ]
-    named = [n for each in asked(cluster) for nodes in each.replicas or () for n in nodes]
+    named = [
+        n for each in understood_streams(cluster) for nodes in each.replicas or () for n in nodes
+    ]
     unknown = [n for n in dict.fromkeys(named) if n not in joined]
     gone = [ClusterNode(id=name, status=ClusterNodeStatus.UNREGISTERED) for name in unknown]
     return replace(cluster, nodes=(*nodes, *gone))
 
 
-def asked(cluster: Cluster) -> list[ClusterStream]:
+def understood_streams(cluster: Cluster) -> list[ClusterStream]:
     """The streams that were understood."""
     return [stream for stream in cluster.streams if isinstance(stream, ClusterStream)]
 
 
-def _resized(cluster: Cluster, factors: Iterable[tuple[str | None, int]]) -> Cluster:
+def _resize(cluster: Cluster, factors: Iterable[tuple[str | None, int]]) -> Cluster:
     """The cluster with other replication factors; what is said of one stream outranks what is said
     of all."""
     wanted = dict(factors)
     known = {each.stream for each in cluster.streams}
     for name in wanted:
         if name is not None and name not in known:
-            raise NothingThere(f"no stream is called '{name}'")
+            raise NoMatchingNode(f"no stream is called '{name}'")
     every = wanted.get(None)
 
     def resized(stream: ClusterStream | RefusedStream) -> ClusterStream | RefusedStream:
@@ -76,13 +78,13 @@ def _resized(cluster: Cluster, factors: Iterable[tuple[str | None, int]]) -> Clu
     return replace(cluster, streams=tuple(map(resized, cluster.streams)))
 
 
-def _assigned(cluster: Cluster, assignments: Assignments) -> Cluster:
+def _assign(cluster: Cluster, assignments: Assignments) -> Cluster:
     """The cluster with the replicas that the assignments name; partitions that they do not name
     keep theirs. A topic that the document does not know is a stream as it stands: its factor is
     what most of its partitions have."""
     lists = shard_lists(assignments)
     streams = [
-        _relisted(each, lists.pop(each.stream))
+        _relist(each, lists.pop(each.stream))
         if isinstance(each, ClusterStream) and each.stream in lists
         else each
         for each in cluster.streams
@@ -90,7 +92,7 @@ def _assigned(cluster: Cluster, assignments: Assignments) -> Cluster:
     return replace(cluster, streams=(*streams, *(_as_it_stands(*each) for each in lists.items())))
 
 
-def _relisted(stream: ClusterStream, lists: list[list[str]]) -> ClusterStream:
+def _relist(stream: ClusterStream, lists: list[list[str]]) -> ClusterStream:
     kept = [list(nodes) for nodes in stream.replicas or ()]
     longer = max(len(kept), len(lists))
     kept += [[] for _ in range(longer - len(kept))]

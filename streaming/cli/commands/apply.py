@@ -86,10 +86,10 @@ def apply(
 def _streams(file: str) -> "Sequence[ClusterStream]":
     """The streams of all documents of a file; a usage error names what is wrong with one."""
     from schemas.cluster import RefusedStream, parse_streams
-    from streaming.offline import DocumentFault, clusters
+    from streaming.offline import DocumentFault, parse_documents
 
     found: dict[str, ClusterStream] = {}
-    for each in clusters(read(file), parse_streams):
+    for each in parse_documents(read(file), parse_streams):
         document = understood(each, file, strict=False)
         if isinstance(document, DocumentFault):
             where = f"{file}:{document.line}" if document.line else file

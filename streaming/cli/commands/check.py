@@ -15,7 +15,7 @@ from streaming.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from streaming.offline import Checked
+    from streaming.offline import CheckResult
 
 
 def register(app: typer.Typer) -> None:
@@ -70,14 +70,14 @@ def check(
     """Report violations of rules, which of them a plan can mend, and the health of streams."""
     from placement.assignments import failures
     from streaming.cli.render.check import show_check
-    from streaming.offline import CheckOptions, NothingThere, checked, checked_body
+    from streaming.offline import CheckOptions, NoMatchingNode, check_body, check_cluster
 
     if fail is not None and failures(fail, 1) is None:
         raise typer.BadParameter(
             f"'{fail}' is neither a number nor a percentage", param_hint="--fail"
         )
 
-    def found(answer: "Checked") -> bool:
+    def found(answer: "CheckResult") -> bool:
         if fail_on is FailOn.NEVER:
             return False
         wrong = answer.fixable if fail_on is FailOn.FIXABLE else answer.diagnosis.violations
@@ -88,12 +88,12 @@ def check(
         answer_documents(
             file,
             output,
-            lambda each: checked(each, asked),
-            checked_body,
+            lambda each: check_cluster(each, asked),
+            check_body,
             show_check,
             found,
             strict=strict,
             doing="checking",
         )
-    except NothingThere as error:
+    except NoMatchingNode as error:
         raise typer.BadParameter(str(error), param_hint="--lose") from error

@@ -21,7 +21,7 @@ from streaming.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from streaming.offline import Explained, ExplainOptions, Explanation, ShardExplained
+    from streaming.offline import ExplainOptions, ExplainResult, ShardExplanation, StreamExplanation
     from streaming.settings import Settings
 
 # Whole sentences for the first replicas; programs take --output json.
@@ -79,18 +79,18 @@ def explain(
         return
     if any(each is not None for each in (bootstrap, prefix, config)):
         raise typer.BadParameter("--bootstrap, --prefix and --config belong to --live")
-    from streaming.offline import Explanation, explained
+    from streaming.offline import ExplainResult, explain_streams
 
     wanted = _wanted(stream, node)
     lost: list[str] = []
 
-    def solve(document: Any) -> "Explanation":
-        explanation = explained(document, wanted)
+    def solve(document: Any) -> "ExplainResult":
+        explanation = explain_streams(document, wanted)
         if explanation.missing is not None:
             lost.append(explanation.missing)
         return explanation
 
-    def found(answer: "Explanation") -> bool:
+    def found(answer: "ExplainResult") -> bool:
         if fail_on is FailOn.NEVER:
             return False
         degraded = fail_on is FailOn.DEGRADED and any(
@@ -100,7 +100,7 @@ def explain(
 
     try:
         answer_documents(
-            file, output, solve, Explanation.body, _show, found, strict=strict, doing="explaining"
+            file, output, solve, ExplainResult.body, _show, found, strict=strict, doing="explaining"
         )
     except typer.Exit:
         if lost:
@@ -117,7 +117,7 @@ def _wanted(stream: str | None, node: str | None) -> "ExplainOptions":
     return ExplainOptions(name or None, int(shard) if slash else None, node)
 
 
-def _show(console: Any, answer: "Explanation") -> None:
+def _show(console: Any, answer: "ExplainResult") -> None:
     from streaming.cli.render.console import Paragraph
     from streaming.cli.render.place import line_of
 
@@ -135,7 +135,7 @@ def _show(console: Any, answer: "Explanation") -> None:
 
 
 def show_stream(
-    console: Any, each: "Explained", decision: dict[str, Any], line: int | None
+    console: Any, each: "StreamExplanation", decision: dict[str, Any], line: int | None
 ) -> None:
     """A stream's heading, what was decided and why, what would help, and shard by shard what holds
     its replicas."""
@@ -160,7 +160,7 @@ def show_stream(
         console.print(f"  … and {left} more; ask for {name}/SHARD", style="dim")
 
 
-def _heading(each: "Explained", decision: dict[str, Any], line: int | None) -> Any:
+def _heading(each: "StreamExplanation", decision: dict[str, Any], line: int | None) -> Any:
     """The stream and how it fares: its health where it stands somewhere, else what was decided."""
     from streaming.cli.render.check import HEALTH_STYLES
     from streaming.cli.render.place import heading
@@ -174,7 +174,7 @@ def _heading(each: "Explained", decision: dict[str, Any], line: int | None) -> A
     return Text.assemble((f"{name} ", "bold"), (health, HEALTH_STYLES[health]), partly)
 
 
-def _lines(shard: "ShardExplained") -> list[str]:
+def _lines(shard: "ShardExplanation") -> list[str]:
     """The sentences of one shard: its replicas; of one that stands somewhere already also what is
     broken, the move of it, or why it stands still."""
     held = [each.reason for each in shard.held]
@@ -210,11 +210,11 @@ def _sentence(text: str) -> str:
 def _explain_live(wanted: "ExplainOptions", output: Output, settings: "Settings") -> None:
     from streaming.cli.options import enable_plugins
     from streaming.cli.render.console import text_console
-    from streaming.live import Live, explained_live
+    from streaming.live import Live, explain_live
 
     enable_plugins(settings.policy.plugins)
     with Live(settings) as live:
-        found = explained_live(live, wanted.stream or "", wanted.shard, wanted.node)
+        found = explain_live(live, wanted.stream or "", wanted.shard, wanted.node)
     if output is Output.JSON:
         import orjson
 

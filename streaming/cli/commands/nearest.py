@@ -18,7 +18,7 @@ from streaming.cli.options import (
 from streaming.cli.render.report import print_table
 
 if TYPE_CHECKING:
-    from streaming.offline import Served
+    from streaming.offline import NearestResult
 
 
 class CloudForm(StrEnum):
@@ -76,22 +76,22 @@ def nearest(
     Among equals the freshest, then the leader, then the highest id.
     """
     from streaming.locations import read_locations
-    from streaming.offline import Served, served
+    from streaming.offline import NearestResult, choose_nearest
 
     known = None if locations is None else read_locations(locations)
 
     answer_documents(
         file,
         output,
-        lambda document: served(document, exact_rack, known, cloud_form),
-        Served.body,
+        lambda document: choose_nearest(document, exact_rack, known, cloud_form),
+        NearestResult.body,
         _show,
         lambda answer: answer.unanswered and fail_on is not FailOn.NEVER,
         strict=strict,
     )
 
 
-def _show(console: Any, answer: "Served") -> None:
+def _show(console: Any, answer: "NearestResult") -> None:
     if not answer.placed.cluster.clients:
         console.print("the file lists no clients", style="yellow")
         return

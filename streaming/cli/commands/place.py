@@ -11,7 +11,7 @@ from streaming.cli.options import FailOn, FailOnOption, Output, PluginOption, St
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from streaming.offline import Document, Placed
+    from streaming.offline import Document, PlaceResult
 
 
 class PlaceOutput(StrEnum):
@@ -72,7 +72,7 @@ def place(
     from streaming.cli.render.place import show_placed, show_summary
     from streaming.cli.render.place import summary as summarized
 
-    def found(answer: "Placed") -> bool:
+    def found(answer: "PlaceResult") -> bool:
         if fail_on is FailOn.NEVER:
             return False
         return answer.unanswered or (fail_on is FailOn.DEGRADED and answer.degraded)
@@ -84,28 +84,28 @@ def place(
         raise typer.BadParameter("--summary is of all streams: no --stream")
     form = Output.JSON if output is PlaceOutput.JSON else Output.TEXT
     lines = _cluster_files() if output is PlaceOutput.CLUSTER else None
-    body = _body(named) if named else summarized if summary else offline.Placed.body
+    body = _body(named) if named else summarized if summary else offline.PlaceResult.body
 
-    def show(console: Any, answer: "Placed") -> None:
+    def show(console: Any, answer: "PlaceResult") -> None:
         if summary:
             show_summary(console, answer)
         else:
             show_placed(console, answer, named)
 
-    def solve(document: "Document") -> "Placed":
+    def solve(document: "Document") -> "PlaceResult":
         there = {each.stream for each in document.cluster.streams}
         if named - there:
             names = ", ".join(f"'{name}'" for name in sorted(named - there))
             raise typer.BadParameter(f"the file has no stream {names}", param_hint="--stream")
-        return offline.placed(document)
+        return offline.place_streams(document)
 
     answer_documents(file, form, solve, body, show, found, lines, strict=strict, doing="placing")
 
 
-def _body(named: frozenset[str]) -> "Callable[[Placed], dict[str, Any]]":
+def _body(named: frozenset[str]) -> "Callable[[PlaceResult], dict[str, Any]]":
     """The answer with the decisions of some streams only."""
 
-    def body(answer: "Placed") -> dict[str, Any]:
+    def body(answer: "PlaceResult") -> dict[str, Any]:
         name = {} if answer.cluster.name is None else {"name": answer.cluster.name}
         chosen = (each for each in answer.decisions if each.stream in named)
         return name | {"decisions": [answer.answer(each) for each in chosen]}
@@ -113,13 +113,13 @@ def _body(named: frozenset[str]) -> "Callable[[Placed], dict[str, Any]]":
     return body
 
 
-def _cluster_files() -> "Callable[[Placed], Iterator[str]]":
+def _cluster_files() -> "Callable[[PlaceResult], Iterator[str]]":
     """Writes each answer as a document of a cluster file."""
     from streaming.offline import cluster_text
 
     written = 0
 
-    def text(answer: "Placed") -> "Iterator[str]":
+    def text(answer: "PlaceResult") -> "Iterator[str]":
         nonlocal written
         if written:
             yield "---"

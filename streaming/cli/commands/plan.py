@@ -28,7 +28,7 @@ from streaming.cli.plan_options import (
 
 if TYPE_CHECKING:
     from schemas.cluster import ClusterNode
-    from streaming.offline import Assignments, Planned, PlanOptions
+    from streaming.offline import Assignments, PlanOptions, PlanResult
 
 
 def register(app: typer.Typer) -> None:
@@ -87,9 +87,9 @@ def plan(
         _verify(file, verify, output, strict)
     from placement.planning import Phase as PlanPhase
     from streaming.cli.render.plan import show_plan
-    from streaming.offline import Planned, PlanOptions, WhatIf, planned
+    from streaming.offline import PlanOptions, PlanResult, WhatIf, plan_moves
 
-    def found(answer: "Planned") -> bool:
+    def found(answer: "PlanResult") -> bool:
         if fail_on is FailOn.NEVER:
             return False
         worse = fail_on is FailOn.DEGRADED and bool(answer.unfixable)
@@ -106,12 +106,12 @@ def plan(
     bounds = (max_moves, max_moves_per_node, until_balanced)
     wanted = PlanOptions(PlanPhase(phase), *bounds, what_if)
     files = _Files(save, rollback, expect, wanted)
-    lines = Planned.reassignments if output is PlanOutput.KAFKA else None
+    lines = PlanResult.reassignments if output is PlanOutput.KAFKA else None
     _answer(
         file,
         output,
-        lambda each: files.written(planned(each, wanted)),
-        Planned.body,
+        lambda each: files.written(plan_moves(each, wanted)),
+        PlanResult.body,
         show_plan,
         found,
         lines,
@@ -121,12 +121,12 @@ def plan(
 
 def _answer(file: str, output: PlanOutput, *parts: Any, strict: bool) -> None:
     """Answer the documents; what a person has named and is not there is a usage error."""
-    from streaming.offline import NothingThere, ReassignmentInvalid
+    from streaming.offline import NoMatchingNode, ReassignmentInvalid
 
     form = Output.JSON if output is PlanOutput.JSON else Output.TEXT
     try:
         answer_documents(file, form, *parts, strict=strict, doing="planning")
-    except NothingThere as error:
+    except NoMatchingNode as error:
         raise typer.BadParameter(str(error), param_hint="--lose, --drain, --rf") from error
     except ReassignmentInvalid as error:
         raise typer.BadParameter(str(error), param_hint="--output kafka, --rollback") from error
@@ -143,9 +143,9 @@ class _Files:
         self._wanted = wanted
         self._used = False
 
-    def written(self, answer: "Planned") -> "Planned":
+    def written(self, answer: "PlanResult") -> "PlanResult":
         """The same plan, with its files written."""
-        from streaming.offline import saved_text
+        from streaming.offline import saved_plan_text
 
         found = answer.impact.hash
         if self._expect is not None and self._expect != found:
@@ -156,7 +156,7 @@ class _Files:
         if self._rollback is not None:
             texts[self._rollback] = answer.current() + "\n"
         if self._save is not None:
-            texts[self._save] = saved_text(answer, self._wanted)
+            texts[self._save] = saved_plan_text(answer, self._wanted)
         if texts and self._used:
             message = "the cluster file has several documents, a plan is kept of one"
             raise typer.BadParameter(message, param_hint="--save, --rollback")
@@ -172,7 +172,7 @@ class _Files:
 def _verify(file: str, plan_file: str, output: PlanOutput, strict: bool) -> NoReturn:
     """Hold a saved plan against the cluster, and end the command."""
     from streaming.cli.render.plan import show_verified
-    from streaming.offline import SavedPlanInvalid, Verified, load_plan, verified
+    from streaming.offline import SavedPlanInvalid, VerifyResult, load_plan, verify_plan
 
     try:
         saved = load_plan(plan_file)
@@ -182,8 +182,8 @@ def _verify(file: str, plan_file: str, output: PlanOutput, strict: bool) -> NoRe
     _answer(
         file,
         output,
-        lambda each: verified(each, saved),
-        Verified.body,
+        lambda each: verify_plan(each, saved),
+        VerifyResult.body,
         show_verified,
         lambda answer: 0 if answer.stands else EXIT_DOCUMENT,
         strict=strict,
@@ -201,10 +201,10 @@ def _factor(text: str) -> tuple[str | None, int]:
 
 
 def _assigned(file: str) -> "Assignments":
-    from streaming.offline import ReassignmentInvalid, read_file
+    from streaming.offline import ReassignmentInvalid, read_reassignment
 
     try:
-        return read_file(file)
+        return read_reassignment(file)
     except (OSError, ReassignmentInvalid) as error:
         said = error.strerror if isinstance(error, OSError) else error
         raise typer.BadParameter(f"{file}: {said}", param_hint="--assignments") from error
@@ -212,10 +212,10 @@ def _assigned(file: str) -> "Assignments":
 
 def _joining(file: str, strict: bool) -> tuple["ClusterNode", ...]:
     """The nodes of another cluster file, which are to join."""
-    from streaming.offline import DocumentFault, clusters
+    from streaming.offline import DocumentFault, parse_documents
 
     nodes: list[ClusterNode] = []
-    for each in clusters(read(file)):
+    for each in parse_documents(read(file)):
         document = understood(each, file, strict=strict)
         if isinstance(document, DocumentFault):
             raise typer.BadParameter(f"{file}: {document.message}", param_hint="--add")

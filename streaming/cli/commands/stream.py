@@ -155,13 +155,13 @@ def drop(name: Name, waiting: Waiting, settings: "Settings") -> None:
 def show(name: Name, settings: "Settings", output: OutputOption = Output.TEXT) -> None:
     """Show what a stream asks for, what was decided and why, and its health now."""
     from streaming.live import Live
-    from streaming.offline import CheckOptions, Document, checked
+    from streaming.offline import CheckOptions, Document, check_cluster
     from streaming.requests import Streams, is_fine
 
     enable_plugins(settings.policy.plugins)
     with Live(settings) as live:
         decision = Streams(live, settings).named(name)
-        judged = checked(Document(live.cluster()), CheckOptions())
+        judged = check_cluster(Document(live.cluster()), CheckOptions())
         violations = [each for each in live.violations if each.stream == name]
         body = live.latest["decisions.v1"][name]
     health = judged.diagnosis.streams.get(name)

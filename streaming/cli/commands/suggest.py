@@ -67,7 +67,7 @@ def suggest(
     """Suggest where a new stream would be placed beside what is there; nothing is changed."""
     from pydantic import ValidationError
 
-    from streaming.live import Live, suggested
+    from streaming.live import Live, suggest_placement
 
     if sum((simple, policy is not None, policies is not None)) > 1:
         raise typer.BadParameter("--simple, --policy and --policies exclude each other")
@@ -85,7 +85,7 @@ def suggest(
     enable_plugins(settings.policy.plugins)
     with Live(settings) as live:
         try:
-            answer, whole = suggested(live.cluster(), asked)
+            answer, whole = suggest_placement(live.cluster(), asked)
         except ValidationError as error:
             raise typer.BadParameter(error.errors()[0]["msg"]) from error
     if output is Output.JSON:

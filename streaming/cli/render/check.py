@@ -15,7 +15,7 @@ from streaming.cli.render.report import print_table, show_report
 
 if TYPE_CHECKING:
     from placement.diagnosis import Copies
-    from streaming.offline import Checked
+    from streaming.offline import CheckResult
 
 HEALTH_STYLES = {
     "healthy": "green",
@@ -40,15 +40,15 @@ _CRITICAL_SHOWN_MAX = 10
 _TREE_LINES_MAX = 40
 
 
-def show_check(console: Any, answer: "Checked") -> None:
+def show_check(console: Any, answer: "CheckResult") -> None:
     """Print what is wrong with a cluster."""
     from rich.text import Text
 
     from schemas.cluster import ClusterNodeStatus
     from streaming.cli.render.topology import TopologyTree
-    from streaming.offline import checked_body
+    from streaming.offline import check_body
 
-    cluster, body = answer.document.cluster, checked_body(answer)
+    cluster, body = answer.document.cluster, check_body(answer)
     _show_totals(console, body)
     _show_lost(console, body.get("lost"))
     refused = body.get("decisions", ())

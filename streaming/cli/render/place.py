@@ -7,7 +7,7 @@ from placement.wording import counted
 from streaming.cli.render.console import Paragraph, Table
 
 if TYPE_CHECKING:
-    from streaming.offline import Document, Placed
+    from streaming.offline import Document, PlaceResult
 
 STYLES = {
     "placed": "green",
@@ -25,7 +25,7 @@ _TREE_LINES_MAX = 40
 _LACKING_SHOWN_MAX = 20
 
 
-def show_placed(console: Any, answer: "Placed", streams: frozenset[str]) -> None:
+def show_placed(console: Any, answer: "PlaceResult", streams: frozenset[str]) -> None:
     """The fleet with its loads, and every stream; of some only, where they are named."""
     from streaming.cli.render.topology import topology_tree
 
@@ -52,7 +52,7 @@ def show_placed(console: Any, answer: "Placed", streams: frozenset[str]) -> None
         )
 
 
-def show_summary(console: Any, answer: "Placed") -> None:
+def show_summary(console: Any, answer: "PlaceResult") -> None:
     """Totals, the fleet folded to its levels, and the streams that lack something."""
     from streaming.cli.render.topology import TopologyTree
 
@@ -78,7 +78,7 @@ def show_summary(console: Any, answer: "Placed") -> None:
         console.print(f"… and {counted(left, 'more stream', 'more streams')}", style="dim")
 
 
-def summary(answer: "Placed") -> dict[str, Any]:
+def summary(answer: "PlaceResult") -> dict[str, Any]:
     """Totals over all streams, and each decision without its replicas."""
     topology, table = answer.state.topology, answer.state.table
     held = table.load(topology.size)[topology.eligible].tolist() or [0]
@@ -104,7 +104,7 @@ def line_of(document: "Document", index: int, decision: dict[str, Any]) -> int |
     return document.line(f"streams[{index}]") if decision["outcome"] == "rejected" else None
 
 
-def loads(answer: "Placed") -> dict[str, int]:
+def loads(answer: "PlaceResult") -> dict[str, int]:
     """Replicas on each node."""
     ids, load = answer.state.topology.ids, answer.state.table.load(answer.state.topology.size)
     return {node_id: int(load[node]) for node, node_id in enumerate(ids)}

@@ -7,7 +7,7 @@ from placement.wording import counted
 from streaming.cli.render.console import Paragraph, Table
 
 if TYPE_CHECKING:
-    from streaming.offline import Planned, Verified
+    from streaming.offline import PlanResult, VerifyResult
     from streaming.requests import Rehearsal
 
 # A person looks at the first moves; programs take --output json.
@@ -15,7 +15,7 @@ _MOVES_SHOWN_MAX = 60
 _STYLES = {"replace": "cyan", "add": "green", "remove": "red", "leader": "magenta"}
 
 
-def show_plan(console: Any, answer: "Planned") -> None:
+def show_plan(console: Any, answer: "PlanResult") -> None:
     """Print a plan."""
     from rich.text import Text
 
@@ -58,7 +58,7 @@ def show_plan(console: Any, answer: "Planned") -> None:
         console.print(f"  … and {left}: --output json", style="dim")
 
 
-def show_verified(console: Any, answer: "Verified") -> None:
+def show_verified(console: Any, answer: "VerifyResult") -> None:
     """Print whether a saved plan still stands."""
     body = answer.body()
     if answer.stands:

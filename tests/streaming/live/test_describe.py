@@ -16,9 +16,9 @@ from streaming.cli.commands.history import history_lines
 from streaming.cli.render.describe import DescribeScreen, node_lines, shard_lines, stream_lines
 from streaming.errors import StreamingError
 from streaming.live.describe import describe_node, describe_shard, describe_stream
-from streaming.live.explain import NotThere
+from streaming.live.explain import NotInLiveState
 from streaming.live.published_state import LiveState
-from streaming.offline import CheckOptions, Document, checked
+from streaming.offline import CheckOptions, Document, check_cluster
 from streaming.replay import NodeTimeline, ShardTimeline
 from tests.datadriven import Command, parse_command, run_file
 from tests.streaming.screens import CELL, World, answered
@@ -93,7 +93,7 @@ def test_what_is_not_there(kind: str, name: str, said: str) -> None:
         "create stream=wide shards=1 rf=9 policies=node=exclusive",
     ):
         world.answer(parse_command(line))
-    with pytest.raises(NotThere) as caught:
+    with pytest.raises(NotInLiveState) as caught:
         world.answer(parse_command(f"describe kind={kind} name={name}"))
     assert said in str(caught.value)
 
@@ -120,7 +120,7 @@ def as_written(world: World) -> LiveState:
 
 
 def test_critical_shards_of_a_node_are_those_of_the_whole_cluster(stood: World) -> None:
-    critical = checked(Document(stood.live.cluster()), CheckOptions()).diagnosis.critical
+    critical = check_cluster(Document(stood.live.cluster()), CheckOptions()).diagnosis.critical
     expected = {each.domain: each.shards for each in critical if each.level == "node"}
     assert stood.live.open_moves
     assert len(set(expected.values())) > 1, "nodes differ"

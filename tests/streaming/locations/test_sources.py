@@ -11,7 +11,7 @@ from streaming.locations.sources import (
     read_locations,
     read_rackdc,
 )
-from streaming.offline import Document, clusters, served
+from streaming.offline import Document, choose_nearest, parse_documents
 
 TOPOLOGY = r"""# Cassandra's sample
 192.168.1.100=DC1:RAC1
@@ -118,9 +118,9 @@ def test_clients_are_resolved_as_nodes_are() -> None:
     streams: [{stream: s, shards: 1, replication_factor: 2, replicas: [[n1, n2]]}]
     clients: [{id: c1, host: h1}, {id: c2, tags: {region: us, zone: b}}, {id: c3}]
     """
-    (document,) = clusters(text)
+    (document,) = parse_documents(text)
     assert isinstance(document, Document)
-    found = served(document, exact=False, known=LocationMap({"h1": "/us/b"}))
+    found = choose_nearest(document, exact=False, known=LocationMap({"h1": "/us/b"}))
     assert [choice["replica"] for choice in found.choices] == ["n2", "n2", "n1"]
 
 

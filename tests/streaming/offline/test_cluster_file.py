@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from streaming.cli.main import app
 from streaming.offline.cluster_file import cluster_text
-from streaming.offline.documents import Document, clusters
-from streaming.offline.place import Placed, placed
+from streaming.offline.documents import Document, parse_documents
+from streaming.offline.place import PlaceResult, place_streams
 
 # Some of them are no texts to YAML 1.1 unless they are quoted.
 IDS = ("n1", "n2", "on", "null", "1e5", "0x1F", "2026-01-01", "1_000", "7", "-", "..")
@@ -53,10 +53,10 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
     return {"name": "2e3", "nodes": nodes, "streams": streams, "clients": [{"id": "on"}]}
 
 
-def answered(text: str) -> Placed:
-    [document] = clusters(text)
+def answered(text: str) -> PlaceResult:
+    [document] = parse_documents(text)
     assert isinstance(document, Document), document
-    return placed(document)
+    return place_streams(document)
 
 
 @given(documents())
@@ -107,7 +107,7 @@ def test_several_documents_stay_apart_and_a_faulty_one_is_told() -> None:
     text = f"{STREAMS}---\nnodes: [\n---\nname: last\nnodes: []\n"
     result = CliRunner().invoke(app, ["place", "-", "--output", "cluster"], input=text)
     assert (result.exit_code, "not YAML" in result.stderr) == (2, True)
-    first, last = clusters(result.stdout)
+    first, last = parse_documents(result.stdout)
     assert isinstance(first, Document)
     assert isinstance(last, Document)
     assert (len(first.cluster.streams), last.cluster.name) == (1, "last")

@@ -7,7 +7,13 @@ and what the tool of Kafka 4.3.1 prints of a broker's present assignments: with 
 import orjson
 import pytest
 
-from streaming.offline.reassignment import Listed, ReassignmentInvalid, read, shard_lists, written
+from streaming.offline.reassignment import (
+    Listed,
+    ReassignmentInvalid,
+    parse_reassignment,
+    reassignment_json,
+    shard_lists,
+)
 from tests.streaming.offline_clusters import run
 
 KAFKA = (
@@ -38,13 +44,13 @@ def brokers(count=6, **status):
 
 @pytest.mark.parametrize("text", [KAFKA, PRESENT])
 def test_what_was_read_is_written_byte_for_byte(text):
-    found = read(text)
-    assert written(found) == text
-    assert written(dict(reversed(found.items()))) == text
+    found = parse_reassignment(text)
+    assert reassignment_json(found) == text
+    assert reassignment_json(dict(reversed(found.items()))) == text
 
 
 def test_nothing_is_written_as_nothing():
-    assert written({}) == '{"version":1,"partitions":[]}'
+    assert reassignment_json({}) == '{"version":1,"partitions":[]}'
 
 
 @pytest.mark.parametrize(
@@ -58,7 +64,9 @@ def test_nothing_is_written_as_nothing():
     ],
 )
 def test_version_and_directories_may_be_left_out(text):
-    assert {key: listed.nodes for key, listed in read(text).items()} == {("foo", 0): ("1", "2")}
+    assert {key: listed.nodes for key, listed in parse_reassignment(text).items()} == {
+        ("foo", 0): ("1", "2")
+    }
 
 
 ROW = '{"topic":"t","partition":0,"replicas":[1,2]}'
@@ -98,18 +106,18 @@ ROW = '{"topic":"t","partition":0,"replicas":[1,2]}'
 )
 def test_what_kafka_refuses_is_refused(text, says):
     with pytest.raises(ReassignmentInvalid, match=says.replace("[", r"\[")):
-        read(text)
+        parse_reassignment(text)
 
 
 @pytest.mark.parametrize("node", ["n1", "01", "-1", "1.0", "²", "2147483648"])
 def test_nodes_that_are_no_broker_numbers_cannot_be_written(node):
     with pytest.raises(ReassignmentInvalid, match="is no broker number"):
-        written({("t", 0): Listed((node,))})
+        reassignment_json({("t", 0): Listed((node,))})
 
 
 def test_lists_of_topics_have_no_holes():
-    assert shard_lists(read(KAFKA))["foo"][:3] == [[], ["1", "2", "3"], []]
-    assert len(shard_lists(read(KAFKA))["foo"]) == 11
+    assert shard_lists(parse_reassignment(KAFKA))["foo"][:3] == [[], ["1", "2", "3"], []]
+    assert len(shard_lists(parse_reassignment(KAFKA))["foo"]) == 11
 
 
 def test_a_dead_broker_is_replaced_from_kafkas_own_files(tmp_path):
@@ -126,9 +134,9 @@ def test_a_dead_broker_is_replaced_from_kafkas_own_files(tmp_path):
     )
     assert result.exit_code == 0, result.output
     assert back.read_text() == given + "\n"
-    wanted = read(result.stdout)
+    wanted = parse_reassignment(result.stdout)
     assert {listed.nodes for listed in wanted.values()} == {("0", "4", "2")}
-    assert result.stdout == written(wanted) + "\n"
+    assert result.stdout == reassignment_json(wanted) + "\n"
     # The way back of the way there is the way there.
     (tmp_path / "then.json").write_text(result.stdout)
     again = run(brokers(), "--assignments", str(tmp_path / "then.json"), "--phase", "repair")
@@ -143,7 +151,7 @@ def test_a_topic_keeps_the_factor_that_the_cluster_file_gives(tmp_path):
         '{"partitions":[{"topic":"orders","partition":0,"replicas":[0,1,2,4]}]}'
     )
     result = run(document, "--assignments", str(tmp_path / "now.json"), "--output", "kafka")
-    (after,) = read(result.stdout).values()
+    (after,) = parse_reassignment(result.stdout).values()
     assert len(after.nodes) == 3
 
 
@@ -154,7 +162,7 @@ def test_every_wave_is_a_line(tmp_path):
     result = run(document, "--assignments", str(tmp_path / "now.json"), "--output", "kafka", *limit)
     lines = result.stdout.splitlines()
     assert len(lines) > 2
-    assert all(len(read(line)) <= 2 for line in lines[:2])
+    assert all(len(parse_reassignment(line)) <= 2 for line in lines[:2])
 
 
 def test_what_cannot_be_written_is_told(tmp_path):

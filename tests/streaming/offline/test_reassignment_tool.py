@@ -15,7 +15,7 @@ import orjson
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from streaming.offline.reassignment import read, written
+from streaming.offline.reassignment import parse_reassignment, reassignment_json
 from streaming.runtime import EmbeddedBroker, jars, java
 from tests.streaming.offline_clusters import run
 
@@ -75,9 +75,9 @@ def test_the_tool_reads_and_prints_what_we_write_and_read(
     broker_id = "1"
     asked = ("--topics-to-move-json-file", str(tmp_path / "topics.json"))
     current, proposed = printed(tool(*asked, "--broker-list", broker_id, "--generate"))
-    assert {nodes.nodes for nodes in read(current).values()} == {(broker_id,)}
+    assert {nodes.nodes for nodes in parse_reassignment(current).values()} == {(broker_id,)}
     for text in (current, proposed):
-        assert written(read(text)) == text
+        assert reassignment_json(parse_reassignment(text)) == text
 
     # Everything leaves the broker; the way back is what the tool has printed.
     now, plan, back = (tmp_path / name for name in ("now.json", "plan.json", "back.json"))
@@ -88,7 +88,7 @@ def test_the_tool_reads_and_prints_what_we_write_and_read(
     assert result.exit_code == 0, result.output
     assert back.read_text() == f"{current}\n"
     plan.write_text(result.stdout)
-    planned = read(result.stdout)
+    planned = parse_reassignment(result.stdout)
     assert len(planned) == 12
 
     # The tool understands every line of it as it was meant.
