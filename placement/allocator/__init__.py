@@ -18,27 +18,27 @@ from placement.allocator.choose import (
 )
 from placement.allocator.clockwise import Fits, Positions, among, first_fitting, in_bulk
 from placement.allocator.domain_tree import DomainTree, Integers, domain_tree
-from placement.allocator.leader_election import elect
+from placement.allocator.leader_election import elect_leaders
 from placement.allocator.lookahead import arrangements, choose_ahead, node_kinds, whole_stream
 from placement.allocator.node_sets import Column, best_set
 from placement.allocator.ordered_placer import (
     Key,
     Nodes,
     StreamDraft,
+    balance_leaders,
     is_colocated,
-    lead_least,
     least,
+    least_leading,
     place_by,
     shortage,
-    spread_leads,
     start_of,
 )
 from placement.allocator.set_strategy import SetStrategy, placing_costs
 from placement.allocator.slot_filling import (
-    admitted,
-    by_wishes,
-    fill,
+    admitted_mask,
+    fill_slots,
     leader_first,
+    pick_by_preferences,
     spread_leaders,
     without_taken,
 )
@@ -74,12 +74,12 @@ __all__ = [
     "TokenRing",
     "Trace",
     "View",
-    "admitted",
+    "admitted_mask",
     "among",
     "apportion",
     "arrangements",
+    "balance_leaders",
     "best_set",
-    "by_wishes",
     "candidates",
     "choose",
     "choose_ahead",
@@ -87,22 +87,22 @@ __all__ = [
     "chooses",
     "distance",
     "domain_tree",
-    "elect",
-    "fill",
+    "elect_leaders",
+    "fill_slots",
     "first_fitting",
     "in_bulk",
     "is_colocated",
     "kernels",
-    "lead_least",
     "leader_first",
     "least",
+    "least_leading",
     "node_kinds",
     "nodes_too_few",
+    "pick_by_preferences",
     "place_by",
     "placing_costs",
     "shortage",
     "spread_leaders",
-    "spread_leads",
     "start_of",
     "token_ring",
     "too_few",

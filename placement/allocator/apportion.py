@@ -88,7 +88,7 @@ def apportion(  # noqa: C901 - numba caches no function that calls another kerne
             left += (left < 0) - (left > 0)
 
 
-def elect(  # noqa: C901 - numba caches no function that calls another kernel
+def match_leaders(  # noqa: C901 - numba caches no function that calls another kernel
     members: Any, factor: int, begin: Any, held: Any, quota: Any, leader: Any
 ) -> None:
     """Choose the leading position of each shard so that nodes lead as many as their `quota`, as far

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.allocator.choose import by_lot, distance, least
+from placement.allocator.choose import distance, least, tie_break
 from placement.allocator.domain_loads import HALF, DomainLoads
 from placement.allocator.strategy import ByRules, Strategy
 from placement.allocator.view import ReplicaRequest, View
@@ -99,14 +99,14 @@ def choose_by_class(
     more than domains."""
     if view.topology.size < CLASSED_FROM:
         return None
-    if view.fields is None:
-        view.fields = ClassIndexes(view)
-    field, asked = view.fields.asked(rules, policy)
-    return None if field is None else field.choose(asked, need)
+    if view.class_indexes is None:
+        view.class_indexes = ClassIndexes(view)
+    index, class_rules = view.class_indexes.rules_for(rules, policy)
+    return None if index is None else index.choose(class_rules, need)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lawful:
+class AllowedClasses:
     """Classes that keep the rules equally well, the best there are, as indexes and as a mask.
 
     What follows from them is kept with them: by rule the domains that they stand in, by rule and
@@ -116,24 +116,24 @@ class Lawful:
 
     classes: Nodes
     mask: Mask
-    domains: dict["Asked", frozenset[int]] = field(default_factory=dict)
-    left: dict[Hashable, "Lawful"] = field(default_factory=dict)
+    domains: dict["ClassRule", frozenset[int]] = field(default_factory=dict)
+    left: dict[Hashable, "AllowedClasses"] = field(default_factory=dict)
     away: dict[tuple[int, int], list[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asked:
+class ClassRule:
     """A rule, its domain of every class, and whether it holds domains alike that have equally many
     replicas."""
 
     rule: Any
     domains: list[int]
-    alike: bool
+    interchangeable: bool
 
-    def matters(self, found: Lawful, held: Sequence[int]) -> bool:
+    def matters(self, found: AllowedClasses, held: Sequence[int]) -> bool:
         """Whether the rule may tell some of the classes from the others, replicas standing in the
         domains `held`. It does not where it holds domains alike and all of theirs are empty."""
-        if not self.alike:
+        if not self.interchangeable:
             return True
         theirs = found.domains.get(self)
         if theirs is None:
@@ -142,7 +142,7 @@ class Asked:
         return NO_DOMAIN in theirs or not theirs.isdisjoint(held)
 
 
-class Tier:
+class LevelLoads:
     """A level of domains: the one of each class, and what they carry."""
 
     def __init__(self, view: View, scope: Scope, domains: NDArray[np.int32]) -> None:
@@ -158,7 +158,7 @@ class Tier:
 
 
 @dataclass(slots=True)
-class Front:
+class LeastLoaded:
     """The least loaded nodes of a class that may take a replica, and their load per weight."""
 
     pressure: float
@@ -179,35 +179,37 @@ class ClassIndexes:
 
     def __init__(self, view: View) -> None:
         self._view = view
-        self._fields: dict[Hashable, ClassIndex] = {}
+        self._indexes: dict[Hashable, ClassIndex] = {}
         # With rules and policy themselves, so that no other ones get their identity.
-        self._asked: dict[tuple[int, int], tuple[object, ClassIndex | None, Sequence[Asked]]] = {}
+        self._known: dict[
+            tuple[int, int], tuple[object, ClassIndex | None, Sequence[ClassRule]]
+        ] = {}
 
     def changed(self, node: int) -> None:
         """The node's load has changed, or what limits say of it."""
-        for each in self._fields.values():
+        for each in self._indexes.values():
             each.changed(node)
 
-    def asked(
+    def rules_for(
         self, rules: Sequence[Rule], policy: Policy
-    ) -> tuple["ClassIndex | None", Sequence[Asked]]:
+    ) -> tuple["ClassIndex | None", Sequence[ClassRule]]:
         """The nodes that a policy admits, and its rules in the order in which they are asked:
         required ones first. No nodes where a rule asks for more than domains."""
         key = (id(rules), id(policy))
-        if key not in self._asked:
-            found = self._field(rules, policy)
-            asked = () if found is None else found.asked(rules)
-            self._asked[key] = ((rules, policy), found, asked)
-        return self._asked[key][1:]
+        if key not in self._known:
+            found = self._index(rules, policy)
+            class_rules = () if found is None else found.rules_of(rules)
+            self._known[key] = ((rules, policy), found, class_rules)
+        return self._known[key][1:]
 
-    def _field(self, rules: Sequence[Rule], policy: Policy) -> "ClassIndex | None":
+    def _index(self, rules: Sequence[Rule], policy: Policy) -> "ClassIndex | None":
         if not all(isinstance(rule, DomainCountRule) for rule in rules):
             return None
         tags = frozenset(r.per.tag for r in rules if isinstance(r, DomainCountRule) and r.per.tag)
         key = (policy.nodes, tags)
-        if key not in self._fields:
-            self._fields[key] = ClassIndex(self._view, policy, tags)
-        return self._fields[key]
+        if key not in self._indexes:
+            self._indexes[key] = ClassIndex(self._view, policy, tags)
+        return self._indexes[key]
 
 
 class ClassIndex:
@@ -232,20 +234,24 @@ class ClassIndex:
             kind: counts[:, self._are(kind, kinds)].sum(axis=1).tolist() for kind in _KINDS
         }
         scopes = topology.tiers()
-        self._tiers = [Tier(view, scope, self._shared.domain_of(scope)) for scope in scopes]
+        self._tiers = [LevelLoads(view, scope, self._shared.domain_of(scope)) for scope in scopes]
         # All classes with open nodes, from where rule after rule leads on.
-        self._all: Lawful | None = None
-        self._idlest: dict[Lawful, tuple[Lawful, int]] = {}
+        self._all: AllowedClasses | None = None
+        self._idlest: dict[AllowedClasses, tuple[AllowedClasses, int]] = {}
         self._levels: dict[int, list[Nodes]] = {}
         # By class and by what its nodes have to be.
-        self._fronts: dict[int, dict[int, Front]] = {}
+        self._least_loaded_of: dict[int, dict[int, LeastLoaded]] = {}
 
-    def asked(self, rules: Sequence[Rule]) -> Sequence[Asked]:
+    def rules_of(self, rules: Sequence[Rule]) -> Sequence[ClassRule]:
         """Rules that count domains in the order in which they are asked."""
         required, domain_of = Strength.REQUIRED, self._shared.domain_of
         ordered = sorted(rules, key=lambda rule: rule.strength is not required)
         return [
-            Asked(rule, domain_of(rule.per).tolist(), rule.alike and rule.strength is not required)
+            ClassRule(
+                rule,
+                domain_of(rule.per).tolist(),
+                rule.domains_interchangeable and rule.strength is not required,
+            )
             for rule in ordered
             if isinstance(rule, DomainCountRule)
         ]
@@ -261,16 +267,16 @@ class ClassIndex:
         kind = 0 if view.crowded(node) else _NEAR
         if is_open:
             kind |= _OPEN if view.busy[node] else _OPEN | _IDLE
-        fronts = self._fronts.get(its_class)
+        groups = self._least_loaded_of.get(its_class)
         if kind != before:
             self._kind_of[node] = kind
             self._recount(its_class, before, kind)
-            if fronts:
-                fronts.clear()
-        elif fronts:
+            if groups:
+                groups.clear()
+        elif groups:
             pressure = float(view.pressure(node))
-            for each in [each for each, front in fronts.items() if not front.stays(node, pressure)]:
-                del fronts[each]
+            for each in [each for each, group in groups.items() if not group.stays(node, pressure)]:
+                del groups[each]
 
     def _recount(self, its_class: int, before: int, now: int) -> None:
         """A node of the class has become another kind."""
@@ -286,21 +292,21 @@ class ClassIndex:
         """Whether a node, or which of several, are all that is asked for."""
         return (kinds & kind) == kind
 
-    def choose(self, asked: Sequence[Asked], need: ReplicaRequest) -> int | None:
+    def choose(self, class_rules: Sequence[ClassRule], need: ReplicaRequest) -> int | None:
         """The best node by the rules, nearness and load."""
-        found = self._best(asked, need)
+        found = self._best(class_rules, need)
         of, kind_of = self._class_of, self._kind_of
         taken = [node for node in {*need.kept, *need.excluded} if kind_of[node] & _OPEN]
         if not any(found.mask[of[node]] for node in taken):
             return self._choose_from(found, need)
         for node in taken:
             self._put(node, False)
-        chosen = self._choose_from(self._best(asked, need), need)
+        chosen = self._choose_from(self._best(class_rules, need), need)
         for node in taken:
             self._put(node, True)
         return chosen
 
-    def _choose_from(self, found: Lawful, need: ReplicaRequest) -> int | None:
+    def _choose_from(self, found: AllowedClasses, need: ReplicaRequest) -> int | None:
         if not len(found.classes):
             return None
         kind, near = _OPEN, None
@@ -313,40 +319,40 @@ class ClassIndex:
             if len(classes) == 1:
                 break
             classes = least(classes, tier.pressure(classes))
-        fronts = [self._front(each, kind) for each in classes.tolist()]
-        pressure = min([front.pressure for front in fronts])
-        nodes = [node for front in fronts if front.pressure == pressure for node in front.nodes]
-        return nodes[0 if len(nodes) == 1 else by_lot(nodes, need, self._view.topology)]
+        groups = [self._least_loaded(each, kind) for each in classes.tolist()]
+        pressure = min([group.pressure for group in groups])
+        nodes = [node for group in groups if group.pressure == pressure for node in group.nodes]
+        return nodes[0 if len(nodes) == 1 else tie_break(nodes, need, self._view.topology)]
 
-    def _idle_of(self, found: Lawful) -> tuple[Lawful, int]:
+    def _idle_of(self, found: AllowedClasses) -> tuple[AllowedClasses, int]:
         """The classes that have an idle node; all of them with whatever is open, where none has."""
         if found not in self._idlest:
             idle = found.classes[np.asarray(self._counts[_IDLE])[found.classes] > 0]
             known = found, _IDLE if len(idle) else _OPEN
             if 0 < len(idle) < len(found.classes):
-                known = self._lawful_of(idle), _IDLE
+                known = self._allowed_of(idle), _IDLE
             self._idlest[found] = known
         return self._idlest[found]
 
-    def _front(self, its_class: int, kind: int) -> Front:
+    def _least_loaded(self, its_class: int, kind: int) -> LeastLoaded:
         """The least loaded nodes of a class that has some of this kind."""
-        fronts = self._fronts.setdefault(its_class, {})
-        if kind not in fronts:
+        groups = self._least_loaded_of.setdefault(its_class, {})
+        if kind not in groups:
             nodes = self._classes.nodes(its_class)
             nodes = nodes[self._are(kind, self._kinds[nodes])]
             pressure = self._view.pressure(nodes)
-            fronts[kind] = Front(float(pressure.min()), least(nodes, pressure).tolist())
-        return fronts[kind]
+            groups[kind] = LeastLoaded(float(pressure.min()), least(nodes, pressure).tolist())
+        return groups[kind]
 
-    def _best(self, asked: Sequence[Asked], need: ReplicaRequest) -> Lawful:
+    def _best(self, class_rules: Sequence[ClassRule], need: ReplicaRequest) -> AllowedClasses:
         """The classes with open nodes that obey the required rules and keep the others best, none
         of which outweighs one before it. A rule asks for nothing but where the others stand, so
         that equals are asked about once."""
         if self._all is None:
-            self._all = self._lawful_of(np.flatnonzero(self._counts[_OPEN]))
+            self._all = self._allowed_of(np.flatnonzero(self._counts[_OPEN]))
         found, of = self._all, self._class_of
         kept = [of[node] for node in need.kept]
-        for each in asked:
+        for each in class_rules:
             held = sorted([each.domains[its_class] for its_class in kept])
             if each.matters(found, held):
                 key = (each, need.replication_factor, *held)
@@ -356,20 +362,24 @@ class ClassIndex:
                 found = left
         return found
 
-    def _obeying(self, rule: Any, found: Lawful, kept: list[int], need: ReplicaRequest) -> Lawful:
+    def _obeying(
+        self, rule: Any, found: AllowedClasses, kept: list[int], need: ReplicaRequest
+    ) -> AllowedClasses:
         """Of some classes those that obey a required rule, or keep a preferred one best."""
         standing = RuleContext(self._shared, need.replication_factor, kept, shards=need.shards)
         penalties = rule.penalty(standing)[found.classes]
         required = rule.strength is Strength.REQUIRED or not len(penalties)
         best = 0 if required else penalties.min()
-        return self._lawful_of(found.classes[penalties == best])
+        return self._allowed_of(found.classes[penalties == best])
 
-    def _lawful_of(self, classes: Nodes) -> Lawful:
+    def _allowed_of(self, classes: Nodes) -> AllowedClasses:
         mask = np.zeros(self._classes.count, bool)
         mask[classes] = True
-        return Lawful(classes, mask)
+        return AllowedClasses(classes, mask)
 
-    def _nearest(self, found: Lawful, old: int, kind: int) -> tuple[Nodes, Sequence[Tier]] | None:
+    def _nearest(
+        self, found: AllowedClasses, old: int, kind: int
+    ) -> tuple[Nodes, Sequence[LevelLoads]] | None:
         """The nearest of some classes that have a node of this kind, and the levels whose domains
         tell them apart; None where only the farthest are left."""
         if old not in self._levels:

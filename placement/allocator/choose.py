@@ -97,12 +97,12 @@ def _settled(found: NDArray[np.int64], need: ReplicaRequest, view: View, steps: 
             found = least(found, view.leads(level, found))
         steps.append(("the node that leads least", found))
     if len(found) > 1:
-        found = found[[by_lot(found, need, view.topology)]]
+        found = found[[tie_break(found, need, view.topology)]]
         steps.append(("a hash of shard and node, which breaks ties", found))
     return int(found[0])
 
 
-def by_lot(found: Any, need: ReplicaRequest, topology: Topology) -> int:
+def tie_break(found: Any, need: ReplicaRequest, topology: Topology) -> int:
     """The place of one of equal nodes, by a hash of shard and node."""
     return lowest(need.seed, topology.digests[found])
 

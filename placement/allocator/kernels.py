@@ -270,7 +270,7 @@ def draw_servers(
         taken[server] = shard + 1
 
 
-def lead_least(weight: Any, factor: int, out: Any) -> None:
+def least_leading(weight: Any, factor: int, out: Any) -> None:
     """Bring to the front of each shard in `out` the node that leads least for its weight, the
     first one among equals."""
     leads = [0] * len(weight)

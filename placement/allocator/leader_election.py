@@ -18,7 +18,7 @@ from placement.topology import NO_DOMAIN, Scope
 _STEPS = 200_000
 
 
-def elect(members: Sequence[Sequence[int]], view: View, levels: bool = True) -> list[int]:
+def elect_leaders(members: Sequence[Sequence[int]], view: View, levels: bool = True) -> list[int]:
     """The leader of each shard out of its possible ones, which are in order of preference among
     equals; `view.leaders` has the leaders of other streams and gets these. Without `levels` they
     are even over nodes alone."""

@@ -155,7 +155,7 @@ class StreamDraft:
     def with_leaders(self, nodes: Nodes) -> Nodes:
         """The nodes of all shards, in front of each shard's the one that leads least."""
         factor, weight = self.spec.replication_factor, self.view.topology.weight
-        *_, led = kernels.run(kernels.lead_least, len(nodes), weight, factor, nodes)
+        *_, led = kernels.run(kernels.least_leading, len(nodes), weight, factor, nodes)
         return np.asarray(led)
 
     def enter(self, nodes: Nodes) -> None:
@@ -270,7 +270,7 @@ def _ranked(found: Nodes, keys: Sequence[Key]) -> Iterator[int]:
         yield from rest[np.lexsort(columns)].tolist()
 
 
-def lead_least(draft: StreamDraft) -> Callable[[list[int]], int]:
+def least_leading(draft: StreamDraft) -> Callable[[list[int]], int]:
     """Names the node of a shard that leads least by weight, the first one among equals, of those
     that the user's rules let lead."""
     topology, rules = draft.view.topology, draft.policy.rules
@@ -288,7 +288,7 @@ def lead_least(draft: StreamDraft) -> Callable[[list[int]], int]:
     return leader
 
 
-def spread_leads(draft: StreamDraft, shards: Sequence[int]) -> None:
+def balance_leaders(draft: StreamDraft, shards: Sequence[int]) -> None:
     """Even out the leaders of these shards: along a chain of shards that share nodes the lead
     passes from a node that leads two more than another to that one. Nodes of different weight are
     left as `lead_least` chose them, and so are leaders that the user has rules for."""

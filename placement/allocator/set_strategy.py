@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from placement.allocator.choose import candidates, distance, unmet
-from placement.allocator.leader_election import elect
+from placement.allocator.leader_election import elect_leaders
 from placement.allocator.node_sets import load_costs
-from placement.allocator.slot_filling import fill
+from placement.allocator.slot_filling import fill_slots
 from placement.allocator.strategy import ByRules
 from placement.allocator.view import Placement, ReplicaRequest, View
 from placement.assignments import EMPTY
@@ -51,7 +51,7 @@ class SetStrategy(ByRules):
                 planned[:] = found if need.kept or by_slot else leader_in_front(found, view)
             return planned.pop(0)
 
-        shards, reasons = fill(spec, policy, view, pick)
+        shards, reasons = fill_slots(spec, policy, view, pick)
         _lead_evenly(shards, policy, view)
         rules = self.rules(policy, view.topology)
         return Placement(shards, reasons, unmet(rules, shards, spec, policy, view.topology))
@@ -101,7 +101,7 @@ def _lead_evenly(shards: Sequence[list[int]], policy: Policy, view: View) -> Non
     for nodes in led:
         view.leaders[nodes[0]] -= 1
     members = [[node for node in nodes if node != EMPTY and able[node]] for nodes in led]
-    for nodes, leader in zip(led, elect(members, view, levels=False), strict=True):
+    for nodes, leader in zip(led, elect_leaders(members, view, levels=False), strict=True):
         nodes[:] = [leader, *(node for node in nodes if node != leader)]
 
 

@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 
 from placement.allocator.choose import candidates, choose
-from placement.allocator.leader_election import elect
+from placement.allocator.leader_election import elect_leaders
 from placement.allocator.lookahead import pick_ahead
 from placement.allocator.view import ReplicaRequest, View
 from placement.assignments import EMPTY
@@ -25,7 +25,7 @@ Pick = Callable[[ReplicaRequest, Mask], int | Reason]
 """The node for a need, out of those in the mask. The mask is a new array whenever it differs."""
 
 
-def fill(
+def fill_slots(
     spec: StreamSpec, policy: Policy, view: View, pick: Pick, rules: Sequence[Rule] = ()
 ) -> tuple[list[list[int]], tuple[Reason, ...]]:
     """Pick every slot of every shard, leader first; slots that find no node stay EMPTY, with one
@@ -94,7 +94,7 @@ def _ahead(
     return pick_ahead(pick, rules, mask, need, view)
 
 
-def by_wishes(pick: Callable[[Policy], int | Reason], policy: Policy) -> int | Reason:
+def pick_by_preferences(pick: Callable[[Policy], int | Reason], policy: Policy) -> int | Reason:
     """The pick under the user's rules, or under the required ones alone where the preferred ones
     leave none: they come after what the strategy requires."""
     node = pick(policy)
@@ -104,7 +104,7 @@ def by_wishes(pick: Callable[[Policy], int | Reason], policy: Policy) -> int | R
     return node
 
 
-def admitted(policy: Policy, mask: Mask, need: ReplicaRequest, view: View) -> Mask | Reason:
+def admitted_mask(policy: Policy, mask: Mask, need: ReplicaRequest, view: View) -> Mask | Reason:
     """The nodes of `mask` that are left for the need and that the user's rules leave: those that
     break no required one, and of them those that keep the preferred ones best."""
     if not policy.rules:
@@ -149,7 +149,7 @@ def spread_leaders(
     leads.update(nodes[0] for nodes in shards)
     if max(leads.values()) - min(leads.values()) <= 1:
         return shards
-    elected = elect(able, view.fork(), levels=False)
+    elected = elect_leaders(able, view.fork(), levels=False)
     return [_led_by(leader, nodes) for leader, nodes in zip(elected, shards, strict=True)]
 
 

@@ -130,7 +130,7 @@ class OnRing(RuleTraits):
         names = [standing.topology.ids[node] for node in standing.replicas if node in off]
         return [RuleFinding(name, 1, 0) for name in sorted(names, key=natural_key)]
 
-    def doubtful(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
+    def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
         """Which of many whole shards, a row of nodes each, break the rule."""
         ring = token_ring(standing.topology, self.vnodes)
         members = ring.members(standing.topology)

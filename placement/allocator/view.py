@@ -58,7 +58,7 @@ class View:
         # Nodes that limits keep from taking one more replica for the moment.
         self.busy, self.busy_nodes = np.zeros(topology.size, bool), 0
         # What is known of the nodes by class, to be told of every change; see `by_class`.
-        self.fields: Any = None
+        self.class_indexes: Any = None
         self._begin = pooled(topology, self.load)
         self._weight = topology.weight
 
@@ -66,14 +66,14 @@ class View:
         """A view of the same moment, in which other things can be tried."""
         made = copy(self)
         made.load, made.leaders, made.memory = self.load.copy(), self.leaders.copy(), {}
-        made.fields, made.busy = None, self.busy.copy()
+        made.class_indexes, made.busy = None, self.busy.copy()
         made.levels = {scope: level.copy() for scope, level in self.levels.items()}
         return made
 
-    def take(self, other: "View") -> None:
+    def adopt_from(self, other: "View") -> None:
         """Count what a fork of this view has counted."""
         self.load, self.leaders, self.levels = other.load, other.leaders, other.levels
-        self.fields = None
+        self.class_indexes = None
 
     def add(self, node: int, leader: bool = False) -> None:
         """Count one more replica on the node."""
@@ -84,7 +84,7 @@ class View:
         """Count one more replica for every mention of a node."""
         more = np.bincount(nodes, minlength=self.topology.size)
         self.load += more
-        self.fields = None
+        self.class_indexes = None
         for level in self.levels.values():
             level.count_all(nodes)
 
@@ -106,8 +106,8 @@ class View:
         self._tell(node)
 
     def _tell(self, node: int) -> None:
-        if self.fields is not None:
-            self.fields.changed(node)
+        if self.class_indexes is not None:
+            self.class_indexes.changed(node)
 
     def room(self) -> NDArray[np.int64]:
         """How many more replicas the capacity of each node allows."""

@@ -8,10 +8,10 @@ many at once, not at all: half of them would be for repair to take back.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any
+from typing import TypedDict, cast
 
 import numpy as np
 
@@ -35,8 +35,18 @@ WANTED = "wanted"
 # Of a plan so many moves are kept; the rest is found again when these are done.
 PLAN_MOVES_MAX = 10_000
 
-# A move that is left: its fields by name.
-Left = Mapping[str, Any]
+
+class QueuedMove(TypedDict):
+    """One move of a plan that is still to be issued, as the state remembers it."""
+
+    stream: str
+    shard: int
+    kind: str
+    slot: int
+    remove: str
+    add: str
+    step: int
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +75,14 @@ class RebalanceController:
 
     def __init__(self, state: State, repair: RepairPlanner) -> None:
         self._state, self._repair = state, repair
-        self._left: dict[str, Left] = {}
+        self._left: dict[str, QueuedMove] = {}
         self._eligible = np.zeros(0, bool)
 
     def resume(self) -> None:
         """Go on with what a restored state remembers."""
         found = self._state.memory_of(KIND)
-        self._left = {name: body for name, body in found.items() if name != WANTED}
+        queued = {name: body for name, body in found.items() if name != WANTED}
+        self._left = cast("dict[str, QueuedMove]", queued)
         self._eligible = self._state.topology.eligible.copy()
 
     def want(self, why: str, after: int = 0) -> None:
@@ -164,7 +175,7 @@ class RebalanceController:
             self._left[name] = body
             self._state.remember(KIND, name, body)
 
-    def _body(self, move: RebalanceMove) -> Left:
+    def _body(self, move: RebalanceMove) -> QueuedMove:
         (stream, number), ids = self._state.key(move.shard), self._state.topology.ids
         return {
             "stream": stream,
@@ -206,7 +217,7 @@ class RebalanceController:
                 done += [name for name, _ in step]
         self._drop(done)
 
-    def _fits(self, body: Left) -> bool:
+    def _fits(self, body: QueuedMove) -> bool:
         """Whether the shard still stands as the plan had it."""
         state = self._state
         stream, index = state.streams.get(body["stream"]), state.topology.index
@@ -222,7 +233,7 @@ class RebalanceController:
         shunned = add in state.backed_off_targets(shard)
         return nodes[body["slot"]] == remove and add not in nodes and not shunned
 
-    def _overfills(self, moves: Sequence[Left], view: View) -> bool:
+    def _overfills(self, moves: Sequence[QueuedMove], view: View) -> bool:
         """Whether a node would hold more than it may when the turn of one of these comes."""
         index, capacity, load = self._state.topology.index, view.topology.capacity, view.load.copy()
         for body in moves:
@@ -234,7 +245,7 @@ class RebalanceController:
                     return True
         return False
 
-    def _copies(self, moves: Sequence[Left]) -> list[tuple[int, int, int]]:
+    def _copies(self, moves: Sequence[QueuedMove]) -> list[tuple[int, int, int]]:
         """Shard, node and target of those that copy."""
         streams, index = self._state.streams, self._state.topology.index
         copies = (body for body in moves if body["kind"] != MoveKind.LEADER)
@@ -269,7 +280,7 @@ class RebalanceController:
         few = len(copies) <= limits.max_per_batch
         return few and len(ledger.by_shard) + len(copies) <= limits.max_open
 
-    def _make(self, body: Left, view: View) -> None:
+    def _make(self, body: QueuedMove, view: View) -> None:
         state, index = self._state, self._state.topology.index
         shard = state.streams[body["stream"]].shards[body["shard"]]
         if body["kind"] == MoveKind.LEADER:

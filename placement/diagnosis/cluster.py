@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.assignments import EMPTY, ShardRows, by_size, first_mentions
+from placement.assignments import EMPTY, ShardRows, by_size, first_occurrences
 from placement.diagnosis.findings import UNKNOWN, Diagnosed, Diagnosis, StreamToDiagnose
 from placement.diagnosis.fixability import FixabilityChecker, is_wide
 from placement.diagnosis.health import (
@@ -295,7 +295,7 @@ class _Group:
     def load(self) -> NDArray[np.int64]:
         """Replicas by node, whether it lives or not."""
         nodes = self._rows.nodes
-        named = nodes[first_mentions(nodes) & (nodes >= 0)]
+        named = nodes[first_occurrences(nodes) & (nodes >= 0)]
         return np.bincount(named, minlength=self._topology.size)
 
     def judged(self, judging: Topology, load: NDArray[np.int64]) -> dict[str, _Judged]:
@@ -341,7 +341,7 @@ class _Group:
         topology, nodes = self._topology, self._rows.nodes
         odd: NDArray[np.bool_] = self._whole_holds.sum(axis=1) < self._factor
         odd |= self._rows.lengths > self._factor
-        odd |= ((nodes >= 0) & ~first_mentions(nodes)).any(axis=1)
+        odd |= ((nodes >= 0) & ~first_occurrences(nodes)).any(axis=1)
         drains = [each is AdministrativeState.DRAINING for each in topology.administrative]
         unwanted, follower = self._alive.copy(), self._alive.copy()
         unwanted[:-2] &= np.asarray(drains, bool) | ~self._policy.nodes.mask(topology)

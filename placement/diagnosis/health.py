@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.assignments import EMPTY, distinct, first_mentions, fullest
+from placement.assignments import EMPTY, distinct, first_occurrences, max_per_domain
 from placement.model import natural_key
 from placement.topology import NO_DOMAIN, Scope, Topology
 
@@ -158,9 +158,9 @@ def _critical(
     for table in tables:
         rows = np.where(table.nodes == EMPTY, NO_DOMAIN, domain_of[table.nodes])
         # Only rows with enough copies in one domain are looked at domain by domain.
-        tight = np.flatnonzero(table.live - fullest(rows) < table.quorum)
+        tight = np.flatnonzero(table.live - max_per_domain(rows) < table.quorum)
         rows, left = rows[tight], table.live[tight] - table.quorum
-        fresh = first_mentions(rows) & (rows != NO_DOMAIN)
+        fresh = first_occurrences(rows) & (rows != NO_DOMAIN)
         for column in np.flatnonzero(fresh.any(axis=0)).tolist():
             lost = (rows == rows[:, [column]]).sum(axis=1)
             hit = np.flatnonzero(fresh[:, column] & (lost > left))
@@ -205,7 +205,7 @@ def under_diversified(
     for scope, offered in live.items():
         possible = min(factor, offered)
         rows = np.where(nodes == EMPTY, NO_DOMAIN, topology.domain_of(scope)[nodes])
-        used = (first_mentions(rows) & (rows != NO_DOMAIN)).sum(axis=1)
+        used = (first_occurrences(rows) & (rows != NO_DOMAIN)).sum(axis=1)
         narrow = used < possible
         if narrow.any():
             shards, fewest = tuple(whole[narrow].tolist()), int(used[narrow].min())

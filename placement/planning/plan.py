@@ -15,7 +15,7 @@ from enum import StrEnum
 import numpy as np
 
 from placement.allocator import View
-from placement.assignments import EMPTY, Layout, first_mentions, matrix
+from placement.assignments import EMPTY, Layout, first_occurrences, matrix
 from placement.model import (
     Band,
     Cause,
@@ -180,7 +180,7 @@ class _Draft:
         first = rows[:, 0] if rows.shape[1] else np.full(len(rows), EMPTY)
         self._first = np.concatenate([self._first, first])
         held = rows != EMPTY
-        odd = (held & ~first_mentions(rows)).any(axis=1)
+        odd = (held & ~first_occurrences(rows)).any(axis=1)
         odd |= (held[:, 1:] & ~held[:, :-1]).any(axis=1)
         whole = rows[~odd]
         state.table.fill(shards[~odd], held[~odd].sum(axis=1), whole[whole != EMPTY])

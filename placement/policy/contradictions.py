@@ -26,7 +26,7 @@ from placement.rules import (
     Share,
     Strength,
     WithTags,
-    owed,
+    missing_count,
     scope_of,
 )
 from placement.topology import NodeFilter, Scope
@@ -78,7 +78,7 @@ def _against_factor(rule: Rule, factor: int) -> Iterator[Pair]:
     match rule:
         case Exactly() if (total := sum(count for _, count in rule.counts)) != factor:
             yield str(rule), wanted, f"the numbers add up to {total}"
-        case AtLeastIn() if (total := owed(rule.counts, {})) > factor:
+        case AtLeastIn() if (total := missing_count(rule.counts, {})) > factor:
             yield str(rule), wanted, f"the numbers add up to {total}"
         case AtLeastDomains() if rule.count > factor:
             yield str(rule), wanted, f"{factor} replicas stand in {factor} domains at most"

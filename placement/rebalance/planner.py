@@ -26,7 +26,7 @@ from placement.rebalance.arrangement import ALL, LATER, OWN, Arrangement
 from placement.rebalance.constraints import RuleGate
 from placement.rebalance.leader_moves import EVERY, LeaderBalancer
 from placement.rebalance.replica_moves import Budget, ReplicaBalancer
-from placement.rebalance.shorten import shortened
+from placement.rebalance.shorten import shorten_chains
 from placement.rebalance.swaps import balance
 
 
@@ -134,7 +134,7 @@ def _improvements(
     them."""
     search = ReplicaBalancer(board, guard, budget)
     balance(search)
-    steps = shortened(board, search)
+    steps = shorten_chains(board, search)
     swaps = search.swaps
     if steps is not search.steps:
         again = ReplicaBalancer(board, guard, budget)

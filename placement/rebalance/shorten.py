@@ -15,24 +15,24 @@ Step = tuple[int, int, int]
 _ATTEMPTS = 6
 
 
-def shortened(board: Arrangement, search: ReplicaBalancer) -> list[Step]:
+def shorten_chains(board: Arrangement, search: ReplicaBalancer) -> list[Step]:
     """The steps of the search, or fewer that end with the same loads, each of them lawful and an
     improvement when its turn comes. The board ends as the steps leave it."""
     steps = search.steps
     merged = _merged(steps)
     barred: set[tuple[int, int]] = set()
     for _ in range(_ATTEMPTS):
-        fewer = _direct(board, merged, barred, search.budget.one_per_shard)
+        fewer = _merge_chains(board, merged, barred, search.budget.one_per_shard)
         if len(fewer) == len(steps):
             break
-        _undo(board, steps)
-        replayed = _replayed(board, search, fewer)
+        _revert(board, steps)
+        replayed = _replay(board, search, fewer)
         if len(replayed) == len(fewer):
             search.budget.shards |= _shards(board, replayed)
             return replayed
         done = {item for item, _, _ in replayed}
         barred.update((item, target) for item, _, target in fewer if item not in done)
-        _undo(board, replayed)
+        _revert(board, replayed)
         for item, _, target in steps:
             board.move(item, target)
     return steps
@@ -52,7 +52,7 @@ def _shards(board: Arrangement, steps: list[Step]) -> set[int]:
     return {shard for item, _, _ in steps for shard in board.table_shards(item)}
 
 
-def _direct(
+def _merge_chains(
     board: Arrangement, steps: list[Step], barred: set[tuple[int, int]], one_per_shard: bool
 ) -> list[Step]:
     """Where one replica of a family comes to a node and another leaves it, the first, or one that
@@ -122,12 +122,12 @@ def _of_one_shard(board: Arrangement, one: int, other: int) -> bool:
     return bool(same)
 
 
-def _undo(board: Arrangement, steps: list[Step]) -> None:
+def _revert(board: Arrangement, steps: list[Step]) -> None:
     for item, source, _ in reversed(steps):
         board.move(item, source)
 
 
-def _replayed(board: Arrangement, search: ReplicaBalancer, steps: list[Step]) -> list[Step]:
+def _replay(board: Arrangement, search: ReplicaBalancer, steps: list[Step]) -> list[Step]:
     """Steps that can be made one after the other, in the order in which they can."""
     done: list[Step] = []
     waiting = steps

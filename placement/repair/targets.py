@@ -182,7 +182,9 @@ def score(case: ShardCase, topology: Topology) -> RuleScore:
             continue
         if isinstance(rule, SameDomain):
             # What a shard gains must not be another one's loss.
-            sums[rule.strength].append(rule.astray(case.standing(topology, live, None)))
+            sums[rule.strength].append(
+                rule.outside_main_domain(case.standing(topology, live, None))
+            )
             continue
         each = (min(int(rule.penalty(standing)[case.nodes[s]]), NEVER) for s, standing in asked)
         sums[rule.strength].append(sum(each))

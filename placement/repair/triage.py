@@ -1,7 +1,7 @@
 """Sorts many shards at once: healthy, only under-replicated, or to be inspected one by one.
 
 After the death of a node nearly all shards that it held are of the first two kinds. Columns of the
-table and the rules' own `doubtful` tell them apart.
+table and the rules' own `may_violate` tell them apart.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from itertools import repeat
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.assignments import EMPTY, by_size, out_of_place
+from placement.assignments import EMPTY, by_size, exceeds_factor
 from placement.model import Cause
 from placement.repair.actions import ActionFinder
 from placement.rules import DomainCountRule, Mask, Rule, RuleContext, RuleSet
@@ -77,7 +77,7 @@ def unled(state: State, actions: ActionFinder) -> list[int]:
 
 def _tells_at_once(rule: Rule) -> bool:
     """Whether the rule looks at one shard alone and says of many which of them may break it."""
-    return isinstance(rule, DomainCountRule) and hasattr(rule, "doubtful")
+    return isinstance(rule, DomainCountRule) and hasattr(rule, "may_violate")
 
 
 def _alike(state: State, shards: Shards) -> Iterator[tuple[Stream, Shards]]:
@@ -141,7 +141,7 @@ def _doubted(actions: ActionFinder, stream: Stream, rows: Shards, stays: Mask) -
     doubted = np.zeros(len(rows), bool)
     standing = RuleContext(actions.judging, stream.copies, (), nodes=stream.policy.nodes)
     for numbers, nodes, slots in by_size(rows, stays):
-        doubted[numbers] = out_of_place(slots, stream.copies)
+        doubted[numbers] = exceeds_factor(slots, stream.copies)
         for rule in actions.rules(stream):
-            doubted[numbers] |= rule.doubtful(nodes, standing)  # type: ignore[attr-defined]
+            doubted[numbers] |= rule.may_violate(nodes, standing)  # type: ignore[attr-defined]
     return doubted

@@ -38,7 +38,7 @@ from placement.rules.load import (
     domain_loads,
     domain_weights,
 )
-from placement.rules.places import AtLeastIn, Balance, Exactly, WithTags, owed
+from placement.rules.places import AtLeastIn, Balance, Exactly, WithTags, missing_count
 from placement.rules.roles import LeaderPreference, RoleApart
 from placement.rules.rule_set import RuleSet
 from placement.rules.supply import (
@@ -99,7 +99,7 @@ __all__ = [
     "keeping",
     "live_domains",
     "located",
-    "owed",
+    "missing_count",
     "room",
     "scope_of",
     "supply",

@@ -18,7 +18,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.assignments import first_mentions, fullest, uneven
+from placement.assignments import first_occurrences, max_per_domain, uneven
 from placement.model import natural_key
 from placement.topology import LEAF, NO_DOMAIN, NodeFilter, Scope, Topology
 
@@ -129,12 +129,13 @@ class RuleTraits:
 
 
 class DomainCountRule(RuleTraits):
-    """A rule that sees nothing of a shard but how many replicas stand in which domain of `per`;
-    `alike`: whether domains with equally many are equal to it, whichever they are."""
+    """Base of the rules that see only how many replicas stand in which domain of `per`.
+
+    `domains_interchangeable`: domains with equally many replicas are equal to the rule."""
 
     __slots__ = ()
     sees_domains_only: ClassVar[bool] = True
-    alike: ClassVar[bool] = False
+    domains_interchangeable: ClassVar[bool] = False
     per: Scope
 
 
@@ -142,7 +143,7 @@ class DomainCountRule(RuleTraits):
 class AtMost(DomainCountRule):
     """At most `limit` replicas of a shard per domain of `per`; `located` as for `Even`."""
 
-    alike: ClassVar[bool] = True
+    domains_interchangeable: ClassVar[bool] = True
     limit: int | Share
     per: Scope
     strength: Strength = Strength.REQUIRED
@@ -165,20 +166,20 @@ class AtMost(DomainCountRule):
 
     def penalty(self, standing: RuleContext) -> Penalties:
         """Replicas above the limit after adding one on each node; never where it has no domain."""
-        domains, counts, live = _judged_domains(self, standing)
+        domains, counts, live = _counted_domains(self, standing)
         over = counts[domains] + 1 - self.cap(standing.replication_factor, len(live))
         return np.where(domains == NO_DOMAIN, NEVER, np.maximum(over, 0))
 
     def violations(self, standing: RuleContext) -> list[RuleFinding]:
         """Domains that hold more replicas than the limit."""
-        _, counts, live = _judged_domains(self, standing)
+        _, counts, live = _counted_domains(self, standing)
         cap = self.cap(standing.replication_factor, len(live))
         return _findings(standing.topology, self.per, counts, np.flatnonzero(counts > cap), cap)
 
-    def doubtful(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
+    def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
         """Which of many whole shards, a row of nodes each, may break the rule."""
         cap = self.cap(standing.replication_factor, len(live_domains(self, standing)))
-        return fullest(standing.topology.domain_of(self.per)[shards]) > cap
+        return max_per_domain(standing.topology.domain_of(self.per)[shards]) > cap
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +187,7 @@ class Even(DomainCountRule):
     """Counts per live domain of `per` differ by at most one. With `located`, nodes without a
     location are neither a domain nor judged while one with a location is live."""
 
-    alike: ClassVar[bool] = True
+    domains_interchangeable: ClassVar[bool] = True
     per: Scope
     strength: Strength = Strength.REQUIRED
     located: bool = False
@@ -196,19 +197,19 @@ class Even(DomainCountRule):
 
     def penalty(self, standing: RuleContext) -> Penalties:
         """How many replicas the node's domain is ahead of the emptiest live one."""
-        domains, counts, live = _judged_domains(self, standing)
+        domains, counts, live = _counted_domains(self, standing)
         least = int(counts[live].min()) if len(live) else NEVER
         return np.where(domains == NO_DOMAIN, NEVER, np.maximum(counts[domains] - least, 0))
 
     def violations(self, standing: RuleContext) -> list[RuleFinding]:
         """Domains two or more replicas ahead of the emptiest live one."""
-        _, counts, live = _judged_domains(self, standing)
+        _, counts, live = _counted_domains(self, standing)
         if not len(live):
             return []
         limit = int(counts[live].min()) + 1
         return _findings(standing.topology, self.per, counts, np.flatnonzero(counts > limit), limit)
 
-    def doubtful(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
+    def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
         """Which of many whole shards, a row of nodes each, may break the rule."""
         domains = standing.topology.domain_of(self.per)
         return uneven(domains[shards], live_domains(self, standing))
@@ -218,7 +219,7 @@ class Even(DomainCountRule):
 class AtLeastDomains(DomainCountRule):
     """Replicas of a shard stand in at least `count` distinct domains of `per`."""
 
-    alike: ClassVar[bool] = True
+    domains_interchangeable: ClassVar[bool] = True
     count: int
     per: Scope
     strength: Strength = Strength.REQUIRED
@@ -241,10 +242,10 @@ class AtLeastDomains(DomainCountRule):
         have = int((counts > 0).sum())
         return [RuleFinding(None, have, self.count)] if have < self.count else []
 
-    def doubtful(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
+    def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
         """Which of many shards, a row of nodes each, break the rule."""
         rows = standing.topology.domain_of(self.per)[shards]
-        used = (first_mentions(rows) & (rows != NO_DOMAIN)).sum(axis=1)
+        used = (first_occurrences(rows) & (rows != NO_DOMAIN)).sum(axis=1)
         return used < self.count  # type: ignore[no-any-return]
 
 
@@ -268,7 +269,7 @@ class SameDomain(RuleTraits):
             return np.where(domains == NO_DOMAIN, NEVER, 0)
         return np.where(domains == NO_DOMAIN, NEVER, counts[domains] < counts.max())
 
-    def astray(self, standing: RuleContext) -> int:
+    def outside_main_domain(self, standing: RuleContext) -> int:
         """Replicas of the stream outside the domain that holds most."""
         held = [*standing.stream_nodes, *standing.replicas]
         counts = _counts(standing.topology.domain_of(self.per), held)
@@ -379,7 +380,7 @@ class LocatedFirst(DomainCountRule):
         """None: a replica that stands on a node without a location stays there."""
         return []
 
-    def doubtful(self, shards: NDArray[np.int64], _standing: RuleContext) -> Mask:
+    def may_violate(self, shards: NDArray[np.int64], _standing: RuleContext) -> Mask:
         """None of many shards breaks it."""
         return np.zeros(len(shards), bool)
 
@@ -436,7 +437,7 @@ def live_domains(rule: AtMost | Even, standing: RuleContext) -> NDArray[np.int32
     return located if len(located) else live
 
 
-def _judged_domains(
+def _counted_domains(
     rule: AtMost | Even, standing: RuleContext
 ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int32]]:
     """The domain of each node, the replicas by domain, and the live domains; one that is not judged

@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.assignments import first_mentions, uneven_inside
+from placement.assignments import first_occurrences, uneven_inside
 from placement.model import natural_key
 from placement.rules.base import (
     DomainCountRule,
@@ -32,7 +32,7 @@ from placement.topology import NO_DOMAIN, Scope
 class SpanDomains(DomainCountRule):
     """A shard's replicas stand in as many domains of `per` as there are, or in `count` of them."""
 
-    alike: ClassVar[bool] = True
+    domains_interchangeable: ClassVar[bool] = True
     per: Scope
     count: int | None = None
     strength: Strength = Strength.PREFERRED
@@ -55,13 +55,13 @@ class SpanDomains(DomainCountRule):
         need = self._need(standing, used, len(standing.replicas))
         return [RuleFinding(None, len(used), need)] if len(used) < need else []
 
-    def doubtful(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
+    def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
         """Which of many whole shards, a row of nodes each, break the rule."""
         domains = standing.topology.domain_of(self.per)
         live = np.zeros(int(domains.max(initial=0)) + 2, bool)
         live[standing.live_domains(self.per)] = True
         rows = domains[shards]
-        fresh = first_mentions(rows) & (rows != NO_DOMAIN)
+        fresh = first_occurrences(rows) & (rows != NO_DOMAIN)
         there = live.sum() + (fresh & ~live[rows]).sum(axis=1)
         size = shards.shape[1]
         need = np.minimum(there, size if self.count is None else min(size, self.count))
@@ -114,7 +114,7 @@ class EvenWithinCapacity(RuleTraits):
         ]
         return sorted(findings, key=lambda finding: natural_key(finding.domain or ""))
 
-    def doubtful(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
+    def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
         """Which of many whole shards, a row of nodes each, may break the rule."""
         domains, parents = self._domains(standing)
         free = self._free(standing)

@@ -11,7 +11,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.assignments import EMPTY, distinct, out_of_place
+from placement.assignments import EMPTY, distinct, exceeds_factor
 from placement.rules.base import (
     BalanceNodes,
     DomainCountRule,
@@ -35,10 +35,10 @@ def broken_rows(
     """The rows that break the rule, with what is found in each. `nodes` and `slots` have a row for
     each shard, `shards` says how many its stream has; `everywhere` is the rest of what the rule is
     asked about."""
-    sift = getattr(rule, "doubtful", None)
+    sift = getattr(rule, "may_violate", None)
     doubted = np.ones(len(nodes), bool)
     if sift is not None:
-        doubted = sift(nodes, everywhere) | out_of_place(slots, everywhere.replication_factor)
+        doubted = sift(nodes, everywhere) | exceeds_factor(slots, everywhere.replication_factor)
     suspects = np.flatnonzero(doubted)
     if not len(suspects):
         return {}
@@ -99,7 +99,7 @@ def _broken(
     if wide and _sound(rule, replace(everywhere, replicas=everything)):
         return {}
     suspects: Iterable[int] = range(len(shards))
-    sift = getattr(rule, "doubtful", None)
+    sift = getattr(rule, "may_violate", None)
     whole = rows is not None and rows.shape[1] <= everywhere.replication_factor
     if sift is not None and whole and not wide:
         suspects = np.flatnonzero(sift(rows, everywhere)).tolist()

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.assignments import first_mentions
+from placement.assignments import first_occurrences
 from placement.model import natural_key
 from placement.rules.base import (
     NEVER,
@@ -158,10 +158,10 @@ class VotersSpan(RuleTraits):
         need = self._need(standing)
         return [RuleFinding(None, have, need)] if have < need else []
 
-    def doubtful(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
+    def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
         """Which of many shards, a row of nodes each, may break the rule: of their domains so many
         may be those of copies that do not vote."""
-        used = first_mentions(standing.topology.domain_of(self.per)[shards]).sum(axis=1)
+        used = first_occurrences(standing.topology.domain_of(self.per)[shards]).sum(axis=1)
         doubtful: Mask = used - self.extra_copies < self._need(standing)
         return doubtful
 

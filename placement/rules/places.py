@@ -49,7 +49,7 @@ class Exactly(RuleTraits):
             RuleFinding(str(d), have, want) for (d, want), (_, have, _) in found if have != want
         ]
 
-    def doubtful(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
+    def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
         """Which of many shards, a row of nodes each, break the rule."""
         return _of_many(self.counts, shards, standing, np.not_equal)
 
@@ -71,12 +71,12 @@ class AtLeastIn(RuleTraits):
             for (d, _), (_, n, _) in zip(self.counts, _have(self.counts, standing), strict=True)
         }
         left = max(standing.replication_factor - len(standing.replicas) - 1, 0)
-        nowhere = max(owed(self.counts, have) - left, 0)
+        nowhere = max(missing_count(self.counts, have) - left, 0)
         result = np.full(standing.topology.size, nowhere, np.int64)
         for domain, _ in sorted(self.counts, key=lambda each: each[0].depth):
             more = {d: n + domain.within(d) for d, n in have.items()}
             inside = standing.topology.inside(domain)
-            result[inside] = max(owed(self.counts, more) - left, 0)
+            result[inside] = max(missing_count(self.counts, more) - left, 0)
         return result
 
     def violations(self, standing: RuleContext) -> list[RuleFinding]:
@@ -84,12 +84,12 @@ class AtLeastIn(RuleTraits):
         found = zip(self.counts, _have(self.counts, standing), strict=True)
         return [RuleFinding(str(d), have, want) for (d, want), (_, have, _) in found if have < want]
 
-    def doubtful(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
+    def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
         """Which of many shards, a row of nodes each, break the rule."""
         return _of_many(self.counts, shards, standing, np.less)
 
 
-def owed(counts: Counts, have: dict[Location, int]) -> int:
+def missing_count(counts: Counts, have: dict[Location, int]) -> int:
     """Replicas that have to come at least, so that every listed domain gets its own: what is owed
     to the domains within another counts for that one too."""
 
@@ -122,7 +122,7 @@ class WithTags(RuleTraits):
         names = sorted((ids[n] for n in standing.replicas if not carried[n]), key=natural_key)
         return [RuleFinding(name, 1, 0) for name in names]
 
-    def doubtful(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
+    def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
         """Which of many shards, a row of nodes each, break the rule."""
         doubtful: Mask = np.any(~self._carried(standing.topology)[shards], axis=1)
         return doubtful

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.assignments import fullest
+from placement.assignments import max_per_domain
 from placement.model import Location, natural_key
 from placement.rules.base import (
     NEVER,
@@ -74,7 +74,7 @@ class LeaderPreference(RuleTraits):
             return []
         return [RuleFinding(str(standing.topology.locations[leader]) or "(unlocated)", 1, 0)]
 
-    def doubtful(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
+    def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
         """Which of many shards, a row of nodes each, may break the rule: the first of a row leads,
         if any does."""
         rank = self.rank(standing.topology)[shards]
@@ -120,10 +120,10 @@ class RoleApart(RuleTraits):
         names = (standing.topology.domain_name(self.per, domain) for domain in both)
         return [RuleFinding(name, 1, 0) for name in sorted(names, key=natural_key)]
 
-    def doubtful(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
+    def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
         """Which of many shards, a row of nodes each, may break the rule: some domain of theirs
         holds two replicas, of whatever kind."""
-        return fullest(standing.topology.domain_of(self.per)[shards]) > 1
+        return max_per_domain(standing.topology.domain_of(self.per)[shards]) > 1
 
     def _holds(self, standing: RuleContext, slot: int) -> bool:
         return slot >= standing.replication_factor - self.count

@@ -17,7 +17,7 @@ from placement.allocator import (
     placing_costs,
     without_taken,
 )
-from placement.assignments import fullest
+from placement.assignments import max_per_domain
 from placement.hashing import scores
 from placement.model import Code, Reason, natural_key
 from placement.policy import Balance, OnInfeasible, Policy, name_list
@@ -93,10 +93,12 @@ class AwareOf(DomainCountRule):
                 found.append(RuleFinding(topology.domain_name(self.per, domain), count, cap))
         return sorted(found, key=lambda finding: natural_key(finding.domain or ""))
 
-    def doubtful(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
+    def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
         """Which of many shards, a row of nodes each, break the rule."""
         held = standing.topology.domain_of(self.per)[shards]
-        doubtful: Mask = (fullest(held) > self.cap(standing)) | (held == NO_DOMAIN).any(axis=1)
+        doubtful: Mask = (max_per_domain(held) > self.cap(standing)) | (held == NO_DOMAIN).any(
+            axis=1
+        )
         return doubtful
 
 

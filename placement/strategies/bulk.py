@@ -239,7 +239,7 @@ def _led(
     order = np.argsort(places, kind="stable") // factor
     leader = np.zeros(shards, np.int64)
     *_, leader = kernels.run(
-        apportion.elect,
+        apportion.match_leaders,
         looked_at,
         places,
         factor,

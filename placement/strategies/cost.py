@@ -135,7 +135,7 @@ class CostStrategy(ByRules):
                 attempt = Attempt(spec, policy, own, tried, view.fork(), BALANCE)
                 shards = attempt.run(paced)
                 if shards is not None and not attempt.unbalanced(shards):
-                    view.take(attempt.view)
+                    view.adopt_from(attempt.view)
                     view.leaders = attempt.view.leaders
                     return Placement(shards, (attempt.summary(),))
         return self._why_not(spec, policy, view)

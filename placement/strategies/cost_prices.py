@@ -30,7 +30,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class Levels:
+class DomainLevels:
     """What the strategy calls region, zone and rack."""
 
     region: Scope
@@ -72,7 +72,7 @@ class Prices:
 
     def __init__(
         self,
-        levels: Levels,
+        levels: DomainLevels,
         shape: Shape,
         usable: Mask,
         view: View,
@@ -298,7 +298,7 @@ def _keep(table: _Table, state: _State, found: _Found) -> None:
         table[state] = found
 
 
-def levels_of(topology: Topology) -> Levels:
+def levels_of(topology: Topology) -> DomainLevels:
     """Region, zone and rack by their names where levels have such; otherwise the first, second
     and third component of a path. On a path shorter than a level the deepest component counts."""
     depths = []
@@ -308,7 +308,7 @@ def levels_of(topology: Topology) -> Levels:
     rack = depths[2] if "rack" in topology.levels else max(depths)
     zone = min(depths[1], rack)
     region = min(depths[0], zone)
-    return Levels(
+    return DomainLevels(
         _scope(topology, region, "region"),
         _scope(topology, zone, "zone"),
         _scope(topology, rack, "rack"),

@@ -14,15 +14,15 @@ from placement.allocator import (
     Placement,
     ReplicaRequest,
     View,
-    admitted,
+    admitted_mask,
     candidates,
     choose,
-    fill,
+    fill_slots,
     nodes_too_few,
     unmet,
     without_taken,
 )
-from placement.assignments import first_mentions
+from placement.assignments import first_occurrences
 from placement.model import Code, Location, Reason, StreamSpec, parse_location
 from placement.policy import Balance, OnInfeasible, Policy, unknown_value
 from placement.rules import (
@@ -145,7 +145,7 @@ class HdfsStrategy(ByRules):
         def pick(need: ReplicaRequest, mask: Mask) -> int | Reason:
             return self.extend(need, policy, mask, view)
 
-        shards, reasons = fill(spec, policy, view, pick, self.rules(policy, topology))
+        shards, reasons = fill_slots(spec, policy, view, pick, self.rules(policy, topology))
         rules = (*self.rules(policy, topology), cap)
         return Placement(shards, reasons, unmet(rules, shards, spec, policy, topology))
 
@@ -158,7 +158,7 @@ class HdfsStrategy(ByRules):
         for allowed in _allowed(need, policy, mask, view.topology):
             if not (left & allowed).any():
                 continue
-            lawful = admitted(policy, left & allowed, need, view)
+            lawful = admitted_mask(policy, left & allowed, need, view)
             if isinstance(lawful, Reason):
                 refused = lawful
                 continue
@@ -297,9 +297,9 @@ class UpgradeDomains(RuleTraits):
         need = min(self.factor, len(standing.replicas))
         return [RuleFinding(None, have, need)] if have < need else []
 
-    def doubtful(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
+    def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
         """Which of many shards, a row of nodes each, break the rule."""
-        used = first_mentions(self._domains(standing.topology)[shards]).sum(axis=1)
+        used = first_occurrences(self._domains(standing.topology)[shards]).sum(axis=1)
         doubtful: Mask = used < min(self.factor, shards.shape[1])
         return doubtful
 

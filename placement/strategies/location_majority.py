@@ -15,8 +15,8 @@ from placement.allocator import (
     StreamDraft,
     View,
     choose,
-    lead_least,
     least,
+    least_leading,
     place_by,
     shortage,
 )
@@ -57,9 +57,9 @@ class NoMajority(DomainCountRule):
         """Locations that hold more than the limit."""
         return self._limit(standing).violations(standing)
 
-    def doubtful(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
+    def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
         """Which of many whole shards break the rule."""
-        return self._limit(standing).doubtful(shards, standing)
+        return self._limit(standing).may_violate(shards, standing)
 
     def _limit(self, standing: RuleContext) -> AtMost:
         factor = standing.replication_factor
@@ -157,7 +157,7 @@ class LocationMajorityStrategy(ByRules):
             loads = (draft.range_counts(shard), own, view.load)
             return steps.keys(need, draft.wishes(shard, kept), scoped, loads)
 
-        return tuple(draft.fill(order, lead_least(draft)))
+        return tuple(draft.fill(order, least_leading(draft)))
 
     def extend(self, need: ReplicaRequest, policy: Policy, mask: Mask, view: View) -> int | Reason:
         """The two steps for one more replica."""

@@ -16,14 +16,14 @@ from placement.allocator import (
     ReplicaRequest,
     StreamDraft,
     View,
+    balance_leaders,
     domain_tree,
     is_colocated,
     kernels,
-    lead_least,
     least,
+    least_leading,
     place_by,
     shortage,
-    spread_leads,
     start_of,
 )
 from placement.assignments import EMPTY
@@ -119,8 +119,8 @@ class MultiLevelStrategy(ByRules):
             return _SIMPLE.resume(spec, policy, shards, view)
         draft = StreamDraft(spec, policy, shards, view)
         fresh = [shard for shard, nodes in enumerate(shards) if nodes[0] == EMPTY]
-        reasons = draft.fill(_Rings(draft).order, lead_least(draft))
-        spread_leads(draft, [shard for shard in fresh if shards[shard][0] != EMPTY])
+        reasons = draft.fill(_Rings(draft).order, least_leading(draft))
+        balance_leaders(draft, [shard for shard in fresh if shards[shard][0] != EMPTY])
         return tuple(reasons)
 
 
@@ -130,7 +130,7 @@ def _dealt(draft: StreamDraft) -> bool:
     if (nodes == EMPTY).any():
         return False
     draft.enter(draft.with_leaders(nodes))
-    spread_leads(draft, range(draft.spec.shards))
+    balance_leaders(draft, range(draft.spec.shards))
     return True
 
 

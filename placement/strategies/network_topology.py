@@ -19,18 +19,18 @@ from placement.allocator import (
     ReplicaRequest,
     TokenRing,
     View,
-    admitted,
+    admitted_mask,
     among,
-    by_wishes,
-    fill,
+    fill_slots,
     first_fitting,
     in_bulk,
     nodes_too_few,
+    pick_by_preferences,
     token_ring,
     unfit_tokens,
     unmet,
 )
-from placement.assignments import first_mentions
+from placement.assignments import first_occurrences
 from placement.model import Code, Location, Reason, StreamSpec, natural_key
 from placement.policy import Balance, OnInfeasible, Policy, unknown_value
 from placement.rules import (
@@ -149,7 +149,7 @@ class NetworkTopologyStrategy(ByRules):
         shards, reasons = (
             (whole, ())
             if whole
-            else fill(spec, policy, view, walk.pick, self.rules(policy, view.topology))
+            else fill_slots(spec, policy, view, walk.pick, self.rules(policy, view.topology))
         )
         rules = self.rules(policy, view.topology)
         return Placement(shards, reasons, unmet(rules, shards, spec, policy, view.topology))
@@ -182,10 +182,10 @@ class _Walk:
 
     def pick(self, need: ReplicaRequest, mask: Mask) -> int | Reason:
         """The first node of the walk that its datacenter takes."""
-        return by_wishes(lambda policy: self._pick(policy, need, mask), self.policy)
+        return pick_by_preferences(lambda policy: self._pick(policy, need, mask), self.policy)
 
     def _pick(self, policy: Policy, need: ReplicaRequest, mask: Mask) -> int | Reason:
-        left = admitted(policy, mask, need, self.view)
+        left = admitted_mask(policy, mask, need, self.view)
         if isinstance(left, Reason):
             return left
         self._look_at(left)
@@ -333,7 +333,7 @@ class DatacenterCounts(DomainCountRule):
         ]
         return sorted(found, key=lambda finding: natural_key(finding.domain or ""))
 
-    def doubtful(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
+    def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
         """Which of many whole shards, a row of nodes each, break the rule."""
         rows = standing.topology.domain_of(self.per)[shards]
         limits = _counts(dict(self.counts), standing.topology)
@@ -390,14 +390,14 @@ class DatacenterRacks(DomainCountRule):
                 found.append(RuleFinding(str(topology.domains[datacenter]), len(set(held)), need))
         return sorted(found, key=lambda finding: natural_key(finding.domain or ""))
 
-    def doubtful(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
+    def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
         """Which of many whole shards, a row of nodes each, break the rule."""
         topology = standing.topology
         racks, datacenters = topology.domain_of(LEAF), topology.domain_of(Scope(depth=1))
         live = np.zeros(int(racks.max(initial=0)) + 1, bool)
         live[standing.live_domains(LEAF)] = True
         rows, above = racks[shards], datacenters[shards]
-        fresh, doubtful = first_mentions(rows), np.zeros(len(rows), bool)
+        fresh, doubtful = first_occurrences(rows), np.zeros(len(rows), bool)
         for datacenter in _counts(dict(self.counts), topology):
             there = above == datacenter
             offered = np.unique(racks[datacenters == datacenter])

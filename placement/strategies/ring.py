@@ -19,13 +19,13 @@ from placement.allocator import (
     ReplicaRequest,
     TokenRing,
     View,
-    admitted,
+    admitted_mask,
     among,
-    by_wishes,
-    fill,
+    fill_slots,
     first_fitting,
     in_bulk,
     nodes_too_few,
+    pick_by_preferences,
     token_ring,
     unfit_tokens,
     unmet,
@@ -112,7 +112,7 @@ class RingStrategy(ByRules):
         shards, reasons = (
             (whole, ())
             if whole
-            else fill(spec, policy, view, walk.pick, self.rules(policy, view.topology))
+            else fill_slots(spec, policy, view, walk.pick, self.rules(policy, view.topology))
         )
         scopes = _scopes(policy, topology)
         told = _fallback(shards, scopes[-1], spec, policy, view) if scopes else ()
@@ -211,10 +211,10 @@ class _Walk:
 
     def pick(self, need: ReplicaRequest, mask: Mask) -> int | Reason:
         """The first node of the walk in a fresh domain of the highest level that has one."""
-        return by_wishes(lambda policy: self._pick(policy, need, mask), self.policy)
+        return pick_by_preferences(lambda policy: self._pick(policy, need, mask), self.policy)
 
     def _pick(self, policy: Policy, need: ReplicaRequest, mask: Mask) -> int | Reason:
-        left = admitted(policy, mask, need, self.view)
+        left = admitted_mask(policy, mask, need, self.view)
         if isinstance(left, Reason):
             return left
         reach = self._reach(left)

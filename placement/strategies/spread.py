@@ -14,7 +14,7 @@ from placement.allocator import (
     candidates,
     choose,
     choose_ahead,
-    elect,
+    elect_leaders,
     unmet,
     whole_stream,
 )
@@ -127,7 +127,7 @@ class SpreadStrategy(ByRules):
             whole = spread_in_bulk(spec, policy, rules, after)
             everywhere = policy.standing(spec, view.topology)
             if whole and not any(find_breaches(rules, _REQUIRED, whole, everywhere)):
-                view.take(after)
+                view.adopt_from(after)
                 warnings = unmet(rules, whole, spec, policy, view.topology)
                 return Placement(whole, warnings=warnings)
         together = [rule.strength for rule in rules if isinstance(rule, ColocateSlots)]
@@ -137,7 +137,7 @@ class SpreadStrategy(ByRules):
             unit = False
             tried = _Attempts(spec, policy, rules, unit).best(view.fork())
         leaders = view.leaders
-        view.take(tried.view)
+        view.adopt_from(tried.view)
         view.leaders = leaders  # elected below, among all replicas of a shard
         shards = _led(tried.shards, rules, spec, view)
         if unit:
@@ -316,7 +316,7 @@ def _led(
             found = [node for node in found if rank[node] == best]
         return found
 
-    leaders = iter(elect([able(kept) for kept in shards if kept], view))
+    leaders = iter(elect_leaders([able(kept) for kept in shards if kept], view))
     result: list[list[int]] = []
     for kept in shards:
         leader = next(leaders) if kept else EMPTY

@@ -212,7 +212,7 @@ def test_no_broken_shard_is_beyond_doubt(nodes: list[Node], shards: list[list[in
     rows = [[node % len(nodes) for node in shard] for shard in shards]
     for scope in topology.tiers():
         rule, everywhere = Even(scope), RuleContext(topology, 3, ())
-        doubtful = rule.doubtful(np.array(rows), everywhere)
+        doubtful = rule.may_violate(np.array(rows), everywhere)
         broken = [bool(rule.violations(RuleContext(topology, 3, row))) for row in rows]
         assert all(doubt or not wrong for doubt, wrong in zip(doubtful, broken, strict=True))
         for row, doubt in zip(rows, doubtful, strict=True):

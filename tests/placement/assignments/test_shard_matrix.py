@@ -70,7 +70,9 @@ def test_no_broken_shard_is_beyond_doubt(
     admitted = NodeFilter(within=(within,)) if filtered else NodeFilter()  # type: ignore[arg-type]
     factor = len(rows[0])
     for rule in rules(topology):
-        doubtful = rule.doubtful(np.array(rows), RuleContext(topology, factor, (), nodes=admitted))
+        doubtful = rule.may_violate(
+            np.array(rows), RuleContext(topology, factor, (), nodes=admitted)
+        )
         broken = [
             bool(rule.violations(RuleContext(topology, factor, row, nodes=admitted)))
             for row in rows
@@ -88,7 +90,7 @@ def test_uneven_shards_are_told_from_even_ones() -> None:
             topology.upsert(f"n{number}", NodeAttributes(f"/d{number % count}"), Liveness.UP)
         row = [0, count, 1]
         rule, standing = EvenWithinCapacity(LEAF), RuleContext(topology, 3, ())
-        assert rule.doubtful(np.array([row]), standing).tolist() == [doubt]
+        assert rule.may_violate(np.array([row]), standing).tolist() == [doubt]
 
 
 @given(FLEETS, SHARDS)
