@@ -27,7 +27,7 @@ from placement.liveness import Timers
 from placement.model import FlapPolicy
 from placement.nodes import KIND as LOCATIONS
 from schemas.topics import CATALOGUE, INPUT_TOPICS, NODES, full_name
-from streaming.administration import diff_topics, missing_rights, partition_counts
+from streaming.administration import count_partitions, diff_topics, find_missing_rights
 from streaming.errors import AccessRefused, StreamingError
 from streaming.ingest import (
     OUTPUT_SCHEMA,
@@ -39,7 +39,7 @@ from streaming.ingest import (
     subscription,
 )
 from streaming.locations import FromCloud, FromCommand, FromFile, Locator
-from streaming.observability import BatchTrace, Endpoint, LogEvent, Observer, tell
+from streaming.observability import BatchTrace, Endpoint, LogEvent, Observer, log_event
 from streaming.outbox import Outbox
 from streaming.pipeline import (
     RECORDS_MAX,
@@ -96,7 +96,7 @@ def run(
     options = settings.resolved_kafka_options()
     bootstrap, prefix = settings.kafka.bootstrap_servers, settings.topics.prefix
     _check_topics(bootstrap, prefix, options)
-    counts = partition_counts(bootstrap, prefix, options=options)
+    counts = count_partitions(bootstrap, prefix, options=options)
     outputs = {t.name: counts[t.name] for t in CATALOGUE if t.direction == "out"}
     outbox = Outbox(bootstrap, prefix, settings.cell, outputs, options)
     observer = Observer(settings.cell)
@@ -125,7 +125,7 @@ def run(
                 settings.dead_letters.per_second,
             )
             applier.take_over()
-            observer.recovered(recovered.reconciler, recovered.records, applier.writer_epoch)
+            observer.on_recovered(recovered.reconciler, recovered.records, applier.writer_epoch)
             with (
                 Ticker(
                     bootstrap,
@@ -139,7 +139,7 @@ def run(
                 closing(Arrivals(bootstrap, prefix, options)) as arrivals,
             ):
                 beside_it = (ticker, arrivals, trace, observer)
-                flow = _Flow(settings, spark, recovered, applier, options, *beside_it)
+                flow = RunningQuery(settings, spark, recovered, applier, options, *beside_it)
                 return flow.run(on_ready, stop)
         finally:
             if locator is not None:
@@ -147,7 +147,7 @@ def run(
             close_session(spark)
 
 
-class _Flow:
+class RunningQuery:
     """The running query and what its batches need."""
 
     def __init__(
@@ -178,17 +178,17 @@ class _Flow:
             while not stop.wait(_WATCH_SECONDS if ready else _WATCH_SECONDS / 4):
                 if not query.isActive:
                     raise self._ended(query)
-                if self._ticker.refused and (refused := self._without_rights()):
+                if self._ticker.refused and (refused := self._lost_rights()):
                     raise refused
                 self._trace.write_last(query)
                 if not ready and self._first_batch.is_set():
                     ready = True
-                    self._observer.ready(time.monotonic() - started)
+                    self._observer.on_ready(time.monotonic() - started)
                     on_ready()
         finally:
-            self._observer.over("the query has ended")
+            self._observer.on_query_ended("the query has ended")
             self._stop(query)
-        tell(LogEvent.STOPPED)
+        log_event(LogEvent.STOPPED)
         return 0
 
     def _start(self) -> "StreamingQuery":
@@ -232,18 +232,18 @@ class _Flow:
     def _ended(self, query: "StreamingQuery") -> Exception:
         """What ended the query. Of a batch that failed Spark says the same as our own error, in
         many words; a disk that is full or fails is nobody's bug and told in few."""
-        said = _why(query)
+        said = _failure_text(query)
         fault = next((fault for fault in _DISK_FAULTS if fault in said), None)
         if fault is not None and not isinstance(self._failure, StreamingError):
             return _unusable(self._settings.checkpoint, fault)
         failure = self._failure or QueryFailed(said)
-        return self._without_rights() or failure if _REFUSED in str(failure).lower() else failure
+        return self._lost_rights() or failure if _REFUSED in str(failure).lower() else failure
 
-    def _without_rights(self) -> AccessRefused | None:
+    def _lost_rights(self) -> AccessRefused | None:
         """What this principal may not do any more, if the brokers know of something."""
         kafka = self._settings.kafka
         try:
-            found = missing_rights(
+            found = find_missing_rights(
                 kafka.bootstrap_servers, self._settings.topics.prefix, self._options
             )
         except (StreamingError, KafkaException):
@@ -257,7 +257,7 @@ class _Flow:
 
     def _take(self, batch: "DataFrame", batch_id: int) -> None:
         self._trace.begin(batch_id)
-        self._observer.batch_began()
+        self._observer.on_batch_began()
         with self._trace.part("toArrow"):
             payloads = batch.toArrow()["payload"].to_pylist()
         with self._between:
@@ -266,7 +266,7 @@ class _Flow:
             caught_up = self._ticker.caught_up(self._applier.tick_seen)
             with self._trace.part("apply"):
                 self._applier.apply(payloads, caught_up)
-        self._observer.batch_ended()
+        self._observer.on_batch_ended()
         self._first_batch.set()
         if self._applier.records_read <= RECORDS_MAX:
             # While this call has not returned, Spark does not ask for new records.
@@ -288,8 +288,8 @@ def _endpoint(settings: Settings, observer: Observer) -> Iterator[None]:
     if at.port is None:
         yield
         return
-    with Endpoint(at.host, at.port, observer.metrics, observer.health) as endpoint:
-        tell(LogEvent.SERVING, address=endpoint.address)
+    with Endpoint(at.host, at.port, observer.metrics, observer.probes) as endpoint:
+        log_event(LogEvent.SERVING, address=endpoint.address)
         yield
 
 
@@ -351,7 +351,7 @@ def _recover(
         accept_gap=accept_gap,
     )
     for gap in recovered.gaps:
-        tell(LogEvent.GAP_ACCEPTED, logging.WARNING, **asdict(gap))
+        log_event(LogEvent.GAP_ACCEPTED, logging.WARNING, **asdict(gap))
     return recovered
 
 
@@ -395,7 +395,7 @@ def _fresh(checkpoint: Path, writer_epoch: int) -> Path:
     return checkpoint / f"epoch-{writer_epoch}-{time.time_ns()}"
 
 
-def _why(query: "StreamingQuery") -> str:
+def _failure_text(query: "StreamingQuery") -> str:
     error = query.exception()
     text = str(error) if error else "no error was reported"
     return f"the query ended by itself: {text.strip()}"

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def held() -> Iterator[None]:
+def pause_gc() -> Iterator[None]:
     """No collection within the block; afterwards as before."""
     was_on = gc.isenabled()
     gc.disable()

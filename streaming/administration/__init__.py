@@ -4,20 +4,20 @@ Used by the start, by `placer topics` and by `placer doctor`. Imports `brokers`,
 `errors`.
 """
 
-from streaming.administration.authorization import missing_rights
+from streaming.administration.authorization import find_missing_rights
 from streaming.administration.topics import (
-    Change,
+    TopicChange,
     apply_topics,
-    connected_admin,
+    connect_admin,
+    count_partitions,
     diff_topics,
-    partition_counts,
 )
 
 __all__ = [
-    "Change",
+    "TopicChange",
     "apply_topics",
-    "connected_admin",
+    "connect_admin",
+    "count_partitions",
     "diff_topics",
-    "missing_rights",
-    "partition_counts",
+    "find_missing_rights",
 ]

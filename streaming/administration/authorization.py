@@ -10,15 +10,15 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AclOperation, AdminClient
 
 from schemas.topics import CATALOGUE, DEAD_LETTERS, NODES, Topic, full_name
-from streaming.brokers import CONNECT_TIMEOUT_SECONDS, connected
+from streaming.brokers import CONNECT_TIMEOUT_SECONDS, connect
 
 
-def missing_rights(bootstrap: str, prefix: str, options: Mapping[str, str]) -> list[str]:
+def find_missing_rights(bootstrap: str, prefix: str, options: Mapping[str, str]) -> list[str]:
     """Each topic with the operations that this principal needs there and is not allowed.
 
     Raises BrokerUnreachable or AccessRefused, and KafkaException when brokers stop answering.
     """
-    client = connected(AdminClient, bootstrap, {}, options)
+    client = connect(AdminClient, bootstrap, {}, options)
     names = {full_name(topic, prefix): topic for topic in CATALOGUE}
     asked = client.describe_topics(
         TopicCollection([*names]),
@@ -27,7 +27,7 @@ def missing_rights(bootstrap: str, prefix: str, options: Mapping[str, str]) -> l
     )
     found = []
     for name, answer in asked.items():
-        needed = _needed(names[name])
+        needed = _needed_operations(names[name])
         try:
             allowed = set(answer.result().authorized_operations)
         except KafkaException as error:
@@ -42,7 +42,7 @@ def missing_rights(bootstrap: str, prefix: str, options: Mapping[str, str]) -> l
     return found
 
 
-def _needed(topic: Topic) -> set[AclOperation]:
+def _needed_operations(topic: Topic) -> set[AclOperation]:
     needed = {AclOperation.READ, AclOperation.DESCRIBE}
     # Ticks go into the nodes topic; everything else that is written is an output.
     if topic.direction == "out" or topic.name == NODES:

@@ -29,7 +29,7 @@ from kafka.errors import (
 
 from placement.wording import counted
 from schemas.topics import BY_NAME, CATALOGUE, DEFAULT_PREFIX, Topic, configs_for, full_name
-from streaming.brokers import connected
+from streaming.brokers import connect
 from streaming.errors import BrokerUnreachable, SettingsInvalid, StreamingError
 from streaming.settings import for_administration
 
@@ -53,7 +53,7 @@ Action = Literal["create", "configure", "partitions", "refused", "ok"]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class TopicChange:
     """What a topic (full name) needs, or got. `refused` is a difference that is not ours to mend;
     `detail` says why, or names the settings and counts."""
 
@@ -79,7 +79,7 @@ class _AdminClient(KafkaAdminClient):
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _WantedTopic:
     """A topic as it should be. `replication_factor` None leaves it to the broker."""
 
     topic: Topic
@@ -90,7 +90,7 @@ class _Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _ExistingTopic:
     """A topic as it is."""
 
     partitions: int
@@ -99,11 +99,11 @@ class _Found:
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class _PlannedChange:
     """A change together with what carrying it out needs."""
 
-    change: Change
-    wanted: _Wanted
+    change: TopicChange
+    wanted: _WantedTopic
     configs: dict[str, str]
 
 
@@ -114,15 +114,15 @@ def diff_topics(
     *,
     partitions: Mapping[str, int] | None = None,
     options: Mapping[str, str] | None = None,
-) -> list[Change]:
+) -> list[TopicChange]:
     """What `apply_topics` would do, in the catalogue's order; changes nothing.
 
     `partitions` overrides the catalogue's counts by short name (`nodes.v1`). `options` are client
     settings in librdkafka's names, secrets resolved. Raises BrokerUnreachable,
     AdministrationFailed, SettingsInvalid.
     """
-    wanted = _wanted(prefix, replication_factor, partitions)
-    with connected_admin(bootstrap, options) as admin:
+    wanted = _wanted_topics(prefix, replication_factor, partitions)
+    with connect_admin(bootstrap, options) as admin:
         return [step.change for step in _plan(admin, wanted)]
 
 
@@ -133,7 +133,7 @@ def apply_topics(
     *,
     partitions: Mapping[str, int] | None = None,
     options: Mapping[str, str] | None = None,
-) -> list[Change]:
+) -> list[TopicChange]:
     """Create missing topics, alter settings that differ, raise partitions of logs; say what was
     done.
 
@@ -141,17 +141,17 @@ def apply_topics(
     partitions of a compacted topic are never changed: its keys would live on in two partitions.
     Arguments and errors as in `diff_topics`.
     """
-    wanted = _wanted(prefix, replication_factor, partitions)
-    with connected_admin(bootstrap, options) as admin:
+    wanted = _wanted_topics(prefix, replication_factor, partitions)
+    with connect_admin(bootstrap, options) as admin:
         steps = _plan(admin, wanted)
         _create(admin, [step.wanted for step in steps if step.change.action == "create"])
         _raise_partitions(admin, [s.wanted for s in steps if s.change.action == "partitions"])
         _configure(admin, [step for step in steps if step.change.action == "configure"])
-        _settle(admin, wanted)
+        _await_change(admin, wanted)
         return [step.change for step in steps]
 
 
-def partition_counts(
+def count_partitions(
     bootstrap: str,
     prefix: str = DEFAULT_PREFIX,
     *,
@@ -162,21 +162,21 @@ def partition_counts(
     Raises as `diff_topics`.
     """
     names = {full_name(topic, prefix): topic.name for topic in CATALOGUE}
-    with connected_admin(bootstrap, options) as admin:
+    with connect_admin(bootstrap, options) as admin:
         present = _present(admin, names)
         return {names[name]: len(topic["partitions"]) for name, topic in present.items()}
 
 
-def _wanted(
+def _wanted_topics(
     prefix: str, replication_factor: int | None, partitions: Mapping[str, int] | None
-) -> list[_Wanted]:
+) -> list[_WantedTopic]:
     counts = partitions or {}
     unknown = sorted(counts.keys() - BY_NAME.keys())
     if unknown:
         known = ", ".join(BY_NAME)
         raise SettingsInvalid([f"no topic is called {', '.join(unknown)}; known are {known}"])
     return [
-        _Wanted(
+        _WantedTopic(
             topic,
             full_name(topic, prefix),
             counts.get(topic.name, topic.partitions),
@@ -187,27 +187,29 @@ def _wanted(
     ]
 
 
-def _plan(admin: KafkaAdminClient, wanted: Sequence[_Wanted]) -> list[_Step]:
+def _plan(admin: KafkaAdminClient, wanted: Sequence[_WantedTopic]) -> list[_PlannedChange]:
     found = _describe(admin, wanted)
     return [step for each in wanted for step in _steps(each, found.get(each.name))]
 
 
-def _steps(wanted: _Wanted, found: _Found | None) -> list[_Step]:
+def _steps(wanted: _WantedTopic, found: _ExistingTopic | None) -> list[_PlannedChange]:
     """The differences of one topic, or one step `ok`."""
     if found is None:
         detail = f"{counted(wanted.partitions, 'partition')}, {wanted.topic.cleanup}"
-        return [_Step(Change(wanted.name, "create", detail), wanted, wanted.configs)]
+        return [_PlannedChange(TopicChange(wanted.name, "create", detail), wanted, wanted.configs)]
     steps = []
     for action, detail in _differences(wanted, found):
-        steps.append(_Step(Change(wanted.name, action, detail), wanted, {}))
+        steps.append(_PlannedChange(TopicChange(wanted.name, action, detail), wanted, {}))
     differing = {k: v for k, v in wanted.configs.items() if found.configs.get(k) != v}
     if differing:
         detail = ", ".join(f"{k}: {found.configs.get(k)} -> {v}" for k, v in differing.items())
-        steps.append(_Step(Change(wanted.name, "configure", detail), wanted, differing))
-    return steps or [_Step(Change(wanted.name, "ok", ""), wanted, {})]
+        steps.append(
+            _PlannedChange(TopicChange(wanted.name, "configure", detail), wanted, differing)
+        )
+    return steps or [_PlannedChange(TopicChange(wanted.name, "ok", ""), wanted, {})]
 
 
-def _differences(wanted: _Wanted, found: _Found) -> Iterator[tuple[Action, str]]:
+def _differences(wanted: _WantedTopic, found: _ExistingTopic) -> Iterator[tuple[Action, str]]:
     counts = f"{found.partitions} -> {wanted.partitions}"
     if wanted.topic.cleanup == "compact" and found.partitions != wanted.partitions:
         why = "keys of a compacted topic would live on in two partitions"
@@ -221,7 +223,7 @@ def _differences(wanted: _Wanted, found: _Found) -> Iterator[tuple[Action, str]]
         yield "refused", f"replication factor {counts}: reassign the topic's partitions"
 
 
-def _describe(admin: KafkaAdminClient, wanted: Sequence[_Wanted]) -> dict[str, _Found]:
+def _describe(admin: KafkaAdminClient, wanted: Sequence[_WantedTopic]) -> dict[str, _ExistingTopic]:
     present = _present(admin, [each.name for each in wanted])
     if not present:
         return {}
@@ -232,7 +234,7 @@ def _describe(admin: KafkaAdminClient, wanted: Sequence[_Wanted]) -> dict[str, _
     ]
     settings = admin.describe_configs(resources, config_filter="all")["topic"]
     return {
-        name: _Found(
+        name: _ExistingTopic(
             partitions=len(topic["partitions"]),
             replication_factor=min(len(p["replica_nodes"]) for p in topic["partitions"]),
             configs={key: entry["value"] for key, entry in settings[name].items()},
@@ -253,7 +255,7 @@ def _present(admin: KafkaAdminClient, names: Any) -> dict[str, Any]:
     return present
 
 
-def _create(admin: KafkaAdminClient, wanted: Sequence[_Wanted]) -> None:
+def _create(admin: KafkaAdminClient, wanted: Sequence[_WantedTopic]) -> None:
     if not wanted:
         return
     requests = {
@@ -268,21 +270,21 @@ def _create(admin: KafkaAdminClient, wanted: Sequence[_Wanted]) -> None:
     for topic in answer["topics"]:
         # Another process may apply the same catalogue at the same time.
         if for_code(topic["error_code"]) not in (NoError, TopicAlreadyExistsError):
-            raise _refused(topic["name"], "created", topic)
+            raise _refusal(topic["name"], "created", topic)
     admin.wait_for_topics(list(requests), timeout_ms=int(SETTLE_TIMEOUT_SECONDS * 1000))
 
 
-def _raise_partitions(admin: KafkaAdminClient, wanted: Sequence[_Wanted]) -> None:
+def _raise_partitions(admin: KafkaAdminClient, wanted: Sequence[_WantedTopic]) -> None:
     if not wanted:
         return
     counts = {each.name: each.partitions for each in wanted}
     answer = admin.create_partitions(counts, raise_errors=False)
     for topic in answer.to_dict()["results"]:
         if for_code(topic["error_code"]) is not NoError:
-            raise _refused(topic["name"], "given more partitions", topic)
+            raise _refusal(topic["name"], "given more partitions", topic)
 
 
-def _configure(admin: KafkaAdminClient, steps: Sequence[_Step]) -> None:
+def _configure(admin: KafkaAdminClient, steps: Sequence[_PlannedChange]) -> None:
     if not steps:
         return
     resources = [
@@ -294,7 +296,7 @@ def _configure(admin: KafkaAdminClient, steps: Sequence[_Step]) -> None:
             raise AdministrationFailed(f"topic {name} cannot be configured: {result}")
 
 
-def _settle(admin: KafkaAdminClient, wanted: Sequence[_Wanted]) -> None:
+def _await_change(admin: KafkaAdminClient, wanted: Sequence[_WantedTopic]) -> None:
     """Wait until the broker shows what was changed: it answers a change before it has spread."""
     deadline = time.monotonic() + SETTLE_TIMEOUT_SECONDS
     while True:
@@ -313,21 +315,19 @@ def _settle(admin: KafkaAdminClient, wanted: Sequence[_Wanted]) -> None:
         time.sleep(LOOK_INTERVAL_SECONDS)
 
 
-def _refused(name: str, what: str, answer: Mapping[str, Any]) -> AdministrationFailed:
+def _refusal(name: str, what: str, answer: Mapping[str, Any]) -> AdministrationFailed:
     reason = answer["error_message"] or str(for_code(answer["error_code"])())
     return AdministrationFailed(f"topic {name} cannot be {what}: {reason}")
 
 
 @contextmanager
-def connected_admin(
-    bootstrap: str, options: Mapping[str, str] | None
-) -> Iterator[KafkaAdminClient]:
+def connect_admin(bootstrap: str, options: Mapping[str, str] | None) -> Iterator[KafkaAdminClient]:
     """kafka-python's client for administration, its errors turned into ours."""
     translated = for_administration(options or {})
     address = _first_reachable(bootstrap)
     if translated:
         # kafka-python takes a refused password for a lost connection and tries it again and again.
-        connected(AdminClient, bootstrap, {}, options)
+        connect(AdminClient, bootstrap, {}, options)
     try:
         admin = _AdminClient(
             bootstrap_servers=address,

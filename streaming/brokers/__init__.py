@@ -8,14 +8,14 @@ from streaming.brokers.clients import (
     CONNECT_TIMEOUT_SECONDS,
     FENCE_TIMEOUT_SECONDS,
     TRANSACTION_TIMEOUT_MS,
-    connected,
+    connect,
     make_producer,
     make_reader,
     present_partitions,
 )
-from streaming.brokers.offsets import ends, watermarks
+from streaming.brokers.offsets import read_end_offsets, read_watermarks
 from streaming.brokers.reachability import Reachability
-from streaming.brokers.reader import CommittedReader, Record, json_object
+from streaming.brokers.reader import CommittedReader, Record, parse_json_object
 
 __all__ = [
     "CONNECT_TIMEOUT_SECONDS",
@@ -24,11 +24,11 @@ __all__ = [
     "CommittedReader",
     "Reachability",
     "Record",
-    "connected",
-    "ends",
-    "json_object",
+    "connect",
     "make_producer",
     "make_reader",
+    "parse_json_object",
     "present_partitions",
-    "watermarks",
+    "read_end_offsets",
+    "read_watermarks",
 ]

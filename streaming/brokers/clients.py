@@ -83,7 +83,7 @@ def make_producer(
     Raises BrokerUnreachable, ConnectionUntrusted, AccessRefused; SettingsInvalid when the client
     refuses `options`.
     """
-    return connected(
+    return connect(
         Producer,
         bootstrap,
         {
@@ -111,7 +111,7 @@ def make_reader(
     Raises BrokerUnreachable, ConnectionUntrusted, AccessRefused; SettingsInvalid when the client
     refuses `options`.
     """
-    return connected(
+    return connect(
         Consumer,
         bootstrap,
         {
@@ -131,7 +131,7 @@ def make_reader(
     )
 
 
-def connected(
+def connect(
     kind: type[Any],
     bootstrap: str,
     needed: dict[str, Any],
@@ -172,7 +172,7 @@ def connected(
 
 def _check_trust(bootstrap: str, options: Mapping[str, str], error: Exception) -> None:
     """Raise ConnectionUntrusted where it is TLS that keeps the client out."""
-    found = tls.fault(bootstrap, options)
+    found = tls.find_fault(bootstrap, options)
     if found is not None:
         raise ConnectionUntrusted(found) from error
 

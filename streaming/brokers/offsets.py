@@ -34,17 +34,17 @@ LEADER_WAIT_SECONDS = 0.05
 _Answer = TypeVar("_Answer")
 
 
-def watermarks(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
+def read_watermarks(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
     """The first offset and the one behind the last record that the consumer may read. Raises
     BrokerUnreachable."""
     place = TopicPartition(topic, partition)
-    first, end = _asked(
+    first, end = _ask_patiently(
         lambda: consumer.get_watermark_offsets(place, timeout=CONNECT_TIMEOUT_SECONDS), topic
     )
     return first, end
 
 
-def ends(
+def read_end_offsets(
     admin: AdminClient, places: Sequence[TopicPartition], isolation: IsolationLevel
 ) -> dict[tuple[str, int], int]:
     """The offset behind the last record of each place, by topic and partition, as a reader of
@@ -58,10 +58,10 @@ def ends(
         )
         return {(p.topic, p.partition): answer.result().offset for p, answer in asked.items()}
 
-    return _asked(ask, "a topic")
+    return _ask_patiently(ask, "a topic")
 
 
-def _asked(ask: Callable[[], _Answer], topic: str) -> _Answer:
+def _ask_patiently(ask: Callable[[], _Answer], topic: str) -> _Answer:
     deadline = time.monotonic() + CONNECT_TIMEOUT_SECONDS
     while True:
         try:

@@ -16,7 +16,7 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
 
 from schemas.topics import full_name
 from streaming.brokers.clients import make_reader, present_partitions
-from streaming.brokers.offsets import watermarks
+from streaming.brokers.offsets import read_watermarks
 from streaming.errors import BrokerUnreachable, StreamingError
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Record:
             partition=partition,
             offset=offset,
             key=None if key is None else _text(key),
-            value=json_object(value),
+            value=parse_json_object(value),
             headers={name: _text(content or b"") for name, content in headers},
             timestamp_ms=timestamp_ms,
             raw=value,
@@ -135,7 +135,7 @@ class CommittedReader:
     def bounds(self, topic: str) -> dict[int, tuple[int, int]]:
         """By partition the offset of the oldest record kept, and that behind the newest."""
         return {
-            partition: watermarks(self._consumer, name, partition)
+            partition: read_watermarks(self._consumer, name, partition)
             for name, partition in self._partitions
             if self._short_names[name] == topic
         }
@@ -238,7 +238,7 @@ class CommittedReader:
         """The offset behind the last committed record of a partition, of any topic by its full
         name. Raises BrokerUnreachable."""
         try:
-            return watermarks(self._consumer, topic, partition)[1]
+            return read_watermarks(self._consumer, topic, partition)[1]
         except BrokerUnreachable:
             if self._reachability is not None:
                 self._reachability.doubt()
@@ -283,7 +283,7 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "backslashreplace")
 
 
-def json_object(raw: bytes | None) -> dict[str, Any] | None:
+def parse_json_object(raw: bytes | None) -> dict[str, Any] | None:
     """The JSON object that is written there; None where there is none."""
     try:
         value = orjson.loads(raw) if raw is not None else None

@@ -20,7 +20,7 @@ OBJECTION_TIMEOUT_SECONDS = 1.0
 _ANOTHER_NAME = (62, 64)
 
 
-def fault(bootstrap: str, options: Mapping[str, str]) -> str | None:
+def find_fault(bootstrap: str, options: Mapping[str, str]) -> str | None:
     """What is wrong between these options and the brokers that listen; None: nothing is found.
 
     `options` as in `kafka.options`, secrets resolved.

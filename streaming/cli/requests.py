@@ -88,9 +88,9 @@ class Asking:
         if self.no_wait:
             self._send(settings, request)
             return
-        from streaming.requests import ask
+        from streaming.requests import send_request_and_wait
 
-        answer = ask(settings, request, self.timeout)
+        answer = send_request_and_wait(settings, request, self.timeout)
         hint = _hint(settings, request.target, answer["reason"])
         _print_answer(answer, hint, self.output)
         if answer["outcome"] != "accepted":
@@ -146,10 +146,10 @@ def _made(
 ) -> "OperatorRequest":
     from pydantic import ValidationError
 
-    from streaming.requests import new_id
+    from streaming.requests import new_request_id
 
     given = {name: value for name, value in fields.items() if value is not None}
-    given |= {"request_id": new_id()} | ({"expected_impact_hash": agreed} if agreed else {})
+    given |= {"request_id": new_request_id()} | ({"expected_impact_hash": agreed} if agreed else {})
     try:
         return message(**given)
     except ValidationError as error:
@@ -161,9 +161,9 @@ def _hint(settings: "Settings", target: str, reason: "Mapping[str, Any] | None")
     """What is spelt nearly like a target that nobody knows."""
     if reason is None or reason["code"] not in ("NODE_UNKNOWN", "DOMAIN_UNKNOWN"):
         return ""
-    from streaming.requests import names_like
+    from streaming.requests import suggest_names
 
-    return names_like(settings, target)
+    return suggest_names(settings, target)
 
 
 def _show(shown: "DryRun", target: str, hint: str, output: Output, err: bool) -> None:

@@ -22,7 +22,7 @@ from streaming.demo.stage import (
     SceneFailed,
     Stage,
 )
-from streaming.requests import ask, dry_run, new_id
+from streaming.requests import dry_run, new_request_id, send_request_and_wait
 from streaming.settings import load_settings
 from streaming.simulator import Executor, Fleet, Player, Step, read_scenario
 
@@ -102,11 +102,11 @@ class Demo(Stage):
     def _override(self, hold: str) -> None:
         """What an operator does who knows that the zone stays away."""
         settings = load_settings(None, {"kafka.bootstrap_servers": self.bootstrap})
-        request = OverrideHold(target=hold, request_id=new_id())
+        request = OverrideHold(target=hold, request_id=new_request_id())
         shown = dry_run(settings, request)
         self._tell(f"placer hold override {hold} --dry-run → {shown.seen}")
         agreed = request.model_copy(update={"expected_impact_hash": shown.seen.hash})
-        answer = ask(settings, agreed, SCENE_TIMEOUT_SECONDS)
+        answer = send_request_and_wait(settings, agreed, SCENE_TIMEOUT_SECONDS)
         what = f"placer hold override {hold} --hash {shown.seen.hash}"
         self._tell(f"{what} → {answer['reason']['message']}")
         if answer["outcome"] != "accepted":

@@ -4,7 +4,7 @@
 `errors`.
 """
 
-from streaming.doctor.doctor import examine, mend
-from streaming.doctor.findings import Finding
+from streaming.doctor.doctor import apply_fixes, run_checks
+from streaming.doctor.findings import DoctorResult
 
-__all__ = ["Finding", "examine", "mend"]
+__all__ = ["DoctorResult", "apply_fixes", "run_checks"]

@@ -9,47 +9,47 @@ from collections.abc import Callable, Iterator
 
 from streaming.administration import apply_topics
 from streaming.doctor import kafka_checks, machine_checks, state_checks
-from streaming.doctor.findings import Finding, Health, Symptom
+from streaming.doctor.findings import CheckFailure, CheckStatus, DoctorResult
 from streaming.errors import BrokerUnreachable, StreamingError
 from streaming.runtime import ensure_jars
 from streaming.settings import Settings
 
-Check = Callable[[Settings], str | Symptom]
+Check = Callable[[Settings], str | CheckFailure]
 
 _MACHINE: tuple[tuple[str, Check], ...] = (
-    ("packages", machine_checks.packages),
-    ("java", machine_checks.runtime),
-    ("jars", machine_checks.pinned_jars),
-    ("checkpoint", machine_checks.checkpoint),
+    ("packages", machine_checks.check_packages),
+    ("java", machine_checks.check_java),
+    ("jars", machine_checks.check_jars),
+    ("checkpoint", machine_checks.check_checkpoint),
 )
 _BROKER: tuple[tuple[str, Check], ...] = (
-    ("broker", kafka_checks.broker),
-    ("topics", kafka_checks.topics),
-    ("authorisation", kafka_checks.authorisation),
-    ("transactions", kafka_checks.transactions),
-    ("hanging transactions", kafka_checks.hanging),
-    ("clock", kafka_checks.clock),
-    ("input retention", state_checks.retention),
-    ("rebuild", state_checks.rebuilt),
+    ("broker", kafka_checks.check_broker),
+    ("topics", kafka_checks.check_topics),
+    ("authorisation", kafka_checks.check_authorisation),
+    ("transactions", kafka_checks.check_transactions),
+    ("hanging transactions", kafka_checks.check_hanging_transactions),
+    ("clock", kafka_checks.check_clock),
+    ("input retention", state_checks.check_retention),
+    ("rebuild", state_checks.check_rebuild),
 )
 # Without these the checks behind them have nothing to look at.
 _NEEDED = frozenset({"broker", "topics"})
 
 
-def examine(settings: Settings) -> Iterator[Finding]:
+def run_checks(settings: Settings) -> Iterator[DoctorResult]:
     """The findings of all checks, one by one in their order."""
     missing = ""
     for name, check in (*_MACHINE, *_BROKER):
         if missing and (name, check) in _BROKER:
-            yield Finding(name, Health.SKIPPED, f"not looked at: {missing} failed")
+            yield DoctorResult(name, CheckStatus.SKIPPED, f"not looked at: {missing} failed")
             continue
-        found = _checked(name, check, settings)
-        if found.health is Health.FAIL and name in _NEEDED:
+        found = _run_check(name, check, settings)
+        if found.health is CheckStatus.FAIL and name in _NEEDED:
             missing = name
         yield found
 
 
-def mend(settings: Settings) -> list[str]:
+def apply_fixes(settings: Settings) -> list[str]:
     """Do the safe things; says what was done, or why it could not be."""
     done = []
     for name, act in (("jars", _fetch), ("topics", _apply)):
@@ -60,20 +60,20 @@ def mend(settings: Settings) -> list[str]:
     return done
 
 
-def _checked(name: str, check: Check, settings: Settings) -> Finding:
+def _run_check(name: str, check: Check, settings: Settings) -> DoctorResult:
     try:
         answer = check(settings)
     except BrokerUnreachable as error:
-        answer = Symptom(str(error), "start the broker, or correct kafka.bootstrap_servers")
+        answer = CheckFailure(str(error), "start the broker, or correct kafka.bootstrap_servers")
     except StreamingError as error:
-        answer = Symptom(str(error), "see the message")
-    if isinstance(answer, Symptom):
-        return Finding(name, answer.health, answer.said, answer.action)
-    return Finding(name, Health.OK, answer)
+        answer = CheckFailure(str(error), "see the message")
+    if isinstance(answer, CheckFailure):
+        return DoctorResult(name, answer.health, answer.said, answer.action)
+    return DoctorResult(name, CheckStatus.OK, answer)
 
 
 def _fetch(_: Settings) -> Iterator[str]:
-    if isinstance(machine_checks.pinned_jars(_), Symptom):
+    if isinstance(machine_checks.check_jars(_), CheckFailure):
         for name in machine_checks.JAR_SETS:
             yield f"{len(ensure_jars(name))} of {name} are there"
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Health(StrEnum):
+class CheckStatus(StrEnum):
     """What a check found; `skipped` where an earlier failure left nothing to look at."""
 
     OK = "ok"
@@ -14,19 +14,19 @@ class Health(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Symptom:
+class CheckFailure:
     """Why a check is not ok, and what to do about it."""
 
     said: str
     action: str
-    health: Health = Health.FAIL
+    health: CheckStatus = CheckStatus.FAIL
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DoctorResult:
     """One check's answer. `action`: what to do, empty where there is nothing to do."""
 
     check: str
-    health: Health
+    health: CheckStatus
     said: str
     action: str = ""

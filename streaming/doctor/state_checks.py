@@ -6,7 +6,7 @@ from typing import Any
 from placement.wording import counted
 from schemas.topics import BY_NAME, COMMITS, full_name
 from streaming.brokers import CommittedReader
-from streaming.doctor.findings import Health, Symptom
+from streaming.doctor.findings import CheckFailure, CheckStatus
 from streaming.recovery import NoSnapshot, take_snapshot
 from streaming.settings import Settings, configuration
 
@@ -18,7 +18,7 @@ POLL_SECONDS = 0.5
 _FOR_EVER_MS = 2**63
 
 
-def retention(settings: Settings) -> str | Symptom:
+def check_retention(settings: Settings) -> str | CheckFailure:
     """What is not applied yet against what the brokers delete."""
     prefix, options = settings.topics.prefix, settings.resolved_kafka_options()
     bootstrap = settings.kafka.bootstrap_servers
@@ -36,7 +36,7 @@ def retention(settings: Settings) -> str | Symptom:
         for partition, offset in positions[topic].items():
             first, end = bounds.get(partition, (0, 0))
             if not first <= offset <= end:
-                return Symptom(
+                return CheckFailure(
                     f"{full_name(topic, prefix)}-{partition} holds offsets {first} to {end}, the "
                     f"last commit goes on at {offset}: input was deleted before it was read",
                     "start with: placer run --accept-gap; it says what is lost",
@@ -48,15 +48,15 @@ def retention(settings: Settings) -> str | Symptom:
         if share > worst:
             worst, where = share, full_name(topic, prefix)
     if worst > LAG_SHARE_MAX:
-        return Symptom(
+        return CheckFailure(
             f"{where} is behind by {worst:.0%} of its retention",
             "start the application, or raise retention.ms of this topic",
-            Health.WARN,
+            CheckStatus.WARN,
         )
     return f"what is not applied yet is {worst:.1%} of the retention old"
 
 
-def rebuilt(settings: Settings) -> str | Symptom:
+def check_rebuild(settings: Settings) -> str | CheckFailure:
     """A rebuild as at a start, without fencing anyone, and its digest."""
     if _marker(settings) is None:
         return "no commit marker yet: a start begins with nothing"
@@ -69,7 +69,7 @@ def rebuilt(settings: Settings) -> str | Symptom:
             settings.resolved_kafka_options(),
         )
     except NoSnapshot as error:
-        return Symptom(
+        return CheckFailure(
             str(error),
             "see what differs: placer replay --from-topic --verify; it names topic and key",
         )

@@ -4,25 +4,31 @@
 `brokers`, `codec`, `settings`, `errors`; it never writes.
 """
 
-from streaming.live.cell_status import PLANNED_REPLICAS_MAX, Balance, Status, balance, status
+from streaming.live.cell_status import (
+    PLANNED_REPLICAS_MAX,
+    CellStatus,
+    RebalancePreview,
+    preview_rebalance,
+    read_status,
+)
 from streaming.live.describe import describe_node, describe_shard, describe_stream
 from streaming.live.explain import explain_live, suggest_placement
-from streaming.live.listings import LISTINGS, Listing, Rows
-from streaming.live.published_state import Live
+from streaming.live.listings import LISTINGS, Listing, ListingRows
+from streaming.live.published_state import PublishedState
 
 __all__ = [
     "LISTINGS",
     "PLANNED_REPLICAS_MAX",
-    "Balance",
+    "CellStatus",
     "Listing",
-    "Live",
-    "Rows",
-    "Status",
-    "balance",
+    "ListingRows",
+    "PublishedState",
+    "RebalancePreview",
     "describe_node",
     "describe_shard",
     "describe_stream",
     "explain_live",
-    "status",
+    "preview_rebalance",
+    "read_status",
     "suggest_placement",
 ]

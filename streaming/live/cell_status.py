@@ -9,7 +9,7 @@ from placement.diagnosis import by_rung
 from placement.model import AdministrativeState, Guard, Move, NodeView, Violation, ViolationClass
 from placement.planning import Phase
 from schemas.cluster import Cluster
-from streaming.live.published_state import LiveState
+from streaming.live.published_state import StateRecords
 from streaming.offline import (
     CheckOptions,
     CheckResult,
@@ -33,14 +33,14 @@ _ANSWERS = "REQUEST"
 
 
 @dataclass(frozen=True, slots=True)
-class Balance:
+class RebalancePreview:
     """What a rebalance would do now: how many moves, and how many of them copy a replica."""
 
     moves: int
     copies: int
 
 
-def balance(live: LiveState) -> Balance | None:
+def preview_rebalance(live: StateRecords) -> RebalancePreview | None:
     """What a rebalance would do now; None while it would wait for repairs and open moves, and of
     fleets for which planning it takes longer than somebody who looks would wait."""
     held = sum(len(each.replicas) for each in live.assignments)
@@ -48,11 +48,11 @@ def balance(live: LiveState) -> Balance | None:
     if waits or live.open_moves or held > PLANNED_REPLICAS_MAX:
         return None
     found = plan_moves(Document(live.cluster()), PlanOptions(phase=Phase.REBALANCE))
-    return Balance(len(found.plan.moves), found.impact.copies)
+    return RebalancePreview(len(found.plan.moves), found.impact.copies)
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class CellStatus:
     """The state at one moment. `at_ms`: when it was read, by this machine's clock; `loads`,
     `leaders`: replicas by node as they stand, and those that lead; `alerts`: those of note, the
     newest first."""
@@ -71,7 +71,7 @@ class Status:
     requests: Mapping[str, Mapping[str, Any]]
     lag: Mapping[str, int]
     alerts: Sequence[Mapping[str, Any]] = ()
-    balance: Balance | None = None
+    balance: RebalancePreview | None = None
 
     @property
     def silence_seconds(self) -> float:
@@ -94,7 +94,7 @@ class Status:
     @property
     def conditions(self) -> dict[str, str]:
         """Of each node all that is said of it: `draining (suspect)`."""
-        return {view.node_id: condition(view) for view in self.nodes}
+        return {view.node_id: condition_text(view) for view in self.nodes}
 
     @property
     def hold_window_ms(self) -> int | None:
@@ -183,17 +183,17 @@ class Status:
         }
 
 
-def status(
-    live: LiveState,
+def read_status(
+    live: StateRecords,
     at_ms: int,
     lag: Mapping[str, int],
     alerts: Iterable[Mapping[str, Any]] = (),
-    balance: Balance | None = None,
-) -> Status:
+    balance: RebalancePreview | None = None,
+) -> CellStatus:
     """The live state, the records that wait to be read, the latest alerts (the oldest first) and
     what a rebalance would do, as of now. Raises StreamingError where there is none."""
     cluster, marker = live.cluster(), live.marker
-    return Status(
+    return CellStatus(
         at_ms=at_ms,
         cluster=cluster,
         nodes=tuple(live.nodes),
@@ -212,7 +212,7 @@ def status(
     )
 
 
-def condition(view: NodeView) -> str:
+def condition_text(view: NodeView) -> str:
     """The node's status, and in brackets what it hides: an ordered state does not say whether the
     node lives."""
     parts: list[str] = [view.liveness]

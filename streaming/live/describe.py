@@ -23,10 +23,10 @@ from schemas.spelling import did_you_mean
 from schemas.topics import DECISIONS, TOPOLOGY
 from streaming import codec
 from streaming.codec import fields_of
-from streaming.live.cell_status import condition
+from streaming.live.cell_status import condition_text
 from streaming.live.explain import NotInLiveState
 from streaming.live.listings import policy_text
-from streaming.live.published_state import LiveState
+from streaming.live.published_state import StateRecords
 from streaming.offline import CheckOptions, CheckResult, Document, check_cluster
 
 _UNLOCATED = "(unlocated)"
@@ -34,11 +34,11 @@ _UNLOCATED = "(unlocated)"
 _LIVES = ("pending_life", "refused_life", "earlier_lives")
 
 
-def describe_node(live: LiveState, name: str) -> dict[str, Any]:
+def describe_node(live: StateRecords, name: str) -> dict[str, Any]:
     """A node: its place, condition and lives; what it holds, what comes and goes, what is broken of
-    it. Raises NotThere."""
+    it. Raises NotInLiveState."""
     views = {view.node_id: view for view in live.nodes}
-    view = views.get(name) or _missing("node", name, views)
+    view = views.get(name) or _copies_missing("node", name, views)
     attributes, record = view.attributes, live.latest[TOPOLOGY][name]
     few = live.of_node(name)
     shards, moves = few.assignments, live.open_moves
@@ -56,7 +56,7 @@ def describe_node(live: LiveState, name: str) -> dict[str, Any]:
         "may_lead": attributes.leader,
         "tokens": attributes.tokens,
         "status": view.status,
-        "condition": condition(view),
+        "condition": condition_text(view),
         "liveness": view.liveness,
         "since": view.since,
         "transitions": [asdict(each) for each in view.transitions],
@@ -76,14 +76,14 @@ def describe_node(live: LiveState, name: str) -> dict[str, Any]:
     }
 
 
-def describe_stream(live: LiveState, name: str) -> dict[str, Any]:
+def describe_stream(live: StateRecords, name: str) -> dict[str, Any]:
     """A stream: what it asks for, the answer to it, how its shards are and where they stand. Raises
-    NotThere."""
+    NotInLiveState."""
     decision = _decision(live, name)
     live = live.of_stream(name)
     shards = [each for each in live.assignments if each.stream == name]
     cluster = live.cluster()
-    judged = _judged(cluster)
+    judged = _diagnose(cluster)
     health = judged.diagnosis.shards.get(name, ())
     broken = [v for v in live.violations if v.stream == name]
     requested = decision.requested
@@ -112,9 +112,9 @@ def describe_stream(live: LiveState, name: str) -> dict[str, Any]:
     }
 
 
-def describe_shard(live: LiveState, stream: str, shard: int) -> dict[str, Any]:
+def describe_shard(live: StateRecords, stream: str, shard: int) -> dict[str, Any]:
     """A shard: its replicas and their nodes, its quorum, its move, what is broken, and what happens
-    next. Raises NotThere."""
+    next. Raises NotInLiveState."""
     decision = _decision(live, stream)
     live = live.of_stream(stream)
     found = next((s for s in live.assignments if (s.stream, s.shard) == (stream, shard)), None)
@@ -122,7 +122,7 @@ def describe_shard(live: LiveState, stream: str, shard: int) -> dict[str, Any]:
         many = decision.spec.shards
         placed = f"has {many} shards, counted from 0" if shard >= many else "is not placed"
         raise NotInLiveState(f"there is no shard {stream}/{shard}: stream '{stream}' {placed}")
-    judged = _judged(live.cluster())
+    judged = _diagnose(live.cluster())
     health, copies = judged.diagnosis.shards.get(stream, ()), judged.diagnosis.copies
     move = next((m for m in live.open_moves if (m.stream, m.shard) == (stream, shard)), None)
     broken = [v for v in live.violations if (v.stream, v.shard) == (stream, shard)]
@@ -148,21 +148,21 @@ def describe_shard(live: LiveState, stream: str, shard: int) -> dict[str, Any]:
     }
 
 
-def _decision(live: LiveState, name: str) -> Decision:
+def _decision(live: StateRecords, name: str) -> Decision:
     found = live.of_stream(name).decisions
-    return found[0] if found else _missing("stream", name, live.latest[DECISIONS])
+    return found[0] if found else _copies_missing("stream", name, live.latest[DECISIONS])
 
 
-def _missing(kind: str, name: str, known: Iterable[str]) -> Any:
+def _copies_missing(kind: str, name: str, known: Iterable[str]) -> Any:
     hint = did_you_mean(name, [*known]) or ";"
     raise NotInLiveState(f"there is no {kind} '{name}'{hint} see: placer {kind}s")
 
 
-def _judged(cluster: Cluster) -> CheckResult:
+def _diagnose(cluster: Cluster) -> CheckResult:
     return check_cluster(Document(cluster), CheckOptions())
 
 
-def _critical(live: LiveState, name: str) -> int:
+def _critical(live: StateRecords, name: str) -> int:
     """Shards that lose their quorum if the node is lost alone. `live`: only shards on the node,
     which are numbered anew for it: the others do not matter."""
     cluster = live.cluster()
@@ -182,7 +182,7 @@ def _critical(live: LiveState, name: str) -> int:
         for each in cluster.moves
         if (each.stream, each.shard) in number
     )
-    critical = _judged(replace(cluster, streams=streams, moves=moves)).diagnosis.critical
+    critical = _diagnose(replace(cluster, streams=streams, moves=moves)).diagnosis.critical
     return sum(each.shards for each in critical if (each.level, each.domain) == ("node", name))
 
 
@@ -241,13 +241,13 @@ def _domain(place: str, depth: int) -> str:
     return "/".join(place.split("/")[: depth + 1]) or _UNLOCATED
 
 
-def _orders(live: LiveState, view: NodeView) -> list[dict[str, Any]]:
+def _orders(live: StateRecords, view: NodeView) -> list[dict[str, Any]]:
     """Operators' orders that reach the node."""
     orders = live.memory("request").values()
     return [dict(each) for each in orders if _reaches(str(each["target"]), view)]
 
 
-def _holds(live: LiveState, view: NodeView) -> list[dict[str, Any]]:
+def _holds(live: StateRecords, view: NodeView) -> list[dict[str, Any]]:
     """Holds that keep the replicas of the node from being replaced."""
     if view.liveness == "up":
         return []
@@ -269,7 +269,7 @@ def _replica(found: Assignment, slot: int, node: str, view: NodeView | None) -> 
         "leads": slot == 0,
         "role": found.roles[slot] if found.roles else "replica",
         "location": None if view is None else view.attributes.location or None,
-        "condition": "unknown" if view is None else condition(view),
+        "condition": "unknown" if view is None else condition_text(view),
         "since": None if view is None else view.since,
         "complete": node not in found.adding,
     }

@@ -14,7 +14,7 @@ from placement.model import Assignment, Band, Decision, Outcome, Violation
 from schemas.cluster import Cluster, ClusterStream
 from streaming import codec
 from streaming.errors import StreamingError
-from streaming.live.published_state import Live, stream_of
+from streaming.live.published_state import PublishedState, stream_of
 from streaming.offline import (
     Document,
     ExplainOptions,
@@ -64,9 +64,9 @@ class LiveExplanation:
 
 
 def explain_live(
-    live: Live, stream: str, shard: int | None = None, node: str | None = None
+    live: PublishedState, stream: str, shard: int | None = None, node: str | None = None
 ) -> LiveExplanation:
-    """Explain a stream, or one shard of it. Raises NotThere."""
+    """Explain a stream, or one shard of it. Raises NotInLiveState."""
     decision = next((each for each in live.decisions if each.stream == stream), None)
     if decision is None:
         raise NotInLiveState(f"there is no stream '{stream}'; see: placer streams")
@@ -88,7 +88,7 @@ def explain_live(
     return LiveExplanation(decision, found)
 
 
-def _read_published(live: Live, decision: Decision) -> PublishedStream:
+def _read_published(live: PublishedState, decision: Decision) -> PublishedStream:
     """What the topics say of the stream."""
     name = decision.stream
     mine = [each for each in live.assignments if each.stream == name]

@@ -23,10 +23,10 @@ from placement.model import (
     natural_key,
     status,
 )
-from streaming.live.published_state import LiveState
+from streaming.live.published_state import StateRecords
 from streaming.offline import CheckOptions, Document, check_cluster, flow_text
 
-Rows = list[dict[str, Any]]
+ListingRows = list[dict[str, Any]]
 
 _UNLOCATED = "(unlocated)"
 
@@ -35,12 +35,12 @@ _UNLOCATED = "(unlocated)"
 class Listing:
     """Its rows, the columns that each of them has, and the words of columns that have no others."""
 
-    rows: Callable[[LiveState], Rows]
+    rows: Callable[[StateRecords], ListingRows]
     columns: tuple[str, ...]
     words: Mapping[str, tuple[str, ...]]
 
 
-def nodes(live: LiveState) -> Rows:
+def nodes(live: StateRecords) -> ListingRows:
     """Every node: where it stands, whether it lives, what is ordered for it, what it holds."""
     held: Counter[str] = Counter()
     led: Counter[str] = Counter()
@@ -72,7 +72,7 @@ def nodes(live: LiveState) -> Rows:
     ]
 
 
-def locations(live: LiveState) -> Rows:
+def locations(live: StateRecords) -> ListingRows:
     """Every domain of every level, parents before what is in them."""
     held = {row["node"]: row["replicas"] for row in nodes(live)}
     found: dict[str, dict[str, Any]] = {}
@@ -91,7 +91,7 @@ def locations(live: LiveState) -> Rows:
     return [row | {"per_weight": _share(row["replicas"], row["weight"])} for row in rows]
 
 
-def streams(live: LiveState) -> Rows:
+def streams(live: StateRecords) -> ListingRows:
     """Every stream: how it is now, and the last answer to it. A stream that is not in force has no
     health."""
     found = check_cluster(Document(live.cluster()), CheckOptions())
@@ -114,7 +114,7 @@ def streams(live: LiveState) -> Rows:
     ]
 
 
-def policies(live: LiveState) -> Rows:
+def policies(live: StateRecords) -> ListingRows:
     """Every policy in use with the streams that live under it."""
     users: defaultdict[str, list[str]] = defaultdict(list)
     for decision in live.decisions:
@@ -133,7 +133,7 @@ def policies(live: LiveState) -> Rows:
     ]
 
 
-def violations(live: LiveState) -> Rows:
+def violations(live: StateRecords) -> ListingRows:
     """Every open violation and what becomes of it."""
     return [
         {
@@ -245,7 +245,7 @@ def _restart(view: NodeView) -> str:
     return "none" if view.lives.pending is None else "pending"
 
 
-def _under_way(live: LiveState) -> tuple[Counter[str], Counter[str]]:
+def _under_way(live: StateRecords) -> tuple[Counter[str], Counter[str]]:
     """Replicas on their way to each node, and from it."""
     moves = live.open_moves
     coming = Counter(move.add for move in moves if move.add is not None)

@@ -29,7 +29,7 @@ from schemas.topics import (
     full_name,
 )
 from streaming import codec
-from streaming.brokers import CommittedReader, Reachability, json_object
+from streaming.brokers import CommittedReader, Reachability, parse_json_object
 from streaming.errors import StreamingError
 from streaming.settings import Settings
 
@@ -49,7 +49,7 @@ _SPEC_FIELDS = (
 )
 
 
-class LiveState:
+class StateRecords:
     """The last values by topic and key, wherever they were read."""
 
     def __init__(self, cell: str, prefix: str, levels: Sequence[str] = ()) -> None:
@@ -63,7 +63,7 @@ class LiveState:
         """Take in one record, parsed or as it was written; without a value, or with one that is no
         JSON object, it is a tombstone."""
         if isinstance(value, bytes) and topic != ASSIGNMENTS:
-            value = json_object(value)
+            value = parse_json_object(value)
         if value is None:
             self.latest[topic].pop(key, None)
         else:
@@ -75,7 +75,7 @@ class LiveState:
         marker = self.latest[COMMITS].get(self._cell)
         return None if marker is None else marker.get("configuration")
 
-    def of_stream(self, name: str) -> "LiveState":
+    def of_stream(self, name: str) -> "StateRecords":
         """The same without the shards of other streams: of a large fleet a fraction to parse."""
         decisions = self.latest[DECISIONS]
         return self._with(
@@ -88,7 +88,7 @@ class LiveState:
             {key: each for key, each in self.latest[VIOLATIONS].items() if _stream_of(key) == name},
         )
 
-    def of_node(self, name: str) -> "LiveState":
+    def of_node(self, name: str) -> "StateRecords":
         """The same with only the shards that have a replica on a node, and their streams."""
         # No character of a node id is escaped in JSON; of the values without it none is parsed.
         quoted = orjson.dumps(name)
@@ -107,8 +107,8 @@ class LiveState:
 
     def _with(
         self, decisions: dict[str, Any], assignments: dict[str, Any], violations: dict[str, Any]
-    ) -> "LiveState":
-        few = LiveState(self._cell, self._prefix, self._levels)
+    ) -> "StateRecords":
+        few = StateRecords(self._cell, self._prefix, self._levels)
         chosen = {DECISIONS: decisions, ASSIGNMENTS: assignments, VIOLATIONS: violations}
         few.latest = self.latest | chosen
         return few
@@ -195,7 +195,7 @@ class LiveState:
             ) from error
 
 
-class Live(LiveState):
+class PublishedState(StateRecords):
     """The state as of the last `refresh`, read from a broker. Raises BrokerUnreachable and
     TopicMissing when it is made."""
 

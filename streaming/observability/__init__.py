@@ -5,8 +5,16 @@ Fed by the pipeline with values; knows nothing of Kafka or Spark. Imports `error
 
 from streaming.observability.batch_trace import BatchTrace
 from streaming.observability.endpoint import Endpoint
-from streaming.observability.logs import LogEvent, configure, tell
-from streaming.observability.metrics import Committed
+from streaming.observability.logs import LogEvent, configure_logging, log_event
+from streaming.observability.metrics import CommitSummary
 from streaming.observability.observer import Observer
 
-__all__ = ["BatchTrace", "Committed", "Endpoint", "LogEvent", "Observer", "configure", "tell"]
+__all__ = [
+    "BatchTrace",
+    "CommitSummary",
+    "Endpoint",
+    "LogEvent",
+    "Observer",
+    "configure_logging",
+    "log_event",
+]

@@ -15,7 +15,7 @@ from prometheus_client import make_wsgi_app
 
 from streaming.errors import StreamingError
 from streaming.observability.metrics import Metrics
-from streaming.observability.probes import Health, Verdict
+from streaming.observability.probes import Probes, Verdict
 
 Start = Callable[[str, list[tuple[str, str]]], Any]
 
@@ -36,9 +36,9 @@ class _Quiet(WSGIRequestHandler):
 class Endpoint:
     """Serves while it is open. Raises EndpointRefused when the port is taken."""
 
-    def __init__(self, host: str, port: int, metrics: Metrics, health: Health) -> None:
+    def __init__(self, host: str, port: int, metrics: Metrics, probes: Probes) -> None:
         self._metrics = make_wsgi_app(metrics.registry)
-        self._probes = {"/livez": health.live, "/readyz": health.ready}
+        self._probes = {"/livez": probes.check_live, "/readyz": probes.check_ready}
         try:
             self._server = make_server(host, port, self._answer, _Server, _Quiet)
         except OSError as error:

@@ -46,12 +46,12 @@ MEANINGS = {
 }
 
 
-def tell(event: LogEvent, level: int = logging.INFO, **fields: Any) -> None:
+def log_event(event: LogEvent, level: int = logging.INFO, **fields: Any) -> None:
     """Log what happened."""
     logging.getLogger(LOGGER).log(level, MEANINGS[event], extra={"event": event, "fields": fields})
 
 
-def configure(level: str, form: str) -> None:
+def configure_logging(level: str, form: str) -> None:
     """Send our log to standard error. `form`: text or json."""
     logger = logging.getLogger(LOGGER)
     handler = logging.StreamHandler(sys.stderr)

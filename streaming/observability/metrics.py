@@ -23,7 +23,7 @@ _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class CommitSummary:
     """One commit of the application: what was taken in, what was published, how long it took.
 
     `refused`: reason codes of the refused records; `left_out`: how many of them have no dead letter
@@ -127,25 +127,25 @@ class Metrics:
         for outcome in AnswerOutcome:
             self._answers.labels(str(outcome))
 
-    def resumed(self, in_force: Ready, open_moves: int) -> None:
+    def start_from(self, in_force: Ready, open_moves: int) -> None:
         """Start from a restored state."""
         self._census(in_force)
         self._in_flight.set(open_moves)
 
-    def read(self, topic: str, records: int) -> None:
+    def count_read(self, topic: str, records: int) -> None:
         """So many records of a topic (short name) have been read."""
         self._read.labels(topic).inc(records)
 
-    def ignored(self, counts: Mapping[str, int]) -> None:
+    def count_ignored(self, counts: Mapping[str, int]) -> None:
         """So many records changed nothing, by reason."""
         for reason, count in counts.items():
             self._ignored.labels(reason).inc(count)
 
-    def batch_ended(self, seconds: float) -> None:
+    def observe_batch(self, seconds: float) -> None:
         """A micro-batch has been applied and committed."""
         self._batch.observe(seconds)
 
-    def committed(self, commit: Committed) -> None:
+    def observe_commit(self, commit: CommitSummary) -> None:
         """Take in one commit."""
         ready = commit.ready
         _count(self._events, (type(event).__name__ for event in commit.events))
@@ -181,18 +181,18 @@ class Metrics:
         self._lacking.set(len(self._without))
         for key, memory in ready.memory.items():
             self._memory.put(key, () if memory is None else (memory.kind,))
-            self._unconfirmed.put(key, _told(memory))
-            self._holds.put(key, _held(memory))
+            self._unconfirmed.put(key, _count_reminders(memory))
+            self._holds.put(key, _count_hold(memory))
 
 
-def _told(memory: Memory | None) -> tuple[str, ...]:
+def _count_reminders(memory: Memory | None) -> tuple[str, ...]:
     """How often an executor was told to stop a move, where the memory is of such a move."""
     if memory is None or memory.kind != UNMARK:
         return ()
     return ("again",) if memory.body["reminded"] else ("once",)
 
 
-def _held(memory: Memory | None) -> tuple[str, ...]:
+def _count_hold(memory: Memory | None) -> tuple[str, ...]:
     """Whether a hold is in force, where the memory is of one."""
     if memory is None or memory.kind != HOLD:
         return ()

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from placement.model import Severity
 from placement.reconciler import Reconciler
-from streaming.observability.logs import LogEvent, tell
-from streaming.observability.metrics import Committed, Metrics
-from streaming.observability.probes import Health
+from streaming.observability.logs import LogEvent, log_event
+from streaming.observability.metrics import CommitSummary, Metrics
+from streaming.observability.probes import Probes
 
 # Ticks come every second: after a batch that takes longer more than a few are waiting.
 SLOW_BATCH_SECONDS = 3.0
@@ -28,59 +28,61 @@ class Observer:
     """Told by the application what happens; answers nothing and decides nothing."""
 
     def __init__(self, cell: str) -> None:
-        self.metrics, self.health = Metrics(cell), Health()
+        self.metrics, self.probes = Metrics(cell), Probes()
         self._began = time.monotonic()
         # The first batch starts Spark's workers and reads what has waited: it is not judged.
         self._slow_in_a_row: int | None = None
 
-    def recovered(self, reconciler: Reconciler, records: int, writer_epoch: int) -> None:
+    def on_recovered(self, reconciler: Reconciler, records: int, writer_epoch: int) -> None:
         """The state has been rebuilt."""
-        self.metrics.resumed(reconciler.in_force(), reconciler.open_moves)
-        tell(LogEvent.RECOVERED, records=records, writer_epoch=writer_epoch)
+        self.metrics.start_from(reconciler.in_force(), reconciler.open_moves)
+        log_event(LogEvent.RECOVERED, records=records, writer_epoch=writer_epoch)
 
-    def batch_began(self) -> None:
+    def on_batch_began(self) -> None:
         """A micro-batch has arrived."""
         self._began = time.monotonic()
-        self.health.batch_began()
+        self.probes.on_batch_began()
 
-    def read(self, topic: str, records: int) -> None:
+    def on_records_read(self, topic: str, records: int) -> None:
         """So many records of a topic are in it."""
-        self.metrics.read(topic, records)
+        self.metrics.count_read(topic, records)
 
-    def ignored(self, counts: Mapping[str, int]) -> None:
+    def on_records_ignored(self, counts: Mapping[str, int]) -> None:
         """So many of them changed nothing, by reason."""
-        self.metrics.ignored(counts)
+        self.metrics.count_ignored(counts)
 
-    def committed(self, commit: Committed) -> None:
+    def on_commit(self, commit: CommitSummary) -> None:
         """A part of it, or all, has been committed."""
-        self.metrics.committed(commit)
+        self.metrics.observe_commit(commit)
         for alert in commit.ready.alerts:
             why, level = alert.reason.message, _LEVELS[alert.severity]
-            tell(LogEvent.ALERT, level, kind=alert.kind, subject=alert.subject, why=why)
+            log_event(LogEvent.ALERT, level, kind=alert.kind, subject=alert.subject, why=why)
         for answer in commit.ready.answers:
             request, why = answer.request_id, answer.reason.message
-            tell(LogEvent.REQUEST_ANSWERED, request_id=request, outcome=answer.outcome, why=why)
+            log_event(
+                LogEvent.REQUEST_ANSWERED, request_id=request, outcome=answer.outcome, why=why
+            )
         if commit.refused:
             reasons, left_out = dict(Counter(commit.refused)), sum(commit.left_out.values())
-            tell(LogEvent.DEAD_LETTERS, logging.WARNING, reasons=reasons, left_out=left_out)
+            log_event(LogEvent.DEAD_LETTERS, logging.WARNING, reasons=reasons, left_out=left_out)
 
-    def batch_ended(self) -> None:
+    def on_batch_ended(self) -> None:
         """It is done."""
         seconds = time.monotonic() - self._began
-        self.metrics.batch_ended(seconds)
-        self.health.batch_ended()
+        self.metrics.observe_batch(seconds)
+        self.probes.on_batch_ended()
         if self._slow_in_a_row is None or seconds <= SLOW_BATCH_SECONDS:
             self._slow_in_a_row = 0
             return
         self._slow_in_a_row += 1
         if self._slow_in_a_row == SLOW_BATCHES:
             last, limit = round(seconds, 1), SLOW_BATCH_SECONDS
-            tell(LogEvent.SLOW_BATCH, logging.WARNING, seconds=last, limit_seconds=limit)
+            log_event(LogEvent.SLOW_BATCH, logging.WARNING, seconds=last, limit_seconds=limit)
 
-    def ready(self, seconds: float) -> None:
+    def on_ready(self, seconds: float) -> None:
         """The first batch has been taken."""
-        tell(LogEvent.READY, seconds_since_start=round(seconds, 1))
+        log_event(LogEvent.READY, seconds_since_start=round(seconds, 1))
 
-    def over(self, why: str) -> None:
+    def on_query_ended(self, why: str) -> None:
         """The query has ended."""
-        self.health.over(why)
+        self.probes.on_query_ended(why)

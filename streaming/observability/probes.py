@@ -17,7 +17,7 @@ QUIET_SECONDS_MAX = 15.0
 Verdict = tuple[bool, str]
 
 
-class Health:
+class Probes:
     """Told of batches by the application, asked by the endpoint's thread."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -27,22 +27,22 @@ class Health:
         self._ended: float | None = None
         self._over: str | None = None
 
-    def batch_began(self) -> None:
+    def on_batch_began(self) -> None:
         """A micro-batch is being applied."""
         with self._lock:
             self._begun = self._clock()
 
-    def batch_ended(self) -> None:
+    def on_batch_ended(self) -> None:
         """It has been committed."""
         with self._lock:
             self._begun, self._ended = None, self._clock()
 
-    def over(self, why: str) -> None:
+    def on_query_ended(self, why: str) -> None:
         """The query has ended; nothing will come any more."""
         with self._lock:
             self._over = why
 
-    def live(self) -> Verdict:
+    def check_live(self) -> Verdict:
         """Whether the process should go on, and why."""
         with self._lock:
             if self._over is not None:
@@ -51,9 +51,9 @@ class Health:
                 return False, f"a batch has not ended for {self._clock() - self._begun:.0f} s"
             return True, "ok"
 
-    def ready(self) -> Verdict:
+    def check_ready(self) -> Verdict:
         """Whether it does its work, and why."""
-        live, why = self.live()
+        live, why = self.check_live()
         if not live:
             return live, why
         with self._lock:

@@ -169,7 +169,7 @@ class NoMatchingNode(Exception):
 
 
 def check_cluster(document: Document, asked: CheckOptions) -> CheckResult:
-    """Judge a cluster. Raises NothingThere."""
+    """Judge a cluster. Raises NoMatchingNode."""
     cluster = document.cluster
     nodes, streams = codec.cluster_events(cluster)
     state = State(Configuration(levels=cluster.levels))
@@ -210,7 +210,7 @@ def check_cluster(document: Document, asked: CheckOptions) -> CheckResult:
 
 
 def lost_nodes(cluster: Cluster, names: Iterable[str]) -> frozenset[str]:
-    """Nodes in any of the domains: a path, `key=value`, or a node's id. Raises NothingThere."""
+    """Nodes in any of the domains: a path, `key=value`, or a node's id. Raises NoMatchingNode."""
     lost: set[str] = set()
     for name in names:
         found = {node.id for node in cluster.nodes if _stands_in(node, name)}

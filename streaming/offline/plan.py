@@ -152,7 +152,7 @@ class PlanResult:
 
 
 def plan_moves(document: Document, wanted: PlanOptions) -> PlanResult:
-    """Plan for a document. Raises NothingThere where a name of `what_if` stands for nothing."""
+    """Plan for a document. Raises NoMatchingNode where a name of `what_if` stands for nothing."""
     cluster, judged = check_what_if(document, wanted.what_if)
     topology = judged.topology
     before = {each.stream: each.replication_factor for each in understood_streams(document.cluster)}
@@ -176,7 +176,7 @@ def plan_moves(document: Document, wanted: PlanOptions) -> PlanResult:
 
 
 def check_what_if(document: Document, what_if: WhatIf) -> tuple[Cluster, CheckResult]:
-    """The cluster as it is to be planned for, and what is wrong with it. Raises NothingThere."""
+    """The cluster as it is to be planned for, and what is wrong with it. Raises NoMatchingNode."""
     cluster = apply_what_if(document.cluster, what_if)
     before = {each.stream: each.replication_factor for each in understood_streams(document.cluster)}
     anew = frozenset(

@@ -121,8 +121,8 @@ def load_plan(file: str) -> SavedPlan:
 
 
 def verify_plan(document: Document, saved: SavedPlan) -> VerifyResult:
-    """Hold a saved plan against a document. Raises NothingThere where what was asked names what is
-    no more."""
+    """Compare a saved plan with a document. Raises NoMatchingNode where an option of the plan names
+    a domain, tag or node that has no node any more."""
     cluster, judged = check_what_if(document, saved.what_if)
     now = impact_of(judged, cluster, saved.moves).touched
     return VerifyResult(document, saved, changes(saved.touched, now))

@@ -33,7 +33,7 @@ class WhatIf:
 
 def apply_what_if(cluster: Cluster, what_if: WhatIf) -> Cluster:
     """The cluster when all that has happened; nodes that lists name and nobody knows are gone ones.
-    Raises NothingThere where a name stands for nothing."""
+    Raises NoMatchingNode where a name stands for nothing."""
     cluster = _assign(cluster, what_if.assignments)
     cluster = _resize(cluster, what_if.factors)
     joined = {node.id: node for node in (*cluster.nodes, *what_if.add)}

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from kafka.partitioner import murmur2
 
 from schemas.topics import full_name
-from streaming.brokers import FENCE_TIMEOUT_SECONDS, TRANSACTION_TIMEOUT_MS, connected
+from streaming.brokers import FENCE_TIMEOUT_SECONDS, TRANSACTION_TIMEOUT_MS, connect
 from streaming.codec import OutRecord
 from streaming.errors import StreamingError
 
@@ -56,7 +56,7 @@ class Outbox:
         self._partitions = partitions
         self._failed: str | None = None
         self._refused = _FirstRefused()
-        self._producer = connected(
+        self._producer = connect(
             Producer,
             bootstrap,
             {

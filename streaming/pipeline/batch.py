@@ -25,7 +25,7 @@ from streaming.codec import OutRecord, Raw, Refused, configuration_body, journal
 from streaming.errors import StreamingError
 from streaming.ingest import UNKNOWN_FIELD, Judged
 from streaming.locations import Locator
-from streaming.observability import BatchTrace, Committed
+from streaming.observability import BatchTrace, CommitSummary
 from streaming.outbox import LETTERS_PER_SECOND, DeadLetters, Outbox
 from streaming.recovery import STATE_FORMAT, Positions, Recovered
 
@@ -47,7 +47,7 @@ class BatchRefused(StreamingError):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class InputRecord:
     """One record of the ordered input and what it means: an event, or why it is refused."""
 
     at: int
@@ -64,16 +64,16 @@ class Step:
         return self.at, self.topic, self.partition, self.offset
 
 
-class Watches(Protocol):
+class BatchObserver(Protocol):
     """Who is told what batches bring and do; see `streaming.observability.observer`."""
 
-    def read(self, topic: str, records: int) -> None:
+    def on_records_read(self, topic: str, records: int) -> None:
         """So many records of a topic (short name) are in the batch."""
 
-    def ignored(self, counts: Mapping[str, int]) -> None:
+    def on_records_ignored(self, counts: Mapping[str, int]) -> None:
         """So many records changed nothing, by reason."""
 
-    def committed(self, commit: Committed) -> None:
+    def on_commit(self, commit: CommitSummary) -> None:
         """A prefix has been committed."""
 
 
@@ -87,7 +87,7 @@ class BatchApplier:
         cell: str,
         partitions: dict[str, int],
         trace: BatchTrace | None = None,
-        watch: Watches | None = None,
+        observer: BatchObserver | None = None,
         locator: Locator | None = None,
         letters_per_second: int = LETTERS_PER_SECOND,
     ) -> None:
@@ -95,7 +95,7 @@ class BatchApplier:
         self._configuration = configuration_body(recovered.configuration)
         self._outbox = outbox
         self._trace = trace or BatchTrace()
-        self._watch = watch
+        self._observer = observer
         self._locator = locator
         self._letters = DeadLetters(letters_per_second)
         self._cell = cell
@@ -124,7 +124,7 @@ class BatchApplier:
         journal says with it what configuration decides from here on."""
         self._commit([], [], self._reconciler.now, True, first=True)
 
-    @gc_pause.held()
+    @gc_pause.pause_gc()
     def apply(self, payloads: Iterable[bytes], caught_up: bool) -> int:
         """Apply one micro-batch, given as the operator's payloads; returns the commits made.
 
@@ -134,13 +134,13 @@ class BatchApplier:
         self._check_start(judged)
         self._count_read(judged)
         ignored = sum((each.ignored for each in judged), Counter[str]())
-        steps = _steps(judged, self._locator, ignored)
+        steps = _input_records(judged, self._locator, ignored)
         late = () if self._locator is None else self._locator.later(self._reconciler.now)
         latest = max((s.last_at for each in judged for s in each.stretches), default=0)
         self._count_ignored(ignored, max(latest, self._reconciler.now))
         commits = 0
         while True:
-            prefix, steps = _cut(steps)
+            prefix, steps = _next_prefix(steps)
             last = not steps
             now = max(latest if last else prefix[-1].at, self._reconciler.now)
             self._advance(judged, steps)
@@ -152,10 +152,10 @@ class BatchApplier:
         return commits
 
     def _apply_prefix(
-        self, prefix: Sequence[Step], now: int, caught_up: bool, late: Sequence[Event] = ()
+        self, prefix: Sequence[InputRecord], now: int, caught_up: bool, late: Sequence[Event] = ()
     ) -> int:
         """Apply a prefix; `late` are events that come with no record, before it."""
-        planned: list[Step | None] = [None] * len(late)
+        planned: list[InputRecord | None] = [None] * len(late)
         planned += [step for step in prefix if step.event is not None]
         events = [*late, *(step.event for step in prefix if step.event is not None)]
         began = time.perf_counter()
@@ -174,12 +174,12 @@ class BatchApplier:
         if not records and not events and now < self._marked_at + IDLE_MARKER_MS:
             return 0
         commit_seconds = self._commit(records, events, now, caught_up)
-        if self._watch is not None:
+        if self._observer is not None:
             spent = (planned_at - began, commit_seconds)
             open_moves = self._reconciler.open_moves
             codes = tuple(each.code for each in refused)
-            self._watch.committed(
-                Committed(tuple(events), ready, codes, *spent, now, open_moves, left_out)
+            self._observer.on_commit(
+                CommitSummary(tuple(events), ready, codes, *spent, now, open_moves, left_out)
             )
         return 1
 
@@ -204,8 +204,8 @@ class BatchApplier:
 
     def _count_ignored(self, counts: Mapping[str, int], now: int) -> None:
         self.ignored.add(counts, now)
-        if self._watch is not None:
-            self._watch.ignored(counts)
+        if self._observer is not None:
+            self._observer.on_records_ignored(counts)
 
     def _count_read(self, judged: Sequence[Judged]) -> None:
         # Every topology shard tells of the same stretches.
@@ -214,8 +214,8 @@ class BatchApplier:
         for (topic, _), stretch in sorted(stretches.items()):
             records = stretch.next_offset - stretch.first_offset
             self.records_read += records
-            if self._watch is not None:
-                self._watch.read(topic, records)
+            if self._observer is not None:
+                self._observer.on_records_read(topic, records)
 
     def _check_start(self, judged: Sequence[Judged]) -> None:
         for stretch in (stretch for each in judged for stretch in each.stretches):
@@ -226,7 +226,7 @@ class BatchApplier:
                     f"{stretch.first_offset}, the last commit ended before {expected}"
                 )
 
-    def _advance(self, judged: Sequence[Judged], left: Sequence[Step]) -> None:
+    def _advance(self, judged: Sequence[Judged], left: Sequence[InputRecord]) -> None:
         """Positions and clocks behind the prefix: everything read, less what is left to apply."""
         for stretch in (stretch for each in judged for stretch in each.stretches):
             self._positions[stretch.topic][stretch.partition] = stretch.next_offset
@@ -302,7 +302,7 @@ def _clock(clock: Clock) -> dict[str, int]:
     return {"clock_ms": clock.reading, "append_ms": clock.at}
 
 
-def _cut(steps: list[Step]) -> tuple[list[Step], list[Step]]:
+def _next_prefix(steps: list[InputRecord]) -> tuple[list[InputRecord], list[InputRecord]]:
     """The next prefix and the rest; the steps of one record stay together."""
     end, events, shards = 0, 0, 0
     while end < min(len(steps), PREFIX_STEPS_MAX) and events < PREFIX_EVENTS_MAX:
@@ -316,21 +316,23 @@ def _cut(steps: list[Step]) -> tuple[list[Step], list[Step]]:
     return steps[:end], steps[end:]
 
 
-def _steps(judged: Sequence[Judged], locator: Locator | None, ignored: Counter[str]) -> list[Step]:
+def _input_records(
+    judged: Sequence[Judged], locator: Locator | None, ignored: Counter[str]
+) -> list[InputRecord]:
     """All records of the batch that mean something, in the order in which they are applied: by
     append time made monotone within each partition, then topic, partition and offset. What of them
     is ignored is counted."""
-    steps: list[Step] = []
+    steps: list[InputRecord] = []
     for each in judged:
         for partition, verdict in each.verdicts:
-            step = _verdict_step(NODES, partition, verdict)
-            steps += [*_located(step, locator), step]
-        steps += [_verdict_step(DETECTOR, *found) for found in each.reported]
-        steps += [_refused_step(refused) for refused in each.refused]
-        steps += [_measured_step(*measured) for measured in each.measured]
-        steps += [_passed_step(raw, ignored) for raw in each.passed]
+            step = _verdict_record(NODES, partition, verdict)
+            steps += [*_location_records(step, locator), step]
+        steps += [_verdict_record(DETECTOR, *found) for found in each.reported]
+        steps += [_refused_record(refused) for refused in each.refused]
+        steps += [_measurement_record(*measured) for measured in each.measured]
+        steps += [_message_record(raw, ignored) for raw in each.passed]
     steps.sort(key=lambda step: (step.topic, step.partition, step.offset, _node_id(step)))
-    ordered: list[Step] = []
+    ordered: list[InputRecord] = []
     for _, group in groupby(steps, key=lambda step: (step.topic, step.partition)):
         at = 0
         for step in group:
@@ -340,54 +342,56 @@ def _steps(judged: Sequence[Judged], locator: Locator | None, ignored: Counter[s
     return sorted(ordered, key=lambda step: step.place)
 
 
-def _located(step: Step, locator: Locator | None) -> Iterator[Step]:
+def _location_records(step: InputRecord, locator: Locator | None) -> Iterator[InputRecord]:
     """What the authority says of a registering node, at the place of the registration."""
     if locator is not None and isinstance(step.event, NodeChanged):
         found = locator.at_once(step.event)
         if found is not None:
-            yield Step(step.at, step.topic, step.partition, step.offset, found)
+            yield InputRecord(step.at, step.topic, step.partition, step.offset, found)
 
 
-def _node_id(step: Step) -> str:
+def _node_id(step: InputRecord) -> str:
     """Tells apart the verdicts of one tick, whichever topology shard they come from."""
     return step.event.node_id if isinstance(step.event, NodeChanged | LocationResolved) else ""
 
 
-def _at(step: Step, at: int) -> Step:
-    return Step(at, step.topic, step.partition, step.offset, step.event, step.refused, step.raw)
+def _at(step: InputRecord, at: int) -> InputRecord:
+    return InputRecord(
+        at, step.topic, step.partition, step.offset, step.event, step.refused, step.raw
+    )
 
 
-def _verdict_step(topic: str, partition: int, verdict: Verdict) -> Step:
+def _verdict_record(topic: str, partition: int, verdict: Verdict) -> InputRecord:
     raw: Raw | None = verdict.statement.body.get("raw") if verdict.statement else None
     event, refused = None, None
     if verdict.refused is None or raw is None:
         event = codec.node_changed(verdict)
     else:
         refused = Refused(raw, "order", verdict.refused.code, verdict.refused.message)
-    return Step(verdict.at, topic, partition, verdict.offset, event, refused, raw)
+    return InputRecord(verdict.at, topic, partition, verdict.offset, event, refused, raw)
 
 
-def _measured_step(raw: Raw, measured: LinksMeasured) -> Step:
-    return Step(raw.at, raw.topic, raw.partition, raw.offset, measured, raw=raw)
+def _measurement_record(raw: Raw, measured: LinksMeasured) -> InputRecord:
+    return InputRecord(raw.at, raw.topic, raw.partition, raw.offset, measured, raw=raw)
 
 
-def _refused_step(refused: Refused) -> Step:
+def _refused_record(refused: Refused) -> InputRecord:
     raw = refused.raw
-    return Step(raw.at, raw.topic, raw.partition, raw.offset, refused=refused, raw=raw)
+    return InputRecord(raw.at, raw.topic, raw.partition, raw.offset, refused=refused, raw=raw)
 
 
-def _passed_step(raw: Raw, ignored: Counter[str]) -> Step:
+def _message_record(raw: Raw, ignored: Counter[str]) -> InputRecord:
     if raw.topic == INVENTORY and not raw.value:
         gone = codec.no_longer_known(raw.key, raw.at)
         if gone is not None:
-            return Step(raw.at, raw.topic, raw.partition, raw.offset, event=gone, raw=raw)
+            return InputRecord(raw.at, raw.topic, raw.partition, raw.offset, event=gone, raw=raw)
     envelope = decode(raw.value, raw.headers)
     if isinstance(envelope, Refusal):
-        return _refused_step(Refused(raw, "decode", envelope.code, envelope.detail))
+        return _refused_record(Refused(raw, "decode", envelope.code, envelope.detail))
     message = validate(envelope, raw.key, raw.topic)
     if isinstance(message, Refusal):
-        return _refused_step(Refused(raw, "validate", message.code, message.detail))
+        return _refused_record(Refused(raw, "validate", message.code, message.detail))
     if has_unknown_fields(envelope):
         ignored[UNKNOWN_FIELD] += 1
     event = codec.event(message, raw.at)
-    return Step(raw.at, raw.topic, raw.partition, raw.offset, event=event, raw=raw)
+    return InputRecord(raw.at, raw.topic, raw.partition, raw.offset, event=event, raw=raw)

@@ -24,10 +24,10 @@ from streaming.brokers import (
     CONNECT_TIMEOUT_SECONDS,
     TRANSACTION_TIMEOUT_MS,
     CommittedReader,
-    connected,
-    ends,
+    connect,
     make_reader,
-    watermarks,
+    read_end_offsets,
+    read_watermarks,
 )
 from streaming.errors import StreamingError
 from streaming.recovery.ignored import Ignored
@@ -82,7 +82,7 @@ class Recovered:
     ignored: Ignored = field(default_factory=Ignored)
 
 
-@gc_pause.held()
+@gc_pause.pause_gc()
 def recover(
     bootstrap: str,
     prefix: str,
@@ -144,7 +144,7 @@ def open_transactions(
 ) -> dict[tuple[str, int], int]:
     """Partitions, by full topic name, whose end an open transaction holds back, and where it
     began. Raises BrokerUnreachable."""
-    admin = connected(AdminClient, bootstrap, {}, options)
+    admin = connect(AdminClient, bootstrap, {}, options)
     metadata = admin.list_topics(timeout=CONNECT_TIMEOUT_SECONDS).topics
     places = [
         TopicPartition(name, partition)
@@ -152,8 +152,8 @@ def open_transactions(
         if name in metadata
         for partition in metadata[name].partitions
     ]
-    all_ends = ends(admin, places, IsolationLevel.READ_UNCOMMITTED)
-    stable_ends = ends(admin, places, IsolationLevel.READ_COMMITTED)
+    all_ends = read_end_offsets(admin, places, IsolationLevel.READ_UNCOMMITTED)
+    stable_ends = read_end_offsets(admin, places, IsolationLevel.READ_COMMITTED)
     return {
         place: stable_ends[place] for place, end in all_ends.items() if stable_ends[place] < end
     }
@@ -254,7 +254,7 @@ def _positions(
             partitions = consumer.list_topics(name, CONNECT_TIMEOUT_SECONDS).topics[name].partitions
             positions[topic] = {}
             for partition in sorted(partitions):
-                first, end = watermarks(consumer, name, partition)
+                first, end = read_watermarks(consumer, name, partition)
                 position = known.get(topic, {}).get(str(partition), first)
                 if not first <= position <= end:
                     gaps.append(Gap(name, partition, position, first, end))

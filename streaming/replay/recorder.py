@@ -10,7 +10,7 @@ from typing import Any
 
 from placement.model import Configuration
 from schemas.topics import INPUT_TOPICS, JOURNAL
-from streaming.administration import partition_counts
+from streaming.administration import count_partitions
 from streaming.brokers import CommittedReader, Record
 from streaming.recovery import Snapshot, take_snapshot
 from streaming.replay.history import OUTPUTS, check_beginning, marker_sequence
@@ -36,7 +36,7 @@ def head_of(
     options: Mapping[str, str] | None = None,
 ) -> Head:
     """What a file says of the system it was taken from."""
-    counts = partition_counts(bootstrap, prefix, options=options)
+    counts = count_partitions(bootstrap, prefix, options=options)
     return Head(prefix, cell, counts, settings)
 
 

@@ -12,7 +12,7 @@ from placement.hashing import stable_id
 from placement.model import Configuration
 from schemas.envelope import encode_headers
 from schemas.topics import BY_NAME, CATALOGUE, COMMITS, STATE_TOPICS
-from streaming.administration import partition_counts
+from streaming.administration import count_partitions
 from streaming.brokers import CommittedReader
 from streaming.codec import OutRecord
 from streaming.errors import StreamingError
@@ -77,7 +77,7 @@ def write_repair(
     bootstrap: str, prefix: str, cell: str, mended: list[Mended], options: Mapping[str, str]
 ) -> None:
     """Write it, as the cell's writer: an application that still runs ends. Raises OutboxFailed."""
-    counts = partition_counts(bootstrap, prefix, options=options)
+    counts = count_partitions(bootstrap, prefix, options=options)
     outputs = {t.name: counts[t.name] for t in CATALOGUE if t.direction == "out"}
     outbox = Outbox(bootstrap, prefix, cell, outputs, options)
     outbox.fence()

@@ -4,51 +4,64 @@ Streams, nodes and operators' orders, each checked by the core's code before it 
 letters are answers too. Imports `live`, `recovery`, `outbox` and what they stand on.
 """
 
-from streaming.requests.cluster_difference import Change, changes
-from streaming.requests.dead_letters import Letter, NotRedriven, redrive
-from streaming.requests.nodes import departure, known_node, names_like, send_departure, unregistered
-from streaming.requests.operators import DryRun, ask, dry_run, new_id, progress, send_request
+from streaming.requests.cluster_difference import StreamChange, diff_streams
+from streaming.requests.dead_letters import DeadLetter, RedriveRefused, redrive
+from streaming.requests.nodes import (
+    find_node,
+    preview_departure,
+    send_departure,
+    send_departure_and_wait,
+    suggest_names,
+)
+from streaming.requests.operators import (
+    DryRun,
+    dry_run,
+    follow_progress,
+    new_request_id,
+    send_request,
+    send_request_and_wait,
+)
 from streaming.requests.rehearsal import Rehearsal
-from streaming.requests.sending import outgoing, send
+from streaming.requests.sending import make_record, send_records
 from streaming.requests.streams import (
-    Answer,
+    StreamAnswer,
     StreamMessage,
-    Streams,
-    is_fine,
-    overlaid,
-    request,
-    send_requests,
+    StreamRequests,
+    is_satisfied,
+    overlay_spec,
+    read_streams,
+    send_stream_requests,
+    send_stream_requests_and_wait,
     spec_fields,
-    streams_in_force,
 )
 
 __all__ = [
-    "Answer",
-    "Change",
+    "DeadLetter",
     "DryRun",
-    "Letter",
-    "NotRedriven",
+    "RedriveRefused",
     "Rehearsal",
+    "StreamAnswer",
+    "StreamChange",
     "StreamMessage",
-    "Streams",
-    "ask",
-    "changes",
-    "departure",
+    "StreamRequests",
+    "diff_streams",
     "dry_run",
-    "is_fine",
-    "known_node",
-    "names_like",
-    "new_id",
-    "outgoing",
-    "overlaid",
-    "progress",
+    "find_node",
+    "follow_progress",
+    "is_satisfied",
+    "make_record",
+    "new_request_id",
+    "overlay_spec",
+    "preview_departure",
+    "read_streams",
     "redrive",
-    "request",
-    "send",
     "send_departure",
+    "send_departure_and_wait",
+    "send_records",
     "send_request",
-    "send_requests",
+    "send_request_and_wait",
+    "send_stream_requests",
+    "send_stream_requests_and_wait",
     "spec_fields",
-    "streams_in_force",
-    "unregistered",
+    "suggest_names",
 ]

@@ -11,11 +11,11 @@ from typing import Any
 
 from placement.model import Decision, Outcome, StreamSpec
 from schemas.cluster import ClusterStream
-from streaming.requests.streams import SPEC_FIELDS, StreamMessage, Streams, spec_fields
+from streaming.requests.streams import SPEC_FIELDS, StreamMessage, StreamRequests, spec_fields
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class FieldDifference:
     """One field that is not as wanted; `field` of a policy names its key: `policy.within`."""
 
     field: str
@@ -24,7 +24,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StreamChange:
     """What is asked for one stream: `create`, `alter` or `drop` with the message that says so, or
     `keep` where it is as wanted. `decision` is the last one on it."""
 
@@ -32,7 +32,7 @@ class Change:
     stream: str
     message: StreamMessage | None = None
     decision: Decision | None = None
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[FieldDifference, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """For programs."""
@@ -40,40 +40,42 @@ class Change:
         return {"stream": self.stream, "action": self.action, "differences": listed}
 
 
-def changes(known: Streams, wanted: Sequence[ClusterStream], prune: bool) -> list[Change]:
+def diff_streams(
+    known: StreamRequests, wanted: Sequence[ClusterStream], prune: bool
+) -> list[StreamChange]:
     """The changes that make the streams in force those of the file; the others are dropped with
     `prune` and left alone without. Drops come first, as they make room. Raises RecordRefused,
     StreamThere, StreamNotThere."""
     named = {stream.stream for stream in wanted}
     found = [
-        Change("drop", name, known.dropped(name), known.known(name))
+        StreamChange("drop", name, known.make_drop(name), known.find(name))
         for name in (known.decisions if prune else ())
-        if name not in named and known.known(name) is not None
+        if name not in named and known.find(name) is not None
     ]
     order = {"alter": 0, "create": 1, "keep": 2}
     asked = [_change(known, stream) for stream in wanted]
     return [*found, *sorted(asked, key=lambda change: order[change.action])]
 
 
-def _change(known: Streams, stream: ClusterStream) -> Change:
+def _change(known: StreamRequests, stream: ClusterStream) -> StreamChange:
     name = stream.stream
     fields = {field: getattr(stream, field) for field in SPEC_FIELDS}
-    decision = known.known(name)
+    decision = known.find(name)
     if decision is None or decision.outcome is Outcome.REJECTED:
-        message = known.created(name, {**fields, "replicas": stream.replicas})
-        return Change("create", name, message, decision, _created(known.spec(message)))
-    altered = known.respecified(name, fields)
-    found = tuple(_differences(decision.spec, known.spec(altered)))
+        message = known.make_create(name, {**fields, "replicas": stream.replicas})
+        return StreamChange("create", name, message, decision, _creation(known.spec_of(message)))
+    altered = known.make_respecify(name, fields)
+    found = tuple(_differences(decision.spec, known.spec_of(altered)))
     if not found:
-        return Change("keep", name, None, decision)
-    return Change("alter", name, altered, decision, found)
+        return StreamChange("keep", name, None, decision)
+    return StreamChange("alter", name, altered, decision, found)
 
 
-def _created(spec: StreamSpec) -> tuple[Difference, ...]:
-    return tuple(Difference(name, None, value) for name, value in spec_fields(spec).items())
+def _creation(spec: StreamSpec) -> tuple[FieldDifference, ...]:
+    return tuple(FieldDifference(name, None, value) for name, value in spec_fields(spec).items())
 
 
-def _differences(now: StreamSpec, wanted: StreamSpec) -> Iterator[Difference]:
+def _differences(now: StreamSpec, wanted: StreamSpec) -> Iterator[FieldDifference]:
     for field in SPEC_FIELDS:
         before, after = getattr(now, field), getattr(wanted, field)
         if before == after:
@@ -81,6 +83,6 @@ def _differences(now: StreamSpec, wanted: StreamSpec) -> Iterator[Difference]:
         if isinstance(before, Mapping) and isinstance(after, Mapping):
             for key in [*before, *(key for key in after if key not in before)]:
                 if before.get(key) != after.get(key):
-                    yield Difference(f"{field}.{key}", before.get(key), after.get(key))
+                    yield FieldDifference(f"{field}.{key}", before.get(key), after.get(key))
         else:
-            yield Difference(field, before, after)
+            yield FieldDifference(field, before, after)

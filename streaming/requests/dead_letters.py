@@ -23,7 +23,7 @@ FETCH_TIMEOUT_SECONDS = 5.0
 FLUSH_TIMEOUT_SECONDS = 30.0
 
 
-class NotRedriven(StreamingError):
+class RedriveRefused(StreamingError):
     """A record cannot be sent again; the message says why."""
 
     exit_code = 1
@@ -41,7 +41,7 @@ class Original:
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class DeadLetter:
     """One dead letter; `id` is its own partition and offset, the other places are its record's."""
 
     record: Record
@@ -99,12 +99,12 @@ class Letter:
         )
 
     def original(self, bootstrap: str, prefix: str, options: Mapping[str, str]) -> Original:
-        """The record as it was, from the letter or from where it lay. Raises NotRedriven."""
+        """The record as it was, from the letter or from where it lay. Raises RedriveRefused."""
         topic = self.said("topic")
         if topic not in BY_NAME or BY_NAME[topic].direction != "in":
-            raise NotRedriven(f"letter {self.id} names no input topic of ours: {topic!r}")
+            raise RedriveRefused(f"letter {self.id} names no input topic of ours: {topic!r}")
         if self.said("offset.last"):
-            raise NotRedriven(
+            raise RedriveRefused(
                 f"letter {self.id} sums up {self.count} records of {self.place}: have their "
                 "senders send them again"
             )
@@ -119,7 +119,7 @@ class Letter:
             found = reader.poll(FETCH_TIMEOUT_SECONDS)
         there = next((r for r in found if (r.partition, r.offset) == (partition, offset)), None)
         if there is None or self.said("value.sha256") != sha256(there.raw or b"").hexdigest():
-            raise NotRedriven(
+            raise RedriveRefused(
                 f"letter {self.id} holds {len(self.record.raw or b'')} of "
                 f"{self.said('value.bytes')} bytes, and {full_name(topic, prefix)}-{partition} "
                 f"offset {offset} was deleted: have its sender send it again"
@@ -128,7 +128,7 @@ class Letter:
         return Original(topic, partition, there.raw_key, there.raw, headers)
 
 
-def redrive(producer: Producer, prefix: str, letter: Letter, original: Original) -> None:
+def redrive(producer: Producer, prefix: str, letter: DeadLetter, original: Original) -> None:
     """Send the record again to its partition, behind what is there now."""
     headers: list[tuple[str, str | bytes | None]] = [
         *original.headers,
@@ -142,4 +142,4 @@ def redrive(producer: Producer, prefix: str, letter: Letter, original: Original)
         partition=original.partition,
     )
     if producer.flush(FLUSH_TIMEOUT_SECONDS):
-        raise NotRedriven(f"letter {letter.id}: the broker did not take the record")
+        raise RedriveRefused(f"letter {letter.id}: the broker did not take the record")

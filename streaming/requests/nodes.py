@@ -9,10 +9,10 @@ from schemas.spelling import did_you_mean
 from schemas.topics import ASSIGNMENTS, DEAD_LETTERS, NODES, TOPOLOGY, full_name
 from streaming.brokers import CommittedReader, Record
 from streaming.errors import StreamingError
-from streaming.live import Live
-from streaming.requests.dead_letters import Letter
+from streaming.live import PublishedState
+from streaming.requests.dead_letters import DeadLetter
 from streaming.requests.operators import NoAnswer
-from streaming.requests.sending import Outgoing, Sent, outgoing, send
+from streaming.requests.sending import OutgoingRecord, SentRecord, make_record, send_records
 from streaming.settings import Settings
 
 POLL_SECONDS = 0.2
@@ -52,17 +52,17 @@ class Departure:
         return [f"{Code.LAST_COPY}: no other node has a copy of {named}{more}"]
 
 
-def known_node(settings: Settings, node_id: str) -> NodeView:
+def find_node(settings: Settings, node_id: str) -> NodeView:
     """What is believed of a node. Raises NodeNotThere, with names that are spelt nearly so,
     BrokerUnreachable, TopicMissing."""
-    with Live(settings, (TOPOLOGY,)) as live:
+    with PublishedState(settings, (TOPOLOGY,)) as live:
         return _view(live, node_id)
 
 
-def names_like(settings: Settings, target: str) -> str:
+def suggest_names(settings: Settings, target: str) -> str:
     """The end of a sentence that names the nodes, or domains, whose names are spelt nearly like an
     unknown one; empty where there are none."""
-    with Live(settings, (TOPOLOGY,)) as live:
+    with PublishedState(settings, (TOPOLOGY,)) as live:
         views = live.nodes
     if not target.startswith("/"):
         return did_you_mean(target, [view.node_id for view in views])
@@ -73,9 +73,9 @@ def names_like(settings: Settings, target: str) -> str:
     return did_you_mean(target, [*places])
 
 
-def departure(settings: Settings, node_id: str) -> Departure:
+def preview_departure(settings: Settings, node_id: str) -> Departure:
     """What a node's unregistration would say and touch. Raises as `known_node`."""
-    with Live(settings, (TOPOLOGY, ASSIGNMENTS)) as live:
+    with PublishedState(settings, (TOPOLOGY, ASSIGNMENTS)) as live:
         view = _view(live, node_id)
         held = [shard for shard in live.assignments if node_id in shard.replicas]
     if view.liveness is Liveness.UNREGISTERED:
@@ -90,14 +90,14 @@ def departure(settings: Settings, node_id: str) -> Departure:
     )
 
 
-def send_departure(settings: Settings, leaving: Departure) -> Sent:
+def send_departure(settings: Settings, leaving: Departure) -> SentRecord:
     """Unregister the node and do not wait. Raises BrokerUnreachable, TopicMissing,
     StreamingError."""
-    (sent,) = send(settings, [_record(settings, leaving)])
+    (sent,) = send_records(settings, [_record(settings, leaving)])
     return sent
 
 
-def unregistered(
+def send_departure_and_wait(
     settings: Settings, leaving: Departure, timeout_seconds: float
 ) -> tuple[str, str] | None:
     """Unregister the node and wait until the reconciler has taken it in; code and sentence where it
@@ -114,7 +114,7 @@ def unregistered(
         while time.monotonic() < deadline:
             for record in reader.poll(POLL_SECONDS):
                 if record.topic == DEAD_LETTERS:
-                    letter = Letter(record)
+                    letter = DeadLetter(record)
                     if letter.is_about(sent.topic, sent.partition, sent.offset):
                         return letter.said("reason"), letter.said("message")
                 elif _has_left(record, leaving.view.node_id):
@@ -127,7 +127,7 @@ def unregistered(
     )
 
 
-def _view(live: Live, node_id: str) -> NodeView:
+def _view(live: PublishedState, node_id: str) -> NodeView:
     views = {view.node_id: view for view in live.nodes}
     if node_id in views:
         return views[node_id]
@@ -143,7 +143,7 @@ def _next_sequence(published: int) -> int:
     return next((now for now in units if now > published), published + 1)
 
 
-def _record(settings: Settings, leaving: Departure) -> Outgoing:
+def _record(settings: Settings, leaving: Departure) -> OutgoingRecord:
     view = leaving.view
     fields = {
         "node_id": view.node_id,
@@ -151,7 +151,7 @@ def _record(settings: Settings, leaving: Departure) -> Outgoing:
         "sequence": leaving.sequence,
     }
     identity = f"NodeUnregistered:{view.node_id}:{leaving.sequence}"
-    return outgoing(NODES, "NodeUnregistered", view.node_id, fields, settings.cell, identity)
+    return make_record(NODES, "NodeUnregistered", view.node_id, fields, settings.cell, identity)
 
 
 def _has_left(record: Record, node_id: str) -> bool:

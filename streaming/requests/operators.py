@@ -19,7 +19,7 @@ from streaming.codec import reason_body
 from streaming.errors import StreamingError
 from streaming.recovery import restored, take_snapshot
 from streaming.requests.rehearsal import Rehearsal, rehearse
-from streaming.requests.sending import Sent, outgoing, send
+from streaming.requests.sending import SentRecord, make_record, send_records
 from streaming.settings import Settings, configuration
 
 # The outcomes that answer a request; others report later what became of it.
@@ -63,7 +63,7 @@ class DryRun:
         }
 
 
-def new_id() -> str:
+def new_request_id() -> str:
     """An id for a request."""
     return uuid4().hex
 
@@ -86,7 +86,9 @@ def dry_run(settings: Settings, request: OperatorRequest) -> DryRun:
     return DryRun(seen, first, rehearse(copy, first, snapshot.open_moves, asked.target, level))
 
 
-def ask(settings: Settings, request: OperatorRequest, timeout_seconds: float) -> Mapping[str, Any]:
+def send_request_and_wait(
+    settings: Settings, request: OperatorRequest, timeout_seconds: float
+) -> Mapping[str, Any]:
     """Send a request and wait for its answer, a `RequestAnswered`. Raises NoAnswer,
     BrokerUnreachable, TopicMissing, StreamingError."""
     options = settings.resolved_kafka_options()
@@ -112,18 +114,18 @@ def _answers(answer: Mapping[str, Any], request: OperatorRequest) -> bool:
     return first and bool(answer["request_id"] == request.request_id)
 
 
-def send_request(settings: Settings, request: OperatorRequest) -> Sent:
+def send_request(settings: Settings, request: OperatorRequest) -> SentRecord:
     """Send a request and do not wait for its answer. Raises RecordRefused, BrokerUnreachable,
     TopicMissing, StreamingError."""
     name, identity = type(request).__name__, request.request_id
-    record = outgoing(
+    record = make_record(
         OPERATOR, name, request.target, request.model_dump(mode="json"), settings.cell, identity
     )
-    (sent,) = send(settings, [record])
+    (sent,) = send_records(settings, [record])
     return sent
 
 
-def progress(settings: Settings, target: str) -> Iterator[Mapping[str, Any] | None]:
+def follow_progress(settings: Settings, target: str) -> Iterator[Mapping[str, Any] | None]:
     """What stands for a target, each time it is published; None where nothing does. Ends never:
     who asks stops."""
     options = settings.resolved_kafka_options()

@@ -24,7 +24,7 @@ class RecordRefused(StreamingError):
 
 
 @dataclass(frozen=True, slots=True)
-class Outgoing:
+class OutgoingRecord:
     """An input record that the reconciler would take. `topic` is the short name."""
 
     topic: str
@@ -34,7 +34,7 @@ class Outgoing:
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentRecord:
     """Where a record went. `topic` is the short name."""
 
     topic: str
@@ -48,9 +48,9 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def outgoing(
+def make_record(
     topic: str, message: str, key: str, fields: Mapping[str, Any], cell: str, identity: str
-) -> Outgoing:
+) -> OutgoingRecord:
     """The record of a message; fields that are None are left out. Raises RecordRefused."""
     given = {name: value for name, value in fields.items() if value is not None}
     try:
@@ -62,10 +62,10 @@ def outgoing(
     checked = envelope if isinstance(envelope, Refusal) else validate(envelope, key.encode(), topic)
     if isinstance(checked, Refusal):
         raise RecordRefused(f"{checked.code}: {checked.detail}")
-    return Outgoing(topic, key, value, headers)
+    return OutgoingRecord(topic, key, value, headers)
 
 
-def send(settings: Settings, records: Sequence[Outgoing]) -> list[Sent]:
+def send_records(settings: Settings, records: Sequence[OutgoingRecord]) -> list[SentRecord]:
     """Send records in their order, and wait until the broker has all of them. Raises
     BrokerUnreachable, TopicMissing, StreamingError."""
     prefix = settings.topics.prefix
@@ -91,5 +91,5 @@ def send(settings: Settings, records: Sequence[Outgoing]) -> list[Sent]:
         if fault is not None or message is None:
             name = full_name(record.topic, prefix)
             raise StreamingError(f"the record of {record.key} did not reach {name}: {fault}")
-        sent.append(Sent(record.topic, message.partition(), message.offset()))
+        sent.append(SentRecord(record.topic, message.partition(), message.offset()))
     return sent

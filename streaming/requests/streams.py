@@ -23,15 +23,22 @@ from streaming import codec
 from streaming.brokers import CommittedReader, Record
 from streaming.codec import parse_configuration
 from streaming.errors import StreamingError
-from streaming.live import Live
-from streaming.requests.dead_letters import Letter
+from streaming.live import PublishedState
+from streaming.requests.dead_letters import DeadLetter
 from streaming.requests.operators import NoAnswer
-from streaming.requests.sending import Outgoing, RecordRefused, Sent, now_ms, outgoing, send
+from streaming.requests.sending import (
+    OutgoingRecord,
+    RecordRefused,
+    SentRecord,
+    make_record,
+    now_ms,
+    send_records,
+)
 from streaming.settings import Settings, configuration
 
 POLL_SECONDS = 0.2
 # Outcomes of a stream that has what it asked for, if not always as it wished, or is gone as asked.
-_FINE = (Outcome.PLACED, Outcome.DEGRADED, Outcome.DROPPED)
+_SATISFIED = (Outcome.PLACED, Outcome.DEGRADED, Outcome.DROPPED)
 # What is asked for; the rest of a spec is the stream's name.
 SPEC_FIELDS = (
     "shards",
@@ -61,7 +68,7 @@ class StreamThere(StreamingError):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class StreamAnswer:
     """What became of a request: the decision on it as it was published, or why it was refused."""
 
     stream: str
@@ -74,10 +81,10 @@ class Answer:
         return None if self.body is None else codec.parse_decision(self.body)
 
     @property
-    def is_fine(self) -> bool:
+    def is_satisfied(self) -> bool:
         """Whether the stream has what was asked for."""
         decision = self.decision
-        return decision is not None and is_fine(decision)
+        return decision is not None and is_satisfied(decision)
 
     def to_json(self) -> dict[str, Any]:
         """For programs: the decision, or the refusal in the form of one."""
@@ -89,10 +96,10 @@ class Answer:
         return {"stream": self.stream, "outcome": "refused", "reasons": [reason]}
 
 
-class Streams:
+class StreamRequests:
     """The streams that a reconciler knows, and the fleet by which it would judge a request."""
 
-    def __init__(self, live: Live, settings: Settings) -> None:
+    def __init__(self, live: PublishedState, settings: Settings) -> None:
         self.decisions = {decision.stream: decision for decision in live.decisions}
         body = live.configuration
         # Where the reconciler has not said by what it decides, it is by these settings.
@@ -102,16 +109,16 @@ class Streams:
             condition = (view.liveness, view.administrative, view.guard)
             self._state.topology.upsert(view.node_id, view.attributes, *condition)
 
-    def known(self, name: str) -> Decision | None:
+    def find(self, name: str) -> Decision | None:
         """The last decision on a stream that was not dropped."""
         decision = self.decisions.get(name)
         return None if decision is None or decision.outcome is Outcome.DROPPED else decision
 
-    def named(self, name: str) -> Decision:
+    def get(self, name: str) -> Decision:
         """The same. Raises StreamNotThere, with names that are spelt nearly so."""
-        decision = self.known(name)
+        decision = self.find(name)
         if decision is None:
-            names = [each for each in self.decisions if self.known(each)]
+            names = [each for each in self.decisions if self.find(each)]
             raise StreamNotThere(
                 f"{Code.STREAM_UNKNOWN}: there is no stream '{name}'{did_you_mean(name, names)}"
             )
@@ -122,42 +129,44 @@ class Streams:
         decision = self.decisions.get(name)
         return max(now_ms(), 0 if decision is None else decision.sequence + 1)
 
-    def created(self, name: str, fields: Mapping[str, Any]) -> StreamCreated:
+    def make_create(self, name: str, fields: Mapping[str, Any]) -> StreamCreated:
         """The request for a new stream. Raises RecordRefused, StreamThere."""
-        decision = self.known(name)
+        decision = self.find(name)
         if decision is not None and decision.outcome is not Outcome.REJECTED:
             raise StreamThere(
                 f"{Code.STREAM_EXISTS}: {name} exists and is {decision.outcome}; change it with: "
                 f"placer stream alter {name}"
             )
-        return self._checked(StreamCreated, name, fields)
+        return self._validated_message(StreamCreated, name, fields)
 
-    def altered(self, name: str, fields: Mapping[str, Any]) -> StreamAltered:
+    def make_alter(self, name: str, fields: Mapping[str, Any]) -> StreamAltered:
         """The request for another spec: `fields` instead of those in force. Raises RecordRefused,
         StreamNotThere."""
-        spec = self.named(name).spec
-        message = self._checked(StreamAltered, name, overlaid(spec_fields(spec), fields))
+        spec = self.get(name).spec
+        message = self._validated_message(
+            StreamAltered, name, overlay_spec(spec_fields(spec), fields)
+        )
         self._refuse_fewer_shards(message)
         return message
 
-    def respecified(self, name: str, fields: Mapping[str, Any]) -> StreamAltered:
+    def make_respecify(self, name: str, fields: Mapping[str, Any]) -> StreamAltered:
         """The request for another spec: `fields` and nothing else. Raises RecordRefused."""
-        message = self._checked(StreamAltered, name, fields)
+        message = self._validated_message(StreamAltered, name, fields)
         self._refuse_fewer_shards(message)
         return message
 
-    def dropped(self, name: str) -> StreamDropped:
+    def make_drop(self, name: str) -> StreamDropped:
         """The request to drop a stream. Raises StreamNotThere."""
-        self.named(name)
+        self.get(name)
         return StreamDropped(stream=name, sequence=self.next_sequence(name))
 
-    def spec(self, message: StreamCreated | StreamAltered) -> StreamSpec:
+    def spec_of(self, message: StreamCreated | StreamAltered) -> StreamSpec:
         """The spec that a request comes to, defaults filled in."""
         event = codec.event(message, 0)
         assert isinstance(event, StreamRequested)
         return spec_of(self._state, event)
 
-    def _checked(self, kind: type[Any], name: str, fields: Mapping[str, Any]) -> Any:
+    def _validated_message(self, kind: type[Any], name: str, fields: Mapping[str, Any]) -> Any:
         body = {"stream": name, "sequence": self.next_sequence(name)}
         body |= {field: value for field, value in fields.items() if value is not None}
         try:
@@ -180,7 +189,7 @@ class Streams:
         return unfit(spec_of(self._state, event), policy, self._state.topology) if unfit else None
 
     def _refuse_fewer_shards(self, message: StreamAltered) -> None:
-        decision = self.named(message.stream)
+        decision = self.get(message.stream)
         have = decision.spec.shards if decision.shards_placed else 0
         if message.shards < have:
             raise RecordRefused(
@@ -189,15 +198,15 @@ class Streams:
             )
 
 
-def streams_in_force(settings: Settings) -> Streams:
+def read_streams(settings: Settings) -> StreamRequests:
     """The streams of a running reconciler. Raises BrokerUnreachable, TopicMissing."""
-    with Live(settings, (DECISIONS, TOPOLOGY)) as live:
-        return Streams(live, settings)
+    with PublishedState(settings, (DECISIONS, TOPOLOGY)) as live:
+        return StreamRequests(live, settings)
 
 
-def is_fine(decision: Decision) -> bool:
+def is_satisfied(decision: Decision) -> bool:
     """Whether a stream has what was asked for last."""
-    return decision.outcome in _FINE and decision.requested is None
+    return decision.outcome in _SATISFIED and decision.requested is None
 
 
 def spec_fields(spec: StreamSpec) -> dict[str, Any]:
@@ -206,7 +215,7 @@ def spec_fields(spec: StreamSpec) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def overlaid(spec: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def overlay_spec(spec: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """A spec in force with what is given instead; either form of policy takes the place of both."""
     kept = dict(spec)
     named = given.get("policy") is not None or given.get("placement_policies") is not None
@@ -218,9 +227,9 @@ def overlaid(spec: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any
     return kept | {field: value for field, value in given.items() if value is not None}
 
 
-def request(
+def send_stream_requests_and_wait(
     settings: Settings, messages: Sequence[StreamMessage], timeout_seconds: float
-) -> Iterator[Answer]:
+) -> Iterator[StreamAnswer]:
     """Send requests, and hand out their answers as they come. Raises NoAnswer where one does not
     come in time, BrokerUnreachable, TopicMissing, StreamingError."""
     with CommittedReader(
@@ -230,7 +239,7 @@ def request(
         from_beginning=False,
         options=settings.resolved_kafka_options(),
     ) as reader:
-        places = send_requests(settings, messages)
+        places = send_stream_requests(settings, messages)
         waiting = dict(zip(places, messages, strict=True))
         deadline = time.monotonic() + timeout_seconds
         while waiting and time.monotonic() < deadline:
@@ -247,26 +256,28 @@ def request(
         )
 
 
-def send_requests(settings: Settings, messages: Sequence[StreamMessage]) -> list[Sent]:
+def send_stream_requests(settings: Settings, messages: Sequence[StreamMessage]) -> list[SentRecord]:
     """Send requests and do not wait for their answers."""
-    return send(settings, [_record(settings, message) for message in messages])
+    return send_records(settings, [_record(settings, message) for message in messages])
 
 
-def _record(settings: Settings, message: StreamMessage) -> Outgoing:
+def _record(settings: Settings, message: StreamMessage) -> OutgoingRecord:
     name = type(message).__name__
     identity = f"{name}:{message.stream}:{message.sequence}"
-    return outgoing(
+    return make_record(
         STREAMS, name, message.stream, message.model_dump(mode="json"), settings.cell, identity
     )
 
 
-def _answers(record: Record, waiting: Mapping[Sent, StreamMessage]) -> list[tuple[Sent, Answer]]:
+def _answers(
+    record: Record, waiting: Mapping[SentRecord, StreamMessage]
+) -> list[tuple[SentRecord, StreamAnswer]]:
     """The requests that a record answers."""
     if record.topic == DEAD_LETTERS:
-        letter = Letter(record)
+        letter = DeadLetter(record)
         refusal = (letter.said("reason"), letter.said("message"))
         return [
-            (place, Answer(message.stream, None, refusal))
+            (place, StreamAnswer(message.stream, None, refusal))
             for place, message in waiting.items()
             if letter.is_about(place.topic, place.partition, place.offset)
         ]
@@ -274,14 +285,14 @@ def _answers(record: Record, waiting: Mapping[Sent, StreamMessage]) -> list[tupl
     if body is None:
         return []
     return [
-        (place, _decided(message, body))
+        (place, _decision_of(message, body))
         for place, message in waiting.items()
         if message.stream == body["stream"] and body["sequence"] >= message.sequence
     ]
 
 
-def _decided(message: StreamMessage, body: Mapping[str, Any]) -> Answer:
+def _decision_of(message: StreamMessage, body: Mapping[str, Any]) -> StreamAnswer:
     if body["sequence"] == message.sequence:
-        return Answer(message.stream, body)
+        return StreamAnswer(message.stream, body)
     said = f"another request with the higher sequence {body['sequence']} came first"
-    return Answer(message.stream, None, (Code.SEQUENCE_CONFLICT, said))
+    return StreamAnswer(message.stream, None, (Code.SEQUENCE_CONFLICT, said))

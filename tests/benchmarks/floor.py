@@ -20,7 +20,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from schemas.topics import INPUT_TOPICS, full_name
-from streaming.brokers import connected
+from streaming.brokers import connect
 from streaming.cli.signals import stop_on_signals
 from streaming.ingest import subscription
 from streaming.observability import BatchTrace
@@ -107,7 +107,7 @@ def _watch(stop: threading.Event, query: Any, trace: BatchTrace) -> None:
 
 def _producer(bootstrap: str, prefix: str) -> Producer:
     config = {"transactional.id": f"{prefix}floor", "compression.type": "lz4", "linger.ms": 20}
-    producer: Producer = connected(Producer, bootstrap, config, {})
+    producer: Producer = connect(Producer, bootstrap, config, {})
     producer.init_transactions()
     return producer
 

@@ -79,7 +79,7 @@ def measure(extent: Extent, broker: EmbeddedBroker, prefix: str, tell: Tell) -> 
     found = Recovered(extent.shards)
     bootstrap = broker.bootstrap_servers
     topics.apply_topics(bootstrap, prefix, 1)
-    counts = topics.partition_counts(bootstrap, prefix)
+    counts = topics.count_partitions(bootstrap, prefix)
     outputs = {t.name: counts[t.name] for t in CATALOGUE if t.direction == "out"}
     tell("write")
     _write(found, bootstrap, prefix, outputs)
@@ -116,7 +116,7 @@ def _peak_bytes() -> int:
 
 
 # As `BatchApplier` does it.
-@gc_pause.held()
+@gc_pause.pause_gc()
 def _write(found: Recovered, bootstrap: str, prefix: str, outputs: dict[str, int]) -> None:
     """A fleet, and streams on it, as the application commits them."""
     outbox = Outbox(bootstrap, prefix, CELL, outputs, {})

@@ -16,7 +16,7 @@ from schemas.topics import ALERTS, COMMITS
 from streaming.brokers import Record
 from streaming.cli.render.console import text_console
 from streaming.codec import configuration_body, ready_records
-from streaming.live.published_state import ALERTS_KEPT, LiveState
+from streaming.live.published_state import ALERTS_KEPT, StateRecords
 from streaming.replay import Entry, Timeline
 from streaming.replay.replay import Replay
 from streaming.replay.timeline import take_replayed
@@ -46,7 +46,7 @@ class World(Story):
     def begin(self, configuration: Configuration) -> None:
         """A new, empty reconciler."""
         super().begin(configuration)
-        self.live = LiveState(CELL, "placement.", configuration.levels)
+        self.live = StateRecords(CELL, "placement.", configuration.levels)
         self.alerts: deque[Mapping[str, Any]] = deque(maxlen=ALERTS_KEPT)
         self.written: list[Record] = []
         self.entries: list[Entry] = []

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from schemas.cluster import ClusterStream
-    from streaming.requests import Change
+    from streaming.requests import StreamChange
     from streaming.settings import Settings
 
 _COLOURS = {
@@ -59,12 +59,12 @@ def apply(
 ) -> None:
     """Make the streams those of a file: new ones are created, those that differ are altered, those
     that do not are left alone. The file's nodes and moves are not read."""
-    from streaming.requests import changes, is_fine
+    from streaming.requests import diff_streams, is_satisfied
 
     if yes and not prune:
         raise typer.BadParameter("--yes agrees to what --prune drops: there is nothing to agree to")
     wanted = _streams(file)
-    found = changes(known_streams(settings), wanted, prune)
+    found = diff_streams(known_streams(settings), wanted, prune)
     quiet = waiting.output is Output.JSON and not dry_run
     if not quiet:
         for change in found:
@@ -79,7 +79,7 @@ def apply(
     messages = [change.message for change in found if change.message is not None]
     if messages:
         finish(settings, messages, waiting)
-    if not all(decision is None or is_fine(decision) for decision in kept):
+    if not all(decision is None or is_satisfied(decision) for decision in kept):
         raise typer.Exit(EXIT_UNANSWERED)
 
 
@@ -104,7 +104,7 @@ def _streams(file: str) -> "Sequence[ClusterStream]":
     return list(found.values())
 
 
-def _print_change(change: "Change", output: Output) -> None:
+def _print_change(change: "StreamChange", output: Output) -> None:
     if output is Output.JSON:
         import orjson
 

@@ -10,7 +10,7 @@ from streaming.cli.options import Output, OutputOption, connected, with_options
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from streaming.live import Live
+    from streaming.live import PublishedState
     from streaming.settings import Settings
 
 app = typer.Typer(
@@ -69,15 +69,15 @@ def shard_name(text: str) -> tuple[str, int]:
 
 
 def _show(
-    found: "Callable[[Live], dict[str, Any]]",
+    found: "Callable[[PublishedState], dict[str, Any]]",
     lines: "Callable[[Any, int], Iterator[Any]]",
     output: Output,
     settings: "Settings",
 ) -> None:
     from streaming.cli.render.describe import DescribeScreen
-    from streaming.live import Live
+    from streaming.live import PublishedState
 
-    with Live(settings) as live:
+    with PublishedState(settings) as live:
         body = found(live)
     if output is Output.JSON:
         import orjson

@@ -11,7 +11,7 @@ from streaming.cli.times import time_text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streaming.requests import Letter
+    from streaming.requests import DeadLetter
     from streaming.settings import Settings
 
 # How soon the command notices Ctrl-C.
@@ -80,7 +80,7 @@ def redrive(
     could not be sent.
     """
     from streaming.brokers import make_producer
-    from streaming.requests import NotRedriven, redrive
+    from streaming.requests import RedriveRefused, redrive
 
     if not ids and reason is None:
         raise typer.BadParameter("name letters with --id, or all of a kind with --reason")
@@ -97,7 +97,7 @@ def redrive(
             original = letter.original(address, begin, options)
             if producer is not None:
                 redrive(producer, begin, letter, original)
-        except NotRedriven as error:
+        except RedriveRefused as error:
             failed += 1
             typer.secho(str(error), fg=typer.colors.RED, err=True)
         else:
@@ -109,7 +109,7 @@ def redrive(
 
 def _chosen(
     settings: "Settings", ids: list[str], reason: str | None
-) -> "tuple[list[Letter], list[str]]":
+) -> "tuple[list[DeadLetter], list[str]]":
     """The letters that are meant, and the ids that name none."""
     letters = [letter for letter in _letters(settings, follow=False) if letter is not None]
     done = {letter.redriven_from for letter in letters}
@@ -124,11 +124,11 @@ def _chosen(
     return chosen, [name for name in ids if name not in by_id]
 
 
-def _letters(settings: "Settings", follow: bool) -> "Iterator[Letter | None]":
+def _letters(settings: "Settings", follow: bool) -> "Iterator[DeadLetter | None]":
     """All letters there are, then, if asked for, those that come; None when none has come."""
     from schemas.topics import DEAD_LETTERS
     from streaming.brokers import CommittedReader, Reachability
-    from streaming.requests import Letter
+    from streaming.requests import DeadLetter
 
     address = settings.kafka.bootstrap_servers
     with CommittedReader(
@@ -138,13 +138,13 @@ def _letters(settings: "Settings", follow: bool) -> "Iterator[Letter | None]":
         options=settings.resolved_kafka_options(),
         reachability=Reachability(address, tell) if follow else None,
     ) as reader:
-        yield from map(Letter, reader.read_to_end())
+        yield from map(DeadLetter, reader.read_to_end())
         while follow:
-            yield from map(Letter, reader.poll(POLL_SECONDS))
+            yield from map(DeadLetter, reader.poll(POLL_SECONDS))
             yield None
 
 
-def _show_text(letter: "Letter") -> None:
+def _show_text(letter: "DeadLetter") -> None:
     at = letter.said("timestamp")
     typer.echo(
         f"{letter.id}  {time_text(int(at)) if at.isdecimal() else '-'}  "
@@ -154,7 +154,7 @@ def _show_text(letter: "Letter") -> None:
     typer.echo(f"    {_printable(letter.said('message'))}{again}")
 
 
-def _show_json(letter: "Letter") -> None:
+def _show_json(letter: "DeadLetter") -> None:
     import base64
 
     import orjson
@@ -193,7 +193,7 @@ def _as_text(value: bytes) -> str | None:
         return value[: error.start].decode("utf-8") if cut else None
 
 
-def _key(letter: "Letter") -> str:
+def _key(letter: "DeadLetter") -> str:
     key = letter.record.key
     return "-" if key is None else _printable(key)
 

@@ -10,7 +10,7 @@ from streaming.cli.render.console import Table, text_console
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from streaming.doctor import Finding
+    from streaming.doctor import DoctorResult
 
 EXIT_FAILED = 3
 EXIT_WARNED = 1
@@ -32,7 +32,7 @@ def doctor(
     fix: Annotated[
         bool,
         typer.Option(
-            "--fix", help="First fetch jars, create missing topics and mend their settings."
+            "--fix", help="First fetch jars, create missing topics and apply_fixes their settings."
         ),
     ] = False,
     output: OutputOption = Output.TEXT,
@@ -44,19 +44,19 @@ def doctor(
 
     The application may be running; nothing is fenced and, without --fix, nothing is changed.
     """
-    from streaming.doctor import examine, mend
+    from streaming.doctor import apply_fixes, run_checks
 
     settings = connection(config, bootstrap, prefix)
-    done = mend(settings) if fix else []
+    done = apply_fixes(settings) if fix else []
     if output is Output.TEXT:
         for line in done:
             typer.echo(line)
-        findings = _table(examine(settings))
+        findings = _table(run_checks(settings))
     else:
         import json
         from dataclasses import asdict
 
-        findings = list(examine(settings))
+        findings = list(run_checks(settings))
         body = {"fixed": done, "findings": [asdict(each) for each in findings]}
         typer.echo(json.dumps(body))
     found = {each.health for each in findings}
@@ -66,7 +66,7 @@ def doctor(
         raise typer.Exit(EXIT_WARNED)
 
 
-def _table(findings: "Iterable[Finding]") -> "list[Finding]":
+def _table(findings: "Iterable[DoctorResult]") -> "list[DoctorResult]":
     from rich.text import Text
 
     shown = list(findings)

@@ -210,10 +210,10 @@ def _sentence(text: str) -> str:
 def _explain_live(wanted: "ExplainOptions", output: Output, settings: "Settings") -> None:
     from streaming.cli.options import enable_plugins
     from streaming.cli.render.console import text_console
-    from streaming.live import Live, explain_live
+    from streaming.live import PublishedState, explain_live
 
     enable_plugins(settings.policy.plugins)
-    with Live(settings) as live:
+    with PublishedState(settings) as live:
         found = explain_live(live, wanted.stream or "", wanted.shard, wanted.node)
     if output is Output.JSON:
         import orjson

@@ -14,7 +14,7 @@ from streaming.cli.times import ago_text
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streaming.live import Listing, Live, Rows
+    from streaming.live import Listing, ListingRows, PublishedState
 
 _HELP = {
     "nodes": "List the nodes: where they stand, whether they live, what they hold.",
@@ -116,13 +116,13 @@ def _command(name: str) -> "Callable[..., None]":
         settings = connection(config, bootstrap, prefix)
         with watched(settings, watch) as live:
 
-            def rows(live: "Live") -> "Rows":
+            def rows(live: "PublishedState") -> "ListingRows":
                 return selected(listing.rows(live), wanted)
 
-            def told(found: "Rows") -> Any:
+            def told(found: "ListingRows") -> Any:
                 return listing_table(found, shown, left_out, time.time_ns() // 1_000_000)
 
-            def body(found: "Rows") -> "Rows":
+            def body(found: "ListingRows") -> "ListingRows":
                 """The columns that were asked for; all where none were."""
                 if columns is None:
                     return found
@@ -161,7 +161,7 @@ def _refuse(option: str, why: str) -> None:
     raise typer.BadParameter(why, param_hint=option)
 
 
-def selected(rows: "Rows", wanted: list[tuple[str, str]]) -> "Rows":
+def selected(rows: "ListingRows", wanted: list[tuple[str, str]]) -> "ListingRows":
     """The rows that have these values in these columns."""
     return [row for row in rows if all(_fits(row[column], value) for column, value in wanted)]
 
@@ -187,7 +187,7 @@ def shown_columns(
     return asked, []
 
 
-def listing_table(rows: "Rows", columns: list[str], left_out: list[str], now_ms: int) -> Any:
+def listing_table(rows: "ListingRows", columns: list[str], left_out: list[str], now_ms: int) -> Any:
     """The rows for people; `left_out`: what a narrow terminal does without, the first first."""
     from rich.text import Text
 

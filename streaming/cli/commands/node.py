@@ -32,9 +32,9 @@ def forget(node: Node, asking: Asking, settings: "Settings") -> None:
     """Drop a node that is dead, or drained, and holds nothing: it leaves every list, and holds do
     not count it any more. One that registers with this id later is a new node."""
     from schemas.requests import ForgetNode
-    from streaming.requests import known_node
+    from streaming.requests import find_node
 
-    known_node(settings, node)
+    find_node(settings, node)
     asking.ask(settings, ForgetNode, target=node)
 
 
@@ -43,9 +43,9 @@ def forget(node: Node, asking: Asking, settings: "Settings") -> None:
 def release(node: Node, asking: Asking, settings: "Settings") -> None:
     """End the hold-down of a node that has flapped: it may receive replicas again."""
     from schemas.requests import ReleaseNode
-    from streaming.requests import known_node
+    from streaming.requests import find_node
 
-    known_node(settings, node)
+    find_node(settings, node)
     asking.ask(settings, ReleaseNode, target=node)
 
 
@@ -61,9 +61,9 @@ def unregister(
 ) -> None:
     """Say for a node, in its present life, that it leaves for good: what it holds is replaced at
     once. To empty a node that works, drain it first."""
-    from streaming.requests import departure, send_departure, unregistered
+    from streaming.requests import preview_departure, send_departure, send_departure_and_wait
 
-    leaving = departure(settings, node)
+    leaving = preview_departure(settings, node)
     if leaving.replicas:
         typer.echo(f"{node} holds {leaving.counts()}: all of it is replaced at once", err=True)
         for line in leaving.warnings():
@@ -72,7 +72,7 @@ def unregister(
     if waiting.no_wait:
         print_sent(settings, [(node, send_departure(settings, leaving))], waiting.output)
         return
-    refusal = unregistered(settings, leaving, waiting.timeout)
+    refusal = send_departure_and_wait(settings, leaving, waiting.timeout)
     _print_departure(node, refusal, waiting.output)
     if refusal is not None:
         raise typer.Exit(EXIT_REFUSED)

@@ -48,7 +48,7 @@ def drain(
     asking: Asking,
     settings: "Settings",
     watch: Annotated[
-        bool, typer.Option("--watch", help="Show progress until nothing is left there.")
+        bool, typer.Option("--watch", help="Show follow_progress until nothing is left there.")
     ] = False,
 ) -> None:
     """Move all replicas off a node or a domain. With --watch, one that is drained already is
@@ -162,9 +162,9 @@ def rebalance(agreement: Agreement, asking: Asking, settings: "Settings") -> Non
 
 
 def _is_drained(settings: "Settings", target: str) -> bool:
-    from streaming.requests import progress
+    from streaming.requests import follow_progress
 
-    found = next(progress(settings, target))
+    found = next(follow_progress(settings, target))
     return found is not None and found["body"]["action"] == "drain"
 
 
@@ -173,9 +173,9 @@ def _watch(settings: "Settings", target: str, output: Output) -> None:
     import orjson
 
     from streaming.cli.render.progress import blocked_lines, drained
-    from streaming.requests import progress
+    from streaming.requests import follow_progress
 
-    for found in progress(settings, target):
+    for found in follow_progress(settings, target):
         if found is None:
             typer.echo(f"{target}: no drain stands")
             return

@@ -121,9 +121,9 @@ def run(
     if print_config:
         typer.echo(settings.render(), nl=False)
         return
-    from streaming.observability import configure
+    from streaming.observability import configure_logging
 
-    configure(settings.log.level, settings.log.format)
+    configure_logging(settings.log.level, settings.log.format)
     enable_plugins(settings.policy.plugins)
     if settings.checkpoint is None and not embedded:
         raise typer.BadParameter("name a scratch directory: --checkpoint DIR")

@@ -233,12 +233,12 @@ def stream(
             raise typer.BadParameter("--drop excludes everything that says what a stream is")
         _send("streams.v1", "StreamDropped", name, fields, config, bootstrap, prefix)
     elif alter:
-        from streaming.requests import overlaid, spec_fields, streams_in_force
+        from streaming.requests import overlay_spec, read_streams, spec_fields
 
-        known = streams_in_force(connection(config, bootstrap, prefix)).named(name)
+        known = read_streams(connection(config, bootstrap, prefix)).get(name)
         if sequence is None:
             fields["sequence"] = max(fields["sequence"], known.sequence + 1)
-        fields |= overlaid(spec_fields(known.spec), given)
+        fields |= overlay_spec(spec_fields(known.spec), given)
         _send("streams.v1", "StreamAltered", name, fields, config, bootstrap, prefix)
     else:
         fields |= {**given, "shards": 1 if shards is None else shards}
@@ -321,11 +321,11 @@ def _send(
 ) -> None:
     """Send one record if the reconciler would take it, and print where it went."""
     from schemas.topics import full_name
-    from streaming.requests import outgoing, send
+    from streaming.requests import make_record, send_records
 
     settings = connection(config, bootstrap, prefix)
     number = fields.get("sequence") or fields.get("move_id") or _now_ms()
     identity = f"{message}:{key}:{number}"
-    record = outgoing(topic, message, key, fields, settings.cell, identity)
-    (sent,) = send(settings, [record])
+    record = make_record(topic, message, key, fields, settings.cell, identity)
+    (sent,) = send_records(settings, [record])
     typer.echo(f"{full_name(topic, settings.topics.prefix)}-{sent.partition}@{sent.offset}")

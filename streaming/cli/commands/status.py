@@ -10,7 +10,7 @@ from streaming.cli.options import Bootstrap, Config, Output, OutputOption, Prefi
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streaming.live import Live, Status
+    from streaming.live import CellStatus, PublishedState
     from streaming.settings import Settings
 
 EXIT_UNHEALTHY = 1
@@ -53,49 +53,49 @@ def status(
     """Show the health of streams, nodes, holds, moves and requests, then the nodes by location with
     their load."""
     from streaming.cli.render.status import StatusScreen
-    from streaming.live import Balance, Status, balance
-    from streaming.live import status as read
+    from streaming.live import CellStatus, RebalancePreview, preview_rebalance
+    from streaming.live import read_status as read
 
     if output is Output.JSON and (path or depth is not None):
         raise typer.BadParameter("PATH and --depth fold the text; --output json is of all nodes")
     settings = connection(config, bootstrap, prefix)
     with watched(settings, watch) as live:
         # Planned anew when the state has changed, not at each look.
-        even: dict[str, Balance | None] = {}
+        even: dict[str, RebalancePreview | None] = {}
 
-        def now(live: "Live") -> Status:
+        def now(live: "PublishedState") -> CellStatus:
             digest = str(live.marker["digest"])
             if digest not in even:
                 even.clear()
-                even[digest] = balance(live)
+                even[digest] = preview_rebalance(live)
             at_ms = time.time_ns() // 1_000_000
             return read(live, at_ms, live.lag(), live.alerts(), even[digest])
 
-        def told(found: Status) -> StatusScreen:
+        def told(found: CellStatus) -> StatusScreen:
             return StatusScreen(found, path=domain, depth=depth, fits=watch)
 
         found = now(live)
         domain = _domain(path, found)
         if watch:
-            follow(live, now, Status.body, told, output)
+            follow(live, now, CellStatus.body, told, output)
             return
-        print_view(found, Status.body, told, output)
+        print_view(found, CellStatus.body, told, output)
         raise typer.Exit(0 if found.healthy else EXIT_UNHEALTHY)
 
 
-def watched(settings: "Settings", watch: bool) -> "Live":
+def watched(settings: "Settings", watch: bool) -> "PublishedState":
     """The live state; with `watch` it says on standard error when the brokers go and come back."""
     from streaming.brokers import Reachability
     from streaming.cli.render.console import tell
-    from streaming.live import Live
+    from streaming.live import PublishedState
 
     address = settings.kafka.bootstrap_servers
-    return Live(settings, reachability=Reachability(address, tell) if watch else None)
+    return PublishedState(settings, reachability=Reachability(address, tell) if watch else None)
 
 
 def follow(
-    live: "Live",
-    read: "Callable[[Live], Any]",
+    live: "PublishedState",
+    read: "Callable[[PublishedState], Any]",
     body: "Callable[[Any], Any]",
     told: "Callable[[Any], Any]",
     output: Output,
@@ -146,7 +146,7 @@ def print_view(
     text_console().print(told(found))
 
 
-def _domain(path: str, found: "Status") -> str:
+def _domain(path: str, found: "CellStatus") -> str:
     """The domain as locations write it. Raises BadParameter where no node stands in it."""
     from streaming.cli.render.location_tree import stands_in
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from placement.model import Decision
-    from streaming.requests import Answer, StreamMessage, Streams
+    from streaming.requests import StreamAnswer, StreamMessage, StreamRequests
     from streaming.settings import Settings
 
 EXIT_UNANSWERED = 1
@@ -123,7 +123,7 @@ def create(name: Name, spec: Spec, waiting: Waiting, settings: "Settings") -> No
     fields.setdefault("shards", 1)
     if "replication" not in fields.get("policy", {}):
         fields.setdefault("replication_factor", 3)
-    finish(settings, [known_streams(settings).created(name, fields)], waiting)
+    finish(settings, [known_streams(settings).make_create(name, fields)], waiting)
 
 
 @app.command(
@@ -137,14 +137,14 @@ def alter(name: Name, spec: Spec, waiting: Waiting, settings: "Settings") -> Non
     fields = spec.fields()
     if not fields:
         raise typer.BadParameter("say what is to change: --shards, --rf, --policy …")
-    finish(settings, [known_streams(settings).altered(name, fields)], waiting)
+    finish(settings, [known_streams(settings).make_alter(name, fields)], waiting)
 
 
 @app.command(epilog=_ENDS)
 @with_options(waiting=Waiting, settings=connected)
 def drop(name: Name, waiting: Waiting, settings: "Settings") -> None:
     """Drop a stream: its moves are cancelled, its assignments are taken away."""
-    finish(settings, [known_streams(settings).dropped(name)], waiting)
+    finish(settings, [known_streams(settings).make_drop(name)], waiting)
 
 
 @app.command(
@@ -154,13 +154,13 @@ def drop(name: Name, waiting: Waiting, settings: "Settings") -> None:
 @with_options(settings=connected)
 def show(name: Name, settings: "Settings", output: OutputOption = Output.TEXT) -> None:
     """Show what a stream asks for, what was decided and why, and its health now."""
-    from streaming.live import Live
+    from streaming.live import PublishedState
     from streaming.offline import CheckOptions, Document, check_cluster
-    from streaming.requests import Streams, is_fine
+    from streaming.requests import StreamRequests, is_satisfied
 
     enable_plugins(settings.policy.plugins)
-    with Live(settings) as live:
-        decision = Streams(live, settings).named(name)
+    with PublishedState(settings) as live:
+        decision = StreamRequests(live, settings).get(name)
         judged = check_cluster(Document(live.cluster()), CheckOptions())
         violations = [each for each in live.violations if each.stream == name]
         body = live.latest["decisions.v1"][name]
@@ -176,31 +176,31 @@ def show(name: Name, settings: "Settings", output: OutputOption = Output.TEXT) -
         console.print(f"  health: {health or 'nothing is placed'}")
         _print_lines(console, "  ", "violation", broken)
         _print_spec(console, decision)
-    if not is_fine(decision):
+    if not is_satisfied(decision):
         raise typer.Exit(EXIT_UNANSWERED)
 
 
-def known_streams(settings: "Settings") -> "Streams":
+def known_streams(settings: "Settings") -> "StreamRequests":
     """The streams of the running reconciler; the strategies of one's own that the settings name
     are known, too."""
-    from streaming.requests import streams_in_force
+    from streaming.requests import read_streams
 
     enable_plugins(settings.policy.plugins)
-    return streams_in_force(settings)
+    return read_streams(settings)
 
 
 def finish(settings: "Settings", messages: "Sequence[StreamMessage]", waiting: Waiting) -> None:
     """Send requests, show their answers as they come, and end the command as they say."""
-    from streaming.requests import request, send_requests
+    from streaming.requests import send_stream_requests, send_stream_requests_and_wait
 
     if waiting.no_wait:
         names = [message.stream for message in messages]
-        sent = send_requests(settings, messages)
+        sent = send_stream_requests(settings, messages)
         print_sent(settings, zip(names, sent, strict=True), waiting.output)
         return
     fine = True
-    for answer in request(settings, messages, waiting.timeout):
-        fine &= answer.is_fine
+    for answer in send_stream_requests_and_wait(settings, messages, waiting.timeout):
+        fine &= answer.is_satisfied
         _print_answer(answer, waiting.output)
     if not fine:
         raise typer.Exit(EXIT_UNANSWERED)
@@ -219,7 +219,7 @@ def mapping(text: str | None) -> dict[str, Any] | None:
     return value
 
 
-def _print_answer(answer: "Answer", output: Output) -> None:
+def _print_answer(answer: "StreamAnswer", output: Output) -> None:
     from streaming.cli.render.console import text_console
 
     decision = answer.decision

@@ -67,7 +67,7 @@ def suggest(
     """Suggest where a new stream would be placed beside what is there; nothing is changed."""
     from pydantic import ValidationError
 
-    from streaming.live import Live, suggest_placement
+    from streaming.live import PublishedState, suggest_placement
 
     if sum((simple, policy is not None, policies is not None)) > 1:
         raise typer.BadParameter("--simple, --policy and --policies exclude each other")
@@ -83,7 +83,7 @@ def suggest(
             named = [name.strip() for name in nodes.split(",")]
             asked["policy"] = {**asked["policy"], "nodes": named}
     enable_plugins(settings.policy.plugins)
-    with Live(settings) as live:
+    with PublishedState(settings) as live:
         try:
             answer, whole = suggest_placement(live.cluster(), asked)
         except ValidationError as error:
@@ -109,10 +109,10 @@ def export(
     config: Config = None,
 ) -> None:
     """Write the live state as a cluster file: nodes, streams with replicas, moves under way."""
-    from streaming.live import Live
+    from streaming.live import PublishedState
     from streaming.offline import cluster_body, cluster_text
 
-    with Live(connection(config, bootstrap, prefix)) as live:
+    with PublishedState(connection(config, bootstrap, prefix)) as live:
         body = cluster_body(live.cluster())
     if output is Output.JSON:
         import orjson

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from schemas.access import Grant
-    from streaming.administration import Change
+    from streaming.administration import TopicChange
 
 
 class Form(StrEnum):
@@ -192,7 +192,7 @@ def _changes(
     prefix: str | None,
     replication_factor: int | None,
     config: Path | None,
-) -> "list[Change]":
+) -> "list[TopicChange]":
     from streaming.administration import apply_topics, diff_topics
     from streaming.settings import load_settings
 
@@ -213,7 +213,7 @@ def _changes(
     )
 
 
-def _show(changes: "Sequence[Change]", output: Output) -> None:
+def _show(changes: "Sequence[TopicChange]", output: Output) -> None:
     if output is Output.JSON:
         import json
         from dataclasses import asdict

@@ -15,7 +15,7 @@ from streaming.cli.times import ago_text, duration_text
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
-    from streaming.live import Balance, Status
+    from streaming.live import CellStatus, RebalancePreview
 
 STYLES = {
     "healthy": "green",
@@ -60,7 +60,7 @@ class StatusScreen:
     stands in this domain; `depth`: so many levels of it."""
 
     def __init__(
-        self, found: "Status", *, path: str = "", depth: int | None = None, fits: bool = False
+        self, found: "CellStatus", *, path: str = "", depth: int | None = None, fits: bool = False
     ) -> None:
         self._found, self._path, self._depth, self._fits = found, path, depth, fits
 
@@ -104,7 +104,7 @@ class StatusScreen:
 Field = tuple[str, Any]
 
 
-def _summary(found: "Status", body: Mapping[str, Any]) -> Iterator[Field]:
+def _summary(found: "CellStatus", body: Mapping[str, Any]) -> Iterator[Field]:
     """Label and text, one after the other; a field without a label goes on with the one before."""
     yield "cell", _heading(found)
     yield from _standing(found, body)
@@ -118,7 +118,7 @@ def _summary(found: "Status", body: Mapping[str, Any]) -> Iterator[Field]:
     yield from _critical(body["health"]["critical"])
 
 
-def _standing(found: "Status", body: Mapping[str, Any]) -> Iterator[Field]:
+def _standing(found: "CellStatus", body: Mapping[str, Any]) -> Iterator[Field]:
     """How streams and nodes are, and what is broken."""
     from rich.text import Text
 
@@ -132,7 +132,7 @@ def _standing(found: "Status", body: Mapping[str, Any]) -> Iterator[Field]:
             yield "", Text("why: placer violations --where class=unfixable", "dim")
 
 
-def _under_way(found: "Status", body: Mapping[str, Any]) -> Iterator[Field]:
+def _under_way(found: "CellStatus", body: Mapping[str, Any]) -> Iterator[Field]:
     """What holds repair up, what is moved, what operators have asked for."""
     from rich.text import Text
 
@@ -158,7 +158,7 @@ def _under_way(found: "Status", body: Mapping[str, Any]) -> Iterator[Field]:
         yield from _end_of(target, request)
 
 
-def _heading(found: "Status") -> Any:
+def _heading(found: "CellStatus") -> Any:
     from rich.text import Text
 
     marker = found.marker
@@ -229,7 +229,7 @@ def _notes_on_nodes(body: Mapping[str, Any], now_ms: int) -> Iterator[Any]:
         yield Text(f"relocations to approve: {named}; see: placer approve NODE --dry-run")
 
 
-def _hold(domain: str, hold: Mapping[str, Any], found: "Status") -> Any:
+def _hold(domain: str, hold: Mapping[str, Any], found: "CellStatus") -> Any:
     from rich.text import Text
 
     where = "the whole fleet" if hold["domain"] is None else domain
@@ -247,7 +247,7 @@ def _hold(domain: str, hold: Mapping[str, Any], found: "Status") -> Any:
     return Text.assemble((where, "bold red"), f": {away} {said}")
 
 
-def _since(at_ms: int, found: "Status") -> str:
+def _since(at_ms: int, found: "CellStatus") -> str:
     return duration_text(max(found.at_ms - at_ms, 0) / 1000)
 
 
@@ -260,7 +260,7 @@ def _move_counts(moves: Mapping[str, Any]) -> Any:
     return Text(f"{moves['open']} open: {causes}")
 
 
-def _balance(balance: "Balance") -> Any:
+def _balance(balance: "RebalancePreview") -> Any:
     from rich.text import Text
 
     if not balance.moves:

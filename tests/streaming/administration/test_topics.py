@@ -11,10 +11,10 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from schemas.topics import BY_NAME, CATALOGUE, full_name
 from streaming.administration.topics import (
     AdministrationFailed,
-    Change,
+    TopicChange,
     apply_topics,
+    count_partitions,
     diff_topics,
-    partition_counts,
 )
 from streaming.errors import BrokerUnreachable, SettingsInvalid
 
@@ -49,11 +49,11 @@ def test_everything_is_created_as_the_catalogue_says(broker, prefix, client):
     servers = broker.bootstrap_servers
     names = [full_name(topic, prefix) for topic in CATALOGUE]
     assert changed(diff_topics(servers, prefix)) == [(name, "create") for name in names]
-    assert partition_counts(servers, prefix) == {}
+    assert count_partitions(servers, prefix) == {}
 
     assert changed(apply_topics(servers, prefix)) == [(name, "create") for name in names]
 
-    assert partition_counts(servers, prefix) == {t.name: t.partitions for t in CATALOGUE}
+    assert count_partitions(servers, prefix) == {t.name: t.partitions for t in CATALOGUE}
     for topic, name in zip(CATALOGUE, names, strict=True):
         assert settings(client, name).items() >= topic.configs.items()
 
@@ -62,8 +62,8 @@ def test_a_second_apply_finds_nothing_to_do(broker, prefix):
     servers = broker.bootstrap_servers
     apply_topics(servers, prefix, 1)
     names = [full_name(topic, prefix) for topic in CATALOGUE]
-    assert apply_topics(servers, prefix, 1) == [Change(name, "ok", "") for name in names]
-    assert diff_topics(servers, prefix) == [Change(name, "ok", "") for name in names]
+    assert apply_topics(servers, prefix, 1) == [TopicChange(name, "ok", "") for name in names]
+    assert diff_topics(servers, prefix) == [TopicChange(name, "ok", "") for name in names]
 
 
 def test_settings_that_differ_are_named_and_mended(broker, prefix, client):
@@ -75,7 +75,7 @@ def test_settings_that_differ_are_named_and_mended(broker, prefix, client):
     )
 
     wanted = BY_NAME["nodes.v1"].configs["max.message.bytes"]
-    expected = Change(
+    expected = TopicChange(
         nodes,
         "configure",
         f"max.message.bytes: 2000000 -> {wanted}, "
@@ -104,9 +104,9 @@ def test_partitions_of_a_log_are_raised_and_never_lowered(broker, prefix):
 
     changes = apply_topics(servers, prefix, partitions={"nodes.v1": 4, "acks.v1": 1})
     assert changed(changes) == [(nodes, "partitions"), (acks, "refused")]
-    assert Change(nodes, "partitions", "2 -> 4") in changes
+    assert TopicChange(nodes, "partitions", "2 -> 4") in changes
 
-    counts = partition_counts(servers, prefix)
+    counts = count_partitions(servers, prefix)
     assert (counts["nodes.v1"], counts["acks.v1"]) == (4, 3)
 
 
@@ -123,7 +123,7 @@ def test_partitions_of_a_compacted_topic_are_never_changed(broker, prefix, befor
     ]
     assert (refused.topic, refused.action) == (moves, "refused")
     assert f"partitions {before} -> {after}" in refused.detail
-    assert partition_counts(servers, prefix)["moves.v1"] == before
+    assert count_partitions(servers, prefix)["moves.v1"] == before
 
 
 def test_another_replication_factor_is_reported(broker, prefix):
@@ -176,7 +176,7 @@ def test_the_second_address_is_tried(broker, prefix):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         servers = f"127.0.0.1:{unused.getsockname()[1]},{broker.bootstrap_servers}"
-        assert partition_counts(servers, prefix) == {}
+        assert count_partitions(servers, prefix) == {}
 
 
 def test_something_else_that_listens_is_no_broker(monkeypatch):

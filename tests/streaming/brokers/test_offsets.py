@@ -23,13 +23,13 @@ class Moody:
 
 def test_a_partition_without_a_leader_is_asked_again() -> None:
     consumer = Moody(*offsets.LEADER_CHANGES, (3, 9))
-    assert offsets.watermarks(consumer, "moves.v1", 0) == (3, 9)  # type: ignore[arg-type]
+    assert offsets.read_watermarks(consumer, "moves.v1", 0) == (3, 9)  # type: ignore[arg-type]
 
 
 def test_other_errors_are_told_at_once() -> None:
     consumer = Moody(KafkaError.TOPIC_AUTHORIZATION_FAILED, (3, 9))
     with pytest.raises(BrokerUnreachable, match=r"the end of moves\.v1 cannot be asked for"):
-        offsets.watermarks(consumer, "moves.v1", 0)  # type: ignore[arg-type]
+        offsets.read_watermarks(consumer, "moves.v1", 0)  # type: ignore[arg-type]
     assert consumer.answers == [(3, 9)]
 
 
@@ -37,4 +37,4 @@ def test_a_partition_that_gets_no_leader_is_given_up(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(offsets, "CONNECT_TIMEOUT_SECONDS", 0.2)
     consumer = Moody(*[KafkaError.NOT_LEADER_FOR_PARTITION] * 1_000)
     with pytest.raises(BrokerUnreachable, match=r"moves\.v1"):
-        offsets.watermarks(consumer, "moves.v1", 0)  # type: ignore[arg-type]
+        offsets.read_watermarks(consumer, "moves.v1", 0)  # type: ignore[arg-type]

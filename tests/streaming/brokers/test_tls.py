@@ -71,7 +71,7 @@ def test_what_serves_is_no_fault(
     server: str, files: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tls, "OBJECTION_TIMEOUT_SECONDS", 0.2)
-    assert tls.fault(server, files) is None
+    assert tls.find_fault(server, files) is None
 
 
 @pytest.mark.parametrize("server", ["elsewhere.test"], indirect=True)
@@ -81,7 +81,7 @@ def test_another_name(
 ) -> None:
     monkeypatch.setattr(tls, "OBJECTION_TIMEOUT_SECONDS", 0.2)
     name = "ssl.endpoint.identification.algorithm"
-    said = tls.fault(server, files | {name: check})
+    said = tls.find_fault(server, files | {name: check})
     if check == "none":
         assert said is None
     else:
@@ -93,7 +93,7 @@ def test_another_name(
 @pytest.mark.parametrize("server", [HOST], indirect=True)
 def test_another_authority(server: str, files: dict[str, str], tmp_path: Path) -> None:
     OTHER.cert_pem.write_to_path(tmp_path / "other")
-    said = tls.fault(server, files | {"ssl.ca.location": str(tmp_path / "other")})
+    said = tls.find_fault(server, files | {"ssl.ca.location": str(tmp_path / "other")})
     assert said is not None
     assert said.startswith(f"the certificate of {server} is of no authority known here")
     assert "ssl.ca.location" in said
@@ -101,7 +101,7 @@ def test_another_authority(server: str, files: dict[str, str], tmp_path: Path) -
 
 @pytest.mark.parametrize("server", [HOST], indirect=True)
 def test_no_certificate_of_ones_own(server: str, files: dict[str, str]) -> None:
-    said = tls.fault(server, without(files, "ssl.certificate.location", "ssl.key.location"))
+    said = tls.find_fault(server, without(files, "ssl.certificate.location", "ssl.key.location"))
     assert said is not None
     assert "asks for a certificate" in said
     assert "set ssl.certificate.location and ssl.key.location" in said
@@ -114,14 +114,14 @@ def test_a_certificate_that_is_not_taken(
     issued = OTHER.issue_cert("client.test")
     issued.private_key_pem.write_to_path(tmp_path / "key")
     issued.cert_chain_pems[0].write_to_path(tmp_path / "certificate")
-    said = tls.fault(server, files)
+    said = tls.find_fault(server, files)
     assert said is not None
     assert f"{server} does not take the certificate of ssl.certificate.location" in said
 
 
 @pytest.mark.parametrize("server", [None], indirect=True)
 def test_no_encryption(server: str, files: dict[str, str]) -> None:
-    said = tls.fault(server, files)
+    said = tls.find_fault(server, files)
     assert said is not None
     assert f"{server} does not speak TLS" in said
     assert "security.protocol" in said
@@ -129,7 +129,7 @@ def test_no_encryption(server: str, files: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("server", [HOST, None], indirect=True)
 def test_an_unencrypted_client(server: str, request: pytest.FixtureRequest) -> None:
-    said = tls.fault(server, {"security.protocol": "PLAINTEXT"})
+    said = tls.find_fault(server, {"security.protocol": "PLAINTEXT"})
     if request.node.callspec.params["server"] is None:
         assert said is None
     else:
@@ -137,7 +137,7 @@ def test_an_unencrypted_client(server: str, request: pytest.FixtureRequest) -> N
 
 
 def test_files_that_do_not_serve(files: dict[str, str], tmp_path: Path) -> None:
-    said = tls.fault(f"{HOST}:1", files | {"ssl.ca.location": str(tmp_path / "none")})
+    said = tls.find_fault(f"{HOST}:1", files | {"ssl.ca.location": str(tmp_path / "none")})
     assert said is not None
     assert "ssl.ca.location" in said
     assert "No such file" in said
@@ -147,8 +147,8 @@ def test_one_that_hangs_says_nothing_of_tls(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(tls, "CONNECT_TIMEOUT_SECONDS", 0.1)
     with socket.create_server((HOST, 0)) as silent:
         address = f"{HOST}:{silent.getsockname()[1]}"
-        assert tls.fault(address, {}) is None
+        assert tls.find_fault(address, {}) is None
 
 
 def test_nobody_there_is_no_fault_of_certificates(files: dict[str, str]) -> None:
-    assert tls.fault(f"{HOST}:1", files) is None
+    assert tls.find_fault(f"{HOST}:1", files) is None

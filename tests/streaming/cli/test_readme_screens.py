@@ -25,7 +25,7 @@ from streaming.cli.render.console import text_console
 from streaming.cli.render.describe import DescribeScreen, node_lines, shard_lines
 from streaming.cli.render.record import TextPrinter
 from streaming.cli.render.status import StatusScreen
-from streaming.live import LISTINGS, balance, describe_node, describe_shard, status
+from streaming.live import LISTINGS, describe_node, describe_shard, preview_rebalance, read_status
 from streaming.replay import NodeTimeline, ShardTimeline
 from tests.console_blocks import ROOT, Step, hold, steps
 from tests.datadriven import parse_command
@@ -92,7 +92,9 @@ def live(world: World, step: Step) -> str | None:
     if name == "status":
         assert options[:-1] in ([], ["--depth"])
         depth = int(options[-1]) if options else None
-        found = status(world.live, world.at_ms, {}, world.alerts, balance(world.live))
+        found = read_status(
+            world.live, world.at_ms, {}, world.alerts, preview_rebalance(world.live)
+        )
         return rendered(StatusScreen(found, depth=depth), step.columns, HEIGHT)
     if name in LISTINGS and not options:
         shown, left_out = shown_columns(name, None, LISTINGS[name])

@@ -15,7 +15,7 @@ from schemas.topics import COMMITS
 from streaming.cli.commands.listings import listing_table, selected, shown_columns
 from streaming.cli.render.status import StatusScreen
 from streaming.codec.records import node_record
-from streaming.live import LISTINGS, Status, balance, status
+from streaming.live import LISTINGS, CellStatus, preview_rebalance, read_status
 from streaming.live import cell_status as status_module
 from tests.datadriven import Command, parse_command, run_file
 from tests.streaming.screens import CELL, World, answered, rendered
@@ -51,14 +51,14 @@ class Screens(World):
         table = listing_table(selected(rows, wanted), shown, left_out, self.at_ms)
         return answered(lambda: table, command)
 
-    def status(self, command: Command) -> Status:
+    def status(self, command: Command) -> CellStatus:
         """`lag=nodes:34`: records not yet read; `ignored=REASON:2`: records without effect."""
         counts = {f"{name}.v1": int(n) for name, n in _pairs(command.take("lag", ""))}
         self.live.latest[COMMITS][CELL]["ignored"] = {
             reason: {"count": int(n), "last_at": self.now}
             for reason, n in _pairs(command.take("ignored", ""))
         }
-        return status(self.live, self.at_ms, counts, self.alerts, balance(self.live))
+        return read_status(self.live, self.at_ms, counts, self.alerts, preview_rebalance(self.live))
 
     def _tells(self, command: Command) -> bool:
         return command.name in ("show", "orders", "explain")

@@ -168,10 +168,10 @@ def test_a_dead_letter_is_an_answer(
     placer: Placer, at: At, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody else was faster: what was checked is not so any more."""
-    from streaming.requests import Streams
+    from streaming.requests import StreamRequests
 
     assert placer("stream", "create", "twice", at=at).exit_code == 0
-    monkeypatch.setattr(Streams, "known", lambda *_: None)
+    monkeypatch.setattr(StreamRequests, "known", lambda *_: None)
     refused = placer("stream", "create", "twice", at=at)
     assert (refused.exit_code, refused.stdout) == (
         1,

@@ -17,7 +17,7 @@ from streaming.cli.render.describe import DescribeScreen, node_lines, shard_line
 from streaming.errors import StreamingError
 from streaming.live.describe import describe_node, describe_shard, describe_stream
 from streaming.live.explain import NotInLiveState
-from streaming.live.published_state import LiveState
+from streaming.live.published_state import StateRecords
 from streaming.offline import CheckOptions, Document, check_cluster
 from streaming.replay import NodeTimeline, ShardTimeline
 from tests.datadriven import Command, parse_command, run_file
@@ -110,9 +110,9 @@ def stood() -> World:
     return world
 
 
-def as_written(world: World) -> LiveState:
+def as_written(world: World) -> StateRecords:
     """The live state from the bytes of the records, as it is read from a broker."""
-    live = LiveState(CELL, "placement.")
+    live = StateRecords(CELL, "placement.")
     for record in world.written:
         if record.topic in live.latest:
             live.take(record.topic, record.key or "", record.raw)

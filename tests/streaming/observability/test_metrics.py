@@ -35,10 +35,10 @@ from placement.model import (
 from placement.reconciler import Reconciler
 from streaming.observability import metrics as metrics_module
 from streaming.observability.endpoint import Endpoint, EndpointRefused
-from streaming.observability.logs import LOGGER, MEANINGS, LogEvent, configure, tell
-from streaming.observability.metrics import Committed, Metrics
+from streaming.observability.logs import LOGGER, MEANINGS, LogEvent, configure_logging, log_event
+from streaming.observability.metrics import CommitSummary, Metrics
 from streaming.observability.observer import Observer
-from streaming.observability.probes import BATCH_SECONDS_MAX, QUIET_SECONDS_MAX, Health
+from streaming.observability.probes import BATCH_SECONDS_MAX, QUIET_SECONDS_MAX, Probes
 
 README = Path(metrics_module.__file__).parents[1] / "README.md"
 NODES = {f"n{i}": f"/z{i}" for i in range(1, 5)}
@@ -55,7 +55,7 @@ class Told:
     def __init__(self) -> None:
         self.core = Reconciler(Configuration())
         self.observer = Observer("main")
-        self.observer.recovered(self.core, 0, 1)
+        self.observer.on_recovered(self.core, 0, 1)
 
     def batch(
         self,
@@ -64,13 +64,15 @@ class Told:
         letters: tuple[str, ...] = (),
         left_out: Mapping[str, int] | None = None,
     ) -> None:
-        self.observer.batch_began()
+        self.observer.on_batch_began()
         ready = self.core.apply(events, at)
         spent, open_moves = (0.01, 0.02), self.core.open_moves
-        commit = Committed(tuple(events), ready, letters, *spent, at, open_moves, left_out or {})
-        self.observer.ignored(ready.counts)
-        self.observer.committed(commit)
-        self.observer.batch_ended()
+        commit = CommitSummary(
+            tuple(events), ready, letters, *spent, at, open_moves, left_out or {}
+        )
+        self.observer.on_records_ignored(ready.counts)
+        self.observer.on_commit(commit)
+        self.observer.on_batch_ended()
 
     def value(self, name: str, **labels: str) -> float | None:
         return self.observer.metrics.registry.get_sample_value(f"reconciler_{name}", labels)
@@ -120,7 +122,7 @@ def test_metrics_follow_what_is_published(told: Told) -> None:
 def test_what_changed_nothing_is_counted_by_reason(told: Told) -> None:
     told.batch([node("n1", 1), StreamCreated(1, "s", 1, 1, 1)], 1)
     told.batch([MoveAcked(2, AckKind.COMPLETED, None, "s", 0)], 2)
-    told.observer.ignored({"unknown_node": 2})
+    told.observer.on_records_ignored({"unknown_node": 2})
     assert told.value("ignored_records_total", reason="unknown_node") == 3
     assert told.value("ignored_records_total", reason="late_ack") == 1
 
@@ -138,7 +140,7 @@ def test_moves_that_were_called_off_are_counted_until_they_are_confirmed(told: T
     assert told.value("moves_unconfirmed", told="once") == 0
     assert told.value("moves_unconfirmed", told="again") == called_off
     again = Metrics("main")
-    again.resumed(told.core.in_force(), told.core.open_moves)
+    again.start_from(told.core.in_force(), told.core.open_moves)
     assert samples(again, "moves_unconfirmed") == {(("told", "again"),): called_off}
     stopped: list[Event] = [MoveAcked(4, AckKind.STOPPED, None, "s", shard) for shard in (0, 1)]
     told.batch(stopped, expired + Configuration().remind_ms + 1)
@@ -159,7 +161,7 @@ def test_a_hold_is_counted_as_held_until_it_is_overridden_or_ends(told: Told) ->
     assert told.value("memory", kind="hold") == 1, "it is remembered, and holds nothing"
     assert (told.value("holds", state="held"), told.value("holds", state="overridden")) == (0, 1)
     again = Metrics("main")
-    again.resumed(told.core.in_force(), told.core.open_moves)
+    again.start_from(told.core.in_force(), told.core.open_moves)
     assert samples(again, "holds") == {(("state", "overridden"),): 1.0}
     told.batch([], 12 + Configuration().hold_window_ms)
     assert (told.value("holds", state="held"), told.value("holds", state="overridden")) == (0, 0)
@@ -193,7 +195,7 @@ def test_a_restart_counts_from_the_state(told: Told) -> None:
     told.batch([node(node_id, 0) for node_id in NODES], 1)
     told.batch([StreamCreated(2, "s", 1, 2, 3), node("n1", 3, Liveness.DEAD)], 3)
     again = Metrics("main")
-    again.resumed(told.core.in_force(), told.core.open_moves)
+    again.start_from(told.core.in_force(), told.core.open_moves)
     for name in ("nodes", "streams", "placement_violations", "underreplicated_shards"):
         assert samples(again, name) == samples(told.observer.metrics, name)
     assert again.registry.get_sample_value("reconciler_commands_emitted_total") is None
@@ -215,7 +217,7 @@ def get(address: str, path: str) -> tuple[int, str]:
 
 @pytest.fixture
 def served(told: Told) -> Iterator[tuple[Told, str]]:
-    with Endpoint("127.0.0.1", 0, told.observer.metrics, told.observer.health) as endpoint:
+    with Endpoint("127.0.0.1", 0, told.observer.metrics, told.observer.probes) as endpoint:
         yield told, endpoint.address
 
 
@@ -230,7 +232,7 @@ def test_the_endpoint(served: tuple[Told, str]) -> None:
     assert status == 200
     assert 'reconciler_build_info{cell="main"' in text
     assert get(address, "/other")[0] == 404
-    told.observer.over("the query has ended")
+    told.observer.on_query_ended("the query has ended")
     assert get(address, "/livez") == (503, "the query has ended\n")
     assert get(address, "/readyz")[0] == 503
 
@@ -239,22 +241,22 @@ def test_a_port_that_is_taken(served: tuple[Told, str]) -> None:
     told, address = served
     host, port = address.split(":")
     with pytest.raises(EndpointRefused, match=r"set metrics\.port"):
-        Endpoint(host, int(port), told.observer.metrics, told.observer.health)
+        Endpoint(host, int(port), told.observer.metrics, told.observer.probes)
 
 
 def test_health_over_time() -> None:
     now = 0.0
-    health = Health(lambda: now)
-    health.batch_began()
+    probes = Probes(lambda: now)
+    probes.on_batch_began()
     now = BATCH_SECONDS_MAX
-    assert health.live()[0]
+    assert probes.check_live()[0]
     now += 1
-    assert health.live() == (False, "a batch has not ended for 61 s")
-    health.batch_ended()
-    assert health.ready()[0]
+    assert probes.check_live() == (False, "a batch has not ended for 61 s")
+    probes.on_batch_ended()
+    assert probes.check_ready()[0]
     now += QUIET_SECONDS_MAX + 1
-    assert health.live()[0], "Kafka may be away: a restart would not mend that"
-    assert not health.ready()[0]
+    assert probes.check_live()[0], "Kafka may be away: a restart would not mend that"
+    assert not probes.check_ready()[0]
 
 
 def test_names_follow_the_practice(told: Told) -> None:
@@ -313,7 +315,7 @@ def test_an_alert_is_counted_and_logged_by_its_severity(
 ) -> None:
     observer = Observer("main")
     ready = Ready(alerts=[Alert(kind, "/a", 1, Reason(code, "It is so."))])
-    observer.committed(Committed((), ready, (), 0.01, 0.02, 1, 0))
+    observer.on_commit(CommitSummary((), ready, (), 0.01, 0.02, 1, 0))
     counted = samples(observer.metrics, "alerts_emitted")
     assert (("kind", kind), ("severity", severity)) in counted
     assert [(line.levelname, line.event) for line in lines] == [(severity.upper(), "ALERT")]
@@ -341,9 +343,9 @@ def test_batches_are_slow_when_three_in_a_row_are(
     )
     observer = Observer("main")
     for spent in seconds:
-        observer.batch_began()
+        observer.on_batch_began()
         now[0] += spent
-        observer.batch_ended()
+        observer.on_batch_ended()
     assert [line.event for line in lines] == [LogEvent.SLOW_BATCH] * warnings
 
 
@@ -352,9 +354,11 @@ def test_text_lines_print_words_as_they_are_and_nothing_of_python(
 ) -> None:
     out = io.StringIO()
     monkeypatch.setattr("sys.stderr", out)
-    configure("info", "text")
+    configure_logging("info", "text")
     reasons = {Code.STREAM_EXISTS: 1}
-    tell(LogEvent.DEAD_LETTERS, reasons=reasons, kind=AlertKind.HOLD, why="two words", seconds=1.5)
+    log_event(
+        LogEvent.DEAD_LETTERS, reasons=reasons, kind=AlertKind.HOLD, why="two words", seconds=1.5
+    )
     told = out.getvalue().partition("by reason ")[2]
     assert told == 'reasons={"STREAM_EXISTS": 1} kind=HOLD why="two words" seconds=1.5\n'
     logging.getLogger(LOGGER).handlers.clear()
@@ -364,8 +368,8 @@ def test_text_lines_print_words_as_they_are_and_nothing_of_python(
 def test_log_lines(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     out = io.StringIO()
     monkeypatch.setattr("sys.stderr", out)
-    configure("info", form)
-    tell(LogEvent.ALERT, logging.WARNING, subject="a\nb")
+    configure_logging("info", form)
+    log_event(LogEvent.ALERT, logging.WARNING, subject="a\nb")
     line = out.getvalue()
     assert line.count("\n") == 1, "what comes from outside cannot begin a line"
     if form == "json":

@@ -55,7 +55,7 @@ def started(
     *,
     accept_gap: bool = False,
 ) -> Recovered:
-    counts = topics.partition_counts(*at)
+    counts = topics.count_partitions(*at)
     outputs = {t.name: counts[t.name] for t in CATALOGUE if t.direction == "out"}
     cell = configuration.cell
     return recover(*at, cell, configuration, outputs, {}, accept_gap=accept_gap)
