@@ -1,6 +1,6 @@
 """Content-seeded choice: every tie is broken by a hash of what is decided, never by chance.
 
-A retried batch, a replay and a rebuild must recompute the same bytes (guarantee G1), so neither
+A retried batch, a replay and a rebuild must recompute the same bytes, so neither
 Python's `hash` (salted per process) nor a generator is used. One keyed BLAKE2b digest per decision
 seeds a vectorised splitmix64 over the per-node digests; both are the same on every machine.
 """

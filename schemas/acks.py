@@ -1,4 +1,4 @@
-"""What executors say of moves and replicas, on `acks.v1` (design sections 5.1 and 7).
+"""What executors say of moves and replicas, on `acks.v1`.
 
 Every message is idempotent: one that is repeated, or that comes when its move has ended, changes
 nothing and is counted.

@@ -1,4 +1,4 @@
-"""The cluster file of the offline tool (design section 10): nodes and streams in one document.
+"""The cluster file of the offline tool: nodes and streams in one document.
 
 A fault of the document as a whole (no nodes, a node twice, a malformed location) is one error; a
 fault of a single stream, its name being taken included, is kept in that stream's place, so that

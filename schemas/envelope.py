@@ -2,7 +2,7 @@
 
 Reads CloudEvents 1.0 in binary mode (`ce_*` headers), in structured mode, and bare JSON with a
 `type` field, so that a console producer is enough to try it. Nothing here raises for any bytes:
-one record that did would stop the query at every restart (guarantee G7). Heartbeats, where speed
+one record that did would stop the query at every restart. Heartbeats, where speed
 counts, take a shorter way in the shell.
 """
 
@@ -63,14 +63,14 @@ def type_name(message: str) -> str:
 
 
 def decode(value: bytes | None, headers: Headers | None) -> Envelope | Refusal:
-    """Read a record's value and headers; the limits are R1 of `schemas.limits`."""
+    """Read a record's value and headers; `schemas.limits` bounds them."""
     try:
         return _decode(value, headers or ())
     except RefusedError as refused:
         return refused.refusal
     except RecursionError:
         return Refusal(RefusalCode.TOO_DEEP, f"more than {limits.DEPTH_MAX} nested levels")
-    except Exception as error:  # noqa: BLE001 - a parser's surprise is the record's fault (G7)
+    except Exception as error:  # noqa: BLE001 - a parser's surprise is the record's fault
         detail = f"the value cannot be read as JSON: {echo(str(error))}"
         return Refusal(RefusalCode.NOT_JSON, detail)
 

@@ -1,5 +1,6 @@
-"""Messages the reconciler reads, from `nodes.v1`, `streams.v1` and others (design section 5.1);
-what executors say is in `acks`, what operators ask for in `requests`.
+"""Messages the reconciler reads, from `nodes.v1`, `streams.v1` and others.
+
+The messages of executors are in `acks`, those of operators in `requests`.
 
 A model says what a well-formed record is. Whether a request makes sense (a replication factor of
 zero, an unknown strategy) is judged by the core, whose answer its author sees as a decision.

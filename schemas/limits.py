@@ -1,33 +1,34 @@
 """Every limit on what comes in from outside, in one place, with the reason for the number.
 
-R1, R2 and R5 name the rules of the security notes: R1 bounds a record, R2 bounds ids and
-locations, R5 bounds what one stream may ask for. R1 and R2 are enforced here and lead to a dead
-letter; R5 needs an answer the author of the stream sees, so the core rejects with a decision.
+Three groups: bounds of a record, bounds of ids and locations, bounds of one stream. A record that
+exceeds the first two becomes a dead letter. A stream that exceeds the third is rejected by the core
+with a decision, because its author has to see the answer.
 """
 
 import re
 
-# R1. The record: value and headers together. The largest legitimate input, a StreamCreated that
-# adopts an existing placement, stays below it; sixteen of them fit one default Kafka batch.
+# Bounds of a record. Its value and headers together. The largest legitimate input, a
+# StreamCreated that adopts an existing placement, stays below it; sixteen of them fit one default
+# Kafka batch.
 RECORD_BYTES_MAX = 64 * 1024
-# R1. Levels of nested objects and arrays, the record itself being the first. The deepest message,
+# Levels of nested objects and arrays, the record itself being the first. The deepest message,
 # a policy with rules over domains, uses five.
 DEPTH_MAX = 8
-# R1. Names in one object; four times the widest message.
+# Names in one object; four times the widest message.
 FIELDS_MAX = 64
-# R1. Bytes of one string in UTF-8, names included; a placement_policies string of the source
+# Bytes of one string in UTF-8, names included; a placement_policies string of the source
 # systems is below 200.
 STRING_BYTES_MAX = 1024
-# R1. Integers are kept in 64-bit columns; larger ones would silently become floats in JSON readers.
+# Integers are kept in 64-bit columns; larger ones would silently become floats in JSON readers.
 INTEGER_MAX = 2**63 - 1
 INTEGER_MIN = -(2**63)
 
-# R2. Ids and stream names are used as record keys, header values and label values: characters
-# that need no quoting in any of them. 128 holds a UUID with a long prefix.
+# Bounds of ids and locations. Ids and stream names are used as record keys, header values and label
+# values: characters that need no quoting in any of them. 128 holds a UUID with a long prefix.
 ID_LENGTH_MAX = 128
 ID_PATTERN = r"^[A-Za-z0-9_.-]{1,128}$"
 ID = re.compile(ID_PATTERN)
-# R2. Kudu's rule for location labels, eight levels from region to chassis.
+# Kudu's rule for location labels, eight levels from region to chassis.
 LOCATION_LEVELS_MAX = 8
 LOCATION_PATTERN = r"^(/[A-Za-z0-9_.-]{1,128}){1,8}$"
 # `.` and `..` as a component would make two spellings of one path.
@@ -48,11 +49,12 @@ WEIGHT_MAX = 1e6
 CAPACITY_MAX = 10**9
 # A minute: nothing that answers later is of use to a quorum.
 RTT_MS_MAX = 60_000.0
-# Shape of a count in a stream's request: any 32-bit number is understood, then judged by R5.
+# Shape of a count in a stream's request: any 32-bit number is understood, then judged
+# by the bounds of one stream.
 COUNT_MAX = 2**31 - 1
 COUNT_MIN = -(2**31)
 
-# R5. Bounds on one stream, enforced by the core as rejected decisions: no fan-out from one record.
+# Bounds of one stream, enforced by the core as rejected decisions: no fan-out from one record.
 REPLICATION_FACTOR_MAX = 64
 SHARDS_MAX = 10_000
 REPLICAS_MAX = 100_000

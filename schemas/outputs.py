@@ -1,4 +1,4 @@
-"""Messages the reconciler writes (design section 5.1); their consumers ignore unknown fields.
+"""Messages the reconciler writes; their consumers ignore unknown fields.
 
 The application builds these records as plain dicts and writes them in bulk; the models are the
 contract its tests hold every record to, and the source of the published JSON Schemas.

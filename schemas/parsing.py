@@ -1,4 +1,4 @@
-"""JSON of strangers: one object within the limits of R1, or a refusal that says what is wrong.
+"""JSON of strangers: one object within the bounds of a record, or a refusal that names the fault.
 
 The standard library's parser is used because it alone shows every name of an object (orjson keeps
 the last of two equal names, which another reader may not) and every number as text (orjson turns
@@ -35,7 +35,10 @@ class RefusedError(Exception):
 
 
 def parse_object(value: bytes) -> dict[str, Any]:
-    """The value as an object within R1. Raises RefusedError, ValueError or RecursionError."""
+    """Parse the value as an object within the bounds of a record.
+
+    Raises RefusedError, ValueError or RecursionError.
+    """
     # Decoding first also keeps json from guessing UTF-16 and UTF-32.
     body = json.loads(
         value.decode("utf-8"),

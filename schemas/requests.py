@@ -1,4 +1,4 @@
-"""What operators ask for, on `operator.v1`, which has an ACL of its own (design section 5).
+"""What operators ask for, on `operator.v1`, which has an ACL of its own.
 
 Each request is answered on `answers.v1` by a message that names its `request_id`. What is
 destructive needs `expected_impact_hash`: the hash that its dry run showed.

@@ -55,8 +55,8 @@ _LOG = {
 }
 _INPUT = {
     **_LOG,
-    # The silence clock and the core's time are the broker's append times (design section 4): a
-    # producer's clock must not be able to move them.
+    # The silence clock and the core's time are the broker's append times: a producer's clock
+    # must not be able to move them.
     "message.timestamp.type": "LogAppendTime",
 }
 _STATE = {
@@ -69,8 +69,8 @@ _STATE = {
     "min.cleanable.dirty.ratio": "0.1",
     # ... and a quiet topic is cleaned within the hour all the same.
     "max.compaction.lag.ms": str(_HOUR_MS),
-    # A reader that started before a tombstone was written has a day to reach it; an hour is the
-    # least the design allows.
+    # A reader that started before a tombstone was written has a day to reach it, as by
+    # Kafka's default.
     "delete.retention.ms": str(_DAY_MS),
     "max.message.bytes": str(_BATCH_BYTES_MAX),
 }

@@ -3,7 +3,7 @@
     nodes, streams, acks, … --> pack (executors) --> NodeLifecycle (state) --> foreachBatch (driver)
         --> Reconciler.apply --> outbox --> decisions, assignments, moves, ..., commit marker
 
-Every start is the same (design section 9): fence, rebuild from the topics, fresh checkpoint at the
+Every start is the same: fence, rebuild from the topics, fresh checkpoint at the
 marker. Every failure ends the process; a restart is the recovery.
 """
 

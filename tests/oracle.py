@@ -1,7 +1,7 @@
 """The shared oracle: judges what a reconciler published, from its records alone.
 
 Random histories, the Spark application and the end-to-end tests feed it the same records, as the
-plain dicts that stand on the topics (design section 5.1). It knows nothing of the planner: state
+plain dicts that stand on the topics. It knows nothing of the planner: state
 is put together again from the records (`oracle_world`), moves are judged as they are issued
 (`oracle_moves`), batches as they end (`oracle_batch`), topics against each other
 (`oracle_joins`), fleets at rest (`oracle_rest`), policies anew (`oracle_policy`).
@@ -218,7 +218,7 @@ class Log(World):
     # Records, one by one
 
     def _identity(self, topic: str, key: str, value: Value, record_id: str | None) -> None:
-        """Every id once, with one body (guarantee G2)."""
+        """Every id once, with one body."""
         natural = {
             "topology.v1": ("incarnation", "sequence", "revision"),
             "decisions.v1": ("sequence", "revision", "decided_at"),

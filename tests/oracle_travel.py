@@ -10,7 +10,7 @@ cancelled by an operator, gave way to what is more urgent or to a loss, or went 
 leader; or its replica was lost after it had come, or rebalanced after it was given back, or brought
 by rebalancing or a drain to where another one stood. A wish (a preferred rule, balance) may move a
 replica on that has just come to a node that could not take it then, or, for balance, that others
-have left since; or where the strategy's own order counts for more than wishes (design section 6.2).
+have left since; or where the strategy's own order counts for more than wishes.
 Hence no replica moves twice for what a rule requires, and none comes back to where it was. At rest
 each of the moves has to have been needed besides: none can be left out without the policy being
 kept worse, as the others stood before they moved for wishes. What moved for a preferred rule is
@@ -237,7 +237,7 @@ def _without_wishes(replicas: list[str], done: list[Value]) -> list[str]:
 
 
 def _is_more_urgent(move: Value, before: Value) -> bool:
-    """Whether a move for the one cause supersedes one for the other (design section 6.4)."""
+    """Whether a move for the one cause supersedes one for the other."""
     return URGENCY.index(move["cause"]) < URGENCY.index(before["cause"])
 
 

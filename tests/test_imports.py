@@ -1,4 +1,4 @@
-"""Who may import whom, checked on the source: the layering is part of the design.
+"""Who may import whom, checked on the source: the layering is part of the architecture.
 
 `streaming` stands on `placement` and `schemas`, which do not know each other; `placement` is pure,
 so it can neither look at a clock nor do input or output; nobody imports tests or deploy.

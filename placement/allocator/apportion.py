@@ -1,7 +1,7 @@
 """How many replicas and leaders of a stream each domain and node is to have, before any is placed.
 
 From the root down, the children of an element share what it is to hold. The shares are the best by
-the objective of `spread` (design section 6.4): the totals of siblings within one of their shares by
+the objective of `spread`: the totals of siblings within one of their shares by
 weight, or as near as the spread of each shard allows; among those the stream's own counts; among
 those the nearest to the shares. Each of these is a sum of convex functions of one sibling, so that
 units that go from one sibling to another, the best first, find the optimum.

@@ -145,7 +145,7 @@ def least(found: NDArray[np.int64], key: NDArray[np.generic]) -> NDArray[np.int6
 
 def distance(topology: Topology, replaced: int) -> NDArray[np.int64]:
     """Levels to climb from each node to a domain shared with the replaced one: same leaf domain
-    first, then same parent, then any (need N13)."""
+    first, then same parent, then any."""
     place = topology.locations[replaced]
     shared = np.zeros(topology.size, np.int64)
     for depth in range(1, place.depth + 1):

@@ -1,7 +1,7 @@
 """Previews a request: the shards it touches, what forbids it, and the hash that consent names.
 
 The command's dry run and the stream ask the same function: a destructive request is carried out
-only with the hash of its impact at that time (need N28). The hash covers the nodes of the target,
+only with the hash of its impact at that time. The hash covers the nodes of the target,
 their shards and the specs of these, and nothing else of the fleet.
 """
 

@@ -1,7 +1,7 @@
 """Whether nodes may go: the shards that would lose their quorum, or their last copy, without them.
 
-Asked before a drain, and before a maintenance together with those that have begun (need N25; PD
-serialises such operations with a lock for the same reason).
+Asked before a drain, and before a maintenance together with those that have begun
+(PD serialises such operations with a lock for the same reason).
 """
 
 from collections.abc import Collection, Iterable, Sequence

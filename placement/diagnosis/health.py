@@ -1,6 +1,7 @@
 """Health: one word for each shard and stream, and which domains must not go.
 
-The ladder of design section 6.4. A quorum is what the stream's spec says; copies count once they
+The ladder, from best to worst: healthy, rebalancing, degraded, under_replicated, at_risk (one
+live replica), unavailable. A quorum is what the stream's spec says; copies count once they
 are complete, on nodes that are not dead.
 """
 

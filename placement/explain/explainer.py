@@ -1,6 +1,6 @@
 """Explains why a replica stands where it does, why a node holds none, and what comes next.
 
-The funnel of design section 6.3: candidates, alive, rules (each), capacity, chosen by. Every step
+The funnel: candidates, alive, rules (each), capacity, chosen by. Every step
 asks the functions that placed (`Rule.penalty`, `View.has_room`, `choose`), so that an explanation
 cannot differ from the decision. A strategy that goes by an order of its own has its required rules
 and its wishes explained alike, and its order named. The outlook of a shard has the rules that it

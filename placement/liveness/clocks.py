@@ -1,7 +1,7 @@
 """Silence clocks: how long a node has said nothing, measured in the log and not on a wall.
 
 Each partition of the nodes topic has a clock that advances with every record by the gap in broker
-append time, but by no more than `Timers.gap_max_ms` at once (design section 4). So a partition that
+append time, but by no more than `Timers.gap_max_ms` at once. So a partition that
 cannot be read, a jump of a broker's clock or a stopped application makes nobody silent.
 """
 

@@ -2,7 +2,7 @@
 
 A process that restarts comes with a new incarnation, usually before its earlier life is missed.
 The later life waits until the earlier one has been silent for a while on the silence clock, or has
-said that it goes; then it takes over (design section 8). Two that go on speaking are two processes
+said that it goes; then it takes over. Two that go on speaking are two processes
 with one name: that is told once, and the one that holds the name keeps it.
 """
 

@@ -14,7 +14,7 @@ from placement.liveness.log import Statement, StatementKind, Verdict, refusal
 from placement.liveness.node_states import NodeStates, Status
 from placement.model import Code, NodeAttributes, PendingLife
 
-# Nodes of one topology shard, whatever is sent: above any quota of the core (rule R4), and what a
+# Nodes of one topology shard, whatever is sent: above any quota of the core, and what a
 # batch can write back in a tenth of a second.
 NODES_MAX = 16_384
 # What makes the holder of a name go.

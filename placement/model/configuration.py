@@ -2,9 +2,9 @@
 
 Limits on what may be under way at once: per node, between domains, and in total.
 
-A need above a limit is not queued: it stays a violation and is derived again (guarantee G3).
+A repair above a limit is not queued: it stays a violation and is derived again from the state.
 
-Quotas: how many nodes and places there may be, and how fast new ones may come (rule R4).
+Quotas: how many nodes and places there may be, and how fast new ones may come.
 """
 
 from collections.abc import Mapping
@@ -37,9 +37,12 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """R4's figures. `pending`: nodes whose place is in doubt or not agreed to; `places`: domains of
-    all levels. `bootstrap_ms`: for so long after its first node came a fleet may register at any
-    rate, and none of its places is news."""
+    """Bounds on nodes and places.
+
+    `pending` bounds nodes whose location is in doubt or not approved, `places` the domains of all
+    levels. For `bootstrap_ms` after its first node a fleet may register at any rate, and no new
+    location raises an alert.
+    """
 
     nodes: int = 10_000
     pending: int = 1_000

@@ -1,4 +1,4 @@
-"""Flapping: a node that comes and goes is held down, longer each time (needs N2; ceph/ceph#6615).
+"""Flapping: a node that comes and goes is held down, longer each time (ceph/ceph#6615).
 
 Times are broker append times. A jump of the broker's clock may therefore end a hold-down early or
 late; neither moves anything, as a node that is held down only receives nothing.

@@ -1,7 +1,7 @@
 """Locations: `/`-separated paths that say where a node stands, top tier first.
 
-Rule of the format: Kudu's location labels (components of `[A-Za-z0-9_.-]`), as in the
-design's glossary. Everything that counts failure domains works on prefixes of these paths.
+Rule of the format: Kudu's location labels (components of `[A-Za-z0-9_.-]`). Everything that counts
+failure domains works on prefixes of these paths.
 """
 
 import re

@@ -17,7 +17,7 @@ from placement.model.reasons import Reason
 
 
 class Liveness(StrEnum):
-    """What the failure detector believes of a node (design section 8)."""
+    """What the failure detector believes of a node."""
 
     UP = "up"
     SUSPECT = "suspect"
@@ -68,7 +68,7 @@ class MoveKind(StrEnum):
 
 
 class Cause(StrEnum):
-    """Why a shard gets a move, the most urgent first (design section 6.4)."""
+    """Why a shard gets a move, the most urgent first."""
 
     UNDER_REPLICATED = "under_replicated"
     LEADER = "leader"
@@ -87,7 +87,7 @@ class RepairMode(StrEnum):
 
 
 class MoveState(StrEnum):
-    """Life of a move (design section 7); everything after `accepted` is final."""
+    """Life of a move; everything after `accepted` is final."""
 
     ISSUED = "issued"
     ACCEPTED = "accepted"

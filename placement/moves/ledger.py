@@ -1,6 +1,6 @@
 """The ledger: every move that is not finished, and for a while those that are.
 
-A move is a lease (design section 7): it carries the epoch its own issue published, ends by an
+A move is a lease: it carries the epoch its own issue published, ends by an
 acknowledgement, by its deadline, or because the world changed, and a late word on it changes
 nothing. Ended moves stay for `retention` so that a repeated acknowledgement is recognised.
 """

@@ -1,4 +1,4 @@
-"""Who may register: new nodes within the quotas (rule R4).
+"""Who may register: new nodes within the quotas.
 
 Whoever may write to the nodes topic can make up ids. What is over a quota is refused with a reason
 and told at most once a minute; the nodes that are there are not touched. When the fleet is full, a

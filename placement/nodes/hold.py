@@ -1,7 +1,7 @@
 """The hold: when so much is gone at once that the cause is hardly the nodes themselves.
 
 Many nodes together, or a whole domain, mean a switch, a power feed or a mistake; copying everything
-elsewhere would make it worse (needs N3, CC#1137, `mon_osd_down_out_subtree_limit`).
+elsewhere would make it worse (CC#1137, `mon_osd_down_out_subtree_limit`).
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """Whether the name of a place can be meant: places never seen, likely typing errors, wrong tiers.
 
-Plenty of outages trace to a label with a typing error (need N12): a node that is taken for a rack
+Plenty of outages trace to a label with a typing error: a node that is taken for a rack
 of its own makes copies look further apart than they are.
 """
 

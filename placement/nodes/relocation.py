@@ -1,4 +1,4 @@
-"""Relabelling in two phases (need N11): a place that a node with replicas newly claims is pending
+"""Relabelling in two phases: a place that a node with replicas newly claims is pending
 until its impact is known and small enough, or agreed to by the impact's hash.
 
 ScyllaDB ended with immutable racks because changing one was almost certain to lose data or

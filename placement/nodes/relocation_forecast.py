@@ -1,4 +1,4 @@
-"""What would come of relocations, before they take effect (need N11): the moves, the violations
+"""What would come of relocations, before they take effect: the moves, the violations
 made and healed, and the shards that would move or come to break a rule.
 
 The pending places are put in force, everything is planned and judged, and what was in force is put

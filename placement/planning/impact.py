@@ -1,4 +1,4 @@
-"""The impact of a plan, and the hash by which whoever has seen it agrees to it (need N28).
+"""The impact of a plan, and the hash by which whoever has seen it agrees to it.
 
 A hash stands for the moves and for the state of everything that they touch, so that it does not
 survive a change of either; what else happens in the fleet does not matter to it. Cruise Control's

@@ -3,7 +3,7 @@
 The moves are those of the running reconciler's own `RepairPlanner`, run once over every shard
 without its rates; a shard gets at most one move, and the rest in the next plan.
 
-Traffic: which copies leave their top-level domain, where bytes cost money (need N26).
+Traffic: which copies leave their top-level domain, where bytes cost money.
 
 A copy is taken from the nearest live replica, as the running reconciler suggests to the executor.
 """
@@ -108,7 +108,7 @@ class Plan:
     """The moves in their order. `lower_bound` is the fewest copies that reach the same; `final`
     has the replicas of every stream when all is done; `left` what no move was found for;
     `throttled` counts shards that a limit keeps waiting, `crossing` copies whose nearest source
-    stands in another domain of the top level than their target (need N26); `limited`: rebalancing
+    stands in another domain of the top level than their target; `limited`: rebalancing
     has found moves that the bounds of this plan leave to the next."""
 
     moves: tuple[PlannedMove, ...]

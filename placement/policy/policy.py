@@ -2,8 +2,8 @@
 
 Two forms are understood. `placement_policies` is Timeplus' semicolon-separated string (its
 "Rack-aware Placements" page); its presence, even empty, selects the `affinity` strategy. `policy`
-is the structured form of design section 6.1. Nothing is guessed: an unknown key, value, rule or
-level is a reason that names it.
+is the structured form, which `placement/README.md` describes. Nothing is guessed: an unknown key,
+value, rule or level is a reason that names it.
 """
 
 from collections.abc import Mapping
@@ -89,8 +89,8 @@ class Policy:
 
     `on_infeasible` says what becomes of a stream when the strategy's own rules cannot be met,
     `on_shortage` when nodes run out, or the user's required rules leave none: the two columns of
-    design section 6.1. What the user gave holds for both, except `degrade`, which softens the
-    strategy's own rules only.
+    the table in `placement/policy/README.md`. What the user gave holds for both, except
+    `degrade`, which softens the strategy's own rules only.
     """
 
     strategy: str

@@ -1,4 +1,4 @@
-"""The written form of rules (design section 6.1), compiled to those of `placement.rules`.
+"""The written form of rules, compiled to those of `placement.rules`.
 
 Reading what people write in a policy: names, paths and counts, and the refusal of what is not.
 

@@ -2,7 +2,7 @@
 
 A pure planner: what it returns is a function of the arrangement, and nothing when that is balanced.
 Only eligible nodes give and take. Repair comes first: call it when nothing that can be repaired is
-waiting (design section 6.4).
+waiting.
 
 The goal is that of placing with `spread`: on every level all replicas lie within one of their
 shares by weight, as far as the diversity of each shard allows; then, as far as that allows, those

@@ -6,7 +6,7 @@ limit, so that the planner and the checker cannot disagree (in Kudu they did, an
 came of it).
 
 Rules count the replicas that stay. A domain counts as live while it has an eligible node, so that
-dead domains leave the denominator (needs N5 and N7).
+dead domains leave the denominator.
 """
 
 from collections.abc import Sequence

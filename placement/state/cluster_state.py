@@ -1,6 +1,6 @@
 """The reconciler's memory and how each change to it becomes a record of `Ready`.
 
-Everything here can be rebuilt from the records it published (guarantee G5); the digest proves it.
+Everything here can be rebuilt from the records it published; the digest proves it.
 Within one batch a shard is published once, so that its epoch rises by exactly one.
 """
 

@@ -1,4 +1,4 @@
-"""Fills an empty state from the records that an earlier one published (guarantee G5).
+"""Fills an empty state from the records that an earlier one published.
 
 A large state consists mostly of assignments at rest: no move under way, no roles. A million of them
 as Python objects would take most of a rebuild, so they come in chunks of columns and enter the

@@ -19,7 +19,7 @@ from placement.rules import Counts, Mask, bounds, domain_loads, domain_weights
 from placement.topology import Scope, Topology
 
 MILLION = 1_000_000
-# More zones are no better (design section 6.2: the strategy prefers three).
+# A quorum of three survives the loss of one of three zones; more zones are no better.
 ZONES_WANTED = 3
 ZONES_LEAST = 2
 # Of a domain that weighs next to nothing; far from the limits of 64 bits with loads of 10 million.

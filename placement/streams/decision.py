@@ -101,7 +101,7 @@ def place(
     given: Sequence[Sequence[str]] | None = None,
 ) -> Answer:
     """Ask the strategy, or adopt the given replicas, and name the outcome: the columns of the
-    table in design section 6.1."""
+    table in `placement/policy/README.md`."""
     view = View(state.topology, state.table, state.policy_of, state.spec_of)
     return place_in(view, spec, policy, given)
 

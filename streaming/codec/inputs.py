@@ -1,8 +1,7 @@
 """Translates input messages to the core's events, and cluster files to what made them.
 
 Input messages become core events; core records become keys, headers and JSON values, and back
-again when the state is rebuilt. Ids are hashes of content, so that a
-retry writes the same bytes (guarantee G2).
+again when the state is rebuilt. Ids are hashes of content, so that a retry writes the same bytes.
 """
 
 from collections.abc import Mapping

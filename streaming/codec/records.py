@@ -1,7 +1,7 @@
 """Writes the core's decisions as records and reads them back for a rebuild.
 
 With the other codecs the only modules that know both the wire and the core. Ids are hashes of
-content, so that a retry writes the same bytes (guarantee G2).
+content, so that a retry writes the same bytes.
 """
 
 from collections.abc import Mapping

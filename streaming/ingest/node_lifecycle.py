@@ -3,7 +3,7 @@
 A row-based `transformWithState` keyed by topology shard. Its state is one value, the shard's
 liveness table; the pure `placement.liveness` does the work, this class only carries it. Everything
 that is not about a node's condition passes through. It uses no timer and no watermark: silence is
-judged at tick records (design section 4).
+judged at tick records.
 """
 
 import pickle

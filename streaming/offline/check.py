@@ -331,7 +331,7 @@ def _before(nodes: Sequence[str], move: ClusterMove) -> list[str]:
 
 
 def violation_body(each: Diagnosed) -> dict[str, Any]:
-    """A violation in the form of design section 10."""
+    """Write a violation as it stands in the JSON output of `placer check` and `placer plan`."""
     return {
         "stream": each.stream,
         "shard": each.shard,

@@ -1,7 +1,7 @@
 """`placer plan`: computes the moves that repair or rebalancing would make of a cluster file.
 
 It looks at the file as `placer check` does, and lets the running reconciler's own repair loose on
-it. What has been found is in the form of design section 10.
+it. Violations are written as `placer check` writes them.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
 """Keeps a plan in a file for approval and refuses it where the cluster has changed.
 
-The file holds what was asked, the moves, what they rest on, and the hash over both (need N28:
-Cruise Control's second step carries out whatever it was that a person agreed to, on any cluster).
+The file holds what was asked, the moves, what they rest on, and the hash over both.
+Cruise Control's second step, in contrast, carries out the approved plan on any cluster.
 """
 
 from collections.abc import Mapping

@@ -2,7 +2,7 @@
 
 The transactional id belongs to the cell: whoever initialises it last is the writer, and an older
 writer can commit nothing any more. Any error of the transactional producer ends the process; a
-restart is the recovery (design section 9).
+restart is the recovery.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,6 @@
 """Recovers the state at every start from the compacted topics and proves it exact.
 
-The order is that of design section 9: the outbox has fenced older writers, so nothing can change
+The order matters: the outbox has fenced older writers, so nothing can change
 under the reading; what they left open is aborted; the digest of what was read must be the one in
 the commit marker. The Spark checkpoint plays no part in it.
 """

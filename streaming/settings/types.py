@@ -14,12 +14,13 @@ from pydantic import (
 
 from schemas import limits
 
-# Rule R9: such a value never stands in a file, an environment variable or an output.
+# A value under such a name is a secret: it never stands in a file, a variable or an output.
 SECRET_KEY = re.compile(r"secret|password|token|access.?key|jaas", re.IGNORECASE)
 SECRET_REFERENCE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:/.+")
 SECRET_MASK = "***"
 
-# Delivery guarantees G2 and G5 rest on these; another value would break them without a sign.
+# Exactly-once output and recovery from the topics rest on these; another value would break both
+# without a sign.
 KAFKA_OPTIONS_FIXED = frozenset(
     {
         "acks",
@@ -34,13 +35,13 @@ KAFKA_OPTIONS_FIXED = frozenset(
     }
 )
 
-# Rule R10: what leaves this machine is encrypted, unless someone has said that it need not be.
+# Traffic that leaves this machine is encrypted, unless a setting allows plain text.
 LOOPBACK = re.compile(r"(localhost|127(\.\d{1,3}){3}|\[?::1\]?):\d+", re.IGNORECASE)
 
 # A day: longer waits are a typing mistake in the unit (ms for s) rather than a wish.
 DURATION_SECONDS_MAX = 86_400.0
-# The silence clock of a partition advances by at most 3 s per record (design section 4): with
-# slower ticks it would fall behind and every verdict would come late.
+# The silence clock of a partition advances by at most 3 s per record: with slower ticks it
+# would fall behind and every verdict would come late.
 TICK_INTERVAL_SECONDS_MAX = 3.0
 
 

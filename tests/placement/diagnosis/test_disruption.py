@@ -1,6 +1,6 @@
 """Nodes that may not go: last copies and quorums.
 
-Goal: need N25, a drain or maintenance that would take too much is refused with the shards named.
+Goal: a drain or maintenance that would take too much is refused with the shards named.
 Method: tables of shards and of nodes that are to go; once through a running reconciler's state.
 """
 

@@ -1,4 +1,4 @@
-"""Rule R4 in the operator: a flood of made-up nodes takes no more memory than there is."""
+"""A flood of made-up nodes takes no more memory of the operator than there is."""
 
 import pytest
 

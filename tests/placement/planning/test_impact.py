@@ -1,6 +1,6 @@
 """The hash of a plan's impact: what it survives, what it does not, and what is told of changes.
 
-Goal: need N28, a plan that was agreed to is carried out only on the fleet that was looked at.
+Goal: a plan that was agreed to is carried out only on the fleet that was looked at.
 Method: one plan on a small fleet, and the same fleet changed in every way that matters or does not.
 """
 

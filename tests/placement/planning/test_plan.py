@@ -136,7 +136,7 @@ def test_a_location_that_is_exhausted_passes_its_share_on():
 
 
 def test_three_zones_one_drained():
-    """PD refuses to lower the isolation, Hadoop waits for ever (needs N7)."""
+    """PD refuses to lower the isolation, Hadoop waits for ever."""
     topology = fleet("/a a1 a2", "/b b1 b2", "/c c1~ c2~")
     lists = ["a1 b1 c1", "a2 b2 c2"]
     plans, (after,) = settled(topology, stream(topology, lists, strategy="spread"))

@@ -1,4 +1,4 @@
-"""One objective for placing and for rebalancing, over random fleets, seeded (design section 6.4).
+"""One objective for placing and for rebalancing, over random fleets, seeded.
 
 Goal: what `spread` has just placed is not moved where all streams may use all nodes; where some are
 pinned only totals become more even, no step makes an earlier term worse, and a plan leaves nothing

@@ -1,4 +1,4 @@
-"""Rebalancing over random fleets: the properties of design section 6.4, seeded.
+"""Rebalancing over random fleets: the properties of a rebalance, seeded.
 
 Nothing a rule asks for gets worse, every step improves, targets are eligible and have room, what
 is planned is planned whole, and the answer does not depend on the order of registration.

@@ -233,7 +233,7 @@ def test_on_any_tree(seed):
 
 
 def even_at_every_level(row, nodes, deepest):
-    """By the design's words: on a path shorter than the level the deepest component counts."""
+    """On a path shorter than the level the deepest component counts."""
     padded = {}
     for each in nodes:
         parts = each.attributes.location.split("/")[1:] or [""]

@@ -318,7 +318,7 @@ def test_all_that_is_known_of_a_node_comes_back() -> None:
 
 
 def test_a_node_that_left_and_came_back_has_ids_of_its_own() -> None:
-    """G2: equal ids have equal bodies; a forgotten node begins again with revision 1."""
+    """Equal ids have equal bodies; a forgotten node begins again with revision 1."""
     reconciler = Reconciler(Configuration())
     said = NodeAttributes("/z1")
     up, gone = Liveness.UP, Liveness.UNREGISTERED

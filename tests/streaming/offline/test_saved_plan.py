@@ -1,4 +1,4 @@
-"""A saved plan, and a cluster that has changed since (need N28)."""
+"""A saved plan, and a cluster that has changed since."""
 
 import orjson
 import pytest

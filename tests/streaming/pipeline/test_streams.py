@@ -106,7 +106,7 @@ def test_a_lost_replica_leaves_the_list_and_is_made_again() -> None:
 
 
 def test_another_default_policy_leaves_streams_as_they_are() -> None:
-    """Restarted under another default (F32): the policy in force is the one that was recorded."""
+    """Restarted under another default (fault F32): the recorded policy stays in force."""
     strict = {"strategy": "affinity", "node": "colocated"}
     configuration = Configuration(
         cell=CELL, default_policy={"strategy": "striped"}, rebalance=Rebalance.OFF
