@@ -55,3 +55,8 @@ class Reason(WireModel):
     seen: Items[Domain] | None = Field(
         default=None, description="The nodes or domains that were looked at, the first 50."
     )
+    rule: Text | None = Field(
+        default=None,
+        description="The placement rule that a warning of a decision is about; absent where the "
+        "warning is about no rule that violations would name.",
+    )

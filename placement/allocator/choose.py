@@ -132,7 +132,7 @@ def unmet(
         message = f"{len(broken)} of {spec.shards} shards do not meet the preferred rule '{rule}'"
         level, seen = everywhere.seen(rule)
         numbers = spec.shards, spec.shards - len(broken)
-        warnings.append(Reason(Code.RULE_NOT_MET, message, *numbers, level, seen))
+        warnings.append(Reason(Code.RULE_NOT_MET, message, *numbers, level, seen, str(rule)))
     return tuple(warnings)
 
 

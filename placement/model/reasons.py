@@ -176,7 +176,8 @@ BAND_OF: dict[Code, Band] = {
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A stable code, a sentence, and the numbers behind it where there are any."""
+    """A stable code, a sentence, and the numbers behind it where there are any; `rule`: the text
+    of the placement rule that a stream's warning is about."""
 
     code: Code
     message: str
@@ -184,6 +185,7 @@ class Reason:
     have: int | None = None
     level: str | None = None
     seen: tuple[str, ...] = ()
+    rule: str | None = None
 
     @property
     def band(self) -> Band:

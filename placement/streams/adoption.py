@@ -168,13 +168,15 @@ def _broken(
         message = f"{called} of shards {listed} break the required rule '{rule}'"
         met = spec.shards - len(broken)
         level, seen = everywhere.seen(rule)
-        warnings.append(Reason(Code.RULE_NOT_MET, message, spec.shards, met, level, seen))
+        told = Reason(Code.RULE_NOT_MET, message, spec.shards, met, level, seen, str(rule))
+        warnings.append(told)
     if RuleSet(rules).is_colocated:
         unit = colocated_unit(shards, view.topology)
         strays = [s for s, nodes in enumerate(shards) if stray_slots(nodes, view.topology, unit)]
         if strays:
             listed = ", ".join(map(str, strays[:10]))
-            message = f"{called} of shards {listed} break the rule '{ColocateSlots()}'"
+            broken_rule = str(ColocateSlots())
+            message = f"{called} of shards {listed} break the rule '{broken_rule}'"
             met = spec.shards - len(strays)
-            warnings.append(Reason(Code.RULE_NOT_MET, message, spec.shards, met))
+            warnings.append(Reason(Code.RULE_NOT_MET, message, spec.shards, met, rule=broken_rule))
     return tuple(warnings)

@@ -56,18 +56,18 @@ def judged(
 
 
 def is_resolved(state: State, stream: Stream) -> bool:
-    """Whether a stream was degraded for its rules alone, and nothing is said of it any more. What
-    its strategy kept to when it placed (racks of `hdfs`) is no rule: nobody would say that it is
-    broken."""
+    """Return whether a stream that was degraded for its rules alone meets them again.
+
+    A warning that names no rule is what the strategy kept to when it placed (racks of `hdfs`): no
+    violation would ever speak of it, so that its absence proves nothing.
+    """
     decision, shards = stream.decision, stream.shards
     if decision.outcome is not Outcome.DEGRADED:
         return False
-    rules = [f"'{rule}'" for rule in state.rules(stream)]
-    told = all(
-        warning.code is Code.RULE_NOT_MET and any(rule in warning.message for rule in rules)
-        for warning in decision.warnings
-    )
-    return told and not any(s in state.violations or s in state.ledger.by_shard for s in shards)
+    rules = {str(rule) for rule in state.rules(stream)}
+    if not all(warning.rule in rules for warning in decision.warnings):
+        return False
+    return not any(s in state.violations or s in state.ledger.by_shard for s in shards)
 
 
 def unmet_now(state: State, stream: Stream) -> tuple[Reason, ...]:

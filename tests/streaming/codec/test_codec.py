@@ -99,6 +99,7 @@ reasons = st.builds(
     st.none() | counts,
     st.none() | st.sampled_from(["az", "tag:disk"]),
     st.lists(locations, max_size=SEEN_MAX).map(tuple),
+    st.none() | st.sampled_from(["at_most 1 per az"]),
 )
 reason_lists = st.lists(reasons, max_size=2).map(tuple)
 policies = st.dictionaries(
