@@ -128,7 +128,7 @@ class Reconciler:
         state = self._state
         state.begin(now)
         if self._carry_out(events):
-            self._repair.look_over()
+            self._repair.enqueue_rule_breakers()
         self._rebalancing.run(caught_up)
         self._repair.run(caught_up)
         self._conclude()

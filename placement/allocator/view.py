@@ -175,7 +175,8 @@ class ReplicaRequest(NamedTuple):
     """One more replica of one shard: what stays, what it replaces, and who asks.
 
     `token` is the shard's explicit place on a ring; `fresh` says that it had no replica when the
-    plan began, `kept` is what was placed since, in `slots`; `shunned` nodes are left alone.
+    plan began, `kept` is what was placed since, in `slots`; `backed_off_targets` are no
+    candidates.
     """
 
     stream: str
@@ -191,7 +192,7 @@ class ReplicaRequest(NamedTuple):
     fresh: bool = False
     slots: Sequence[int] = ()
     shards: int = 1  # of the stream
-    shunned: frozenset[int] = frozenset()
+    backed_off_targets: frozenset[int] = frozenset()
     leads: bool = False  # the first replica of a new shard, which is likely to lead
 
     def standing(self, topology: Topology) -> RuleContext:

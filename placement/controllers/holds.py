@@ -212,5 +212,5 @@ class HoldController:
         rank = self._state.topology.order()
         for node in sorted(before ^ self._kept, key=lambda node: int(rank[node])):
             self._state.topology.set_held(node, node in self._kept)
-            self._repair.look_at(self._state.table.shards_on(node))
+            self._repair.enqueue(self._state.table.shards_on(node))
             self._moves.review(node)

@@ -135,7 +135,7 @@ class MoveController:
         state = self._state
         name = state.topology.ids[node]
         for opened in state.ledger.moves_of_node(node):
-            self._repair.look_at([opened.shard])
+            self._repair.enqueue([opened.shard])
             if opened.added == node and not state.topology.eligible[node]:
                 lost = Reason(Code.TARGET_LOST, f"{name} is {state.topology.status(node)}")
                 self.end(opened, MoveState.CANCELLED, lost)
@@ -183,9 +183,9 @@ class MoveController:
         state.publish_move(opened.move)
         self._rebalancing.note_move_end(opened.move.cause, end)
         state.mark_changed(shard)
-        self._repair.look_at([shard])
+        self._repair.enqueue([shard])
         if end is MoveState.CANCELLED and replaced:
-            self._repair.ended_early(shard, opened.move)
+            self._repair.note_cancelled_move(shard, opened.move)
         if end is MoveState.COMPLETED:
             self._forget_failures_of(opened.move)
 

@@ -182,11 +182,11 @@ class NodeController:
         state.publish_node(view)
         self._relocations.note(view)
         self._holds.note(node)
-        self._repair.look_at(state.table.shards_on(node))
+        self._repair.enqueue(state.table.shards_on(node))
         self._moves.review(node)
         now = _use(state.topology, view.node_id)
         if now != use:
-            self._repair.reconsider()
+            self._repair.reprioritize_waiting()
             self._retry_gate.note_change(
                 node, use is not None and now is not None and now[0] != use[0]
             )

@@ -130,7 +130,7 @@ class RebalanceController:
         """Notice what makes it wanted; plan and issue where nothing else is to be done."""
         self._notice()
         wanted = self._state.memory.get((KIND, WANTED))
-        if not caught_up or (wanted is None and not self._left) or not self._repair.at_rest():
+        if not caught_up or (wanted is None and not self._left) or not self._repair.is_idle():
             return
         if wanted is not None and not self._left and wanted.body["after"] <= self._state.now:
             self._begin(str(wanted.body["why"]))
@@ -163,7 +163,7 @@ class RebalanceController:
 
     def _begin(self, why: str) -> None:
         """Plan, and remember what there is to do. It stays wanted until nothing is found."""
-        if self._state.ledger.by_shard or self._repair.is_looking:
+        if self._state.ledger.by_shard or self._repair.has_dirty:
             return  # what is under way may be what keeps something from being found
         found = self.plan()
         if not found.plan.moves:
@@ -230,8 +230,8 @@ class RebalanceController:
             return False
         if body["kind"] == MoveKind.LEADER:
             return nodes[0] == remove and nodes[body["slot"]] == add
-        shunned = add in state.backed_off_targets(shard)
-        return nodes[body["slot"]] == remove and add not in nodes and not shunned
+        backed_off_targets = add in state.backed_off_targets(shard)
+        return nodes[body["slot"]] == remove and add not in nodes and not backed_off_targets
 
     def _overfills(self, moves: Sequence[QueuedMove], view: View) -> bool:
         """Whether a node would hold more than it may when the turn of one of these comes."""

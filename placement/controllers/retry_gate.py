@@ -21,13 +21,13 @@ class RetryGate:
     def note_change(self, node: int, moved: bool) -> None:
         """A node may receive replicas that could not, or the other way round, or counts among its
         domains or does no more; `moved`: its place, tags or size are others."""
-        self._repair.retry_stuck()
+        self._repair.retry_unfixable()
         self._changed.add(node)
         self._moved |= moved
 
     def note_freed_node(self, node: int) -> None:
         """A replica has left a node that lives."""
-        self._repair.retry_stuck()
+        self._repair.retry_unfixable()
         if self._state.topology.capacity[node] >= 0:
             self._changed.add(node)
 

@@ -107,7 +107,7 @@ class StreamController:
         if placement is not None:
             self._enter(stream, placement)
         if event.replicas is not None:
-            self._repair.look_at(stream.shards)
+            self._repair.enqueue(stream.shards)
 
     def _enter(self, stream: Stream, shards: Sequence[Sequence[int]]) -> None:
         """Put the placement of a stream into the table."""
@@ -120,7 +120,7 @@ class StreamController:
         doubtful = bool((topology.counts_for_rules & out_of_reach).any())
         for shard, nodes in zip(allotted, shards, strict=True):
             if EMPTY in nodes or outcome is Outcome.DEGRADED or doubtful:
-                self._repair.look_at([shard])
+                self._repair.enqueue([shard])
 
     def _fill(self, allotted: Sequence[int], shards: Sequence[Sequence[int]]) -> None:
         """Put nodes into new shards, which are empty."""
@@ -172,7 +172,7 @@ class StreamController:
                 self._moves.end(opened, MoveState.CANCELLED, why)
         if found.added:
             self._fill(state.add_shards(stream, len(found.added)), found.added)
-        self._repair.look_at(stream.shards)
+        self._repair.enqueue(stream.shards)
         self._publish(judged(state, stream, stream.decision, found.lacking), policy)
         for opened in map(state.ledger.by_shard.get, shards):
             if opened is not None:
@@ -235,7 +235,7 @@ class StreamController:
         state.clear_slot(shard, state.table.nodes(shard).index(node))
         state.mark_changed(shard)
         self._retry_gate.note_freed_node(node)
-        self._repair.look_at([shard])
+        self._repair.enqueue([shard])
         if stream.decision.outcome is not Outcome.PARTIAL:
             self._revise(stream, judged(state, stream, stream.decision, (lost,)), stream.policy)
         return None

@@ -55,7 +55,7 @@ def outlook(state: State, shards: Iterable[int]) -> Mapping[int, Outlook]:
     looked_at = list(shards)
     state.begin(state.now)
     repair = RepairPlanner(state)
-    repair.look_at(looked_at)
+    repair.enqueue(looked_at)
     repair.run(caught_up=True)
     moves = {
         state.streams[move.stream].shards[move.shard]: move

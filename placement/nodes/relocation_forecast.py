@@ -101,7 +101,7 @@ class Forecasts:
     def _broken(self, shards: Iterable[int]) -> Iterator[Violation]:
         report = ViolationReporter(self._state, ActionFinder(self._state))
         for shard in shards:
-            yield from report.of(shard, {})
+            yield from report.violations_of(shard, {})
 
     def _plan(self, names: Iterable[str]) -> Sequence[PlannedMove]:
         """What repair would do to streams as they are planned now."""

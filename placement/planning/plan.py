@@ -271,19 +271,19 @@ class _Draft:
         the moment, whose domains count and take nothing."""
         state, topology = self._state, self._state.topology
         if (topology.counts_for_rules & ~topology.eligible).any():
-            self._repair.look_at(range(state.table.shards))
+            self._repair.enqueue(range(state.table.shards))
             return
         for node in np.flatnonzero(~(topology.eligible & topology.can_lead)).tolist():
-            self._repair.look_at(state.table.shards_on(node))
+            self._repair.enqueue(state.table.shards_on(node))
         for stream in state.streams.values():
             assert stream.policy is not None
             if state.is_colocated(stream) or not stream.policy.nodes.everything:
-                self._repair.look_at(stream.shards)
+                self._repair.enqueue(stream.shards)
         for index, rows in state.table.streams():
             stream = state.streams[state.stream_names[index]]
             odd = np.flatnonzero((rows != EMPTY).sum(axis=1) != stream.copies)
-            self._repair.look_at(np.asarray(stream.shards)[odd].tolist())
-        self._repair.look_over()
+            self._repair.enqueue(np.asarray(stream.shards)[odd].tolist())
+        self._repair.enqueue_rule_breakers()
 
     def _told(self, shard: int, move: Move) -> PlannedMove:
         kind, remove = move.kind, move.remove

@@ -41,14 +41,14 @@ class MoveIssuer:
         self.shifted: set[int] = set()
         # Whether a move that was done at once has made room, or shows others of its stream the way.
         self.freed = False
-        self._hopeless: dict[tuple[int, int], Reason] = {}
-        self._links: Counter[DomainPair] | None = None
+        self._no_targets: dict[tuple[int, int], Reason] = {}
+        self._open_pairs: Counter[DomainPair] | None = None
 
     def begin(self) -> None:
         """Start over, after room was made."""
         self.freed = False
-        self._hopeless.clear()
-        self._links = None
+        self._no_targets.clear()
+        self._open_pairs = None
 
     def finish(self) -> None:
         """The run is over."""
@@ -59,17 +59,17 @@ class MoveIssuer:
     def issue(self, shard: int, view: View, failed: NoMoveReasons) -> bool:
         """Issue the shard's next move, if there is one; `failed` learns why there is none."""
         opened = self._state.ledger.by_shard.get(shard)
-        if opened is not None and not self._outranked(shard, opened):
+        if opened is not None and not self._is_outranked(shard, opened):
             return False
         outranked = set() if opened is None else self._put_back(opened, view)
         if opened is not None and _is_overfull(opened.removed, view):
             # What it made room for has been issued since.
             self._put_forward(opened, view)
             return False
-        for action in self._actions.of(shard, view, failed):
+        for action in self._actions.actions_of(shard, view, failed):
             if action.cause in outranked:
                 break
-            reason = self.attempt(shard, action, view, opened)
+            reason = self.issue_action(shard, action, view, opened)
             if reason is None:
                 return True
             failed.setdefault(action.cause, reason)
@@ -79,7 +79,7 @@ class MoveIssuer:
             self._put_forward(opened, view)
         return False
 
-    def _outranked(self, shard: int, opened: OpenMove) -> bool:
+    def _is_outranked(self, shard: int, opened: OpenMove) -> bool:
         """Whether the shard wants something while its open move is about something less urgent. A
         move that nobody has seen yet is left until the next batch."""
         if opened.move.expected_epoch > int(self._state.table.epoch[shard]):
@@ -106,10 +106,10 @@ class MoveIssuer:
             view.add(node)
         self._actions.changed(shard)
         stream = self._state.stream_of(shard)
-        if self._actions.is_wide(stream) or self._actions.is_colocated(stream):
+        if self._actions.spans_stream(stream) or self._actions.is_colocated(stream):
             self.shifted.add(stream.index)
 
-    def attempt(
+    def issue_action(
         self, shard: int, action: RepairAction, view: View, outranked: OpenMove | None
     ) -> Reason | None:
         """Issue a move for the want, or say why there is none."""
@@ -126,7 +126,7 @@ class MoveIssuer:
         if busy is not None:
             busy[domain_pair(state.topology, source, target)] += 1
         if outranked is not None:
-            self._links = None
+            self._open_pairs = None
             self.ended[shard] = state.ledger.close(shard, MoveState.SUPERSEDED, state.now).move
             if outranked.added != EMPTY:
                 view.occupy(outranked.added, is_busy(state, outranked.added))
@@ -135,7 +135,7 @@ class MoveIssuer:
             before = before._replace(state=MoveState.SUPERSEDED)
             state.ledger.known[before.move_id] = before
             state.publish_move(before)
-        self._actions.follow(stream, target)
+        self._actions.join_target(stream, target)
         move = make_move(state, shard, nodes, action, target, source, before)
         self._place(shard, action.slot, target, view)
         state.mark_changed(shard)
@@ -155,9 +155,9 @@ class MoveIssuer:
     def _busy(self) -> Counter[DomainPair] | None:
         """Open moves between domains, where these are limited."""
         limited = self._state.configuration.limits.max_per_domain_pair is not None
-        if self._links is None and limited:
-            self._links = open_pairs(self._state)
-        return self._links
+        if self._open_pairs is None and limited:
+            self._open_pairs = open_pairs(self._state)
+        return self._open_pairs
 
     def _target(
         self, stream: Stream, shard: int, action: RepairAction, nodes: list[int], view: View
@@ -166,7 +166,11 @@ class MoveIssuer:
         if action.kind is MoveKind.REMOVE:
             case = self._actions.case(shard)
             node = nodes[action.slot]
-            return backing_off(case, node, self._state.topology) if node in case.shunned else EMPTY
+            return (
+                backing_off(case, node, self._state.topology)
+                if node in case.backed_off_targets
+                else EMPTY
+            )
         if self._actions.is_colocated(stream):
             return self._common_target(stream, shard, action, nodes, view)
         if action.target is not None:
@@ -178,20 +182,20 @@ class MoveIssuer:
     ) -> int | Reason:
         """The node that all shards of a colocated stream share: the one that the others have
         already, or one that is chosen for all."""
-        topology, unit = self._state.topology, self._actions.aim(stream)
+        topology, unit = self._state.topology, self._actions.target_nodes(stream)
         leaves = action.unit if action.unit in unit else None
         missing = [node for node in unit if node not in nodes]
         if leaves is None and missing:
             follow = min(missing, key=lambda node: unit[node] != action.slot)
             assert stream.policy is not None
             open_to = topology.eligible[follow] and stream.policy.nodes.passes(topology, follow)
-            if follow in self._actions.case(shard).shunned:
+            if follow in self._actions.case(shard).backed_off_targets:
                 return backing_off(self._actions.case(shard), follow, topology)
             room = bool(view.has_room()[follow])
             return follow if open_to and room else self._blocked(shard, action.slot, follow)
         key = (stream.index, nodes[action.slot])
-        if key in self._hopeless:
-            return self._hopeless[key]
+        if key in self._no_targets:
+            return self._no_targets[key]
         target = action.target
         if target is None:
             case: ShardCase = self._actions.case(shard)._replace(
@@ -199,11 +203,11 @@ class MoveIssuer:
             )
             slot = action.slot
             if leaves is not None:
-                case = self._actions.unit_case(stream, shard)
+                case = self._actions.colocated_case(stream, shard)
                 slot = list(case.nodes).index(leaves)
             found = find_target(case, slot, view)
             if isinstance(found, Reason):
-                self._hopeless[key] = found
+                self._no_targets[key] = found
                 return found
             target = found
         if leaves is not None:
@@ -217,7 +221,7 @@ class MoveIssuer:
         what = f"replica {slot} of {name}/{number} belongs on {node_id} with the other shards"
         return Reason(Code.NO_CANDIDATE, f"{what}, which may not hold it now", 1, 0)
 
-    def keep_needed(self, shard: int) -> None:
+    def cancel_unneeded_removal(self, shard: int) -> None:
         """Cancel the removal of a live replica that is needed after all, or that another which has
         died can be spared for, if nobody has begun it or if a new leader would make it anew."""
         state = self._state
@@ -228,7 +232,7 @@ class MoveIssuer:
         begun = opened.move.state is MoveState.ACCEPTED and successor is None
         nodes, is_dead = state.table.nodes(shard), state.topology.is_dead
         spared = not is_dead(opened.removed) and any(n != EMPTY and is_dead(n) for n in nodes)
-        if not begun and (spared or self._actions.needy(shard)):
+        if not begun and (spared or self._actions.missing_slots(shard)):
             needed = Reason(Code.REPLICA_MISSING, "the other replicas are not enough any more")
             state.apply_move_end(state.ledger.close(shard, MoveState.CANCELLED, state.now, needed))
             state.publish_move(opened.move)
@@ -262,11 +266,11 @@ class MoveIssuer:
         state.ledger.open(replace(opened, move=move, source=source))
         state.publish_move(move)
 
-    def succeed(self, heirs: Mapping[int, int]) -> None:
+    def promote_all(self, successors: Mapping[int, int]) -> None:
         """Put the replica in front that has to lead, by shard its slot, where no move is open."""
-        self._state.table.lead(heirs)
-        self._state.mark_all_changed(heirs)
-        for shard in heirs:
+        self._state.table.lead(successors)
+        self._state.mark_all_changed(successors)
+        for shard in successors:
             self._actions.changed(shard)
 
     def _may_only_follow(self, opened: OpenMove) -> bool:

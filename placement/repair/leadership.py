@@ -30,7 +30,7 @@ def _better_leader(
     """Who leads instead of a live leader that may not, or that stands where others should
     rather lead; only among nodes that are up, and never while a move is under way."""
     topology, stream = state.topology, state.stream_of(shard)
-    if shard in state.ledger.by_shard or actions.only_dead(stream):
+    if shard in state.ledger.by_shard or actions.repairs_dead_only(stream):
         return None
     able = [slot for slot in able if topology.eligible[nodes[slot]]]
     places = RuleSet(actions.rules(stream)).leader_preferences

@@ -16,10 +16,10 @@ from placement.assignments import EMPTY
 from placement.model import Code, Move, Reason, Violation
 from placement.repair.actions import ActionFinder, NoMoveReasons, RepairAction
 from placement.repair.issuer import MoveIssuer
-from placement.repair.priority import MISSING, Priority
+from placement.repair.priority import UNDER_REPLICATED, Priority
 from placement.repair.queue import RepairQueue
 from placement.repair.throttle import is_busy
-from placement.repair.triage import ShardTriage, triage, unled
+from placement.repair.triage import ShardTriage, shards_without_fit_leader, triage
 from placement.repair.violations import ViolationReporter
 from placement.rules import Strength, find_breaches
 from placement.state import State, violated
@@ -50,9 +50,9 @@ class RepairPlanner:
         self._queued: dict[tuple[int, int], violated.Keys] = defaultdict(dict)
         self._stopped = _FULL
 
-    def look_at(self, shards: Iterable[int]) -> None:
+    def enqueue(self, shards: Iterable[int]) -> None:
         """These shards may have become needy or healthy."""
-        self._repair_queue.recheck.update(shards)
+        self._repair_queue.dirty.update(shards)
 
     def forget(self, shards: Collection[int]) -> None:
         """These shards are no more; what takes their indexes has nothing to do with them."""
@@ -63,9 +63,9 @@ class RepairPlanner:
     def mark(self, shard: int, node_id: str) -> None:
         """A replica is wanted to be replaced, wherever it goes."""
         self._actions.marked.add((shard, node_id))
-        self._repair_queue.recheck.add(shard)
+        self._repair_queue.dirty.add(shard)
 
-    def look_over(self) -> None:
+    def enqueue_rule_breakers(self) -> None:
         """A domain has come that no arrangement knew of: look at every shard that breaks a rule
         now, by the domains that count although their nodes may not receive replicas yet."""
         state, judging = self._state, self._state.topology.for_diagnosis()
@@ -77,39 +77,39 @@ class RepairPlanner:
                 for _, broken, _ in find_breaches(
                     state.rules(stream), strength, shards, everywhere
                 ):
-                    self._repair_queue.recheck.update(stream.shards[number] for number in broken)
+                    self._repair_queue.dirty.update(stream.shards[number] for number in broken)
 
-    def retry_stuck(self) -> None:
+    def retry_unfixable(self) -> None:
         """The set of usable nodes grew: what could not be helped may be now."""
-        self._repair_queue.recheck |= self._repair_queue.stuck
+        self._repair_queue.dirty |= self._repair_queue.unfixable
 
-    def reconsider(self) -> None:
+    def reprioritize_waiting(self) -> None:
         """The fleet has changed: what waits may be more urgent now, or break other rules."""
-        self._repair_queue.recheck.update(self._repair_queue.waiting.shards())
+        self._repair_queue.dirty.update(self._repair_queue.throttled.shards())
 
-    def ended_early(self, shard: int, move: Move) -> None:
+    def note_cancelled_move(self, shard: int, move: Move) -> None:
         """A move was cancelled in this batch: a new one for its shard supersedes it."""
         self._issuer.ended[shard] = move
-        self._repair_queue.recheck.add(shard)
+        self._repair_queue.dirty.add(shard)
 
     @property
-    def is_looking(self) -> bool:
+    def has_dirty(self) -> bool:
         """Whether shards are looked at in this batch, whose violations may not be what is said."""
-        return bool(self._repair_queue.recheck)
+        return bool(self._repair_queue.dirty)
 
-    def at_rest(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether nothing that can be repaired is wanted, in shards that are looked at in this
         batch either."""
         repair_queue = self._repair_queue
-        if repair_queue.waiting or repair_queue.has_work or len(repair_queue.recheck) > _FEW:
+        if repair_queue.throttled or repair_queue.has_work or len(repair_queue.dirty) > _FEW:
             return False
         self._actions.forget()
-        return all(self._actions.cause(shard) is None for shard in repair_queue.recheck)
+        return all(self._actions.top_cause(shard) is None for shard in repair_queue.dirty)
 
     def move(self, shard: int, action: RepairAction, view: View) -> Reason | None:
         """Issue a move that no shard asks for; the reason says why it cannot be."""
-        reason = self._issuer.attempt(shard, action, view, None)
-        self._repair_queue.recheck.add(shard)
+        reason = self._issuer.issue_action(shard, action, view, None)
+        self._repair_queue.dirty.add(shard)
         self._unasked += reason is None
         return reason
 
@@ -120,10 +120,10 @@ class RepairPlanner:
         known = {*state.violations, *state.ledger.by_shard}
         seen = triage(state, self._actions, known, planned=True)
         for shard in known:
-            self._repair_queue.file(shard, seen, state.key(shard))
-        for shard in unled(state, self._actions):
+            self._repair_queue.reclassify(shard, seen, state.key(shard))
+        for shard in shards_without_fit_leader(state, self._actions):
             if shard not in known:
-                self._repair_queue.file(shard, seen, state.key(shard))
+                self._repair_queue.reclassify(shard, seen, state.key(shard))
         self._actions.forget()
 
     def run(self, caught_up: bool) -> None:
@@ -133,20 +133,22 @@ class RepairPlanner:
         fresh = self._repair_queue.due(caught_up)
         seen = triage(state, self._actions, fresh)
         if caught_up:
-            issuer.succeed(seen.heirs)
-        for shard in state.sorted_by_key([*seen.others, *(seen.unled - seen.heirs.keys())]):
+            issuer.promote_all(seen.successors)
+        for shard in state.sorted_by_key(
+            [*seen.needs_inspection, *(seen.leader_not_allowed - seen.successors.keys())]
+        ):
             # Sparing a copy is right on old news, too; it may be all that can be done in a hold.
-            issuer.keep_needed(shard)
+            issuer.cancel_unneeded_removal(shard)
             if caught_up:
                 issuer.promote(shard)
         failed: dict[int, NoMoveReasons] = {}
         self._issue_all(fresh, seen, caught_up, failed)
         while issuer.freed:
-            # A move that is done at once has made room for what was stuck.
+            # A move that is done at once has made room for what was unfixable.
             issuer.begin()
             self._actions.forget()
-            again = (self._looked - self._issued) | self._repair_queue.stuck
-            self._repair_queue.leave(again)
+            again = (self._looked - self._issued) | self._repair_queue.unfixable
+            self._repair_queue.drop(again)
             self._issue_all(again, triage(state, self._actions, again), caught_up, failed)
         if not state.configuration.acked:
             # A copy that is there at once may be the only one that lives.
@@ -165,22 +167,22 @@ class RepairPlanner:
         state = self._state
         for index in self._issuer.shifted:
             for shard in state.streams[state.stream_names[index]].shards:
-                waits = shard in self._repair_queue.waiting
+                waits = shard in self._repair_queue.throttled
                 if (waits or shard in state.ledger.by_shard) and shard not in self._looked:
                     self._looked.add(shard)
                     failed[shard] = {None: _FULL}
-        self._repair_queue.leave(self._looked)
+        self._repair_queue.drop(self._looked)
         after = triage(state, self._actions, self._looked, planned=True)
         found: list[tuple[int, tuple[str, int], tuple[Violation, ...]]] = []
         for key, shard in state.with_keys(self._looked):
             known, said = failed.get(shard, {}), None
-            if shard in after.lacking or shard in after.well:
-                said = self._report.lacks(shard, key, after, known)
+            if shard in after.under_replicated or shard in after.healthy:
+                said = self._report.under_replication_of(shard, key, after, known)
             said = self.violations(shard, known) if said is None else said
             found.append((shard, key, said))
         violated.publish(state, found)
         for shard, key, _ in found:
-            self._repair_queue.file(shard, after, key)
+            self._repair_queue.reclassify(shard, after, key)
         for (live, factor), keys in self._queued.items():
             example = self._report.missing(live, factor, self._stopped)
             left = {shard: key for shard, key in keys.items() if shard not in self._looked}
@@ -188,7 +190,7 @@ class RepairPlanner:
 
     def violations(self, shard: int, failed: NoMoveReasons) -> tuple[Violation, ...]:
         """What the shard breaks; `failed` says why it got no move."""
-        return self._report.of(shard, failed)
+        return self._report.violations_of(shard, failed)
 
     def _issue_all(
         self,
@@ -202,7 +204,7 @@ class RepairPlanner:
         state = self._state
         queued = self._queue(seen, not caught_up)
         self._looked |= shards - queued
-        wanting = shards - seen.well.keys() - queued - self._issued
+        wanting = shards - seen.healthy.keys() - queued - self._issued
         if not caught_up:
             self._stopped = _BEHIND
             failed.update((shard, {None: _BEHIND}) for shard in wanting)
@@ -212,15 +214,15 @@ class RepairPlanner:
             if node != EMPTY and is_busy(state, node):
                 view.occupy(node, True)
         fresh = sorted(
-            self._repair_queue.urgency(s, seen, key) for key, s in state.with_keys(wanting)
+            self._repair_queue.priority(s, seen, key) for key, s in state.with_keys(wanting)
         )
         failed.update(dict.fromkeys(wanting, _NONE_MORE))
         for urgent in self._in_turn(fresh, view):
-            shard = urgent[-1]
+            shard = urgent.shard
             known = failed[shard] = {}
             if not self._has_room() and not self._has_begun(shard):
                 known[None] = _FULL
-            elif urgent[0] == MISSING and self._all_busy(view):
+            elif urgent.cause_rank == UNDER_REPLICATED and self._all_busy(view):
                 known[None] = _BUSY
             elif self._issuer.issue(shard, view, known):
                 self._issued.add(shard)
@@ -229,13 +231,15 @@ class RepairPlanner:
     def _queue(self, seen: ShardTriage, behind: bool) -> set[int]:
         """Let shards that lack replicas and nothing else wait, without a look at each; those that
         get another leader first once the source is not `behind` are looked at."""
-        alone = seen.unled | (seen.heirs.keys() if behind else set()) | self._issued
-        queued = seen.lacking.keys() - alone
+        alone = (
+            seen.leader_not_allowed | (seen.successors.keys() if behind else set()) | self._issued
+        )
+        queued = seen.under_replicated.keys() - alone
         alike: dict[tuple[int, int], violated.Keys] = defaultdict(dict)
         for key, shard in self._state.with_keys(queued):
-            alike[seen.lacking[shard]][shard] = key
+            alike[seen.under_replicated[shard]][shard] = key
         for counts, keys in alike.items():
-            self._repair_queue.queue(keys, counts[0], behind)
+            self._repair_queue.put_under_replicated(keys, counts[0], behind)
             self._queued[counts].update(keys)
         return queued
 
@@ -245,13 +249,13 @@ class RepairPlanner:
         begun, room = self._state.ledger.by_shard, self._has_room()
         for each in [*fresh, None]:
             while room and not self._all_busy(view):
-                first = self._repair_queue.waiting.first()
+                first = self._repair_queue.throttled.first()
                 if first is None or (each is not None and each < first):
                     break
-                self._looked.add(self._repair_queue.take())
+                self._looked.add(self._repair_queue.pop())
                 yield first
                 room = self._has_room()
-            if each is not None and (room or each[-1] in begun):
+            if each is not None and (room or each.shard in begun):
                 yield each
                 room = self._has_room()
 

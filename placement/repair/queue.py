@@ -19,7 +19,7 @@ from placement.diagnosis import WAITS_FOR_NODES, live_slots
 from placement.model import THROTTLED, Code, Violation, ViolationClass
 from placement.repair.actions import ActionFinder
 from placement.repair.leadership import next_leader
-from placement.repair.priority import MISSING, Priority, preempts, urgency
+from placement.repair.priority import UNDER_REPLICATED, Priority, preempts, rank_of
 from placement.repair.throttle import gives_all
 from placement.repair.triage import ShardTriage
 from placement.state import State
@@ -38,47 +38,47 @@ class ThrottledShards:
     def __init__(self, is_closed: Callable[[int], bool]) -> None:
         """`is_closed` says whether a node's own limit has no room; never asked of EMPTY."""
         self._is_closed = is_closed
-        self._urgency: dict[int, Priority] = {}
+        self._priorities: dict[int, Priority] = {}
         self._node: dict[int, int] = {}
         self._heaps: dict[int, list[Priority]] = {EMPTY: []}
 
     def __contains__(self, shard: int) -> bool:
-        return shard in self._urgency
+        return shard in self._priorities
 
     def __len__(self) -> int:
-        return len(self._urgency)
+        return len(self._priorities)
 
-    def put(self, urgency: Priority, node: int = EMPTY) -> None:
+    def put(self, priority: Priority, node: int = EMPTY) -> None:
         """Let a shard wait, for a limit of the node if one is named, or change its place."""
-        shard = urgency[-1]
-        if self._urgency.get(shard) == urgency and self._node.get(shard, EMPTY) == node:
+        shard = priority.shard
+        if self._priorities.get(shard) == priority and self._node.get(shard, EMPTY) == node:
             return
-        self.leave(shard)
-        self._urgency[shard] = urgency
+        self.drop(shard)
+        self._priorities[shard] = priority
         if node != EMPTY:
             self._node[shard] = node
         heap = self._heaps.setdefault(node, [])
-        heappush(heap, urgency)
-        if len(heap) > 2 * len(self._urgency) + _STALE_MAX:
+        heappush(heap, priority)
+        if len(heap) > 2 * len(self._priorities) + _STALE_MAX:
             heap[:] = {each for each in heap if self._is_current(each, node)}
             heapify(heap)
 
-    def put_all(self, urgencies: Sequence[Priority]) -> None:
+    def put_all(self, priorities: Sequence[Priority]) -> None:
         """Let shards wait for limits of the fleet, or change their places."""
-        if len(urgencies) * _MANY < len(self._urgency):
-            for each in urgencies:
+        if len(priorities) * _MANY < len(self._priorities):
+            for each in priorities:
                 self.put(each)
             return
-        for each in urgencies:
-            self._node.pop(each[-1], None)
-        self._urgency.update((each[-1], each) for each in urgencies)
+        for each in priorities:
+            self._node.pop(each.shard, None)
+        self._priorities.update((each.shard, each) for each in priorities)
         # Sorted it is a heap, and what comes in order is soon sorted.
-        waits = (each for shard, each in self._urgency.items() if shard not in self._node)
+        waits = (each for shard, each in self._priorities.items() if shard not in self._node)
         self._heaps[EMPTY] = sorted(waits)
 
-    def leave(self, shard: int) -> None:
+    def drop(self, shard: int) -> None:
         """The shard waits no more."""
-        self._urgency.pop(shard, None)
+        self._priorities.pop(shard, None)
         self._node.pop(shard, None)
 
     def first(self) -> Priority | None:
@@ -86,13 +86,13 @@ class ThrottledShards:
         fronts = [self._front(node) for node in [*self._heaps] if not self._waits(node)]
         return min((front for front in fronts if front is not None), default=None)
 
-    def take(self) -> int:
+    def pop(self) -> int:
         """Take the shard at the front out; there must be one."""
         first = self.first()
         assert first is not None, "a shard that need not wait for a node"
-        heappop(self._heaps[self._node.get(first[-1], EMPTY)])
-        self.leave(first[-1])
-        return first[-1]
+        heappop(self._heaps[self._node.get(first.shard, EMPTY)])
+        self.drop(first.shard)
+        return first.shard
 
     def _waits(self, node: int) -> bool:
         return node != EMPTY and self._is_closed(node)
@@ -106,13 +106,13 @@ class ThrottledShards:
             del self._heaps[node]
         return heap[0] if heap else None
 
-    def _is_current(self, urgency: Priority, node: int) -> bool:
-        shard = urgency[-1]
-        return self._urgency.get(shard) == urgency and self._node.get(shard, EMPTY) == node
+    def _is_current(self, priority: Priority, node: int) -> bool:
+        shard = priority.shard
+        return self._priorities.get(shard) == priority and self._node.get(shard, EMPTY) == node
 
     def shards(self) -> list[int]:
         """All that wait, in no order."""
-        return [*self._urgency]
+        return [*self._priorities]
 
 
 class RepairQueue:
@@ -121,75 +121,79 @@ class RepairQueue:
     def __init__(self, state: State, actions: ActionFinder) -> None:
         self._state = state
         self._actions = actions
-        self.recheck: set[int] = set()
-        self.waiting = ThrottledShards(lambda node: gives_all(state, node))
-        self.stuck: set[int] = set()
-        self._wanted: set[int] = set()
+        self.dirty: set[int] = set()
+        self.throttled = ThrottledShards(lambda node: gives_all(state, node))
+        self.unfixable: set[int] = set()
+        self._ready: set[int] = set()
         # Of those that wait the ones that wait for the source of events.
-        self._behind: set[int] = set()
+        self._waiting_for_source: set[int] = set()
 
     def due(self, caught_up: bool) -> set[int]:
         """Take out what has to be looked at in this batch."""
         if caught_up:
-            self.recheck |= self._behind
-        self._look_further()
-        due = self.recheck | self._wanted
-        self.leave(due)
-        self.recheck.clear()
+            self.dirty |= self._waiting_for_source
+        self._add_dependents()
+        due = self.dirty | self._ready
+        self.drop(due)
+        self.dirty.clear()
         return due
 
     def forget(self, shards: Collection[int]) -> None:
         """These shards are no more."""
-        self.recheck.difference_update(shards)
-        self.leave(shards)
+        self.dirty.difference_update(shards)
+        self.drop(shards)
 
-    def leave(self, shards: Collection[int]) -> None:
+    def drop(self, shards: Collection[int]) -> None:
         """These shards are looked at anew."""
-        for known in (self._wanted, self._behind, self.stuck):
+        for known in (self._ready, self._waiting_for_source, self.unfixable):
             known.difference_update(shards)
         for shard in shards:
-            self.waiting.leave(shard)
+            self.throttled.drop(shard)
 
     @property
     def has_work(self) -> bool:
         """Whether a shard wants what nothing keeps from it."""
-        return bool(self._wanted)
+        return bool(self._ready)
 
-    def take(self) -> int:
+    def pop(self) -> int:
         """Take out the most urgent of the shards that wait."""
-        shard = self.waiting.take()
-        self._behind.discard(shard)
+        shard = self.throttled.pop()
+        self._waiting_for_source.discard(shard)
         return shard
 
-    def queue(self, keys: dict[int, tuple[str, int]], live: int, behind: bool) -> None:
+    def put_under_replicated(
+        self, keys: dict[int, tuple[str, int]], live: int, behind: bool
+    ) -> None:
         """Let shards wait, in the order of their keys, that lack replicas, have `live` ones, and
         break no rule; `behind` also for the source."""
-        self.waiting.put_all([(MISSING, live, *key, shard) for shard, key in keys.items()])
+        self.throttled.put_all(
+            [Priority(UNDER_REPLICATED, live, *key, shard) for shard, key in keys.items()]
+        )
         if behind:
-            self._behind.update(keys)
+            self._waiting_for_source.update(keys)
 
-    def file(self, shard: int, seen: ShardTriage, key: tuple[str, int]) -> None:
+    def reclassify(self, shard: int, seen: ShardTriage, key: tuple[str, int]) -> None:
         """Keep in mind when a shard that was looked at has to be looked at again: always, when
         limits have room, when the fleet changes, or not."""
         said = self._state.violations.get(shard, ())
         opened = self._state.ledger.by_shard.get(shard)
         if opened is not None:
-            if preempts(self._actions, shard, opened) or self._is_unled(shard, seen):
-                self._wanted.add(shard)
+            if preempts(self._actions, shard, opened) or self._needs_leader(shard, seen):
+                self._ready.add(shard)
         elif said:
             codes = {v.reason.code for v in said}
             if not codes.isdisjoint(THROTTLED):
-                self.waiting.put(self.urgency(shard, seen, key), self._awaited(said))
+                self.throttled.put(self.priority(shard, seen, key), self._awaited_node(said))
                 if Code.NOT_CAUGHT_UP in codes:
-                    self._behind.add(shard)
+                    self._waiting_for_source.add(shard)
             elif ViolationClass.FIXABLE in [v.violation_class for v in said]:
-                self._wanted.add(shard)
+                self._ready.add(shard)
             elif not codes.issubset(WAITS_FOR_NODES):
-                self.stuck.add(shard)
-        if opened is None and self._is_unled(shard, seen):
-            self._wanted.add(shard)
+                self.unfixable.add(shard)
+        if opened is None and self._needs_leader(shard, seen):
+            self._ready.add(shard)
 
-    def _awaited(self, said: Collection[Violation]) -> int:
+    def _awaited_node(self, said: Collection[Violation]) -> int:
         """The node whose moves away a shard waits for, where that is all that it waits for."""
         waits = [v.reason for v in said if v.violation_class is not ViolationClass.FIXABLE]
         nodes = {each.seen for each in waits if each.code is Code.LIMIT_REACHED and each.seen}
@@ -198,32 +202,34 @@ class RepairQueue:
         ((node_id,),) = nodes
         return self._state.topology.index.get(node_id, EMPTY)
 
-    def urgency(self, shard: int, seen: ShardTriage, key: tuple[str, int]) -> Priority:
+    def priority(self, shard: int, seen: ShardTriage, key: tuple[str, int]) -> Priority:
         """The shard's place among those that want something."""
-        if shard in seen.lacking:
-            live, _ = seen.lacking[shard]
-            return (MISSING, live, *key, shard)
+        if shard in seen.under_replicated:
+            live, _ = seen.under_replicated[shard]
+            return Priority(UNDER_REPLICATED, live, *key, shard)
         live = len(live_slots(self._state.table.nodes(shard), self._state.topology))
-        return (urgency(self._actions.cause(shard)), live, *key, shard)
+        return Priority(rank_of(self._actions.top_cause(shard)), live, *key, shard)
 
-    def _is_unled(self, shard: int, seen: ShardTriage) -> bool:
-        told = shard in seen.lacking or shard in seen.well
-        if told and shard not in seen.unled and shard not in seen.heirs:
+    def _needs_leader(self, shard: int, seen: ShardTriage) -> bool:
+        told = shard in seen.under_replicated or shard in seen.healthy
+        if told and shard not in seen.leader_not_allowed and shard not in seen.successors:
             return False
         return next_leader(self._state, self._actions, shard) is not None
 
-    def _look_further(self) -> None:
+    def _add_dependents(self) -> None:
         """What changes in one shard of a stream may concern others that are in need already, and
         those of a colocated stream that stand apart."""
         state, opened = self._state, self._state.ledger.by_shard
-        recheck = np.fromiter(self.recheck, np.int64, len(self.recheck))
-        for index in np.unique(state.table.streams_of(recheck)).tolist():
+        dirty = np.fromiter(self.dirty, np.int64, len(self.dirty))
+        for index in np.unique(state.table.streams_of(dirty)).tolist():
             stream = state.streams[state.stream_names[index]]
             colocated = self._actions.is_colocated(stream)
-            if not colocated and not self._actions.is_wide(stream):
+            if not colocated and not self._actions.spans_stream(stream):
                 continue
             for other in stream.shards:
-                known = other in self.stuck or other in self.waiting or other in opened
-                apart = colocated and (other in state.violations or self._actions.strays(other))
+                known = other in self.unfixable or other in self.throttled or other in opened
+                apart = colocated and (
+                    other in state.violations or self._actions.stray_slots(other)
+                )
                 if known or apart:
-                    self.recheck.add(other)
+                    self.dirty.add(other)

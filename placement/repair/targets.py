@@ -108,10 +108,11 @@ class ShardCase(NamedTuple):
     """A shard whose replicas are looked at, or the nodes that all shards of a colocated stream
     share.
 
-    `nodes`: by slot, EMPTY where none is; `others`: live nodes of the stream's other shards, where
-    a rule asks for them; `room`: replicas that a node has to take at once; `shunned`: nodes on
-    which moves of the shard have failed just now; `held`: how many shards of a colocated stream
-    hold a replica on each node.
+    - `nodes`: by slot, EMPTY where none is.
+    - `others`: live nodes of the stream's other shards, where a rule asks for them.
+    - `room`: replicas that a node has to take at once.
+    - `backed_off_targets`: nodes on which moves of the shard have failed just now.
+    - `held`: how many shards of a colocated stream hold a replica on each node.
     """
 
     spec: StreamSpec
@@ -121,7 +122,7 @@ class ShardCase(NamedTuple):
     nodes: Sequence[int]
     others: Sequence[int] = ()
     room: int = 1
-    shunned: frozenset[int] = frozenset()
+    backed_off_targets: frozenset[int] = frozenset()
     held: Mapping[int, int] = MappingProxyType({})
 
     @property
@@ -195,11 +196,11 @@ def find_target(case: ShardCase, slot: int, view: View, may_stay: bool = False) 
     """Where the replica of a slot goes; the one that stands there is not counted any more.
 
     With `may_stay` its node is a candidate like others: the answer is that node where the strategy
-    would choose it again. Shunned nodes are none; where only they would do, the reason says so.
+    would choose it again. Backed-off targets are none; the reason says where only they would do.
     """
     found = _found(case, slot, view, may_stay)
-    if isinstance(found, Reason) and case.shunned:
-        again = _found(case._replace(shunned=frozenset()), slot, view, may_stay)
+    if isinstance(found, Reason) and case.backed_off_targets:
+        again = _found(case._replace(backed_off_targets=frozenset()), slot, view, may_stay)
         return found if isinstance(again, Reason) else backing_off(case, again, view.topology)
     return found
 
@@ -211,20 +212,20 @@ def backing_off(case: ShardCase, node: int, topology: Topology) -> Reason:
 
 
 def _found(case: ShardCase, slot: int, view: View, may_stay: bool) -> int | Reason:
-    """Where the replica of a slot goes, none of the shunned nodes being a candidate."""
+    """Where the replica of a slot goes, no backed-off target being a candidate."""
     topology, policy, old = view.topology, case.policy, case.nodes[slot]
     kept = [s for s in case.live(topology) if s != slot]
     held = frozenset([node for node in case.nodes if node != EMPTY])
-    if case.room == 1 and not (may_stay or case.shunned):
-        need = _need(case, slot, kept, held)
+    if case.room == 1 and not (may_stay or case.backed_off_targets):
+        need = _request(case, slot, kept, held)
         if chooses(STRATEGIES[policy.strategy], need):
             chosen = choose_by_class(case.rules, policy, need, view)
             if chosen is not None:
                 return chosen
     mask = candidates(policy, view)
-    if case.shunned:
+    if case.backed_off_targets:
         mask = mask.copy()
-        mask[[*case.shunned]] = False
+        mask[[*case.backed_off_targets]] = False
     if case.room > 1:
         mask = mask & view.has_room(case.room)
     if may_stay and topology.eligible[old] and policy.nodes.passes(topology, old):
@@ -245,7 +246,7 @@ def _extend(
     case: ShardCase, slot: int, kept: list[int], held: frozenset[int], mask: Mask, view: View
 ) -> int | Reason:
     """The strategy's answer; where its rules may be broken, that of the rules alone."""
-    need = _need(case, slot, kept, held)
+    need = _request(case, slot, kept, held)
     found = STRATEGIES[case.policy.strategy].extend(need, case.policy, mask, view)
     if isinstance(found, Reason) and case.policy.strength is Strength.PREFERRED:
         rules = [rule for rule in case.rules if not isinstance(rule, LoadBalance)]
@@ -254,7 +255,7 @@ def _extend(
     return found
 
 
-def _need(case: ShardCase, slot: int, kept: list[int], held: frozenset[int]) -> ReplicaRequest:
+def _request(case: ShardCase, slot: int, kept: list[int], held: frozenset[int]) -> ReplicaRequest:
     """What is asked for the slot, with the replicas in the slots `kept` staying."""
     return ReplicaRequest(
         case.spec.stream,
@@ -269,7 +270,7 @@ def _need(case: ShardCase, slot: int, kept: list[int], held: frozenset[int]) -> 
         case.spec.token(case.shard),
         slots=kept,
         shards=case.spec.shards,
-        shunned=case.shunned,
+        backed_off_targets=case.backed_off_targets,
     )
 
 
@@ -295,20 +296,22 @@ def best_improving_move(
             # No other rule is broken for a wish, nor for what leaves anyway, which is the drain's.
             steps = strength is Strength.REQUIRED and view.topology.counts_for_rules[node]
             blocked = isinstance(target, Reason) and not waits
-            soft = _softened(case, slot, trial) if blocked and steps else None
+            soft = _least_violating(case, slot, trial) if blocked and steps else None
             reasons += [target] if isinstance(target, Reason) else []
             if soft is None:
                 continue
             target = soft
         after = score(case.moved(slot, target), judging)
-        if after.better_than(before, strength) and _may_go(case, node, strength, view)[target]:
+        if after.better_than(before, strength) and _may_go_to(case, node, strength, view)[target]:
             found.append(_ranked(case, slot, target, after, view))
-    found = found or [*_beside_proposals(case, strength, before, view, judging)]
+    found = found or [*_moves_not_proposed(case, strength, before, view, judging)]
     if found:
         _, slot, target = min(found)
         return slot, target
-    if case.shunned:
-        again = best_improving_move(case._replace(shunned=frozenset()), strength, view, judging)
+    if case.backed_off_targets:
+        again = best_improving_move(
+            case._replace(backed_off_targets=frozenset()), strength, view, judging
+        )
         if not isinstance(again, Reason):
             return backing_off(case, again[1], view.topology)
     if reasons:
@@ -318,28 +321,28 @@ def best_improving_move(
 
 
 def _ranked(case: ShardCase, slot: int, target: int, after: RuleScore, view: View) -> _Ranked:
-    """A move as `find_move` compares it, behind its rank."""
+    """A move as `best_improving_move` compares it, behind its rank."""
     topology, node = view.topology, case.nodes[slot]
     pressure = -float(view.load[node] / topology.weight[node])
     near = int(distance(topology, node)[target])
     rank, held = topology.order(), case.held.get(node, 0)
     doubted = not topology.counts_for_rules[node]
     wrong, wishes = after.key
-    located = wrong, bool(_comes_last(case, topology)[target]), wishes
+    located = wrong, bool(_unlocated_last(case, topology)[target]), wishes
     first = (*located, held, not doubted, slot == 0, near, pressure, int(rank[node]), slot)
     full = float(view.load[target] / topology.weight[target])
     return (*first, bool(view.busy[target]), full, int(rank[target])), slot, target
 
 
-def _beside_proposals(
+def _moves_not_proposed(
     case: ShardCase, strength: Strength, before: RuleScore, view: View, judging: Topology
 ) -> Iterator[_Ranked]:
     """Moves that keep rules of this strength better although no strategy proposes them."""
     topology = view.topology
     rules = RuleSet(case.rules).repairable
-    most = _most(rules, strength, before)
+    most = _penalty_limits(rules, strength, before)
     mask = candidates(case.policy, view) & view.has_room(case.room)
-    mask[[*case.shunned, *(node for node in case.nodes if node != EMPTY)]] = False
+    mask[[*case.backed_off_targets, *(node for node in case.nodes if node != EMPTY)]] = False
     live = case.live(topology)
     for slot in live:
         node = case.nodes[slot]
@@ -347,7 +350,7 @@ def _beside_proposals(
             continue
         others = [each for each in live if each != slot]
         standing = case.standing(judging, others, slot)
-        open_to = mask & _may_go(case, node, strength, view)
+        open_to = mask & _may_go_to(case, node, strength, view)
         if strength is Strength.PREFERRED:
             # What required rules keep free, by the domains that may receive replicas now, stays so.
             now = case.standing(topology, others, slot)
@@ -359,17 +362,17 @@ def _beside_proposals(
                 yield _ranked(case, slot, target, after, view)
 
 
-def _comes_last(case: ShardCase, topology: Topology) -> Mask:
+def _unlocated_last(case: ShardCase, topology: Topology) -> Mask:
     """Nodes without a location where others of the case's stream have one."""
     standing = case.standing(topology, (), None)
     first = [rule.penalty(standing) > 0 for rule in case.rules if isinstance(rule, LocatedFirst)]
     return first[0] if first else np.zeros(topology.size, bool)
 
 
-def _may_go(case: ShardCase, node: int, strength: Strength, view: View) -> Mask:
+def _may_go_to(case: ShardCase, node: int, strength: Strength, view: View) -> Mask:
     """Where a replica may go from the node for rules of this strength: for a wish it does not leave
     a node with a location for one without."""
-    last = _comes_last(case, view.topology)
+    last = _unlocated_last(case, view.topology)
     everywhere: Mask = ~last
     return everywhere | (strength is Strength.REQUIRED or last[node])
 
@@ -379,7 +382,7 @@ def _drains(topology: Topology, node: int) -> bool:
     return topology.administrative[node] is AdministrativeState.DRAINING
 
 
-def _most(rules: Sequence[Rule], strength: Strength, before: RuleScore) -> list[int]:
+def _penalty_limits(rules: Sequence[Rule], strength: Strength, before: RuleScore) -> list[int]:
     """By rule how much a single replica may be minded, so that the whole can be better; for a wish
     no required rule may be broken at all."""
     wishing = strength is Strength.PREFERRED
@@ -396,16 +399,16 @@ def _is_required(rule: Rule) -> bool:
     return rule.strength is Strength.REQUIRED
 
 
-def _softened(case: ShardCase, slot: int, view: View) -> int | None:
+def _least_violating(case: ShardCase, slot: int, view: View) -> int | None:
     """The node that breaks required rules least, where none keeps them all: what is far from its
     rules gets nearer step by step."""
     asked = [rule for rule in case.rules if rule.repairable or isinstance(rule, LocatedFirst)]
-    rules = [_wish(rule) for rule in sorted(asked, key=lambda rule: not _is_required(rule))]
+    rules = [_as_preferred(rule) for rule in sorted(asked, key=lambda rule: not _is_required(rule))]
     kept = [s for s in case.live(view.topology) if s != slot]
     held = frozenset([node for node in case.nodes if node != EMPTY])
-    need = _need(case, slot, kept, held)
+    need = _request(case, slot, kept, held)
     mask = candidates(case.policy, view) & view.has_room(case.room)
-    mask[[*case.shunned]] = False
+    mask[[*case.backed_off_targets]] = False
     found = choose(rules, mask, need, view)
     if isinstance(found, Reason):
         return None
@@ -415,7 +418,7 @@ def _softened(case: ShardCase, slot: int, view: View) -> int | None:
     return None if never else found
 
 
-def _wish(rule: Any) -> Rule:
+def _as_preferred(rule: Any) -> Rule:
     """The rule as one that may be broken."""
     if rule.strength is Strength.PREFERRED:
         return rule  # type: ignore[no-any-return]

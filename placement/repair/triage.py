@@ -20,24 +20,28 @@ from placement.state import State, Stream
 from placement.topology import Topology
 
 # Shards from which a look at all of them as arrays costs less than one at each.
-GLANCED_FROM = 16
+TRIAGED_FROM = 16
 
 Shards = NDArray[np.int64]
 
 
 @dataclass(slots=True)
 class ShardTriage:
-    """`lacking`: live replicas of each shard that lacks some and breaks no rule with those it has,
-    and how many are asked for; `well`: the same of shards that want nothing, what is held counting
-    as there; `heirs`: slot of the next leader of shards of both kinds whose first replica is dead;
-    `unled`: those whose first replica or heir may not lead; `others`: what has to be asked one by
-    one."""
+    """Shards sorted by what repair has to do about them.
 
-    lacking: dict[int, tuple[int, int]] = field(default_factory=dict)
-    well: dict[int, tuple[int, int]] = field(default_factory=dict)
-    heirs: dict[int, int] = field(default_factory=dict)
-    unled: set[int] = field(default_factory=set)
-    others: list[int] = field(default_factory=list)
+    - `under_replicated`: lacks replicas and breaks no rule with those it has; by shard its live
+      replicas and how many are asked for.
+    - `healthy`: wants nothing, a held replica counting as there; the same two numbers.
+    - `successors`: slot of the next leader of a shard of either kind whose first replica is dead.
+    - `leader_not_allowed`: of either kind; its first replica, or its successor, may not lead.
+    - `needs_inspection`: all others; each is looked at by itself.
+    """
+
+    under_replicated: dict[int, tuple[int, int]] = field(default_factory=dict)
+    healthy: dict[int, tuple[int, int]] = field(default_factory=dict)
+    successors: dict[int, int] = field(default_factory=dict)
+    leader_not_allowed: set[int] = field(default_factory=set)
+    needs_inspection: list[int] = field(default_factory=list)
 
 
 def triage(
@@ -46,24 +50,24 @@ def triage(
     """Look at shards. Those with an open move are among the others, unless they
     are looked at as `planned` and the move gives back what was lost."""
     found = ShardTriage()
-    if len(shards) < GLANCED_FROM:
-        found.others = [*shards]
+    if len(shards) < TRIAGED_FROM:
+        found.needs_inspection = [*shards]
         return found
     opened = state.ledger.by_shard.values()
     given_back = Cause.UNDER_REPLICATED if planned else None
     apart = {each.shard for each in opened if each.move.cause != given_back}
     apart.update(shard for shard, _ in actions.marked)
-    found.others = [*shards & apart]
+    found.needs_inspection = [*shards & apart]
     left = shards - apart
     for stream, members in _alike(state, np.fromiter(left, np.int64, len(left))):
-        if all(_tells_at_once(rule) for rule in actions.rules(stream)):
-            _look(found, state, actions, stream, members)
+        if all(_judges_columns(rule) for rule in actions.rules(stream)):
+            _triage_alike(found, state, actions, stream, members)
         else:
-            found.others += members.tolist()
+            found.needs_inspection += members.tolist()
     return found
 
 
-def unled(state: State, actions: ActionFinder) -> list[int]:
+def shards_without_fit_leader(state: State, actions: ActionFinder) -> list[int]:
     """Every shard that may want another leader."""
     topology, found = state.topology, []
     leads = np.append(topology.can_lead & ~topology.dead, False)
@@ -75,7 +79,7 @@ def unled(state: State, actions: ActionFinder) -> list[int]:
     return found
 
 
-def _tells_at_once(rule: Rule) -> bool:
+def _judges_columns(rule: Rule) -> bool:
     """Whether the rule looks at one shard alone and says of many which of them may break it."""
     return isinstance(rule, DomainCountRule) and hasattr(rule, "may_violate")
 
@@ -99,7 +103,7 @@ def _alike(state: State, shards: Shards) -> Iterator[tuple[Stream, Shards]]:
         yield stream, shards[each == kind]
 
 
-def _look(
+def _triage_alike(
     found: ShardTriage, state: State, actions: ActionFinder, stream: Stream, shards: Shards
 ) -> None:
     topology, copies = state.topology, stream.copies
@@ -114,14 +118,14 @@ def _look(
     plain = (count > 0) & (held <= copies) & (kept[rows] | ~stays).all(axis=1)
     lacks = stays.sum(axis=1) < copies
     plain &= ~(lacks & (stays & ~live).any(axis=1))
-    plain &= ~_doubted(actions, stream, rows, stays & plain[:, None])
-    found.others += shards[~plain].tolist()
+    plain &= ~_may_violate(actions, stream, rows, stays & plain[:, None])
+    found.needs_inspection += shards[~plain].tolist()
     leaders = _leaders(topology, rows, live, copies)
     may_lead = np.append(topology.can_lead, False)[rows[np.arange(len(rows)), leaders]]
-    found.unled.update(shards[plain & ~may_lead].tolist())
+    found.leader_not_allowed.update(shards[plain & ~may_lead].tolist())
     orphaned = plain & (leaders > 0)
-    found.heirs.update(zip(shards[orphaned].tolist(), leaders[orphaned].tolist(), strict=True))
-    for kind, which in ((found.lacking, plain & lacks), (found.well, plain & ~lacks)):
+    found.successors.update(zip(shards[orphaned].tolist(), leaders[orphaned].tolist(), strict=True))
+    for kind, which in ((found.under_replicated, plain & lacks), (found.healthy, plain & ~lacks)):
         counts = zip(count[which].tolist(), repeat(copies), strict=False)
         kind.update(zip(shards[which].tolist(), counts, strict=True))
 
@@ -135,7 +139,7 @@ def _leaders(topology: Topology, rows: Shards, live: Mask, copies: int) -> Shard
     return np.where(live[:, 0], 0, slots)
 
 
-def _doubted(actions: ActionFinder, stream: Stream, rows: Shards, stays: Mask) -> Mask:
+def _may_violate(actions: ActionFinder, stream: Stream, rows: Shards, stays: Mask) -> Mask:
     """Rows that may break a rule with the replicas that stay."""
     assert stream.policy is not None
     doubted = np.zeros(len(rows), bool)

@@ -33,7 +33,7 @@ class ViolationReporter:
         self._state = state
         self._actions = actions
 
-    def of(self, shard: int, failed: NoMoveReasons) -> tuple[Violation, ...]:
+    def violations_of(self, shard: int, failed: NoMoveReasons) -> tuple[Violation, ...]:
         """What the shard breaks; `failed` says why it got no move, if it was planned."""
         state, found = self._state, [*self._copies(shard), *self._places(shard)]
         case = self._actions.case(shard)
@@ -55,13 +55,13 @@ class ViolationReporter:
             found.extend((seen_to, violation) for violation in broken)
         return tuple(self._classed(shard, cause, each, failed) for cause, each in found)
 
-    def lacks(
+    def under_replication_of(
         self, shard: int, key: tuple[str, int], seen: ShardTriage, failed: NoMoveReasons
     ) -> tuple[Violation, ...] | None:
         """The same for a shard that breaks no rule, as `seen` where it is planned to stand; None
         where it has to be asked why it lacks replicas."""
         state = self._state
-        live, factor = seen.lacking.get(shard) or seen.well[shard]
+        live, factor = seen.under_replicated.get(shard) or seen.healthy[shard]
         opened = state.ledger.by_shard.get(shard)
         if opened is not None and (opened.removed == EMPTY or state.topology.dead[opened.removed]):
             live -= 1
@@ -71,7 +71,7 @@ class ViolationReporter:
         if opened is not None:
             why, kind = opened.move.reason, ViolationClass.FIXABLE
         else:
-            if shard in seen.well:
+            if shard in seen.healthy:
                 why = why_kept(state.table.nodes(shard), state.topology)
             why = why or failed.get(Cause.UNDER_REPLICATED) or failed.get(None)
             if why is None:
@@ -91,7 +91,7 @@ class ViolationReporter:
         found: list[tuple[Cause | None, Violation]] = []
         whole, factor = len(live_slots(state.current_replicas(shard), topology)), stream.copies
         if whole < factor:
-            needy = self._actions.needy(shard)
+            needy = self._actions.missing_slots(shard)
             said = why_needy(nodes, needy[0], topology) if needy else why_kept(nodes, topology)
             lost = said or Reason(Code.REPLICA_MISSING, "a copy is on its way")
             found.append(
@@ -106,13 +106,13 @@ class ViolationReporter:
             waits = why_kept(nodes, topology)
             surplus = self._of(shard, SURPLUS_RULE, held, factor, waits or many)
             found.append((None if waits else Cause.SURPLUS, surplus))
-        apart, strays = self._actions.apart(shard), self._actions.strays(shard)
+        apart, strays = self._actions.kept_stray_slots(shard), self._actions.stray_slots(shard)
         if apart:
             why = why_needy(nodes, strays[0], topology) if strays else why_kept(nodes, topology)
             assert why is not None
             broken = self._of(shard, str(ColocateSlots()), len(apart), 0, why)
             # A want of its own takes the cause of what drains it.
-            drains = bool(strays) and strays[0] in self._actions.draining(shard)
+            drains = bool(strays) and strays[0] in self._actions.draining_slots(shard)
             found.append((Cause.DRAIN if drains else Cause.REQUIRED_RULE, broken))
         return found
 
@@ -120,7 +120,7 @@ class ViolationReporter:
         """Replicas on nodes that are not admitted, or that are being emptied."""
         state, topology = self._state, self._state.topology
         (name, number), nodes = state.key(shard), state.table.nodes(shard)
-        outside = [nodes[slot] for slot in self._actions.outside(shard)]
+        outside = [nodes[slot] for slot in self._actions.inadmissible_slots(shard)]
         policy = state.stream_of(shard).policy
         assert policy is not None
         broken = broken_filter(name, number, policy.nodes, outside, topology, state.now)
@@ -131,8 +131,10 @@ class ViolationReporter:
             away = [nodes[s] for s in kept_slots(nodes, topology) if topology.is_dead(nodes[s])]
             held = broken_filter(name, number, policy.nodes, away, topology, state.now)
             found += [(None, violation._replace(reason=stays)) for violation in held]
-        for node_id in sorted(topology.ids[nodes[slot]] for slot in self._actions.draining(shard)):
-            drains = self._actions.drains(topology.index[node_id])
+        for node_id in sorted(
+            topology.ids[nodes[slot]] for slot in self._actions.draining_slots(shard)
+        ):
+            drains = self._actions.why_leaving(topology.index[node_id])
             violation = self._of(shard, DRAIN_RULE, 1, 0, drains)
             found.append((Cause.DRAIN, violation._replace(level="node", domain=node_id)))
         return found
@@ -149,7 +151,7 @@ class ViolationReporter:
         state = self._state
         opened = state.ledger.by_shard.get(shard)
         missing = cause is Cause.UNDER_REPLICATED
-        off = not missing and self._actions.only_dead(state.stream_of(shard))
+        off = not missing and self._actions.repairs_dead_only(state.stream_of(shard))
         if cause is None or (off and opened is None):
             return violation
         if not (missing and opened) and violation.reason.code in WAITS_FOR_NODES:

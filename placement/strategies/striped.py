@@ -110,7 +110,7 @@ class StripedStrategy(ByRules):
         if need.slot == 0 or not isinstance(found, Reason):
             return found
         more = topology.fenced & policy.nodes.mask(topology) & view.has_room()
-        more[[*need.shunned]] = False
+        more[[*need.backed_off_targets]] = False
         fallback = choose(rules, mask | more, need, view)
         return found if isinstance(fallback, Reason) else fallback
 

@@ -176,12 +176,12 @@ def _unlimited(core: Reconciler) -> None:
 
 @contextmanager
 def _one_by_one() -> Iterator[None]:
-    known = triage.GLANCED_FROM, by_class.CLASSED_FROM
-    triage.GLANCED_FROM = by_class.CLASSED_FROM = NEVER
+    known = triage.TRIAGED_FROM, by_class.CLASSED_FROM
+    triage.TRIAGED_FROM = by_class.CLASSED_FROM = NEVER
     try:
         yield
     finally:
-        triage.GLANCED_FROM, by_class.CLASSED_FROM = known
+        triage.TRIAGED_FROM, by_class.CLASSED_FROM = known
 
 
 @contextmanager

@@ -168,7 +168,9 @@ def second_best_targets_are_taken(patch: Patch) -> None:
         best = find(case, slot, view)
         if isinstance(best, Reason):
             return best
-        second = find(case._replace(shunned=case.shunned | {best}), slot, view)
+        second = find(
+            case._replace(backed_off_targets=case.backed_off_targets | {best}), slot, view
+        )
         return best if isinstance(second, Reason) else second
 
     patch.setattr(issuer, "find_target", wrong)
@@ -258,7 +260,7 @@ def late_words_count(patch: Patch) -> None:
         opened = self._state.ledger.by_shard.get(stream.shards[event.shard])
         return opened.move if opened else None
 
-    patch.setattr(MoveController, "_acked", wrong)
+    patch.setattr(MoveController, "_find_move", wrong)
 
 
 @mutation
@@ -294,10 +296,10 @@ def copies_under_way_lead(patch: Patch) -> None:
     """A copy that is not complete may be promoted."""
     next_leader = leadership.next_leader
 
-    def wrong(state: State, wants: ActionFinder, shard: int) -> int | None:
+    def wrong(state: State, actions: ActionFinder, shard: int) -> int | None:
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(State, "current_replicas", lambda state, shard: state.table.nodes(shard))
-            return next_leader(state, wants, shard)
+            return next_leader(state, actions, shard)
 
     patch.setattr(issuer, "next_leader", wrong)
     patch.setattr(queue, "next_leader", wrong)
@@ -306,7 +308,7 @@ def copies_under_way_lead(patch: Patch) -> None:
 @mutation
 def needed_copies_are_given_up(patch: Patch) -> None:
     """The removal of a copy that is needed after all is not called off."""
-    patch.setattr(MoveIssuer, "keep_needed", nothing)
+    patch.setattr(MoveIssuer, "cancel_unneeded_removal", nothing)
 
 
 @mutation
@@ -318,7 +320,7 @@ def nobody_is_promoted(patch: Patch) -> None:
 @mutation
 def returning_domains_are_not_seen(patch: Patch) -> None:
     """What was made in an emergency stays as it is when a domain comes back."""
-    patch.setattr(RepairPlanner, "look_over", nothing)
+    patch.setattr(RepairPlanner, "enqueue_rule_breakers", nothing)
 
 
 @mutation
@@ -328,7 +330,7 @@ def relocated_nodes_are_not_looked_at(patch: Patch) -> None:
 
     def wrong(self: Any, event: Any) -> None:
         with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(RepairPlanner, "look_at", nothing)
+            inner.setattr(RepairPlanner, "enqueue", nothing)
             changed(self, event)
 
     patch.setattr(node_events.NodeController, "apply_change", wrong)
@@ -342,7 +344,7 @@ def healthy_copies_are_surplus(patch: Patch) -> None:
         nodes = self._state.table.nodes(shard)
         return max(slot for slot, node in enumerate(nodes) if node != EMPTY)
 
-    patch.setattr(ActionFinder, "_superfluous", wrong)
+    patch.setattr(ActionFinder, "_surplus_slot", wrong)
 
 
 # Memory

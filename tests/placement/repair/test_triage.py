@@ -34,9 +34,9 @@ def published(seed: int, monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
 @pytest.mark.parametrize("seed", range(1_000, 1_000 + SEEDS))
 def test_many_at_once_are_treated_as_one_by_one(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(triage, "GLANCED_FROM", 1)
+    monkeypatch.setattr(triage, "TRIAGED_FROM", 1)
     monkeypatch.setattr(by_class, "CLASSED_FROM", 1)
     at_once = published(seed, monkeypatch)
-    monkeypatch.setattr(triage, "GLANCED_FROM", NEVER)
+    monkeypatch.setattr(triage, "TRIAGED_FROM", NEVER)
     monkeypatch.setattr(by_class, "CLASSED_FROM", NEVER)
     assert published(seed, monkeypatch) == at_once
