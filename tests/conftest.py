@@ -1,12 +1,15 @@
-"""Fixtures shared by all tests: one embedded broker for the session, and names of one's own in it.
+"""What all tests share: stories as tests, the processes that play them, one embedded broker.
 
-The broker starts with the first test that asks for it, so unit tests never wait for it. Where tests
-are played by several processes, as `make test` does, each has a broker of its own.
+Every `testdata/*.txt` of the core is a test, so that `pytest tests/placement/repair` runs the tests
+of a part and its stories. The broker starts with the first test that asks for it, so unit tests
+never wait for it. Where tests are played by several processes, as `make test` does, each has a
+broker of its own.
 """
 
 import os
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -14,6 +17,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling, Scheduling
 
 from streaming.runtime import EmbeddedBroker
+from tests.stories.datadriven import is_core_story, run_file
 
 # Where the tests are that start the application.
 SYSTEMS = "tests/integration/"
@@ -27,12 +31,39 @@ settings.load_profile("untimed")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--rewrite`: see tests/datadriven.py."""
+    """`--rewrite`: see tests/stories/datadriven.py."""
     parser.addoption(
         "--rewrite",
         action="store_true",
         help="write the answers of the code into the data-driven text cases; read the diff",
     )
+
+
+class StoryFile(pytest.File):
+    """A file that tells a story of the core in the language of tests/stories/story.py."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """The story is one test."""
+        yield StoryItem.from_parent(self, name=self.path.stem)
+
+
+class StoryItem(pytest.Item):
+    """A story, whose answers have to be those of its file."""
+
+    def runtest(self) -> None:
+        """Tell the story from its first command on."""
+        from tests.stories.story import Story
+
+        run_file(self.path, Story().answer, self.config.getoption("--rewrite"))
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """Where the test stands, for reports."""
+        return self.path, 0, f"story {self.name}"
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Make a test of every story of the core."""
+    return StoryFile.from_parent(parent, path=file_path) if is_core_story(file_path) else None
 
 
 class SystemsTogether(LoadFileScheduling):

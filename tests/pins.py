@@ -21,12 +21,12 @@ from placement.model import Configuration, Event, Ready
 from streaming.cli.main import app
 from streaming.codec import ready_records
 from streaming.replay import replay_history
-from tests.datadriven import Command, run_file
+from tests.builders.batches import CELL
+from tests.builders.histories import eventful, history, lying
 from tests.simulation.history import Failure, History
-from tests.story import Story
-from tests.streaming.batches import CELL
+from tests.stories.datadriven import Command, run_file, story_files
+from tests.stories.story import Story
 from tests.streaming.cli.test_screens import Screens
-from tests.streaming.histories import eventful, history, lying
 from tests.streaming.live.test_describe import Descriptions
 from tests.streaming.offline import test_explain_stories, test_plan_stories
 
@@ -37,30 +37,23 @@ SEEDS = 200
 # Seeds of one line: enough of them to keep the file short, few enough to look through.
 CHUNK = 20
 COMMANDS = (("place",), ("check", "--report"), ("plan",))
-# Who answers the stories of a name; all others are told in the language of `tests/story.py`.
+# Who answers stories of the shell; the core's are told in the language of `stories/story.py`.
 ANSWERERS: tuple[tuple[str, Callable[[], Callable[[Command], str]]], ...] = (
-    ("describe/", lambda: Descriptions().answer),
-    ("screens/", lambda: Screens().answer),
-    ("plan_", lambda: test_plan_stories.Story().answer),
-    ("explain_", lambda: test_explain_stories.Story().answer),
+    ("streaming/live/", lambda: Descriptions().answer),
+    ("streaming/cli/", lambda: Screens().answer),
+    ("streaming/offline/plan_", lambda: test_plan_stories.Story().answer),
+    ("streaming/offline/explain_", lambda: test_explain_stories.Story().answer),
 )
 
 Pin = tuple[str, str]
 
 
 def files() -> Iterator[tuple[str, Path]]:
-    """Yield (name, path) of every story and example; names do not tell where tests stand."""
+    """Yield (name, path) of every example and story; names leave `testdata` out."""
     for path in sorted((ROOT / "deploy" / "examples").rglob("*.yaml")):
         yield str(path.relative_to(ROOT)), path
-    found = {
-        **{
-            str(path.relative_to(data)): path
-            for data in TESTS.rglob("testdata")
-            for path in data.rglob("*.txt")
-        },
-        **{path.name: path for path in (TESTS / "simulation").glob("*.txt")},
-    }
-    yield from sorted(found.items())
+    for path in story_files():
+        yield f"{path.parent.parent.relative_to(TESTS)}/{path.name}", path
 
 
 def stories() -> Iterator[Pin]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.datadriven import CaseError, Command, parse_command, run_file
+from tests.stories.datadriven import CaseError, Command, parse_command, run_file
 
 STORY = """\
 # Goal: a story.

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from streaming.cli.main import app
 from streaming.settings import Settings
-from tests.documented import READMES, ROOT, Told, parse, told
+from tests.documentation.commands import READMES, ROOT, Told, parse, told
 
 TOLD = told()
 TARGETS = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))

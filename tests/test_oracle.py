@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from placement.model import Action, Answer, AnswerOutcome, Code, OperatorAsked, Ready, Reason
-from tests.oracle import Log
+from tests.oracle.log import Log
 
 Record = tuple[str, str, dict[str, Any] | None]
 

@@ -23,8 +23,8 @@ from streaming.runtime import EmbeddedBroker
 from streaming.simulator import Fleet
 from streaming.simulator.fleet import Executor, FleetNode
 from tests.integration.conftest import System
-from tests.integration.topics import Requests
-from tests.integration.waiting import until
+from tests.systems.topics import Requests
+from tests.systems.waiting import until
 
 # Enough that every kill meets batches with something in them, and that the records of fifty kills
 # can still be judged within seconds.

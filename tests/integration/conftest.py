@@ -11,8 +11,8 @@ from streaming.administration import apply_topics
 from streaming.replay import Report, read_history, replay_history
 from streaming.runtime import EmbeddedBroker
 from streaming.simulator import Executor
-from tests.integration.application import Application
-from tests.integration.topics import Inputs, Outputs
+from tests.systems.application import Application
+from tests.systems.topics import Inputs, Outputs
 
 CELL = "main"
 

@@ -30,8 +30,8 @@ from schemas.topics import CATALOGUE
 from streaming.cli.main import app
 from streaming.runtime import EmbeddedBroker
 from streaming.settings import for_administration
-from tests.integration.application import PATIENT, Application
-from tests.integration.topics import Inputs, Outputs
+from tests.systems.application import PATIENT, Application
+from tests.systems.topics import Inputs, Outputs
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 

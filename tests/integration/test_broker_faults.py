@@ -11,9 +11,9 @@ import pytest
 
 from streaming.simulator import Fleet
 from streaming.simulator.fleet import FleetNode
-from tests.integration.cluster import Cluster, Node
 from tests.integration.conftest import System
-from tests.integration.supervised import Supervised
+from tests.systems.cluster import Cluster, Node
+from tests.systems.supervised import Supervised
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 

@@ -12,10 +12,10 @@ from confluent_kafka.admin import AdminClient
 from schemas.topics import full_name
 from streaming.simulator import Fleet
 from streaming.simulator.fleet import FleetNode
-from tests.integration.cluster import REPLICATION_FACTOR, Cluster
 from tests.integration.conftest import System
-from tests.integration.supervised import Supervised
-from tests.integration.waiting import until
+from tests.systems.cluster import REPLICATION_FACTOR, Cluster
+from tests.systems.supervised import Supervised
+from tests.systems.waiting import until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 

@@ -13,14 +13,14 @@ import pytest
 from streaming.simulator import Fleet
 from streaming.simulator.fleet import Executor, FleetNode
 from tests.integration.conftest import System
-from tests.integration.containers import (
+from tests.systems.containers import (
     REPLICATION_FACTOR,
     ApplicationContainer,
     Kafka,
     build_image,
     engine_or_skip,
 )
-from tests.integration.waiting import until
+from tests.systems.waiting import until
 
 # The image takes a minute and a half from nothing.
 pytestmark = pytest.mark.timeout(600)

@@ -13,8 +13,8 @@ from placement.model import Configuration, Liveness, NodeAttributes, NodeChanged
 from placement.reconciler import Reconciler
 from streaming.simulator import Fleet
 from streaming.simulator.fleet import Executor, FleetNode
-from tests.integration.application import Application
 from tests.integration.conftest import System
+from tests.systems.application import Application
 
 NODES = [FleetNode(f"node-0x{n}", f"/site{(n + 1) // 2}") for n in range(1, 7)]
 BEAT_SECONDS = 0.25

@@ -17,11 +17,11 @@ from kafka.admin import ConfigResource, ConfigResourceType
 
 from schemas.topics import CATALOGUE, DEAD_LETTERS, full_name
 from streaming.recovery import open_transactions
-from tests.integration.application import PATIENT, Application
 from tests.integration.conftest import System
-from tests.integration.damaged_scratch import KINDS, WAYS, damage
-from tests.integration.poison import NEARLY_A_MIB, POISON
-from tests.integration.waiting import until
+from tests.systems.application import PATIENT, Application
+from tests.systems.damaged_scratch import KINDS, WAYS, damage
+from tests.systems.poison import NEARLY_A_MIB, POISON
+from tests.systems.waiting import until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 

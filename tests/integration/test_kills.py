@@ -15,10 +15,10 @@ import pytest
 
 from streaming.simulator import Fleet
 from streaming.simulator.fleet import Executor, FleetNode
-from tests.integration.application import Application
 from tests.integration.conftest import System
-from tests.integration.topics import Requests
-from tests.integration.waiting import until
+from tests.systems.application import Application
+from tests.systems.topics import Requests
+from tests.systems.waiting import until
 
 # `make test` kills once; a longer run may set KILLS to hundreds, and another SEED.
 KILLS = int(os.environ.get("KILLS", "1"))

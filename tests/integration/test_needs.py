@@ -12,8 +12,8 @@ import pytest
 
 from streaming.simulator import Fleet
 from streaming.simulator.fleet import Executor, FleetNode
-from tests.integration.application import Application
 from tests.integration.conftest import System
+from tests.systems.application import Application
 
 ZONES, RACKS = (1, 2, 3), (1, 2, 3, 4, 5)
 NODES = [

@@ -11,10 +11,10 @@ import pytest
 
 from streaming.simulator import Fleet
 from streaming.simulator.fleet import FleetNode
-from tests.integration.cluster import Cluster
 from tests.integration.conftest import System
-from tests.integration.proxy import Proxy
-from tests.integration.supervised import Supervised
+from tests.systems.cluster import Cluster
+from tests.systems.proxy import Proxy
+from tests.systems.supervised import Supervised
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 

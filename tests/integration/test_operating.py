@@ -15,8 +15,8 @@ from typer.testing import CliRunner, Result
 
 from streaming.cli.main import app
 from streaming.simulator.fleet import Executor
-from tests.integration.application import PATIENT, Application
 from tests.integration.conftest import System
+from tests.systems.application import PATIENT, Application
 
 SETTINGS = {
     **PATIENT,

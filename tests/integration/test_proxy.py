@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.proxy import HOST, Proxy
-from tests.integration.waiting import until
+from tests.systems.proxy import HOST, Proxy
+from tests.systems.waiting import until
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ import pytest
 
 from streaming.simulator import Fleet
 from streaming.simulator.fleet import Executor, FleetNode
-from tests.integration.application import PLACER
 from tests.integration.conftest import System
+from tests.systems.application import PLACER
 
 pytestmark = pytest.mark.long
 

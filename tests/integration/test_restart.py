@@ -7,8 +7,8 @@ import orjson
 
 from schemas.topics import CATALOGUE, full_name
 from streaming.brokers import make_producer
-from tests.integration.application import PATIENT
 from tests.integration.conftest import System
+from tests.systems.application import PATIENT
 
 ASSIGNED = ("within", {"strategy": "spread", "within": ["/z1"]})
 

@@ -15,10 +15,10 @@ import pytest
 
 from streaming.simulator import Fleet
 from streaming.simulator.fleet import FleetNode
-from tests.integration.application import Application
 from tests.integration.conftest import System
-from tests.integration.supervised import ANSWER_TIMEOUT_SECONDS, Supervised
-from tests.integration.waiting import until
+from tests.systems.application import Application
+from tests.systems.supervised import ANSWER_TIMEOUT_SECONDS, Supervised
+from tests.systems.waiting import until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 

@@ -12,11 +12,11 @@ import pytest
 
 from streaming.simulator import Fleet
 from streaming.simulator.fleet import Executor, FleetNode
-from tests.integration import failing_daemon
 from tests.integration.conftest import System
-from tests.integration.failing_daemon import DIE, FAILURES, RAISE
-from tests.integration.supervised import Supervised
-from tests.integration.waiting import until
+from tests.systems import failing_daemon
+from tests.systems.failing_daemon import DIE, FAILURES, RAISE
+from tests.systems.supervised import Supervised
+from tests.systems.waiting import until
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 

@@ -22,7 +22,7 @@ from typer.testing import CliRunner, Result
 from streaming.cli.main import app
 from streaming.runtime import EmbeddedBroker
 from streaming.runtime.broker import HOST
-from tests.integration.application import PATIENT, Application
+from tests.systems.application import PATIENT, Application
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 

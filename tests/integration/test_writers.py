@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.application import PATIENT, Application
 from tests.integration.conftest import System
+from tests.systems.application import PATIENT, Application
 
 
 @pytest.fixture(scope="module")

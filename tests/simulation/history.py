@@ -1,20 +1,20 @@
 """A simulated history: what nodes, users, operators and executors do, drawn from one seed.
 
-A history is told in the language of `tests/story.py`, one command per batch, so that one that fails
-can be shortened and kept as a text case. What is drawn may depend on what was published (moves are
-acknowledged, nodes return); what a line means does not depend on the lines before it having been
-drawn, so that lines can be struck out.
+A history is told in the language of `tests/stories/story.py`, one command per batch, so that one
+that fails can be shortened and kept as a text case. What is drawn may depend on what was published
+(moves are acknowledged, nodes return); what a line means does not depend on the lines before it
+having been drawn, so that lines can be struck out.
 """
 
 import random
 from collections.abc import Iterator
 
 from placement.model import Liveness, MoveKind
-from tests.datadriven import parse_command
 from tests.simulation.fleets import ELSEWHERE, draw_fleet, draw_settings
 from tests.simulation.wishes import AFFINITIES, POLICIES
-from tests.story import Story
-from tests.story_lives import WAYS
+from tests.stories.datadriven import parse_command
+from tests.stories.processes import WAYS
+from tests.stories.story import Story
 
 # Batches of a history, besides those in which it comes to rest.
 BATCHES = (6, 16)

@@ -34,8 +34,8 @@ from placement.repair.targets import RuleScore
 from placement.rules import AtMost, Even, ExclusiveNodes
 from placement.state import State
 from placement.topology import Topology
-from tests.placement.records import Records
 from tests.simulation.history import Failure, History
+from tests.stories.records import Records
 
 # What the issue asks for.
 SEEDS_MAX = 100

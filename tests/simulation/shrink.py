@@ -8,9 +8,9 @@ out.
 import re
 from collections.abc import Callable
 
-from tests.datadriven import SEPARATOR, parse_command
 from tests.simulation.history import Failure, tell
-from tests.story import Story
+from tests.stories.datadriven import SEPARATOR, parse_command
+from tests.stories.story import Story
 
 Items = list[str]
 

@@ -56,7 +56,9 @@ def test_faults_of_the_planner_are_found(name: str) -> None:
 
 def test_a_failure_is_shrunk_to_its_story(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a long history one command stays, and the case says how it fails."""
-    monkeypatch.setattr("tests.story.Log.final_violations", lambda *_, **__: ["all is lost"])
+    monkeypatch.setattr(
+        "tests.stories.story.Log.final_violations", lambda *_, **__: ["all is lost"]
+    )
     with pytest.raises(Failure) as caught:
         History(3).play()
     blocks = shrink(caught.value)

@@ -16,7 +16,7 @@ from placement.policy import Policy, compile_policy
 from placement.rules import RuleContext
 from placement.strategies import STRATEGIES
 from placement.topology import Topology
-from tests.placement.strategies.fleets import ask, node, random_nodes, stream
+from tests.builders.placements import ask, node, random_nodes, stream
 
 NEVER = 1 << 30
 NONE = AdministrativeState.NONE

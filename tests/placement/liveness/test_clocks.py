@@ -5,7 +5,7 @@ import pytest
 from placement.liveness import Clock, LivenessTable, Timers
 from placement.liveness.clocks import SETTLE_MS
 from placement.model import Liveness, NodeAttributes, NodeView
-from tests.placement.node_logs import TIMERS, cut, every_second, run, timeline, told
+from tests.builders.node_logs import TIMERS, cut, every_second, run, timeline, told
 
 
 @pytest.mark.parametrize("gap", [3_001, 10_000, 3_600_000, 10**9])

@@ -3,7 +3,7 @@
 import pytest
 
 from placement.liveness import LivenessTable, statements
-from tests.placement.node_logs import FLAPPING, TIMERS, cut, every_second, run, timeline, told
+from tests.builders.node_logs import FLAPPING, TIMERS, cut, every_second, run, timeline, told
 
 
 @pytest.fixture(autouse=True)

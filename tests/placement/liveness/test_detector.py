@@ -7,7 +7,7 @@ import pytest
 
 from placement.liveness import LivenessTable, Statement, StatementKind
 from placement.model import Liveness, NodeAttributes, NodeView, Reporting
-from tests.placement.node_logs import TIMERS, cut, every_second, told
+from tests.builders.node_logs import TIMERS, cut, every_second, told
 
 WORDS = {"up": StatementKind.REPORTED_UP, "down": StatementKind.REPORTED_DOWN}
 

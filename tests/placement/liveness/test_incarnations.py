@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from placement.liveness import Clock, LivenessTable, Verdict
 from placement.model import Lives, NodeAttributes, NodeView, PendingLife
-from tests.placement.node_logs import (
+from tests.builders.node_logs import (
     FLAPPING,
     TIMERS,
     Line,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from placement.liveness import LivenessTable, Verdict
 from placement.model import Code, Liveness
-from tests.placement.node_logs import (
+from tests.builders.node_logs import (
     FLAPPING,
     TIMERS,
     TOLD,

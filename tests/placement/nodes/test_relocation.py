@@ -1,7 +1,7 @@
 """Relabelling: what the stories do not show of it."""
 
-from tests.datadriven import parse_command
-from tests.story import Story
+from tests.stories.datadriven import parse_command
+from tests.stories.story import Story
 
 FLEET = """topology
 /x/r1 n1 n2

@@ -11,7 +11,7 @@ import pytest
 from placement.model import Cause, MoveKind
 from placement.nodes import find_hold
 from placement.planning import InFlight, Phase, Plan, StreamSnapshot, plan
-from tests.placement.fleets import fleet, stream, ways
+from tests.builders.plans import fleet, stream, ways
 
 
 def repaired(topology, *streams) -> Plan:

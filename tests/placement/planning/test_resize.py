@@ -14,7 +14,7 @@ from placement.assignments import resized
 from placement.model import Liveness, MoveKind, NodeAttributes
 from placement.planning import Phase, until_balanced
 from placement.topology import Topology
-from tests.placement.fleets import fleet, stream
+from tests.builders.plans import fleet, stream
 
 EVEN = {"strategy": "spread", "rules": [{"even": "az", "strength": "preferred"}]}
 

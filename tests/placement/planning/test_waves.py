@@ -13,7 +13,7 @@ import pytest
 from placement.model import Band, Code, MoveKind
 from placement.planning import InFlight, Phase, Waves, plan, until_balanced
 from placement.planning import waves as module
-from tests.placement.fleets import fleet, stream, ways
+from tests.builders.plans import fleet, stream, ways
 
 EVEN = {"strategy": "spread", "rules": [{"even": "az", "strength": "preferred"}]}
 

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from placement.model import Code, MoveKind
-from tests.placement.arrangements import arrangement, tables
+from tests.builders.arrangements import arrangement, tables
 
 
 def test_a_colocated_stream_moves_slot_by_slot() -> None:

@@ -11,7 +11,7 @@ from itertools import groupby, product
 import pytest
 
 from placement.model import MoveKind
-from tests.placement.arrangements import Arrangement, arrangement
+from tests.builders.arrangements import Arrangement, arrangement
 
 
 def leaders(made: Arrangement, name: str | None = None) -> Counter[str]:

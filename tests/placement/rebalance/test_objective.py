@@ -19,7 +19,7 @@ from placement.policy import Policy, compile_policy
 from placement.rebalance import RebalanceMove
 from placement.strategies import STRATEGIES
 from placement.streams.decision import place_in
-from tests.placement.arrangements import Arrangement, arrangement
+from tests.builders.arrangements import Arrangement, arrangement
 from tests.placement.rebalance.test_random import objective, steps
 
 SHARDS = (1, 2, 3, 5, 8, 13, 21, 40, 150)

@@ -15,7 +15,7 @@ from placement.model import MoveKind
 from placement.rebalance import RebalanceMove
 from placement.rebalance.shares import Slack
 from placement.strategies import STRATEGIES
-from tests.placement.arrangements import Arrangement, arrangement
+from tests.builders.arrangements import Arrangement, arrangement
 
 PLACES = ["/a/z1/r1", "/a/z1/r2", "/a/z2/r1", "/b/z1/r1", "/b/z1", "/c", "/c/z1/r1", "/b/z2/r9"]
 POLICIES = [

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from placement.model import MoveKind
-from tests.placement.arrangements import Arrangement, arrangement, tables
+from tests.builders.arrangements import Arrangement, arrangement, tables
 
 # Kudu's rebalance_algo-test.cc: replicas of each table per server, and how many moves balance it.
 KUDU = {

@@ -12,7 +12,7 @@ import pytest
 
 from placement.model import MoveKind
 from placement.rebalance.swaps import Pairs
-from tests.placement.arrangements import Arrangement, arrangement
+from tests.builders.arrangements import Arrangement, arrangement
 
 POWER = {"strategy": "simple", "rules": [{"at_most": 1, "per": "tag:power"}]}
 

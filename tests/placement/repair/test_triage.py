@@ -8,7 +8,7 @@ from placement.allocator import by_class
 from placement.model import Ready
 from placement.reconciler import Reconciler
 from placement.repair import triage
-from tests.oracle import records_of
+from tests.oracle.log import records_of
 from tests.simulation.history import History
 
 SEEDS = 24

@@ -8,7 +8,7 @@ from math import ceil
 import pytest
 
 from placement.model import Liveness
-from tests.placement.strategies.place_only import node, place, place_one, stream
+from tests.builders.offline_placements import node, place, place_one, stream
 
 
 def aware(*attributes, **given):

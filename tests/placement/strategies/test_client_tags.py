@@ -7,7 +7,7 @@ from itertools import combinations, permutations
 import pytest
 
 from placement.model import Liveness
-from tests.placement.strategies.place_only import node, place, place_one, stream
+from tests.builders.offline_placements import node, place, place_one, stream
 
 
 def tagged(*keys, **given):

@@ -11,7 +11,7 @@ from placement.diagnosis.cluster import StreamToDiagnose
 from placement.model import Configuration, Liveness, Published, StreamSpec
 from placement.reconciler import Reconciler
 from placement.state.restore import slots_of
-from tests.placement.strategies.fleets import ask, ask_one, node, random_nodes, stream, usable
+from tests.builders.placements import ask, ask_one, node, random_nodes, stream, usable
 
 COST = {"strategy": "cost"}
 

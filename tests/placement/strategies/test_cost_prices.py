@@ -11,7 +11,7 @@ from placement.assignments import AssignmentTable
 from placement.model import Liveness
 from placement.strategies.cost_prices import MILLION, Prices, Shape, levels_of
 from placement.topology import Topology
-from tests.placement.strategies.fleets import random_nodes
+from tests.builders.placements import random_nodes
 
 WEIGHTS = dict.fromkeys(("region", "zone", "rack", "node"), MILLION)
 WEIGHTS |= {"zones": 1000 * MILLION, "regions": 100 * MILLION}

@@ -12,7 +12,7 @@ import pytest
 from placement.model import Configuration
 from placement.reconciler import Reconciler
 from placement.strategies.hdfs import Variant, rack_cap
-from tests.placement.strategies.fleets import ask, ask_one, node, random_nodes, stream, usable
+from tests.builders.placements import ask, ask_one, node, random_nodes, stream, usable
 
 TOLERANT = {"strategy": "hdfs", "variant": "rack_fault_tolerant"}
 UPGRADE = {"strategy": "hdfs", "variant": "upgrade_domain"}

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.placement.strategies.fleets import ask, ask_one, node, random_nodes, stream, usable
+from tests.builders.placements import ask, ask_one, node, random_nodes, stream, usable
 
 KUDU = {"strategy": "location_majority"}
 AWARE = KUDU | {"range_aware": True}

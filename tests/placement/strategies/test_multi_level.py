@@ -11,9 +11,9 @@ from itertools import product
 
 import pytest
 
-from tests.datadriven import parse_command
-from tests.placement.strategies.fleets import ask, ask_one, node, random_nodes, stream, usable
-from tests.story import Story
+from tests.builders.placements import ask, ask_one, node, random_nodes, stream, usable
+from tests.stories.datadriven import parse_command
+from tests.stories.story import Story
 
 KIP = {"strategy": "multi_level"}
 

@@ -13,7 +13,7 @@ import pytest
 from placement.model import Configuration
 from placement.reconciler import Reconciler
 from schemas.cluster import ClusterStream, RefusedStream, parse_cluster
-from tests.placement.strategies.fleets import ask_one, node, random_nodes, stream, usable
+from tests.builders.placements import ask_one, node, random_nodes, stream, usable
 
 
 def policy(_name="network_topology", **replication):

@@ -17,7 +17,7 @@ from placement.model import Configuration, NodeAttributes
 from placement.reconciler import Reconciler
 from placement.topology import Topology
 from placement.topology.topology import Liveness
-from tests.placement.strategies.fleets import ask, ask_one, node, random_nodes, stream, usable
+from tests.builders.placements import ask, ask_one, node, random_nodes, stream, usable
 
 ROOT = Path(__file__).resolve().parents[3]
 LEVELS = ("region", "az", "rack")
@@ -152,7 +152,7 @@ def test_tokens_are_the_same_everywhere():
     owned = zip(ring.tokens, (topology.ids[owner] for owner in ring.nodes), strict=True)
     assert list(owned) == GOLDEN
     script = (
-        "from tests.placement.strategies.fleets import ask_one, node\n"
+        "from tests.builders.placements import ask_one, node\n"
         "nodes = [node(f'n{i}', f'/r{i % 3}') for i in range(9)]\n"
         "print(ask_one(nodes, {'strategy': 'ring'}, shards=20).replicas)"
     )

@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from tests.placement.strategies.fleets import ask, ask_one, node, random_nodes, stream, usable
+from tests.builders.placements import ask, ask_one, node, random_nodes, stream, usable
 
 
 def brokers(count):

@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 
 from placement.model import Liveness
-from tests.placement.strategies.fleets import ask, ask_one, node, random_nodes, stream, usable
+from tests.builders.placements import ask, ask_one, node, random_nodes, stream, usable
 
 KAFKA = {"strategy": "striped"}
 

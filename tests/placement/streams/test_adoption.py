@@ -4,7 +4,7 @@ Goal: only living replicas are judged, as in diagnosis; a shard without any gets
 lead; a stream that is to be colocated and is not says so.
 """
 
-from tests.placement.strategies.fleets import ask, node, stream
+from tests.builders.placements import ask, node, stream
 
 KUDU = {"strategy": "location_majority"}
 AWARE = {"strategy": "awareness", "attributes": ["zone"]}

@@ -16,7 +16,7 @@ from placement.model import (
     StreamCreated,
 )
 from placement.reconciler import Reconciler
-from tests.placement.records import Records
+from tests.stories.records import Records
 
 # Two of three replicas stand in one location until a third one comes.
 DEGRADED = StreamCreated(1, "k", 1, 2, 3, policy={"strategy": "location_majority"})

@@ -18,7 +18,7 @@ from placement.model import (
 from placement.model import status as word
 from placement.reconciler import Reconciler
 from placement.topology import LEAF, NO_DOMAIN, Scope, Topology
-from tests.placement.records import Records
+from tests.stories.records import Records
 
 # Moves are done as soon as they are issued.
 AT_ONCE = Configuration(acked=False)

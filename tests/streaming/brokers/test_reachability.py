@@ -26,7 +26,7 @@ from streaming.brokers.reader import CommittedReader
 from streaming.runtime import EmbeddedBroker
 from streaming.simulator import Executor, Fleet
 from streaming.simulator.fleet import FleetNode
-from tests.streaming.published import Publisher
+from tests.builders.published_state import Publisher
 
 DOWN = KafkaError(KafkaError._ALL_BROKERS_DOWN)
 OTHER = KafkaError(KafkaError._TRANSPORT)

@@ -18,7 +18,7 @@ from streaming.administration import apply_topics
 from streaming.cli.main import app
 from streaming.live import LISTINGS
 from streaming.runtime import EmbeddedBroker
-from tests.streaming.published import Publisher
+from tests.builders.published_state import Publisher
 
 Placer = Callable[..., Result]
 NODES = {f"n{i}": f"/z{(i + 1) // 2}" for i in range(1, 7)}

@@ -27,9 +27,9 @@ from streaming.cli.render.record import TextPrinter
 from streaming.cli.render.status import StatusScreen
 from streaming.live import LISTINGS, describe_node, describe_shard, preview_rebalance, read_status
 from streaming.replay import NodeTimeline, ShardTimeline
-from tests.console_blocks import ROOT, Step, hold, steps
-from tests.datadriven import parse_command
-from tests.streaming.screens import World, rendered
+from tests.builders.screens import World, rendered
+from tests.documentation.console_blocks import ROOT, Step, hold, steps
+from tests.stories.datadriven import parse_command
 
 PAGES = ("README.md", "streaming/README.md")
 # A terminal of a person who has more than one window.

@@ -16,8 +16,8 @@ from schemas.topics import full_name
 from streaming.administration import apply_topics
 from streaming.brokers import make_producer
 from streaming.runtime import EmbeddedBroker
-from tests.streaming.batches import Commit
-from tests.streaming.histories import eventful
+from tests.builders.batches import Commit
+from tests.builders.histories import eventful
 
 Placer = Callable[..., Result]
 

@@ -1,6 +1,6 @@
 """Goal: what `status`, `nodes`, `streams` and their kin show is right, whole, and fits.
 
-Method: stories (`testdata/screens/*.txt`) whose records are shown as a terminal of 80 or 120
+Method: stories (`testdata/*.txt`) whose records are shown as a terminal of 80 or 120
 columns shows them, and as a pipe gets them. `--rewrite` writes the screens anew: read the diff.
 """
 
@@ -17,10 +17,10 @@ from streaming.cli.render.status import StatusScreen
 from streaming.codec.records import node_record
 from streaming.live import LISTINGS, CellStatus, preview_rebalance, read_status
 from streaming.live import cell_status as status_module
-from tests.datadriven import Command, parse_command, run_file
-from tests.streaming.screens import CELL, World, answered, rendered
+from tests.builders.screens import CELL, World, answered, rendered
+from tests.stories.datadriven import Command, parse_command, run_file
 
-STORIES = sorted((Path(__file__).parents[1] / "testdata" / "screens").glob("*.txt"))
+STORIES = sorted((Path(__file__).parent / "testdata").glob("*.txt"))
 
 
 class Screens(World):

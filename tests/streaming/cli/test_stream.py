@@ -17,7 +17,7 @@ from placement.model import Configuration
 from streaming.administration import apply_topics
 from streaming.brokers import CommittedReader
 from streaming.runtime import EmbeddedBroker
-from tests.streaming.answering import AnsweringReconciler
+from tests.builders.answering_reconciler import AnsweringReconciler
 
 Placer = Callable[..., Result]
 At = tuple[str, str]

@@ -78,7 +78,7 @@ from streaming.codec.values import (
     reason_body,
 )
 from streaming.ingest.source import _careful
-from tests.streaming.kafka_rows import LIFE, raw
+from tests.builders.kafka_rows import LIFE, raw
 
 CELL = "main"
 

@@ -1,7 +1,6 @@
 """The journal's lines: everything of an event is there, and comes back as it was."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, get_args
 
 import orjson
@@ -33,8 +32,8 @@ from streaming.codec.journal import (
     parse_configuration,
     parse_journal_event,
 )
-from tests.datadriven import run_file
-from tests.story import Story
+from tests.stories.datadriven import is_core_story, run_file, story_files
+from tests.stories.story import Story
 
 FULL = NodeAttributes("/z1/r1", (("a", "b"), ("c", "d")), "h:1", 2.5, 7, False, (3, 5))
 EVENTS: list[Event] = [
@@ -98,9 +97,6 @@ def test_the_configuration_comes_back_as_it_was() -> None:
         parse_configuration(body | {"deadline_ms": "soon"})
 
 
-STORIES = sorted((Path(__file__).parents[2] / "placement" / "testdata").glob("*.txt"))
-
-
 def test_every_event_of_the_stories_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the core is given, a replay must be able to give it again."""
     seen: set[str] = set()
@@ -116,6 +112,6 @@ def test_every_event_of_the_stories_comes_back(monkeypatch: pytest.MonkeyPatch) 
         return apply(self, again, now, caught_up)
 
     monkeypatch.setattr(Reconciler, "apply", read_back)
-    for path in STORIES:
+    for path in filter(is_core_story, story_files()):
         run_file(path, Story().answer, rewrite=False)
     assert seen == {kind.__name__ for kind in get_args(Event)}

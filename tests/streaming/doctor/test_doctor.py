@@ -17,8 +17,8 @@ from typer.testing import Result
 from schemas.topics import full_name
 from streaming.brokers import make_producer
 from streaming.doctor import machine_checks
+from tests.builders.histories import eventful
 from tests.streaming.cli.test_replay import send
-from tests.streaming.histories import eventful
 
 Placer = Callable[..., Result]
 Findings = dict[str, dict[str, str]]

@@ -29,9 +29,9 @@ from streaming.codec import Raw, Refused
 from streaming.ingest import source
 from streaming.ingest.heartbeats import plain_heartbeats
 from streaming.ingest.source import Layout, layout, shard_of
-from tests.streaming.damaged_records import UNUSUAL, damaged
-from tests.streaming.kafka_rows import LIFE, PREFIX, arrow, binary_headers, cuts, packed, raw
-from tests.streaming.random_logs import logs
+from tests.builders.damaged_records import UNUSUAL, damaged
+from tests.builders.kafka_rows import LIFE, PREFIX, arrow, binary_headers, cuts, packed, raw
+from tests.builders.random_logs import logs
 
 TIMERS = Timers(suspect_after_ms=2_000, dead_after_ms=4_000)
 ONE = layout(PREFIX, 1, TIMERS)

@@ -17,8 +17,8 @@ from streaming.codec import Raw
 from streaming.ingest import node_lifecycle
 from streaming.ingest.node_lifecycle import Judged, NodeLifecycle, liveness_tables
 from streaming.ingest.source import layout, pack, shard_of
-from tests.streaming.kafka_rows import PREFIX, arrow, cuts, heartbeat, raw, registered, tick
-from tests.streaming.random_logs import logs
+from tests.builders.kafka_rows import PREFIX, arrow, cuts, heartbeat, raw, registered, tick
+from tests.builders.random_logs import logs
 
 TIMERS = Timers(suspect_after_ms=2_000, dead_after_ms=4_000)
 ONE = layout(PREFIX, 1, TIMERS)

@@ -12,8 +12,8 @@ from placement.liveness import Timers
 from schemas.refusals import RefusalCode
 from streaming.codec import Raw, Stretch
 from streaming.ingest.source import layout, shard_of
-from tests.streaming.damaged_records import beat, damaged
-from tests.streaming.kafka_rows import (
+from tests.builders.damaged_records import beat, damaged
+from tests.builders.kafka_rows import (
     LIFE,
     PREFIX,
     arrow,

@@ -1,6 +1,6 @@
 """Goal: `describe` shows all that is known of a node, a stream, a shard; `history` what happened.
 
-Method: stories (`testdata/describe/*.txt`) whose records are shown as a terminal shows them.
+Method: stories (`testdata/*.txt`) whose records are shown as a terminal shows them.
 `--rewrite` writes the screens anew: read the diff.
 """
 
@@ -20,10 +20,10 @@ from streaming.live.explain import NotInLiveState
 from streaming.live.published_state import StateRecords
 from streaming.offline import CheckOptions, Document, check_cluster
 from streaming.replay import NodeTimeline, ShardTimeline
-from tests.datadriven import Command, parse_command, run_file
-from tests.streaming.screens import CELL, World, answered
+from tests.builders.screens import CELL, World, answered
+from tests.stories.datadriven import Command, parse_command, run_file
 
-STORIES = sorted((Path(__file__).parents[1] / "testdata" / "describe").glob("*.txt"))
+STORIES = sorted((Path(__file__).parent / "testdata").glob("*.txt"))
 
 
 class Descriptions(World):

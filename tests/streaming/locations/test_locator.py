@@ -12,8 +12,8 @@ import pytest
 from placement.model import Configuration
 from placement.nodes import KIND
 from streaming.locations.locator import RETRY_SECONDS, FromCloud, FromCommand, FromFile
-from tests.streaming.batches import CELL, Driver, bodies, check_contract, errors, of_topic
-from tests.streaming.kafka_rows import LIFE, raw, tick
+from tests.builders.batches import CELL, Driver, bodies, check_contract, errors, of_topic
+from tests.builders.kafka_rows import LIFE, raw, tick
 
 
 def registered(node_id: str = "n1", offset: int = 0, sequence: int = 1, **more: Any) -> Any:

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from streaming.cli.main import app
-from tests.console_blocks import hold, steps
+from tests.documentation.console_blocks import hold, steps
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = ROOT / "deploy" / "examples"

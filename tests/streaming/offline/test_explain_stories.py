@@ -13,9 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 from streaming.cli.main import app
-from tests.datadriven import CaseError, Command, run_file
+from tests.stories.datadriven import CaseError, Command, run_file
 
-TESTDATA = Path(__file__).parents[1] / "testdata"
+TESTDATA = Path(__file__).parent / "testdata"
 
 
 class Story:

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from schemas.words import CAUSES
-from tests.streaming.offline_clusters import cluster, plan, run, stream, ways
+from tests.builders.offline_clusters import cluster, plan, run, stream, ways
 
 
 def test_every_field_of_an_answer():

@@ -21,9 +21,9 @@ import yaml
 from typer.testing import CliRunner
 
 from streaming.cli.main import app
-from tests.datadriven import CaseError, Command, run_file
+from tests.stories.datadriven import CaseError, Command, run_file
 
-TESTDATA = Path(__file__).parents[1] / "testdata"
+TESTDATA = Path(__file__).parent / "testdata"
 # Of many moves alike a reader wants the number.
 MOVES_SHOWN = 12
 

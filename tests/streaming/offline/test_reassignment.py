@@ -14,7 +14,7 @@ from streaming.offline.reassignment import (
     reassignment_json,
     shard_lists,
 )
-from tests.streaming.offline_clusters import run
+from tests.builders.offline_clusters import run
 
 KAFKA = (
     '{"version":1,"partitions":[{"topic":"bar","partition":0,"replicas":[2,3,0],'

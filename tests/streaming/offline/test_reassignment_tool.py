@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from streaming.offline.reassignment import parse_reassignment, reassignment_json
 from streaming.runtime import EmbeddedBroker, jars, java
-from tests.streaming.offline_clusters import run
+from tests.builders.offline_clusters import run
 
 pytestmark = pytest.mark.long
 

@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from tests.streaming.offline_clusters import cluster, plan, run, stream, ways
+from tests.builders.offline_clusters import cluster, plan, run, stream, ways
 
 FLEET = "a1 b1:dead b2 c1 d1"
 LISTS = ("a1 b1 c1", "a1 b1 c1")

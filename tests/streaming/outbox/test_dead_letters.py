@@ -13,8 +13,8 @@ from streaming.outbox.dead_letters import (
     DeadLetters,
     dead_letter,
 )
-from tests.streaming.batches import Driver, errors, of_topic
-from tests.streaming.kafka_rows import registered
+from tests.builders.batches import Driver, errors, of_topic
+from tests.builders.kafka_rows import registered
 
 
 def test_a_dead_letter_holds_the_first_kib_only() -> None:

@@ -18,10 +18,10 @@ from streaming.codec import OutRecord
 from streaming.outbox.outbox import RECORD_BYTES_MAX, Outbox, OutboxFailed
 from streaming.pipeline import batch as batch_module
 from streaming.recovery import open_transactions
-from tests.integration.waiting import until
-from tests.streaming.batches import Driver, of_topic, recover
-from tests.streaming.kafka_rows import registered
+from tests.builders.batches import Driver, of_topic, recover
+from tests.builders.kafka_rows import registered
 from tests.streaming.pipeline.test_batch import stream
+from tests.systems.waiting import until
 
 # Bytes of a record that a topic made for short ones refuses.
 LONG = 5_000

@@ -14,7 +14,7 @@ from schemas.topics import DEAD_LETTERS, STATE_TOPICS
 from streaming.codec import Raw
 from streaming.pipeline import batch as batch_module
 from streaming.pipeline.batch import BatchRefused
-from tests.streaming.batches import (
+from tests.builders.batches import (
     CELL,
     Commit,
     Driver,
@@ -24,7 +24,7 @@ from tests.streaming.batches import (
     marker,
     of_topic,
 )
-from tests.streaming.kafka_rows import heartbeat, raw, registered, tick
+from tests.builders.kafka_rows import heartbeat, raw, registered, tick
 
 
 def stream(name: str, offset: int, at: int = 1_000, **asked: Any) -> Raw:

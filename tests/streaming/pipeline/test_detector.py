@@ -3,8 +3,8 @@
 from typing import Any
 
 from streaming.codec import Raw
-from tests.streaming.batches import Driver, bodies, check_contract, errors, of_topic
-from tests.streaming.kafka_rows import LIFE, raw, tick
+from tests.builders.batches import Driver, bodies, check_contract, errors, of_topic
+from tests.builders.kafka_rows import LIFE, raw, tick
 
 
 def registered(**more: Any) -> Raw:

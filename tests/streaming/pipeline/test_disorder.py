@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from schemas.topics import DEAD_LETTERS
 from streaming.codec import Raw
-from tests.streaming.batches import Driver, bodies, check_contract, errors, of_topic
-from tests.streaming.kafka_rows import heartbeat, raw, registered
+from tests.builders.batches import Driver, bodies, check_contract, errors, of_topic
+from tests.builders.kafka_rows import heartbeat, raw, registered
 
 NODES = [
     registered(f"n{number}", 1, location=f"/z{number % 3}", offset=number, at=1_000 + number)

@@ -9,8 +9,8 @@ import orjson
 from placement.liveness import Timers
 from placement.model import Configuration, FlapPolicy, Rebalance
 from streaming.codec import Raw
-from tests.streaming.batches import CELL, Driver, bodies
-from tests.streaming.kafka_rows import heartbeat, raw, registered, tick
+from tests.builders.batches import CELL, Driver, bodies
+from tests.builders.kafka_rows import heartbeat, raw, registered, tick
 
 NODES = tuple(f"n{number}" for number in range(1, 6))
 # A day is 86,400 of these seconds: time is compressed by configuration.

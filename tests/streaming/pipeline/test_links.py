@@ -3,8 +3,8 @@
 from typing import Any
 
 from streaming.codec import Raw
-from tests.streaming.batches import Driver, bodies, errors, of_topic
-from tests.streaming.kafka_rows import LIFE, raw, registered, tick
+from tests.builders.batches import Driver, bodies, errors, of_topic
+from tests.builders.kafka_rows import LIFE, raw, registered, tick
 
 
 def beat(sequence: int, rtt_ms: Any) -> Raw:

@@ -11,8 +11,8 @@ from placement.model import Configuration, Quotas
 from streaming.app import timers_of
 from streaming.codec import Raw
 from streaming.settings import Settings
-from tests.streaming.batches import CELL, Driver, bodies, of_topic
-from tests.streaming.kafka_rows import heartbeat, raw, registered, tick
+from tests.builders.batches import CELL, Driver, bodies, of_topic
+from tests.builders.kafka_rows import heartbeat, raw, registered, tick
 
 NODES = tuple(f"n{number}" for number in range(30))
 TIMERS = timers_of(Settings())

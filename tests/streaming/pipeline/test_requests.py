@@ -7,8 +7,8 @@ import pytest
 from placement.model import Action
 from schemas.requests import Request
 from streaming.codec.inputs import ACTIONS
-from tests.streaming.batches import Driver, bodies, errors
-from tests.streaming.kafka_rows import raw
+from tests.builders.batches import Driver, bodies, errors
+from tests.builders.kafka_rows import raw
 from tests.streaming.pipeline.test_batch import fleet, stream
 
 

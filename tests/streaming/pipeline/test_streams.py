@@ -10,8 +10,8 @@ from typing import Any
 from placement.model import Configuration, Rebalance
 from schemas.topics import DEAD_LETTERS
 from streaming.codec import Raw
-from tests.streaming.batches import CELL, Commit, Driver, bodies, check_contract, errors, of_topic
-from tests.streaming.kafka_rows import raw, registered
+from tests.builders.batches import CELL, Commit, Driver, bodies, check_contract, errors, of_topic
+from tests.builders.kafka_rows import raw, registered
 
 FLEET = [
     registered(f"n{number}", 1, location=f"/z{number}", offset=number, at=1_000)

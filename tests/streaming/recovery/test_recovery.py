@@ -19,9 +19,9 @@ from streaming.codec import OutRecord
 from streaming.errors import StreamingError
 from streaming.recovery.recovery import Recovered, recover
 from streaming.runtime import EmbeddedBroker
-from tests.streaming.batches import CELL, Commit
+from tests.builders.batches import CELL, Commit
+from tests.builders.histories import eventful
 from tests.streaming.cli.test_replay import send
-from tests.streaming.histories import eventful
 
 CONFIGURATION = Configuration(cell=CELL)
 

@@ -29,8 +29,8 @@ from streaming.replay.recording import (
 )
 from streaming.replay.replay import ReplayRefused, Until
 from streaming.replay.verification import Report, first_difference, replay_history
-from tests.streaming.batches import CELL
-from tests.streaming.histories import altered, eventful, history, lying, snapshot_behind
+from tests.builders.batches import CELL
+from tests.builders.histories import altered, eventful, history, lying, snapshot_behind
 
 Change = Callable[[list[Record]], list[Record]]
 

@@ -12,7 +12,7 @@ from streaming.simulator.claims import Before, Claims, judge
 from streaming.simulator.playing import NoAnswer, Playing
 from streaming.simulator.scenario import Scenario, read_scenario
 from streaming.simulator.world import World
-from tests.streaming.simulated_fleet import SimulatedFleet
+from tests.builders.simulated_fleet import SimulatedFleet
 
 SCENARIOS = sorted((Path(__file__).parents[3] / "deploy" / "examples" / "scenarios").glob("*.yaml"))
 

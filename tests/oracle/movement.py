@@ -1,0 +1,245 @@
+"""How far replicas travel while a fleet settles, held against the fewest that could have moved.
+
+A shard settles from one change of what it rests on to the next: of a node, a hold, its spec, a node
+that it left alone after a failure. The bound on what is issued meanwhile, asserted with factor 1:
+
+    copies issued <= replicas that stand elsewhere in the end + copies under way + retries
+
+A retry is a copy that was not to blame for its end: it failed, came past its deadline, was
+cancelled by an operator, gave way to what is more urgent or to a loss, or went on under another
+leader; or its replica was lost after it had come, or rebalanced after it was given back, or brought
+by rebalancing or a drain to where another one stood. A wish (a preferred rule, balance) may move a
+replica on that has just come to a node that could not take it then, or, for balance, that others
+have left since; or where the strategy's own order counts for more than wishes.
+Hence no replica moves twice for what a rule requires, and none comes back to where it was. At rest
+each of the moves has to have been needed besides: none can be left out without the policy being
+kept worse, as the others stood before they moved for wishes. What moved for a preferred rule is
+judged in `steady_state` where that can be judged at all. Streams with a rule on load are left out:
+what other streams do meanwhile changes what they ask for. A colocated stream whose shards stand
+apart, or were on their way apart when the fleet changed, is brought together step by step, with a
+factor of 2.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from tests.oracle.moves import more_broken
+from tests.oracle.policy import is_judged, keeps_apart, minds_load, moves_together
+from tests.oracle.world import OPEN_STATES, Shard, Value, World
+
+# Ends of a move that ask for another try: by its executor, by its deadline.
+RETRIED = ("failed", "expired")
+# Why else a move ends without being to blame: an operator wants it, a replica of its shard is lost.
+EXCUSES = ("REQUEST_CANCELLED", "REPLICA_LOST")
+# Causes of moves whose need is judged here; for lack of replicas and for drains, `moves`
+# has seen that what they replace may not stay.
+JUDGED_CAUSES = ("under_replicated", "required_rule", "drain")
+
+# A copyset's member and the walk's next node are taken first, whatever a wish makes of them.
+OWN_ORDER = ("copysets", "ring")
+# Causes of moves that no rule requires.
+WISHES = ("preferred_rule", "balance")
+
+# The nodes that a torn stream is brought together on are chosen step by step, not foreseen.
+TORN_FACTOR = 2
+# Causes, the most urgent first: a move gives way to one for an earlier cause only.
+URGENCY = ("under_replicated", "required_rule", "drain", "preferred_rule", "surplus", "balance")
+
+
+@dataclass(slots=True)
+class Travel:
+    """One shard since the fleet last changed: the nodes it stood on, whether apart from others of a
+    stream that moves as one, the copies issued for it, the nodes that an earlier copy took it from,
+    and those whose replica executors said was lost."""
+
+    started: frozenset[str]
+    torn: bool = False
+    issued: dict[str, Value] = field(default_factory=dict)
+    left_before: set[str] = field(default_factory=set)
+    lost: list[str] = field(default_factory=list)
+
+
+class Travels:
+    """All shards of a world since the fleet last changed."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._shards: dict[Shard, Travel] = {}
+        # Streams that move as one, some shard of which was on its way when the fleet last changed.
+        self._begun: set[str] = set()
+        # By copy, as it was issued: nodes that could not have taken it instead, and all loads.
+        self._closed: dict[str, set[str]] = {}
+        self._loads: dict[str, Counter[str]] = {}
+        # Replicas moved, and the fewest that had to be, of all that has ended.
+        self.copies = self.fewest = 0
+
+    def begin(self, shard: Shard, replicas: Iterable[str]) -> Travel:
+        """The shard has these replicas, some of which may just have been lost; where it stood first
+        counts."""
+        if shard not in self._shards:
+            here = frozenset(replicas) - self._world.lost.get(shard, set())
+            self._shards[shard] = Travel(here, self._is_torn(shard, here))
+        return self._shards[shard]
+
+    def _is_torn(self, shard: Shard, here: frozenset[str]) -> bool:
+        stream, number = shard
+        if stream not in self._world.decisions or not moves_together(self._world.spec(stream)):
+            return False
+        others = self._world.lists(stream)
+        return stream in self._begun or any(
+            here != {*nodes} for other, nodes in others.items() if other != number
+        )
+
+    def issue(self, shard: Shard, move: Value) -> None:
+        """A copy is issued; what is completed at once stands in the list already."""
+        self._closed[move["move_id"]] = self._closed_to(shard[0])
+        self._loads[move["move_id"]] = self._world.load()
+        replicas = set(self._world.assignments.get(shard, {}).get("replicas", ()))
+        travel = self.begin(shard, replicas - {move["add"]})
+        # One that goes on under another leader was issued when the one before was.
+        if not self._world.renews(move) or move["supersedes"] in travel.issued:
+            travel.issued[move["move_id"]] = move
+
+    def complete(self, shard: Shard, move: Value) -> None:
+        """A copy is completed, which may have been issued before the fleet changed."""
+        travel = self._shards.get(shard)
+        if travel is not None and move["move_id"] not in travel.issued:
+            travel.left_before.add(move["remove"])
+
+    def lose(self, shard: Shard, node_id: str) -> None:
+        """Executors say that the replica is gone."""
+        replicas = self._world.assignments.get(shard, {}).get("replicas", ())
+        self.begin(shard, replicas).lost.append(node_id)
+
+    def end(self, stream: str | None = None, number: int | None = None) -> list[str]:
+        """All shards, those of a stream or one of them begin anew; what is wrong so far."""
+        ended = [s for s in self._shards if stream in (None, s[0]) and number in (None, s[1])]
+        found = []
+        for shard in ended:
+            travel = self._shards.pop(shard)
+            if shard in self._world.assignments:
+                states = [self._world.all_moves[move_id]["state"] for move_id in travel.issued]
+                self.copies += states.count("completed")
+                self.fewest += len(self._gained(shard, travel))
+                found += self._bound(shard, travel)
+        if stream is None:
+            self._begun = {name for name in self._world.decisions if self._is_apart(name)}
+        return found
+
+    def _is_apart(self, stream: str) -> bool:
+        """Whether the moves under way take some shards of the stream to other nodes than others."""
+        if not moves_together(self._world.spec(stream)):
+            return False
+        planned = self._world.planned(stream).values()
+        return len({frozenset(nodes) for nodes in planned}) > 1
+
+    def judge(self) -> Iterator[str]:
+        """The bound at rest, and copies without which the policy would be kept as well."""
+        for shard, travel in self._shards.items():
+            if shard in self._world.assignments:
+                yield from self._bound(shard, travel)
+                yield from self._needless(shard, travel)
+
+    def _bound(self, shard: Shard, travel: Travel) -> Iterator[str]:
+        if minds_load(self._world.spec(shard[0])):
+            return
+        moves = [self._world.all_moves[move_id] for move_id in travel.issued]
+        successors = {move["supersedes"]: move for move in moves if move["supersedes"]}
+        excused = sum(self._is_retried(m, successors.get(m["move_id"])) for m in moves)
+        under_way = sum(move["state"] in OPEN_STATES for move in moves)
+        gained = self._gained(shard, travel)
+        # What repair gave back, rebalancing may move on.
+        moved_on = {move["remove"] for move in moves if _balances(move)}
+        fresh = [m["add"] for m in moves if m["state"] == "completed" and not _balances(m)]
+        # It may also fill a place that a rule took a replica from, and so may a drain, whose turn
+        # comes after the rule's.
+        late = ("balance", "drain")
+        done = [m for m in moves if m["state"] == "completed" and m["cause"] in late]
+        filled = sum(move["add"] in travel.started for move in done)
+        allowed = under_way + excused + filled + sum(node in moved_on for node in fresh)
+        allowed += sum(self._is_called_on(shard, move, moves) for move in moves)
+        lost = sum(move["state"] == "completed" and move["add"] in travel.lost for move in moves)
+        most = len(gained) * (TORN_FACTOR if travel.torn else 1)
+        if len(moves) > most + allowed + lost:
+            told = [(m["remove"], m["add"], m["cause"], m["state"]) for m in moves]
+            ends = f"{sorted(travel.started)} to {self._world.assignments[shard]['replicas']}"
+            yield f"{shard} went from {ends}, for which too many copies were issued: {told}"
+
+    def _is_called_on(self, shard: Shard, move: Value, moves: Iterable[Value]) -> bool:
+        """Whether a wish takes on what one of the moves has brought, and could not be known of
+        when that was issued."""
+        brought = [m for m in moves if m["add"] == move["remove"]]
+        wishes = {"preferred_rule": brought, "balance": [m for m in brought if _balances(m)]}
+        if not wishes.get(move["cause"]):
+            return False
+        if self._world.decisions[shard[0]].get("strategy") in OWN_ORDER:
+            return True
+        ids = [m["move_id"] for m in brought]
+        if any(move["add"] in self._closed[each] for each in ids):
+            return True
+        # Its own replica is counted on the node since.
+        now = self._loads[move["move_id"]][move["add"]] - 1
+        return _balances(move) and any(now < self._loads[each][move["add"]] for each in ids)
+
+    def _closed_to(self, stream: str) -> set[str]:
+        """Nodes that are full, with what is about to leave, or that a shard of a stream whose
+        shards share no node has."""
+        held: dict[str, Counter[str]] = {}
+        for (name, _), each in self._world.assignments.items():
+            held.setdefault(name, Counter()).update({*each["replicas"], *each["adding"]})
+        load = sum(held.values(), Counter[str]())
+        limits = {name: node.get("capacity") for name, node in self._world.nodes.items()}
+        full = {name for name, most in limits.items() if most is not None and load[name] >= most}
+        return full | {*held.get(stream, ())} if keeps_apart(self._world.spec(stream)) else full
+
+    def _is_retried(self, move: Value, successor: Value | None) -> bool:
+        """Whether a copy ended by what is no fault of the plan's."""
+        if move["reason"]["code"] in EXCUSES or move["state"] in RETRIED:
+            return move["state"] not in ("completed", *OPEN_STATES)
+        if move["state"] == "superseded" and successor is not None:
+            return self._world.renews(successor) or _is_more_urgent(successor, move)
+        return False
+
+    def _gained(self, shard: Shard, travel: Travel) -> set[str]:
+        """Nodes that hold what was copied to them since, and that did not when it began."""
+        added = {self._world.all_moves[move_id]["add"] for move_id in travel.issued}
+        stood = travel.started - travel.left_before - set(travel.lost)
+        return (added & set(self._world.assignments[shard]["replicas"])) - stood
+
+    def _needless(self, shard: Shard, travel: Travel) -> Iterator[str]:
+        world, spec = self._world, self._world.spec(shard[0])
+        if not is_judged(spec) or moves_together(spec):
+            return
+        final, load = world.assignments[shard]["replicas"], world.load()
+        moves = [world.all_moves[move_id] for move_id in travel.issued]
+        done = [move for move in moves if move["state"] == "completed"]
+        moves = [move for move in done if move["cause"] in JUDGED_CAUSES]
+        held = _without_wishes(world.staying(final), done)
+        for old in {move["remove"] for move in moves} - {None, *final, *travel.lost}:
+            capacity = world.nodes.get(old, {}).get("capacity")
+            full = capacity is not None and load[old] >= capacity
+            if full or not world.may_receive(old) or not world.judge(shard[0]).admits(old):
+                continue
+            for new in {move["add"] for move in moves} & set(held):
+                after = [old if node == new else node for node in held]
+                if not more_broken(world, shard, held, after):
+                    yield f"{shard} left {old} for {new}, though {after} is as good as {held}"
+
+
+def _without_wishes(replicas: list[str], done: list[Value]) -> list[str]:
+    """Where the replicas stood before they moved for wishes: what was needed then may look
+    needless where a wish took others since."""
+    for move in reversed(done):
+        if move["cause"] in WISHES and move["remove"] not in replicas:
+            replicas = [move["remove"] if node == move["add"] else node for node in replicas]
+    return replicas
+
+
+def _is_more_urgent(move: Value, before: Value) -> bool:
+    """Whether a move for the one cause supersedes one for the other."""
+    return URGENCY.index(move["cause"]) < URGENCY.index(before["cause"])
+
+
+def _balances(move: Value) -> bool:
+    return bool(move["cause"] == "balance")

@@ -1,0 +1,115 @@
+"""A fleet at rest: everything is as was asked, or the reason is known and nothing would help."""
+
+from collections.abc import Iterator
+
+from tests.oracle.moves import broken_with, more_broken
+from tests.oracle.policy import is_judged, moves_together
+from tests.oracle.world import Shard, Value, World
+
+
+def judge_whole(world: World, reported_is_enough: bool, whole: bool) -> Iterator[str]:
+    """Every placed stream has all its replicas on live nodes within its required policy, and
+    nothing is open. `reported_is_enough`: a broken rule passes if an open violation speaks of it;
+    `whole`: the fleet has all its nodes, so that no replica may be missing."""
+    yield from (f"move {move_id} of {shard} is open" for shard, move_id in world.open_moves.items())
+    for stream, decision in world.decisions.items():
+        shards, lists = decision["spec"]["shards"], world.lists(stream)
+        if decision["outcome"] in ("rejected", "waiting", "dropped"):
+            if lists:
+                yield f"{stream} is {decision['outcome']} and has assignments"
+            continue
+        if sorted(lists) != list(range(shards)):
+            yield f"{stream} has shards {sorted(lists)} of {shards}"
+            continue
+        for number, replicas in lists.items():
+            yield from _judge_shard(world, (stream, number), replicas, whole)
+        spoken = {number for number in lists if world.speaks((stream, number))}
+        kept = [world.kept(replicas) for replicas in lists.values()]
+        for breach in world.judge(stream, accounted=True).breaches(kept):
+            told = breach.shard in spoken if breach.shard is not None else bool(spoken)
+            if not (reported_is_enough and told):
+                yield f"{stream}/{breach.shard}: {breach.words}"
+
+
+def _judge_shard(world: World, shard: Shard, replicas: list[str], whole: bool) -> Iterator[str]:
+    (stream, number), live = shard, world.live(replicas)
+    decision, factor = world.decisions[stream], world.copies(stream)
+    waits = decision["outcome"] == "partial" and len(live) == len(replicas)
+    away = any(map(world.is_away, replicas))
+    if len(replicas) > factor and not away and decision["spec"].get("repair") != "dead_only":
+        yield f"{stream}/{number} has too many replicas: {replicas}"
+    emptied = [node for node in live if world.is_draining(node)]
+    if emptied and not world.speaks(shard):
+        yield f"{stream}/{number} is still on {emptied}"
+    if whole and len(live) < factor and not waits:
+        yield f"{stream}/{number} has live replicas {live} only"
+
+
+def judge_missed(world: World) -> Iterator[str]:
+    """Single moves that would mend something and that nobody made; nothing says that it could be
+    mended and is not."""
+    for shard, violations in world.open_violations.items():
+        for violation in violations:
+            if violation["class"] == "fixable":
+                yield f"{shard} is at rest with a violation that could be mended: {violation}"
+            yield from _phantom(world, shard, violation)
+    for shard, assignment in world.assignments.items():
+        spec = world.spec(shard[0])
+        if is_judged(spec) and not moves_together(spec):
+            yield from _missed_of(world, shard, assignment, spec)
+
+
+def _phantom(world: World, shard: Shard, violation: Value) -> Iterator[str]:
+    """A rule that is said to be broken and that, counted anew, is not."""
+    kept = world.kept(world.assignments[shard]["replicas"])
+    judge = world.judge(shard[0], accounted=True)
+    if judge.keeps(violation["rule"], kept):
+        yield f"{shard} with {kept} is said to break what it keeps: {violation}"
+
+
+def _missed_of(world: World, shard: Shard, assignment: Value, spec: Value) -> Iterator[str]:
+    kept = world.kept(assignment["replicas"])
+    targets = [node for node in _targets(world, shard) if node not in assignment["replicas"]]
+    if len(kept) < world.copies(shard[0]):
+        for node in targets:
+            if not more_broken(world, shard, kept, [*kept, node]):
+                yield f"{shard} has {kept} only, though {node} could take a replica"
+        return
+    yield from _uneven(world, shard, kept, targets)
+    broken = broken_with(world, shard, kept)
+    if not broken or spec.get("repair") == "dead_only" or len(kept) > world.copies(shard[0]):
+        return
+    for old in filter(world.alive, kept):
+        for node in targets:
+            after = [node if each == old else each for each in kept]
+            if more_broken(world, shard, after, kept) and not more_broken(
+                world, shard, kept, after
+            ):
+                yield f"{shard} with {kept} breaks {broken}, though {after} would be better"
+
+
+def _uneven(world: World, shard: Shard, kept: list[str], targets: list[str]) -> Iterator[str]:
+    """Of a stream that asks for nothing but to be even at every level: a move that makes it so."""
+    spec = world.spec(shard[0])
+    if spec["policy"] != {"strategy": "spread"} or spec.get("repair") == "dead_only":
+        return
+    judge = world.judge(shard[0], accounted=True)
+    depths = range(1, 1 + max(node["location"].count("/") for node in world.nodes.values()))
+    tiers = [f"even per {tier}" for tier in (*depths, "location")]
+    if len(kept) > world.copies(shard[0]) or all(judge.keeps(tier, kept) for tier in tiers):
+        return
+    for old in filter(world.alive, kept):
+        for node in targets:
+            after = [node if each == old else each for each in kept]
+            if all(judge.keeps(tier, after) for tier in tiers):
+                yield f"{shard} with {kept} is uneven, though {after} would not be"
+
+
+def _targets(world: World, shard: Shard) -> Iterator[str]:
+    """Nodes that may take a replica of the shard and have room for it."""
+    judge, load = world.judge(shard[0]), world.load()
+    for node_id, node in world.nodes.items():
+        capacity = node.get("capacity")
+        room = capacity is None or load[node_id] < capacity
+        if room and world.may_receive(node_id) and judge.admits(node_id):
+            yield node_id

@@ -1,0 +1,144 @@
+"""The bound on how far replicas travel: what keeps it passes, what does not is found.
+
+Method: one shard on a and b, of which b has died; every case tells the moves issued for it, where
+it stands in the end, and what the oracle has to say.
+"""
+
+from typing import Any
+
+import pytest
+
+from tests.oracle.movement import Travels
+from tests.oracle.world import World
+
+SHARD = ("s", 0)
+
+# from>to, state, cause, reason; `<1` says that it supersedes the first.
+CASES = [
+    (["b>c completed"], "a c", None),
+    (["b>c completed", "c>d completed"], "a d", "too many copies"),
+    (["b>c completed", "c>d completed preferred_rule"], "a d", "too many copies"),
+    (["b>c completed", "c>b completed preferred_rule"], "a b", "too many copies"),
+    (["b>c issued"], "a b", None),
+    (["b>c failed", "b>c expired", "b>d completed"], "a d", None),
+    (["b>c cancelled", "b>d completed"], "a d", "too many copies"),
+    (["b>c cancelled REQUEST_CANCELLED", "b>d completed"], "a d", None),
+    (["b>c superseded", "b>d completed <1"], "a d", "too many copies"),
+    (["b>c superseded REPLICA_LOST", "b>d completed <1"], "a d", None),
+    (["b>c superseded", "b>c completed <1"], "a c", None),
+    (["b>c superseded drain", "b>d completed <1"], "a d", None),
+    (["b>c superseded balance", "b>d completed required_rule <1"], "a d", None),
+    (["b>c completed", "c>d completed balance"], "a d", None),
+    (["b>c completed balance", "c>d completed balance"], "a d", None),
+    (["a>c completed required_rule"], "b c", "left a for c, though ['a'] is as good"),
+    (["a>c completed preferred_rule"], "b c", None),
+]
+
+
+def move(number: int, told: str) -> dict[str, Any]:
+    way, state, *more = told.split()
+    remove, add = way.split(">")
+    supersedes = next((word[1:] for word in more if word.startswith("<")), None)
+    causes = [word for word in more if word.islower()]
+    reasons = [word for word in more if word.isupper()]
+    return {
+        "move_id": str(number),
+        "stream": "s",
+        "shard": 0,
+        "kind": "replace",
+        "remove": remove,
+        "add": add,
+        "state": state,
+        "cause": causes[0] if causes else "under_replicated",
+        "reason": {"code": reasons[0] if reasons else "NODE_DEAD"},
+        "supersedes": supersedes,
+    }
+
+
+def settling(
+    told: list[str], final: str, policy: dict[str, Any], places: dict[str, str] | None = None
+) -> Travels:
+    world = World()
+    up = {"liveness": "up", "administrative": "none", "guard": "none", "location": "", "tags": {}}
+    world.nodes = {name: {**up, "liveness": "dead" if name == "b" else "up"} for name in "abcd"}
+    for name, place in (places or {}).items():
+        world.nodes[name]["location"] = place
+    spec = {"policy": policy, "replication_factor": 2, "shards": 1}
+    world.decisions["s"] = {"spec": spec}
+    travels = Travels(world)
+    travels.begin(SHARD, ("a", "b"))
+    world.assignments[SHARD] = {"replicas": final.split(), "adding": [], "removing": []}
+    for number, each in enumerate(told, 1):
+        made = move(number, each)
+        world.all_moves[made["move_id"]] = made
+        travels.issue(SHARD, made)
+    return travels
+
+
+@pytest.mark.parametrize(("told", "final", "found"), CASES)
+def test_what_travels(told: list[str], final: str, found: str | None) -> None:
+    said = [*settling(told, final, {"strategy": "simple"}).judge()]
+    assert bool(said) == bool(found), said
+    assert found is None or found in said[0]
+
+
+WISHED = ["b>c completed", "c>d completed preferred_rule"]
+
+
+@pytest.mark.parametrize(("capacity", "found"), [(1, None), (2, "too many copies")])
+def test_a_wish_may_move_on_to_a_node_that_was_full(capacity: int, found: str | None) -> None:
+    policy = {"strategy": "simple"}
+    travels = settling([], "a c", policy)
+    world = travels._world
+    world.nodes["d"]["capacity"] = capacity
+    world.decisions["other"] = {"spec": {"policy": policy}}
+    world.assignments["other", 0] = {"replicas": ["d"], "adding": [], "removing": []}
+    for number, told in enumerate(WISHED, 1):
+        made = world.all_moves[str(number)] = move(number, told)
+        travels.issue(SHARD, made)
+        del world.assignments["other", 0]["replicas"][:]
+    world.assignments[SHARD]["replicas"] = ["a", "d"]
+    said = [*travels.judge()]
+    assert bool(said) == bool(found), said
+    assert found is None or found in said[0]
+
+
+@pytest.mark.parametrize("strategy", ["copysets", "ring"])
+def test_a_wish_may_move_on_what_a_strategy_s_order_chose(strategy: str) -> None:
+    travels = settling(WISHED, "a d", {"strategy": strategy})
+    travels._world.decisions["s"]["strategy"] = strategy
+    assert [*travels.judge()] == []
+
+
+@pytest.mark.parametrize("wish", ["preferred_rule", "balance"])
+@pytest.mark.parametrize(("place", "found"), [("/x", None), ("/v", "left a for c")])
+def test_a_wish_that_moves_others_later_makes_nothing_needless(
+    wish: str, place: str, found: str | None
+) -> None:
+    policy = {"strategy": "simple", "rules": [{"at_most": 1, "per": "location"}]}
+    places = {"a": "/x", "b": place, "c": "/y", "d": "/z"}
+    told = ["a>c completed required_rule", f"b>d completed {wish}"]
+    said = [*settling(told, "c d", policy, places).judge()]
+    assert bool(said) == bool(found), said
+    assert found is None or found in said[0]
+
+
+def test_a_copy_that_is_lost_may_be_made_again() -> None:
+    travels = settling(["b>c completed", "c>d completed"], "a d", {"strategy": "simple"})
+    travels.lose(SHARD, "c")
+    assert [*travels.judge()] == []
+
+
+def test_what_minds_load_is_left_out() -> None:
+    told = ["b>c completed", "c>d completed preferred_rule"]
+    assert [*settling(told, "a d", {"strategy": "cost"}).judge()] == []
+
+
+def test_a_change_of_the_fleet_begins_anew() -> None:
+    travels = settling(["b>c completed"], "a c", {"strategy": "simple"})
+    assert travels.end() == []
+    assert (travels.copies, travels.fewest) == (1, 1)
+    travels.begin(SHARD, ("a", "c"))
+    travels.issue(SHARD, move(2, "c>d issued"))
+    travels.end("other")
+    assert (travels.copies, travels.fewest) == (1, 1)
