@@ -32,6 +32,8 @@ FUNCTION_LINES_MAX = 70
 EMPTY_NAME = re.compile(r"(Manager|Helper|Utils?)(?![a-z])|(^|_)(manager|helper|utils?)s?(_|$)")
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 MACHINE_PATH = re.compile(r"(?<![\w.$}])/(home|root|Users|work|tmp)/\w")
+# A code or section of a document that no clone has.
+OUTSIDE = re.compile(r"\bdesign section|§ ?\d|\bguarantees? G\d|\brules? R\d")
 URL = re.compile(r"https?://|\b[\w-]+\.(?:org|com|io)/")
 
 
@@ -124,6 +126,17 @@ def test_every_module_says_its_role() -> None:
     assert silent == []
 
 
+def test_readmes_list_the_modules() -> None:
+    """A part's README names each module of its folder, and none that is not there."""
+    wrong = []
+    for readme in sorted(ROOT.glob("placement/*/README.md")):
+        named = set(re.findall(r"`(\w+\.py)`", readme.read_text("utf-8").split("**Called by**")[0]))
+        there = {path.name for path in readme.parent.glob("*.py")} - {"__init__.py"}
+        if named != there:
+            wrong.append(f"{readme.relative_to(ROOT)}: {sorted(named ^ there)}")
+    assert wrong == []
+
+
 def test_names_say_something() -> None:
     empty = [
         f"{path.relative_to(ROOT)}: {name}"
@@ -142,6 +155,10 @@ def test_no_path_of_one_machine() -> None:
     assert matches(MACHINE_PATH, texts()) == []
 
 
+def test_references_resolve_in_the_repository() -> None:
+    assert matches(OUTSIDE, texts()) == []
+
+
 def test_build_files_name_no_server() -> None:
     assert matches(URL, [ROOT / name for name in BUILD_FILES]) == []
 
@@ -154,6 +171,8 @@ def test_build_files_name_no_server() -> None:
         (EMPTY_NAME, "helper"),
         (UNFINISHED, "# TODO later"),
         (MACHINE_PATH, 'open("/home/someone/x")'),
+        (OUTSIDE, "see design section 4"),
+        (OUTSIDE, "content (guarantee G2)"),
         (URL, "repository.example.org/maven2"),
     ],
 )

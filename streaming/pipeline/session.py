@@ -29,9 +29,9 @@ _LOCAL_FILE_SYSTEM_JAR = "hadoop-bare-naked-local-fs"
 # SerialGC and C1 only: on two cores the optimising compiler's threads starve the first hundred
 # batches (176 -> 102). A young generation of a third of the heap, the default, is written to from
 # end to end before its first collection; 48 MB of it, and an old one that starts small and grows by
-# need, keep an idle JVM small (streaming/README.md has the figures). With less left free, or with
-# the default first bound of 21 MB for classes, a start and 75 decisions have 14 full collections
-# instead of 3, and a decision waits for each.
+# need, keep an idle JVM small (tests/benchmarks/README.md has the figures). With less left free, or
+# with the default first bound of 21 MB for classes, a start and 75 decisions have 14 full
+# collections instead of 3, and a decision waits for each.
 _JVM_OPTIONS = (
     "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xss4m -Xms128m -XX:MaxNewSize=48m "
     "-XX:MetaspaceSize=192m -XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=40"

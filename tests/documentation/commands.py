@@ -21,7 +21,11 @@ ROOT = Path(__file__).resolve().parents[2]
 READMES = (
     ROOT / "README.md",
     ROOT / "ARCHITECTURE.md",
-    *sorted(ROOT.glob("*/README.md")),
+    *sorted(
+        path
+        for package in ("placement", "schemas", "streaming", "deploy", "tests")
+        for path in (ROOT / package).rglob("README.md")
+    ),
 )
 TREE: Command = typer.main.get_command(app)
 

@@ -1,4 +1,4 @@
-"""The needs N1 to N28 of `tests/simulation/README.md`, on a real broker and real Spark.
+"""The needs N1 to N28 of `tests/needs/README.md`, on a real broker and real Spark.
 
 Goal: each need holds in the running application, seen from the output topics alone. Method: one
 application and one fleet live through the stories in their order; time is compressed by settings,
