@@ -20,7 +20,7 @@ from placement.allocator.strategy import ByRules, Strategy
 from placement.allocator.view import ReplicaRequest, View
 from placement.assignments import EMPTY, distinct
 from placement.policy import Policy
-from placement.rules import DomainCountRule, Mask, Rule, RuleContext, Strength
+from placement.rules import Mask, Rule, RuleContext, RuleSet, Strength
 from placement.topology import LEAF, NO_DOMAIN, Scope, Topology
 
 
@@ -203,9 +203,9 @@ class ClassIndexes:
         return self._known[key][1:]
 
     def _index(self, rules: Sequence[Rule], policy: Policy) -> "ClassIndex | None":
-        if not all(isinstance(rule, DomainCountRule) for rule in rules):
+        if not RuleSet(rules).counts_domains:
             return None
-        tags = frozenset(r.per.tag for r in rules if isinstance(r, DomainCountRule) and r.per.tag)
+        tags = frozenset(rule.scope.tag for rule in rules if rule.scope and rule.scope.tag)
         key = (policy.nodes, tags)
         if key not in self._indexes:
             self._indexes[key] = ClassIndex(self._view, policy, tags)
@@ -249,11 +249,11 @@ class ClassIndex:
         return [
             ClassRule(
                 rule,
-                domain_of(rule.per).tolist(),
+                domain_of(rule.scope).tolist(),
                 rule.domains_interchangeable and rule.strength is not required,
             )
             for rule in ordered
-            if isinstance(rule, DomainCountRule)
+            if rule.scope is not None
         ]
 
     def changed(self, node: int) -> None:

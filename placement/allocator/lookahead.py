@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from placement.allocator.choose import choose
 from placement.allocator.view import ReplicaRequest, View
 from placement.model import Reason
-from placement.rules import AtMost, Even, Mask, Rule, RuleSet, Share, Strength
+from placement.rules import Mask, Rule, RuleSet, Strength
 from placement.topology import LEAF, Topology
 
 # Steps of one plan; a step costs about 0.1 ms, so that a plan spends two seconds at most.
@@ -106,12 +106,8 @@ def _extended(
 
 
 def _prunes(required: Sequence[Rule]) -> list[Rule]:
-    """Rules whose penalty can only grow. A shard that is even in the end need not be on the way,
-    but no domain may ever hold more than a share."""
-    return [
-        AtMost(Share.SHARE, rule.per, located=rule.located) if isinstance(rule, Even) else rule
-        for rule in required
-    ]
+    """The rules as they are to be kept by shards that still lack replicas."""
+    return [rule.while_incomplete() for rule in required]
 
 
 def _one_of_each(found: NDArray[np.int64], view: View) -> list[int]:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.allocator.view import ReplicaRequest, View
-from placement.rules import AtMost, Mask, Rule, Strength
+from placement.rules import Mask, Rule, Strength
 from placement.topology import NO_DOMAIN
 
 # Candidates looked at before the greedy set is taken: about a quarter of a second.
@@ -107,10 +107,9 @@ class _Search:
         standing = need.standing(topology)
         limits = []
         for rule in self._required:
-            if isinstance(rule, AtMost):
-                live = len(standing.live_domains(rule.per))
-                cap = rule.cap(need.replication_factor, live)
-                limits.append(Column(topology.domain_of(rule.per), cap, even=False))
+            cap = rule.domain_cap(standing)
+            if cap is not None and rule.scope is not None:
+                limits.append(Column(topology.domain_of(rule.scope), cap, even=False))
         return limits
 
     def _order(

@@ -112,7 +112,7 @@ class StreamDraft:
         if not kept:
             topology = self.view.topology
             leads = RuleSet(self.policy.rules).leader_preferences
-            keys += [rule.rank(topology).__getitem__ for rule in leads]
+            keys += [rule.leader_rank(topology).__getitem__ for rule in leads]
         if self._preferred:
             standing = self.standing(shard, kept)
             keys += [rule.penalty(standing).__getitem__ for rule in self._preferred]
@@ -276,7 +276,7 @@ def least_leading(draft: StreamDraft) -> Callable[[list[int]], int]:
     topology, rules = draft.view.topology, draft.policy.rules
     able = draft.usable & topology.can_lead
     aside = max((rule.count for rule in rules if isinstance(rule, RoleApart)), default=0)
-    ranks = [rule.rank(topology) for rule in RuleSet(rules).leader_preferences]
+    ranks = [rule.leader_rank(topology) for rule in RuleSet(rules).leader_preferences]
 
     def leader(nodes: list[int]) -> int:
         may = [node for node in nodes[: len(nodes) - aside] if able[node]] or nodes

@@ -161,7 +161,7 @@ def _able(nodes: list[int], policy: Policy, factor: int, topology: Topology) -> 
     """The nodes that may lead, of these where the user's rules want the leader; if none may, where
     they want it."""
     roles = RuleSet(policy.rules).role_copies
-    wishes = [rule.rank(topology) for rule in RuleSet(policy.rules).leader_preferences]
+    wishes = [rule.leader_rank(topology) for rule in RuleSet(policy.rules).leader_preferences]
 
     def rank(node: int) -> tuple[int, ...]:
         return (not topology.can_lead[node], *(int(wish[node]) for wish in wishes))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from placement.allocator.view import ReplicaRequest
 from placement.hashing import digest64, digests64, scores
 from placement.model import Code, Reason, StreamSpec, natural_key
-from placement.rules import Mask, Penalties, RuleContext, RuleFinding, RuleTraits, Strength
+from placement.rules import Mask, Penalties, Rule, RuleContext, RuleFinding, Strength
 from placement.topology import Topology
 
 # Cassandra's `num_tokens` since 4.0, and the number in the tutorial's smoke test.
@@ -110,7 +110,7 @@ def token_ring(topology: Topology, vnodes: int = VNODES) -> TokenRing:
 
 
 @dataclass(frozen=True, slots=True)
-class OnRing(RuleTraits):
+class OnRing(Rule):
     """A node without a token stands on no ring of explicit tokens and holds nothing."""
 
     vnodes: int = VNODES

@@ -32,22 +32,17 @@ from placement.model import (
     Reason,
     StreamSpec,
     ViolationClass,
-    natural_key,
 )
 from placement.policy import Policy
 from placement.rules import (
-    ColocateSlots,
     Even,
-    ExclusiveNodes,
-    LocatedFirst,
     Rule,
     RuleContext,
     RuleFinding,
-    SameDomain,
+    RuleSet,
     Strength,
     broken_rows,
     live_domains,
-    scope_of,
 )
 from placement.strategies import STRATEGIES
 from placement.topology import Topology
@@ -235,7 +230,7 @@ def diagnose_cluster(topology: Topology, streams: Sequence[StreamToDiagnose]) ->
     scopes = list(topology.tiers())
     for group in groups:
         found |= group.judged(judging, load)
-        counted = [scope_of(rule) for rule in group.rules]
+        counted = [rule.scope for rule in group.rules]
         tags = (scope for scope in counted if scope is not None and scope.tag is not None)
         scopes.extend(scope for scope in tags if scope not in scopes)
     judged = [found[each.spec.stream] for each in streams]
@@ -309,11 +304,11 @@ class _Group:
         odd = self._odd()
         copies = self._copies()
         tiers = self._topology.tiers()
-        located = any(isinstance(rule, LocatedFirst) for rule in self.rules)
+        located = RuleSet(self.rules).prefers_located
         counted = (Even(scope, located=located) for scope in tiers)
         live = {rule.per: len(live_domains(rule, self._everywhere)) for rule in counted}
         # A stream that is to stand in one domain may.
-        together = any(isinstance(rule, SameDomain) for rule in self.rules)
+        together = RuleSet(self.rules).keeps_one_domain
         narrow = not together and under_diversified(copies, factor, judging, live)
         found, first = {}, 0
         for each, size in zip(self._streams, self._sizes, strict=True):
@@ -393,31 +388,23 @@ class _Group:
         topology = self._everywhere.topology
         nodes, holds = self._rows.nodes[rows], self._holds[rows]
         everything = nodes[holds]
-        if isinstance(rule, ColocateSlots):
+        if rule.colocates_slots:
             if holds.all() and (nodes == nodes[:1]).all():
                 return []
             held = [row[kept].tolist() for row, kept in zip(nodes, holds, strict=True)]
             unit = colocated_unit(held, topology)
             strays = sum(len(stray_slots(each, topology, unit)) for each in held)
             return [RuleFinding(None, strays, 0)] if strays else []
-        if isinstance(rule, ExclusiveNodes):
-            times = np.bincount(everything, minlength=topology.size)
-            shared = np.flatnonzero(times > 1).tolist()
-            found = [RuleFinding(topology.ids[node], int(times[node]), 1) for node in shared]
-            return sorted(found, key=lambda finding: natural_key(finding.domain or ""))
-        if isinstance(rule, SameDomain):
-            used = len(np.unique(topology.domain_of(rule.per)[everything]))
-            return [RuleFinding(None, used, 1)] if used > 1 else []
-        findings: dict[str | None, RuleFinding] = {}
-        if len(nodes):
-            own, spec, all_nodes = int(holds[0].sum()), each.spec, everything.tolist()
-            replicas, others = all_nodes[:own], all_nodes[own:]
-            standing = replace(
-                self._everywhere, replicas=replicas, stream_nodes=others, shards=spec.shards
-            )
-            for finding in rule.violations(standing):
-                findings.setdefault(finding.domain, finding)
-        return list(findings.values())
+        if not len(nodes):
+            return []
+        own, all_nodes = int(holds[0].sum()), everything.tolist()
+        standing = replace(
+            self._everywhere,
+            replicas=all_nodes[:own],
+            stream_nodes=all_nodes[own:],
+            shards=each.spec.shards,
+        )
+        return rule.stream_violations(standing)
 
 
 def _health(

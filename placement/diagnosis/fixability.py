@@ -14,9 +14,7 @@ from placement.model import Code, Reason, StreamSpec
 from placement.policy import Policy
 from placement.rules import (
     NEVER,
-    ColocateSlots,
     FeasibilityQuery,
-    LoadBalance,
     Mask,
     Rule,
     RuleContext,
@@ -30,7 +28,7 @@ from placement.topology import Topology
 
 def is_wide(rule: Rule) -> bool:
     """Whether the rule is one on the whole stream."""
-    return rule.spans_stream or isinstance(rule, ColocateSlots)
+    return rule.spans_stream or rule.colocates_slots
 
 
 class FixabilityChecker:
@@ -53,7 +51,7 @@ class FixabilityChecker:
         self._required = [
             rule
             for rule in rules
-            if rule.strength is Strength.REQUIRED and not isinstance(rule, LoadBalance)
+            if rule.strength is Strength.REQUIRED and not rule.balances_cluster
         ]
         self._wide = any(map(is_wide, self._required))
         self._free = _free(topology, policy, load)

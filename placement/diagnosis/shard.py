@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from placement.assignments import EMPTY
 from placement.model import Code, Liveness, Reason, Violation, ViolationClass
-from placement.rules import ColocateSlots, Rule, RuleContext, scope_of
+from placement.rules import ColocateSlots, Rule, RuleContext
 from placement.topology import NodeFilter, Topology
 
 # The rule every stream has: as many live copies as its replication factor asks for.
@@ -144,7 +144,7 @@ def broken_rules(
     """Placement rules that the shard's replicas break, one violation per domain."""
     violations = []
     for rule in rules:
-        scope = scope_of(rule)
+        scope = rule.scope
         for finding in rule.violations(standing):
             where = f" in {finding.domain}" if finding.domain else ""
             message = f"rule '{rule}': {finding.count} replicas{where}, limit {finding.limit}"

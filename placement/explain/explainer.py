@@ -25,19 +25,16 @@ from placement.rules import (
     RuleContext,
     RuleSet,
     Strength,
-    WithTags,
     apart,
     keeping,
     located,
     room,
-    scope_of,
     supply,
-    tagged,
     why_not_admitted,
 )
 from placement.state import State
 from placement.strategies import STRATEGIES
-from placement.topology import NO_DOMAIN, Scope
+from placement.topology import NO_DOMAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +192,7 @@ class Explainer:
         need = self._need(shard, 0, kept)
         standing = replace(need.standing(topology.for_diagnosis()), load=self._load)
         for rule in self._rules:
-            scope = scope_of(rule)
+            scope = rule.scope
             places = {topology.ids[node]}
             if scope is not None and topology.domain_of(scope)[node] != NO_DOMAIN:
                 places.add(topology.domain_name(scope, int(topology.domain_of(scope)[node])))
@@ -262,7 +259,7 @@ class Explainer:
         mask = mask & view.has_room()
         steps.append(("capacity", mask))
         for rule in self._rules:
-            if isinstance(rule, LocatedFirst):
+            if rule.prefers_located:
                 first = mask & (rule.penalty(standing) == 0)
                 steps.append((str(rule), first if first.any() else mask))
         return steps
@@ -302,13 +299,11 @@ class Explainer:
 
     def _detail(self, rule: Rule, node: int, need: ReplicaRequest) -> str:
         """What the rule would find if the node took the replica."""
-        topology, scope = self._view.topology, scope_of(rule)
-        if isinstance(scope, Scope) and topology.domain_of(scope)[node] == NO_DOMAIN:
+        topology, scope = self._view.topology, rule.scope
+        if scope is not None and topology.domain_of(scope)[node] == NO_DOMAIN:
             return f": it has no {scope}"
-        if isinstance(rule, WithTags):
-            tags = dict(topology.attributes[node].tags)
-            wrong = [key for key, value in rule.tags if tags.get(key) != value]
-            return "".join(f": {tagged(key, tags)}" for key in wrong[:1])
+        if fault := rule.node_fault(topology, node):
+            return f": {fault}"
         standing = self._standing(need)
         after = replace(
             standing,

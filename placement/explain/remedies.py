@@ -20,7 +20,7 @@ from placement.model import (
     natural_key,
 )
 from placement.policy import Policy
-from placement.rules import AtLeastIn, Exactly, LeaderPreference, Rule, Strength, WithTags, scope_of
+from placement.rules import Rule, Strength
 from placement.state import State
 from placement.strategies import STRATEGIES
 from placement.streams import Answer, place
@@ -236,7 +236,7 @@ def _shapes(topology: Topology, policy: Policy, domains_first: bool) -> Iterator
     for scope in topology.tiers():
         yield from _new_domains(scope, leaves, topology, tags)
     carried = {key for node in topology.index.values() for key, _ in topology.attributes[node].tags}
-    scopes = (scope_of(rule) for rule in rules)
+    scopes = (rule.scope for rule in rules)
     counted = {scope.tag for scope in scopes if isinstance(scope, Scope) and scope.tag}
     for key in sorted(carried | counted) if leaves else ():
         yield _new_values(key, leaves, tags)
@@ -246,8 +246,7 @@ def _shapes(topology: Topology, policy: Policy, domains_first: bool) -> Iterator
 
 def _needed_tags(policy: Policy) -> tuple[tuple[str, str], ...]:
     """The tags that a node must carry to be of use."""
-    rules = (rule for rule in policy.rules if isinstance(rule, WithTags))
-    needed = (rule.tags for rule in rules if rule.strength is Strength.REQUIRED)
+    needed = (rule.needed_tags for rule in policy.rules if rule.strength is Strength.REQUIRED)
     return tuple(sorted(dict(chain(policy.nodes.with_tags, *needed)).items()))
 
 
@@ -255,12 +254,7 @@ def _named(policy: Policy, rules: Sequence[Rule]) -> list[Location]:
     """The places that the policy names; where nodes stand in them the usual shapes do."""
     places = list(policy.nodes.within)
     for rule in rules:
-        known = getattr(rule, "exactly", rule)
-        match known:
-            case Exactly() | AtLeastIn():
-                places += [domain for domain, count in known.counts if count]
-            case LeaderPreference():
-                places += known.domains
+        places += rule.general.places
     return list(dict.fromkeys(place for place in places if place.depth))
 
 

@@ -27,7 +27,6 @@ from placement.rules import (
     Strength,
     WithTags,
     missing_count,
-    scope_of,
 )
 from placement.topology import NodeFilter, Scope
 
@@ -60,9 +59,8 @@ def _pairs(policy: Policy, required: Sequence[Rule], factor: int) -> Iterator[Pa
             yield from _against(rule, other, factor)
             yield from _against(other, rule, factor)
             # A strategy's own kind that says as much as 'exactly' does.
-            numbers = getattr(other, "exactly", None)
-            if isinstance(numbers, Exactly):
-                for _, _, why in _against(rule, numbers, factor):
+            if other.general is not other:
+                for _, _, why in _against(rule, other.general, factor):
                     yield str(rule), str(other), why
 
 
@@ -98,7 +96,7 @@ def _against_filter(rule: Rule, nodes: NodeFilter, factor: int) -> Iterator[Pair
         hit = [(place, a) for place in places for a in nodes.avoid if place.within(a)]
         if len({place for place, _ in hit}) == len(places):
             yield str(rule), f"avoid {hit[0][1]}", f"{named} lies in it"
-    scope: Scope | None = scope_of(rule)
+    scope = rule.scope
     most = _most_domains(scope, nodes.within) if scope and nodes.within else None
     if most is not None:
         yield from _with_domains(rule, most, f"within {within}", factor)
@@ -140,7 +138,7 @@ def _domains_against(rule: Rule, other: Rule, factor: int) -> Iterator[Pair]:
     match rule, other:
         case SameDomain(), Exactly() | AtLeastIn() if _apart(rule.per, other.counts):
             yield str(rule), str(other), "its places share none"
-        case SameDomain(), _ if _implied(rule.per, scope_of(other)):
+        case SameDomain(), _ if _implied(rule.per, other.scope):
             yield from _with_domains(other, 1, str(rule), factor)
         case AtMost(), Exactly() | AtLeastIn():
             yield from _too_many(rule, other, factor)
@@ -175,7 +173,7 @@ def _tags_against(rule: WithTags, other: Rule, factor: int) -> Iterator[Pair]:
     for key, value in other.tags if isinstance(other, WithTags) else ():
         if tags.get(key, value) != value:
             yield str(rule), str(other), f"{key} has one value"
-    scope: Scope | None = scope_of(other)
+    scope = other.scope
     if scope and scope.tag in tags:
         yield from _with_domains(other, 1, str(rule), factor)
 

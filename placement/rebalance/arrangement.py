@@ -15,7 +15,7 @@ from placement.assignments import EMPTY
 from placement.model import Code, Reason, RepairMode, StreamSpec, natural_key
 from placement.policy import Balance, Policy
 from placement.rebalance.shares import FamilyCounts, Integers, Slack, levels_of
-from placement.rules import LocatedFirst, Rule, RuleSet
+from placement.rules import Rule, RuleSet
 from placement.strategies import STRATEGIES
 
 # Families of replicas: of a stream or range that its strategy has even before all are, of a
@@ -88,11 +88,7 @@ class Arrangement:
     def _located_first(self) -> bool:
         """Whether nodes without a location have a share of nothing that others hold: all streams
         that may move prefer nodes that have one."""
-        prefer = {
-            each.spec.stream
-            for each in self.streams
-            if any(isinstance(rule, LocatedFirst) for rule in each.rules)
-        }
+        prefer = {each.spec.stream for each in self.streams if RuleSet(each.rules).prefers_located}
         movable = {each.spec.stream for each in self.streams} - self.kept.keys()
         return bool(prefer) and movable <= prefer
 

@@ -14,19 +14,10 @@ from placement.assignments import EMPTY
 from placement.rebalance.arrangement import Arrangement, StreamArrangement
 from placement.rebalance.shares import Integers
 from placement.rules import (
-    BalanceNodes,
-    ColocateSlots,
-    DomainCountRule,
-    ExclusiveNodes,
-    LeaderPreference,
-    LocatedFirst,
     Mask,
-    PreferNodes,
     Rule,
     RuleContext,
     RuleSet,
-    SameDomain,
-    scope_of,
 )
 from placement.topology import NO_DOMAIN, Scope
 
@@ -118,8 +109,8 @@ class RuleGate:
         """Whether the shard's replicas may stand in this order."""
         row = stream.rows[shard].tolist()
         for rule in stream.rules:
-            if isinstance(rule, LeaderPreference):
-                rank = rule.rank(self._board.topology)
+            if rule.ranks_leaders:
+                rank = rule.leader_rank(self._board.topology)
                 if rank[self._nodes[after[0]]] > rank[self._nodes[row[0]]]:
                     return False
             elif rule.slot_order_matters and (
@@ -156,7 +147,7 @@ class RuleGate:
         counts = Counter(domains)
         nowhere = counts.pop(NO_DOMAIN, 0)
         unlocated = self._board.judging.unlocated
-        aside = counts.pop(unlocated, 0) if getattr(rule, "located", False) else 0
+        aside = counts.pop(unlocated, 0) if rule.leaves_out_unlocated else 0
         alive = tuple(sorted(count for domain, count in counts.items() if domain in live))
         others = tuple(sorted(count for domain, count in counts.items() if domain not in live))
         key = (number, place, (alive, others, nowhere, aside))
@@ -172,17 +163,14 @@ class RuleGate:
         board, shard = self._board, int(self._board.shard[item])
         slot = int(board.slot[item])
         source, target = row[slot], after[slot]
-        match rule:
-            case SameDomain():
-                column = self._column(rule.per)
-                return column[source] == column[target]
-            case ExclusiveNodes():
-                return not (stream.rows == target).any()
-            case BalanceNodes() | ColocateSlots():
-                return True
-            case PreferNodes() | LocatedFirst():
-                rank = rule.penalty(self._standing(stream, ()))
-                return bool(rank[self._nodes[target]] <= rank[self._nodes[source]])
+        told = rule.allows_move(
+            self._standing(stream, ()),
+            self._nodes[source],
+            self._nodes[target],
+            lambda: bool((stream.rows == target).any()),
+        )
+        if told is not None:
+            return told
         if rule.needs_whole_stream:
             return self._stream_allows(stream, rule, shard, row, after, int(board.size[item]))
         then = self._broken(stream, rule, after)
@@ -265,11 +253,10 @@ class RuleGate:
 def _judged_by_counts(rule: Rule) -> bool:
     """Whether how many replicas stand in each domain says all of it; a wish among such rules ranks
     nodes and has no violations."""
-    return isinstance(rule, DomainCountRule) and rule.repairable
+    return rule.counts_domains and rule.repairable
 
 
 def _scope(rule: Rule) -> Scope:
     """What a rule by counts counts by."""
-    scope = scope_of(rule)
-    assert scope is not None
-    return scope
+    assert rule.scope is not None
+    return rule.scope

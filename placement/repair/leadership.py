@@ -37,7 +37,7 @@ def _better_leader(
 
     def rank(slot: int) -> tuple[object, ...]:
         may = bool(topology.can_lead[nodes[slot]])
-        return (not may, *(int(rule.rank(topology)[nodes[slot]]) for rule in places))
+        return (not may, *(int(rule.leader_rank(topology)[nodes[slot]]) for rule in places))
 
     best = min(able, key=rank, default=0)
     return best if rank(best) < rank(0) else None

@@ -32,15 +32,11 @@ from placement.model import AdministrativeState, Code, Reason, StreamSpec
 from placement.policy import Policy
 from placement.rules import (
     NEVER,
-    LoadBalance,
-    LocatedFirst,
     Mask,
     Rule,
     RuleContext,
     RuleSet,
-    SameDomain,
     Strength,
-    scope_of,
 )
 from placement.strategies import STRATEGIES
 from placement.topology import NO_DOMAIN, Scope, Topology
@@ -73,7 +69,7 @@ def alternatives(
     pressure = view.load[found] / topology.weight[found]
     keys = (topology.order()[found], pressure, distance(topology, old)[found], view.busy[found])
     found = found[np.lexsort(keys)]
-    scopes = dict.fromkeys((*topology.tiers(), *filter(None, map(scope_of, rules))))
+    scopes = dict.fromkeys((*topology.tiers(), *filter(None, (rule.scope for rule in rules))))
     places = (column for scope in scopes for column in _places(topology, scope, standing))
     kinds = np.zeros(len(found), np.int64)
     numbers = 1
@@ -178,14 +174,13 @@ def score(case: ShardCase, topology: Topology) -> RuleScore:
         outside = [s for s in live if not admits.passes(topology, case.nodes[s])]
         sums[Strength.REQUIRED].append(len(outside))
     asked = [(s, case.standing(topology, [o for o in live if o != s], s)) for s in live]
+    together = case.standing(topology, live, None)
     for rule in case.rules:
         if not rule.repairable:
             continue
-        if isinstance(rule, SameDomain):
-            # What a shard gains must not be another one's loss.
-            sums[rule.strength].append(
-                rule.outside_main_domain(case.standing(topology, live, None))
-            )
+        # What a shard gains must not be another one's loss.
+        if (excess := rule.stream_excess(together)) is not None:
+            sums[rule.strength].append(excess)
             continue
         each = (min(int(rule.penalty(standing)[case.nodes[s]]), NEVER) for s, standing in asked)
         sums[rule.strength].append(sum(each))
@@ -249,7 +244,7 @@ def _extend(
     need = _request(case, slot, kept, held)
     found = STRATEGIES[case.policy.strategy].extend(need, case.policy, mask, view)
     if isinstance(found, Reason) and case.policy.strength is Strength.PREFERRED:
-        rules = [rule for rule in case.rules if not isinstance(rule, LoadBalance)]
+        rules = [rule for rule in case.rules if not rule.balances_cluster]
         again = choose(rules, mask, need, view)
         return found if isinstance(again, Reason) else again
     return found
@@ -365,7 +360,7 @@ def _moves_not_proposed(
 def _unlocated_last(case: ShardCase, topology: Topology) -> Mask:
     """Nodes without a location where others of the case's stream have one."""
     standing = case.standing(topology, (), None)
-    first = [rule.penalty(standing) > 0 for rule in case.rules if isinstance(rule, LocatedFirst)]
+    first = [rule.penalty(standing) > 0 for rule in case.rules if rule.prefers_located]
     return first[0] if first else np.zeros(topology.size, bool)
 
 
@@ -402,7 +397,7 @@ def _is_required(rule: Rule) -> bool:
 def _least_violating(case: ShardCase, slot: int, view: View) -> int | None:
     """The node that breaks required rules least, where none keeps them all: what is far from its
     rules gets nearer step by step."""
-    asked = [rule for rule in case.rules if rule.repairable or isinstance(rule, LocatedFirst)]
+    asked = [rule for rule in case.rules if rule.repairable or rule.prefers_located]
     rules = [_as_preferred(rule) for rule in sorted(asked, key=lambda rule: not _is_required(rule))]
     kept = [s for s in case.live(view.topology) if s != slot]
     held = frozenset([node for node in case.nodes if node != EMPTY])

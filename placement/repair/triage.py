@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from placement.assignments import EMPTY, by_size, exceeds_factor
 from placement.model import Cause
 from placement.repair.actions import ActionFinder
-from placement.rules import DomainCountRule, Mask, Rule, RuleContext, RuleSet
+from placement.rules import Mask, Rule, RuleContext, RuleSet
 from placement.state import State, Stream
 from placement.topology import Topology
 
@@ -81,7 +81,7 @@ def shards_without_fit_leader(state: State, actions: ActionFinder) -> list[int]:
 
 def _judges_columns(rule: Rule) -> bool:
     """Whether the rule looks at one shard alone and says of many which of them may break it."""
-    return isinstance(rule, DomainCountRule) and hasattr(rule, "may_violate")
+    return rule.counts_domains
 
 
 def _alike(state: State, shards: Shards) -> Iterator[tuple[Stream, Shards]]:
@@ -147,5 +147,5 @@ def _may_violate(actions: ActionFinder, stream: Stream, rows: Shards, stays: Mas
     for numbers, nodes, slots in by_size(rows, stays):
         doubted[numbers] = exceeds_factor(slots, stream.copies)
         for rule in actions.rules(stream):
-            doubted[numbers] |= rule.may_violate(nodes, standing)  # type: ignore[attr-defined]
+            doubted[numbers] |= rule.may_violate(nodes, standing)
     return doubted

@@ -4,30 +4,15 @@ Placement, repair, rebalancing and diagnosis ask the same rules, over one shard 
 an arrangement exists that keeps them. Imports `model`, `topology` and `assignments`.
 """
 
-from placement.rules.base import (
-    NEVER,
+from placement.rules.domains import (
     AtLeastDomains,
     AtMost,
-    BalanceNodes,
-    ColocateSlots,
-    DomainCountRule,
     Even,
-    ExclusiveNodes,
-    LocatedFirst,
-    Mask,
-    Penalties,
-    PreferNodes,
-    Rule,
-    RuleContext,
-    RuleFinding,
-    RuleTraits,
-    SameDomain,
+    EvenWithinCapacity,
     Share,
-    Strength,
+    SpanDomains,
     live_domains,
-    scope_of,
 )
-from placement.rules.domains import EvenWithinCapacity, SpanDomains
 from placement.rules.evaluate import broken_rows, find_breaches
 from placement.rules.feasibility import FeasibilityQuery, why_not
 from placement.rules.load import (
@@ -38,9 +23,34 @@ from placement.rules.load import (
     domain_loads,
     domain_weights,
 )
-from placement.rules.places import AtLeastIn, Balance, Exactly, WithTags, missing_count
+from placement.rules.places import (
+    AtLeastIn,
+    Exactly,
+    LocatedFirst,
+    PreferNodes,
+    WithTags,
+    missing_count,
+)
 from placement.rules.roles import LeaderPreference, RoleApart
+from placement.rules.rule import (
+    NEVER,
+    DomainCountRule,
+    Mask,
+    Penalties,
+    Rule,
+    RuleContext,
+    RuleFinding,
+    ScopedRule,
+    Strength,
+)
 from placement.rules.rule_set import RuleSet
+from placement.rules.streams import (
+    Balance,
+    BalanceNodes,
+    ColocateSlots,
+    ExclusiveNodes,
+    SameDomain,
+)
 from placement.rules.supply import (
     Part,
     Supply,
@@ -50,7 +60,6 @@ from placement.rules.supply import (
     located,
     room,
     supply,
-    tagged,
     why_not_admitted,
 )
 
@@ -81,8 +90,8 @@ __all__ = [
     "RuleContext",
     "RuleFinding",
     "RuleSet",
-    "RuleTraits",
     "SameDomain",
+    "ScopedRule",
     "Share",
     "SpanDomains",
     "Strength",
@@ -101,9 +110,7 @@ __all__ = [
     "located",
     "missing_count",
     "room",
-    "scope_of",
     "supply",
-    "tagged",
     "why_not",
     "why_not_admitted",
 ]

@@ -1,31 +1,197 @@
-"""Rules by how many replicas stand in each domain, beyond the plain limits of `rules.base`.
+"""Rules by how many replicas stand in each domain: limits, evenness, how many domains.
 
-Evenness as far as nodes suffice, as Kafka's placers keep it at a rack or a level: `Even` calls a
-domain that is too small for its share a violation; here a small rack is filled and the others take
-the rest, and only a replica that could stand in an emptier domain breaks the rule.
+`Even` calls a domain that is too small for its share a violation. `EvenWithinCapacity` is evenness
+as far as nodes suffice, as Kafka's placers keep it at a rack or a level: a small rack is filled and
+the others take the rest, and only a replica that could stand in an emptier domain breaks the rule.
 
-As many domains as the fleet has, up to a number: unlike `at_least` it asks a fleet of one rack for
-no second one (HDFS: satisfied = racks >= min(2, R, racks in the cluster)).
+`AtLeastDomains` asks for a number of domains, `SpanDomains` for as many as the fleet has, up to a
+number: it asks a fleet of one rack for no second one (HDFS: satisfied = racks >= min(2, R, racks in
+the cluster)).
 """
 
 from dataclasses import dataclass
+from enum import StrEnum
+from math import ceil
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.assignments import first_occurrences, uneven_inside
+from placement.assignments import first_occurrences, max_per_domain, uneven, uneven_inside
 from placement.model import natural_key
-from placement.rules.base import (
+from placement.rules.rule import (
+    NEVER,
     DomainCountRule,
     Mask,
     Penalties,
+    Rule,
     RuleContext,
     RuleFinding,
-    RuleTraits,
+    ScopedRule,
     Strength,
+    domain_counts,
+    findings_by_domain,
 )
 from placement.topology import NO_DOMAIN, Scope
+
+
+class Share(StrEnum):
+    """Limits that depend on the replication factor and the number of live domains."""
+
+    SHARE = "share"
+    MINORITY = "minority"
+    HALF = "half"
+
+
+@dataclass(frozen=True, slots=True)
+class AtMost(DomainCountRule):
+    """At most `limit` replicas of a shard per domain of `per`; `located` as for `Even`."""
+
+    domains_interchangeable: ClassVar[bool] = True
+    limit: int | Share
+    per: Scope
+    strength: Strength = Strength.REQUIRED
+    located: bool = False
+
+    def __str__(self) -> str:
+        return f"at_most {self.limit} per {self.per}"
+
+    def cap(self, replication_factor: int, live: int) -> int:
+        """The limit in replicas for a shard of this size over `live` domains."""
+        match self.limit:
+            case Share.SHARE:
+                return ceil(replication_factor / max(live, 1))
+            case Share.MINORITY:
+                return (replication_factor - 1) // 2
+            case Share.HALF:
+                return replication_factor // 2
+            case number:
+                return int(number)
+
+    def penalty(self, standing: RuleContext) -> Penalties:
+        """Replicas above the limit after adding one on each node; never where it has no domain."""
+        domains, counts, live = _counted_domains(self, standing)
+        over = counts[domains] + 1 - self.cap(standing.replication_factor, len(live))
+        return np.where(domains == NO_DOMAIN, NEVER, np.maximum(over, 0))
+
+    def violations(self, standing: RuleContext) -> list[RuleFinding]:
+        """Domains that hold more replicas than the limit."""
+        _, counts, live = _counted_domains(self, standing)
+        cap = self.cap(standing.replication_factor, len(live))
+        over = np.flatnonzero(counts > cap)
+        return findings_by_domain(standing.topology, self.per, counts, over, cap)
+
+    def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
+        """Which of many whole shards, a row of nodes each, may break the rule."""
+        cap = self.cap(standing.replication_factor, len(live_domains(self, standing)))
+        return max_per_domain(standing.topology.domain_of(self.per)[shards]) > cap
+
+    def domain_cap(self, standing: RuleContext) -> int:
+        """The limit, in replicas."""
+        return self.cap(standing.replication_factor, len(live_domains(self, standing)))
+
+    @property
+    def leaves_out_unlocated(self) -> bool:
+        """As `located` says."""
+        return self.located
+
+
+@dataclass(frozen=True, slots=True)
+class Even(DomainCountRule):
+    """Counts per live domain of `per` differ by at most one. With `located`, nodes without a
+    location are neither a domain nor judged while one with a location is live."""
+
+    domains_interchangeable: ClassVar[bool] = True
+    per: Scope
+    strength: Strength = Strength.REQUIRED
+    located: bool = False
+
+    def __str__(self) -> str:
+        return f"even per {self.per}"
+
+    def penalty(self, standing: RuleContext) -> Penalties:
+        """How many replicas the node's domain is ahead of the emptiest live one."""
+        domains, counts, live = _counted_domains(self, standing)
+        least = int(counts[live].min()) if len(live) else NEVER
+        return np.where(domains == NO_DOMAIN, NEVER, np.maximum(counts[domains] - least, 0))
+
+    def violations(self, standing: RuleContext) -> list[RuleFinding]:
+        """Domains two or more replicas ahead of the emptiest live one."""
+        _, counts, live = _counted_domains(self, standing)
+        if not len(live):
+            return []
+        limit = int(counts[live].min()) + 1
+        over = np.flatnonzero(counts > limit)
+        return findings_by_domain(standing.topology, self.per, counts, over, limit)
+
+    def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
+        """Which of many whole shards, a row of nodes each, may break the rule."""
+        domains = standing.topology.domain_of(self.per)
+        return uneven(domains[shards], live_domains(self, standing))
+
+    def while_incomplete(self) -> Rule:
+        """No domain may ever hold more than a share; a shard that is even in the end need not be
+        so on the way."""
+        return AtMost(Share.SHARE, self.per, located=self.located)
+
+    @property
+    def leaves_out_unlocated(self) -> bool:
+        """As `located` says."""
+        return self.located
+
+
+@dataclass(frozen=True, slots=True)
+class AtLeastDomains(DomainCountRule):
+    """Replicas of a shard stand in at least `count` distinct domains of `per`."""
+
+    domains_interchangeable: ClassVar[bool] = True
+    count: int
+    per: Scope
+    strength: Strength = Strength.REQUIRED
+
+    def __str__(self) -> str:
+        return f"at_least {self.count} domains of {self.per}"
+
+    def penalty(self, standing: RuleContext) -> Penalties:
+        """Domains that would still be missing once the rest is placed freshly."""
+        domains = standing.topology.domain_of(self.per)
+        counts = domain_counts(domains, standing.replicas)
+        fresh = (counts[domains] == 0) & (domains != NO_DOMAIN)
+        left = standing.replication_factor - len(standing.replicas) - 1
+        short = self.count - int((counts > 0).sum()) - fresh - max(left, 0)
+        return np.maximum(short, 0)  # type: ignore[no-any-return]
+
+    def violations(self, standing: RuleContext) -> list[RuleFinding]:
+        """One finding without a domain when too few domains are used."""
+        counts = domain_counts(standing.topology.domain_of(self.per), standing.replicas)
+        have = int((counts > 0).sum())
+        return [RuleFinding(None, have, self.count)] if have < self.count else []
+
+    def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
+        """Which of many shards, a row of nodes each, break the rule."""
+        rows = standing.topology.domain_of(self.per)[shards]
+        used = (first_occurrences(rows) & (rows != NO_DOMAIN)).sum(axis=1)
+        return used < self.count  # type: ignore[no-any-return]
+
+
+def live_domains(rule: AtMost | Even, standing: RuleContext) -> NDArray[np.int32]:
+    """The domains that the rule counts by, in the arrangement that it is asked about."""
+    live = standing.live_domains(rule.per)
+    located = live[live != standing.topology.unlocated] if rule.located else live
+    return located if len(located) else live
+
+
+def _counted_domains(
+    rule: AtMost | Even, standing: RuleContext
+) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int32]]:
+    """The domain of each node, the replicas by domain, and the live domains; one that is not judged
+    has fewer replicas than any limit."""
+    domains, live = standing.topology.domain_of(rule.per), live_domains(rule, standing)
+    counts = domain_counts(domains, standing.replicas)
+    unlocated = standing.topology.unlocated
+    if rule.located and unlocated not in live:
+        counts[unlocated] = -NEVER
+    return domains, counts, live
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +249,7 @@ _FULL = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class EvenWithinCapacity(RuleTraits):
+class EvenWithinCapacity(ScopedRule):
     """Among the domains of `per` inside one domain of `inside` (anywhere, if it is None) none is
     two replicas ahead of one that still has a free node. With `fenced`, suspect nodes are free."""
 
@@ -92,6 +258,11 @@ class EvenWithinCapacity(RuleTraits):
     inside: Scope | None = None
     strength: Strength = Strength.REQUIRED
     fenced: bool = False
+
+    @property
+    def scopes(self) -> tuple[Scope, ...]:
+        """The level that is even, and the one inside which it is."""
+        return (self.per,) if self.inside is None else (self.per, self.inside)
 
     def __str__(self) -> str:
         within = "" if self.inside is None else f" in each {self.inside}"

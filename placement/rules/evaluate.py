@@ -12,17 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.assignments import EMPTY, distinct, exceeds_factor
-from placement.rules.base import (
-    BalanceNodes,
-    DomainCountRule,
-    ExclusiveNodes,
+from placement.rules.rule import (
     Rule,
     RuleContext,
     RuleFinding,
-    SameDomain,
     Strength,
 )
-from placement.rules.places import Balance
 
 
 def broken_rows(
@@ -35,16 +30,14 @@ def broken_rows(
     """The rows that break the rule, with what is found in each. `nodes` and `slots` have a row for
     each shard, `shards` says how many its stream has; `everywhere` is the rest of what the rule is
     asked about."""
-    sift = getattr(rule, "may_violate", None)
-    doubted = np.ones(len(nodes), bool)
-    if sift is not None:
-        doubted = sift(nodes, everywhere) | exceeds_factor(slots, everywhere.replication_factor)
+    doubted = rule.may_violate(nodes, everywhere)
+    doubted = doubted | exceeds_factor(slots, everywhere.replication_factor)
     suspects = np.flatnonzero(doubted)
     if not len(suspects):
         return {}
     held, at = nodes[suspects], slots[suspects]
-    if isinstance(rule, DomainCountRule):
-        alike = np.sort(everywhere.topology.domain_of(rule.per)[held], axis=1).astype(np.int64)
+    if rule.counts_domains and rule.scope is not None:
+        alike = np.sort(everywhere.topology.domain_of(rule.scope)[held], axis=1).astype(np.int64)
     else:
         alike = np.concatenate([held, at, shards[suspects, None]], axis=1)
     first, same = distinct(alike)
@@ -96,13 +89,12 @@ def _broken(
     """The shards that break one rule, with the first finding of each."""
     wide = rule.spans_stream
     everything = [node for nodes in shards for node in nodes if node != EMPTY] if wide else []
-    if wide and _sound(rule, replace(everywhere, replicas=everything)):
+    if wide and rule.is_kept_throughout(replace(everywhere, replicas=everything)):
         return {}
     suspects: Iterable[int] = range(len(shards))
-    sift = getattr(rule, "may_violate", None)
     whole = rows is not None and rows.shape[1] <= everywhere.replication_factor
-    if sift is not None and whole and not wide:
-        suspects = np.flatnonzero(sift(rows, everywhere)).tolist()
+    if rows is not None and whole and not wide:
+        suspects = np.flatnonzero(rule.may_violate(rows, everywhere)).tolist()
     known: dict[tuple[int, ...], list[RuleFinding]] = {}
     broken: dict[int, RuleFinding] = {}
     begin = 0
@@ -122,18 +114,6 @@ def _broken(
             broken[shard] = known[key][0]
         begin = end
     return broken
-
-
-def _sound(rule: Rule, stream: RuleContext) -> bool:
-    """Whether one look at all replicas of the stream shows that no shard breaks the rule."""
-    match rule:
-        case BalanceNodes():
-            return True
-        case ExclusiveNodes():
-            return len(set(stream.replicas)) == len(stream.replicas)
-        case SameDomain() | Balance():
-            return not rule.violations(stream)
-    return False
 
 
 def _whole(shards: Sequence[Sequence[int]]) -> NDArray[np.int64] | None:

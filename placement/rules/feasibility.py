@@ -14,16 +14,8 @@ from math import ceil
 import numpy as np
 
 from placement.model import Code, Reason
-from placement.rules.base import (
-    AtLeastDomains,
-    AtMost,
-    Even,
-    Mask,
-    Rule,
-    RuleContext,
-    live_domains,
-    scope_of,
-)
+from placement.rules.domains import AtLeastDomains, Even, live_domains
+from placement.rules.rule import Mask, Rule, RuleContext
 from placement.rules.rule_set import RuleSet
 from placement.rules.supply import allowed, supply_of
 from placement.topology import NO_DOMAIN, NodeFilter, Scope, Topology
@@ -126,8 +118,7 @@ def _classes(question: FeasibilityQuery, rules: Sequence[Rule]) -> list[list[int
 
 
 def _scopes(rules: Sequence[Rule]) -> list[Scope]:
-    named = (getattr(rule, name, None) for rule in rules for name in ("per", "inside"))
-    return list(dict.fromkeys(scope for scope in named if isinstance(scope, Scope)))
+    return list(dict.fromkeys(scope for rule in rules for scope in rule.scopes))
 
 
 def _replicas(used: Sequence[int], classes: Sequence[Sequence[int]]) -> list[int]:
@@ -155,7 +146,9 @@ def _obeys(question: FeasibilityQuery, rules: Sequence[Rule], replicas: Sequence
 def _may_grow(question: FeasibilityQuery, rules: Sequence[Rule], replicas: list[int]) -> bool:
     """False once a limit is passed that more replicas cannot undo."""
     standing = question.standing(replicas)
-    return not any(isinstance(rule, AtMost) and rule.violations(standing) for rule in rules)
+    return not any(
+        rule.domain_cap(standing) is not None and rule.violations(standing) for rule in rules
+    )
 
 
 def _promise(
@@ -190,7 +183,7 @@ def _colours(
     where = [[int(column[members[0]]) for column in columns] for members in classes]
     colours = [hash((len(m), u)) for m, u in zip(classes, used, strict=True)]
     apart = {NO_DOMAIN}
-    if any(getattr(rule, "located", False) for rule in rules):
+    if any(rule.leaves_out_unlocated for rule in rules):
         apart.add(question.topology.unlocated)
     for _ in range(2 * len(columns)):
         inside: dict[tuple[int, int], list[int]] = {}
@@ -222,13 +215,13 @@ def _explain(question: FeasibilityQuery, rule: Rule | None, required: Sequence[R
 def _lacking(question: FeasibilityQuery, rule: Rule) -> Reason:
     """Why one rule cannot be kept by itself."""
     topology, factor = question.topology, question.factor
-    scope = scope_of(rule)
-    if not isinstance(scope, Scope):
+    scope = rule.scope
+    if scope is None:
         message = f"rule '{rule}': no arrangement of the usable nodes keeps it"
         return Reason(Code.NO_CANDIDATE, message, 1, 0)
     domains = topology.domain_of(scope)[question.allowed]
     names, sizes = np.unique(domains[domains != NO_DOMAIN], return_counts=True)
-    if getattr(rule, "located", False) and len(names) > 1:
+    if rule.leaves_out_unlocated and len(names) > 1:
         told = names != topology.unlocated
         names, sizes = names[told], sizes[told]
     seen, level = topology.seen(scope, names.tolist()), scope.level

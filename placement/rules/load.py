@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from placement.assignments import first_occurrences
 from placement.model import natural_key
-from placement.rules.base import (
+from placement.rules.rule import (
     NEVER,
     Mask,
     Penalties,
     RuleContext,
     RuleFinding,
-    RuleTraits,
+    ScopedRule,
     Strength,
 )
 from placement.topology import NO_DOMAIN, Scope, Topology
@@ -63,7 +63,7 @@ def domain_loads(
 
 
 @dataclass(frozen=True, slots=True)
-class LoadBalance(RuleTraits):
+class LoadBalance(ScopedRule):
     """Every live domain of `per` holds its weighted share of the cluster's replicas, give or take
     a fraction of it or one replica.
 
@@ -75,6 +75,7 @@ class LoadBalance(RuleTraits):
     spans_stream: ClassVar[bool] = True
     needs_whole_stream: ClassVar[bool] = True
     repairable: ClassVar[bool] = False
+    balances_cluster: ClassVar[bool] = True
     fraction: float
     per: Scope
     strength: Strength = Strength.REQUIRED
@@ -126,7 +127,7 @@ class LoadBalance(RuleTraits):
 
 
 @dataclass(frozen=True, slots=True)
-class VotersSpan(RuleTraits):
+class VotersSpan(ScopedRule):
     """The replicas of a shard that vote stand in at least `count` distinct domains of `per`, or
     each in its own where they are fewer."""
 

@@ -1,8 +1,6 @@
-"""Rules about named places: how many replicas stand in which domain, tags, and balance.
+"""Rules about what a policy names or a node has: places with a number, tags, nodes, a location."""
 
-They follow the protocol of `placement.rules`, which every caller asks.
-"""
-
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,30 +8,38 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.model import Location, natural_key
-from placement.rules.base import (
+from placement.rules.rule import (
     NEVER,
+    DomainCountRule,
     Mask,
     Penalties,
+    Rule,
     RuleContext,
     RuleFinding,
-    RuleTraits,
     Strength,
 )
-from placement.topology import NO_DOMAIN, Scope, Topology
+from placement.rules.supply import tagged
+from placement.topology import LEAF, Scope, Topology
 
 Counts = tuple[tuple[Location, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Exactly(RuleTraits):
+class Exactly(Rule):
     """Every listed domain holds exactly so many replicas of a shard, and no other holds any
     (Cassandra's `NetworkTopologyStrategy` counts per datacenter in this way)."""
 
+    counts_places: ClassVar[bool] = True
     counts: Counts
     strength: Strength = Strength.REQUIRED
 
     def __str__(self) -> str:
         return f"exactly {_listed(self.counts)}"
+
+    @property
+    def places(self) -> tuple[Location, ...]:
+        """The domains that are to hold a replica."""
+        return tuple(domain for domain, count in self.counts if count)
 
     def penalty(self, standing: RuleContext) -> Penalties:
         """Replicas above the domain's number after adding one; never outside all of them."""
@@ -55,14 +61,20 @@ class Exactly(RuleTraits):
 
 
 @dataclass(frozen=True, slots=True)
-class AtLeastIn(RuleTraits):
+class AtLeastIn(Rule):
     """Every listed domain holds at least so many replicas of a shard; domains may be nested."""
 
+    counts_places: ClassVar[bool] = True
     counts: Counts
     strength: Strength = Strength.REQUIRED
 
     def __str__(self) -> str:
         return f"at_least {_listed(self.counts)}"
+
+    @property
+    def places(self) -> tuple[Location, ...]:
+        """The domains that are to hold a replica."""
+        return tuple(domain for domain, count in self.counts if count)
 
     def penalty(self, standing: RuleContext) -> Penalties:
         """Replicas that would still be owed to the listed domains beyond those left to place."""
@@ -103,9 +115,10 @@ def missing_count(counts: Counts, have: dict[Location, int]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class WithTags(RuleTraits):
+class WithTags(Rule):
     """Replicas stand on nodes that carry all of these tags."""
 
+    filters_nodes: ClassVar[bool] = True
     tags: tuple[tuple[str, str], ...]
     strength: Strength = Strength.REQUIRED
 
@@ -127,6 +140,17 @@ class WithTags(RuleTraits):
         doubtful: Mask = np.any(~self._carried(standing.topology)[shards], axis=1)
         return doubtful
 
+    @property
+    def needed_tags(self) -> tuple[tuple[str, str], ...]:
+        """The tags."""
+        return self.tags
+
+    def node_fault(self, topology: Topology, node: int) -> str:
+        """What the node has of the first tag that it lacks."""
+        carried = dict(topology.attributes[node].tags)
+        wrong = [key for key, value in self.tags if carried.get(key) != value]
+        return tagged(wrong[0], carried) if wrong else ""
+
     def _carried(self, topology: Topology) -> Mask:
         known: Mask | None = topology.attribute_cache.get(self)
         if known is None:
@@ -137,70 +161,72 @@ class WithTags(RuleTraits):
 
 
 @dataclass(frozen=True, slots=True)
-class Balance(RuleTraits):
-    """The stream's replicas per live domain of `per` stay within a fraction of the domain's share,
-    which is in proportion to the weight of its nodes; one replica more or less is always allowed,
-    because replicas are whole."""
+class PreferNodes(Rule):
+    """The listed nodes come first (Timeplus `preferred_nodes`)."""
 
-    spans_stream: ClassVar[bool] = True
-    needs_whole_stream: ClassVar[bool] = True
-    fraction: float
-    per: Scope
-    strength: Strength = Strength.REQUIRED
+    repairable: ClassVar[bool] = False
+    nodes: tuple[str, ...]
+    strength: Strength = Strength.PREFERRED
 
     def __str__(self) -> str:
-        return f"balance {self.fraction:g} per {self.per}"
+        return f"prefer nodes {','.join(self.nodes)}"
 
     def penalty(self, standing: RuleContext) -> Penalties:
-        """How far the node's domain would exceed its bound in the complete stream, or the others
-        could no longer reach theirs."""
-        domains, live = standing.topology.domain_of(self.per), standing.live_domains(self.per)
-        counts, share = self._counts(standing, live)
-        held = len(standing.stream_nodes) + len(standing.replicas)
-        whole = max(standing.shards * standing.replication_factor, held + 1)
-        most, least = self._bounds(share * whole)
-        over = np.maximum(counts + 1 - most, 0)
-        lacks = np.maximum(least - counts, 0)
-        short = np.maximum(lacks.sum() - (lacks > 0) - (whole - held - 1), 0)
-        by_domain = np.full(int(domains.max(initial=0)) + 2, NEVER, np.int64)
-        by_domain[live] = over + short
-        result: Penalties = by_domain[domains]
-        return result
+        """Position in the list; the rest comes after the last."""
+        rank = np.full(standing.topology.size, len(self.nodes), np.int64)
+        for position, node_id in reversed(list(enumerate(self.nodes))):
+            node = standing.topology.index.get(node_id)
+            if node is not None:
+                rank[node] = position
+        return rank
 
-    def violations(self, standing: RuleContext) -> list[RuleFinding]:
-        """Live domains above or below their share of what the stream holds."""
-        live = standing.live_domains(self.per)
-        counts, share = self._counts(standing, live)
-        most, least = self._bounds(share * counts.sum())
-        found = []
-        for position, domain in enumerate(live.tolist()):
-            count, limit = int(counts[position]), int(most[position])
-            limit = int(least[position]) if count < least[position] else limit
-            if count > most[position] or count < least[position]:
-                found.append(
-                    RuleFinding(standing.topology.domain_name(self.per, domain), count, limit)
-                )
-        return sorted(found, key=lambda finding: natural_key(finding.domain or ""))
+    def violations(self, _standing: RuleContext) -> list[RuleFinding]:
+        """None: standing elsewhere is what the list allows when it does not suffice."""
+        return []
 
-    def _counts(
-        self, standing: RuleContext, live: NDArray[np.int32]
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Replicas of the stream in each live domain, and the domain's part of the weight."""
-        topology, domains = standing.topology, standing.topology.domain_of(self.per)
-        held = domains[np.asarray([*standing.stream_nodes, *standing.replicas], np.int64)]
-        size = int(domains.max(initial=0)) + 1
-        counts = np.bincount(held[held != NO_DOMAIN], minlength=size)[live]
-        usable = topology.eligible & (domains != NO_DOMAIN)
-        if not standing.nodes.everything:
-            usable = usable & standing.nodes.mask(topology)
-        weights = np.bincount(domains[usable], topology.weight[usable], size)[live]
-        return counts, weights / max(weights.sum(), np.finfo(float).tiny)
+    def allows_move(
+        self, standing: RuleContext, source: int, target: int, _taken: Callable[[], bool]
+    ) -> bool:
+        """Whether the target ranks no worse."""
+        rank = self.penalty(standing)
+        return bool(rank[target] <= rank[source])
 
-    def _bounds(self, share: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Most and fewest replicas for each share; rounded so that the share itself is allowed."""
-        slack = np.maximum(self.fraction * share, 1)
-        most = np.floor(share + slack + 1e-9).astype(np.int64)
-        return most, np.maximum(np.ceil(share - slack - 1e-9), 0).astype(np.int64)
+
+@dataclass(frozen=True, slots=True)
+class LocatedFirst(DomainCountRule):
+    """Nodes with a location come first, as long as the stream may use one: nothing is known of what
+    fails together with a node whose place nobody has told."""
+
+    repairable: ClassVar[bool] = False
+    prefers_located: ClassVar[bool] = True
+    name: ClassVar[str] = "located nodes first"
+    per: Scope = LEAF
+    strength: Strength = Strength.PREFERRED
+
+    def __str__(self) -> str:
+        return self.name
+
+    def penalty(self, standing: RuleContext) -> Penalties:
+        """One for every node without a location, beside live ones that have one."""
+        topology = standing.topology
+        unlocated = topology.domain_of(self.per) == topology.unlocated
+        located = standing.live_domains(self.per) != topology.unlocated
+        return (unlocated & located.any()).astype(np.int64)  # type: ignore[no-any-return]
+
+    def violations(self, _standing: RuleContext) -> list[RuleFinding]:
+        """None: a replica that stands on a node without a location stays there."""
+        return []
+
+    def may_violate(self, shards: NDArray[np.int64], _standing: RuleContext) -> Mask:
+        """None of many shards breaks it."""
+        return np.zeros(len(shards), bool)
+
+    def allows_move(
+        self, standing: RuleContext, source: int, target: int, _taken: Callable[[], bool]
+    ) -> bool:
+        """Whether the target ranks no worse."""
+        rank = self.penalty(standing)
+        return bool(rank[target] <= rank[source])
 
 
 def _listed(counts: Counts) -> str:

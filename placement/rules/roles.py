@@ -12,31 +12,38 @@ from numpy.typing import NDArray
 
 from placement.assignments import max_per_domain
 from placement.model import Location, natural_key
-from placement.rules.base import (
+from placement.rules.rule import (
     NEVER,
     Mask,
     Penalties,
+    Rule,
     RuleContext,
     RuleFinding,
-    RuleTraits,
+    ScopedRule,
     Strength,
 )
 from placement.topology import NO_DOMAIN, Scope, Topology
 
 
 @dataclass(frozen=True, slots=True)
-class LeaderPreference(RuleTraits):
+class LeaderPreference(Rule):
     """The leader stands in one of the listed domains, in the earliest that holds a replica
     (CockroachDB's lease preferences)."""
 
     slot_order_matters: ClassVar[bool] = True
+    ranks_leaders: ClassVar[bool] = True
     domains: tuple[Location, ...]
     strength: Strength = Strength.REQUIRED
 
     def __str__(self) -> str:
         return f"leader_in {', '.join(str(domain) or '/' for domain in self.domains)}"
 
-    def rank(self, topology: Topology) -> NDArray[np.int64]:
+    @property
+    def places(self) -> tuple[Location, ...]:
+        """The domains of the list."""
+        return self.domains
+
+    def leader_rank(self, topology: Topology) -> NDArray[np.int64]:
         """For each node the position of its domain in the list; behind the last where it is in
         none, or may not lead."""
         known: NDArray[np.int64] | None = topology.attribute_cache.get(self)
@@ -50,13 +57,13 @@ class LeaderPreference(RuleTraits):
 
     def wish(self, standing: RuleContext) -> Penalties:
         """How much later in the list the shard's leader would stand than it could."""
-        rank, held = self.rank(standing.topology), np.asarray(standing.replicas, np.int64)
+        rank, held = self.leader_rank(standing.topology), np.asarray(standing.replicas, np.int64)
         wish: Penalties = np.minimum(rank, rank[held].min(initial=len(self.domains)))
         return wish
 
     def penalty(self, standing: RuleContext) -> Penalties:
         """One where the last replica to place would leave the shard without a possible leader."""
-        rank, none = self.rank(standing.topology), len(self.domains)
+        rank, none = self.leader_rank(standing.topology), len(self.domains)
         left = standing.replication_factor - len(standing.replicas) - 1
         if left > 0 or (rank[np.asarray(standing.replicas, np.int64)] < none).any():
             return np.zeros(standing.topology.size, np.int64)
@@ -67,7 +74,7 @@ class LeaderPreference(RuleTraits):
         in it than another replica."""
         if not standing.replicas or standing.held_slots[0] != 0:
             return []
-        rank, leader = self.rank(standing.topology), standing.replicas[0]
+        rank, leader = self.leader_rank(standing.topology), standing.replicas[0]
         best = int(rank[np.asarray(standing.replicas, np.int64)].min())
         limit = best if self.strength is Strength.PREFERRED else len(self.domains) - 1
         if rank[leader] < len(self.domains) and rank[leader] <= limit:
@@ -77,7 +84,7 @@ class LeaderPreference(RuleTraits):
     def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
         """Which of many shards, a row of nodes each, may break the rule: the first of a row leads,
         if any does."""
-        rank = self.rank(standing.topology)[shards]
+        rank = self.leader_rank(standing.topology)[shards]
         preferred = self.strength is Strength.PREFERRED
         best = rank.min(axis=1) if preferred else len(self.domains) - 1
         doubtful: Mask = (rank[:, 0] == len(self.domains)) | (rank[:, 0] > best)
@@ -85,11 +92,12 @@ class LeaderPreference(RuleTraits):
 
 
 @dataclass(frozen=True, slots=True)
-class RoleApart(RuleTraits):
+class RoleApart(ScopedRule):
     """The last `count` replicas of a shard hold a role and share no domain of `per` with those
     that do not: a cold copy in another region."""
 
     slot_order_matters: ClassVar[bool] = True
+    counts_places: ClassVar[bool] = True
     role: str
     count: int
     per: Scope

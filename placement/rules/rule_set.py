@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from placement.rules.base import ColocateSlots, Rule, Strength
 from placement.rules.roles import LeaderPreference, RoleApart
+from placement.rules.rule import Rule, Strength
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class RuleSet:
     @property
     def is_colocated(self) -> bool:
         """Whether replica r of every shard stands on one node, so that a slot moves as a unit."""
-        return any(isinstance(rule, ColocateSlots) for rule in self.rules)
+        return any(rule.colocates_slots for rule in self.rules)
 
     @property
     def spans_stream(self) -> bool:
@@ -52,6 +52,21 @@ class RuleSet:
     def sees_domains_only(self) -> bool:
         """Whether nodes that share their domains are equal to all of the rules."""
         return all(rule.sees_domains_only for rule in self.rules)
+
+    @property
+    def keeps_one_domain(self) -> bool:
+        """Whether the whole stream is to stand in one domain."""
+        return any(rule.keeps_one_domain for rule in self.rules)
+
+    @property
+    def prefers_located(self) -> bool:
+        """Whether nodes that have a location come first."""
+        return any(rule.prefers_located for rule in self.rules)
+
+    @property
+    def counts_domains(self) -> bool:
+        """Whether only the replicas in each domain matter to all of the rules."""
+        return all(rule.counts_domains for rule in self.rules)
 
     @property
     def required(self) -> tuple[Rule, ...]:

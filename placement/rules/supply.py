@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from placement.model import Code, Liveness, natural_key
-from placement.rules.base import Mask, Rule
+from placement.rules.rule import Mask, Rule
 from placement.topology import NodeFilter, Topology
 
 # Of several domains, tags or ids in a sentence so many are named, the others are counted.

@@ -26,12 +26,9 @@ from placement.policy import Policy
 from placement.rules import (
     AtMost,
     Even,
-    LocatedFirst,
     Rule,
     RuleContext,
     Strength,
-    WithTags,
-    live_domains,
 )
 from placement.topology import Scope, Topology
 
@@ -45,7 +42,7 @@ def walkable(rules: Sequence[Rule], topology: Topology) -> bool:
     return all(
         rule.strength is Strength.REQUIRED
         and (
-            isinstance(rule, WithTags)
+            rule.filters_nodes
             or (isinstance(rule, AtMost | Even) and _tier(rule.per, topology) is not None)
         )
         for rule in rules
@@ -99,7 +96,7 @@ def _parts(rules: Sequence[Rule], everywhere: RuleContext) -> list[NDArray[np.bo
     """The nodes that may be used, those first that come first."""
     eligible = everywhere.topology.eligible
     for rule in rules:
-        if isinstance(rule, LocatedFirst):
+        if rule.prefers_located:
             last = rule.penalty(everywhere) > 0
             return [eligible & ~last, eligible & last]
     return [eligible]
@@ -173,10 +170,11 @@ def _caps(tree: DomainTree, rules: Sequence[Rule], everywhere: RuleContext) -> I
     topology, factor = everywhere.topology, everywhere.replication_factor
     caps = np.full(tree.elements.shape[1], factor, np.int64)
     for rule in rules:
-        tier = _tier(rule.per, topology) if isinstance(rule, AtMost) else None
-        if isinstance(rule, AtMost) and tier is not None:
-            elements, live = tree.above[tier], len(live_domains(rule, everywhere))
-            caps[elements] = np.minimum(caps[elements], rule.cap(factor, live))
+        cap = rule.domain_cap(everywhere)
+        tier = _tier(rule.scope, topology) if cap is not None and rule.scope else None
+        if cap is not None and tier is not None:
+            elements = tree.above[tier]
+            caps[elements] = np.minimum(caps[elements], cap)
     return caps
 
 

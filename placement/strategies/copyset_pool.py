@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from placement.hashing import digest64, scores
 from placement.model import DEPTH_MAX, AdministrativeState
-from placement.rules import LeaderPreference, Rule, RuleContext, RuleSet, Strength
+from placement.rules import Rule, RuleContext, RuleSet, Strength
 from placement.topology import LEAF, NodeFilter, Scope, Topology
 
 Copyset = tuple[int, ...]
@@ -54,7 +54,8 @@ class Terms:
         required = [rule for rule in self.rules if rule.strength is Strength.REQUIRED]
         orders = RuleSet(required).leader_preferences
         return all(
-            rule.rank(self.topology)[list(members)].min() < len(rule.domains) for rule in orders
+            rule.leader_rank(self.topology)[list(members)].min() < len(rule.domains)
+            for rule in orders
         ) and not any(rule.violations(standing) for rule in required if rule not in orders)
 
     def alone(self) -> NDArray[np.bool_]:
@@ -128,7 +129,7 @@ class Copysets:
         wishes = (r for r in self.terms.rules if r.strength is Strength.PREFERRED)
         for rule in wishes:
             # Who of a set leads is settled later.
-            if len(sets) > 1 and not isinstance(rule, LeaderPreference):
+            if len(sets) > 1 and not rule.ranks_leaders:
                 broken = [self._excess(rule, row) for row in sets.tolist()]
                 sets = sets[np.asarray(broken) == min(broken)]
         return sets

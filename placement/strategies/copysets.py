@@ -12,7 +12,7 @@ from placement.assignments import EMPTY, distinct_copysets, loss_probability, sc
 from placement.hashing import digest64, scores
 from placement.model import Code, Reason, StreamSpec
 from placement.policy import Balance, OnInfeasible, Policy, unknown_value
-from placement.rules import Even, Mask, Rule, RuleContext, RuleSet, Strength, scope_of, supply
+from placement.rules import Even, Mask, Rule, RuleContext, RuleSet, Strength, supply
 from placement.strategies.copyset_pool import Copysets, Terms
 from placement.topology import Topology
 
@@ -245,7 +245,7 @@ def _leader_first(members: Sequence[int], policy: Policy, view: View) -> list[in
     topology, rank = view.topology, view.topology.order()
     able = [node for node in members if topology.can_lead[node]] or list(members)
     for rule in RuleSet(policy.rules).leader_preferences:
-        places = rule.rank(topology)
+        places = rule.leader_rank(topology)
         best = min(int(places[node]) for node in able)
         able = [node for node in able if places[node] == best]
     leader = min(able, key=lambda n: (view.leaders[n] / topology.weight[n], int(rank[n])))
@@ -282,7 +282,7 @@ def _no_set(spec: StreamSpec, policy: Policy, view: View) -> Reason:
     """No set at all: name the required rule that has too few domains, where one has."""
     required = [str(rule) for rule in policy.rules if rule.strength is Strength.REQUIRED]
     for rule in policy.rules:
-        scope = scope_of(rule)
+        scope = rule.scope
         if rule.strength is Strength.REQUIRED and scope is not None:
             standing = RuleContext(view.topology, spec.replication_factor, (), nodes=policy.nodes)
             live = standing.live_domains(scope)

@@ -145,7 +145,7 @@ class CostStrategy(ByRules):
         topology, rules = view.topology, self.rules(policy, view.topology)
         standing = replace(need.standing(topology), load=view.load)
         required = [rule for rule in rules if rule.strength is Strength.REQUIRED]
-        lawful = [rule for rule in required if not isinstance(rule, LoadBalance)]
+        lawful = [rule for rule in required if not rule.balances_cluster]
         left = mask.copy()
         left[np.asarray([*need.kept, *need.excluded], np.int64)] = False
         for rule in lawful:
@@ -154,14 +154,14 @@ class CostStrategy(ByRules):
             return choose(lawful, mask, need, view)
         balanced = left.copy()
         for rule in required:
-            if isinstance(rule, LoadBalance):
+            if rule.balances_cluster:
                 balanced &= rule.penalty(standing) == 0
         if balanced.any():
             left = balanced
         elif need.replaces == EMPTY:
             return _beyond_balance(need)
         for rule in rules:
-            if rule.strength is Strength.PREFERRED and not isinstance(rule, LoadBalance):
+            if rule.strength is Strength.PREFERRED and not rule.balances_cluster:
                 penalty = rule.penalty(standing)
                 left &= penalty == penalty[left].min()
         if need.slot == 0 and (left & topology.can_lead).any():

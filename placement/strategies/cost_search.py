@@ -12,14 +12,12 @@ from placement.hashing import digest64
 from placement.model import Code, Reason, StreamSpec
 from placement.policy import Policy
 from placement.rules import (
-    LoadBalance,
     Mask,
     Penalties,
     Rule,
     RuleContext,
     RuleFinding,
     RuleSet,
-    RuleTraits,
     Strength,
 )
 from placement.strategies.cost_prices import MILLION, Prices, Shape, levels_of
@@ -84,11 +82,11 @@ class Attempt:
         standing = RuleContext(
             topology, self._shape.copies, everything, nodes=self._policy.nodes, load=self.view.load
         )
-        balance = [rule for rule in self._own if isinstance(rule, LoadBalance)]
+        balance = [rule for rule in self._own if rule.balances_cluster]
         for rule in balance:
             for found in rule.violations(standing):
                 bound = "limit" if found.count > found.limit else "its share asks for"
-                where = f"{rule.per} {found.domain} would hold {found.count}"
+                where = f"{rule.scope} {found.domain} would hold {found.count}"
                 return f"{where}, {bound} {found.limit}"
         return ""
 
@@ -140,7 +138,7 @@ class Attempt:
             self._policy.nodes,
             shards=spec.shards,
         )
-        lawful = [rule for rule in self._own if not isinstance(rule, LoadBalance)]
+        lawful = [rule for rule in self._own if not rule.balances_cluster]
         rules = [*self._policy.rules, *lawful, _Room(self._prices, times)]
         found = arrangements(rules, mask, need, self.view)
         for nodes in islice(found, _COMPARED):
@@ -187,7 +185,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class _Room(RuleTraits):
+class _Room(Rule):
     """No domain takes more copies of a shard than its bound of balance leaves."""
 
     prices: Prices

@@ -32,7 +32,7 @@ from placement.rules import (
     Rule,
     RuleContext,
     RuleFinding,
-    RuleTraits,
+    ScopedRule,
     SpanDomains,
     Strength,
 )
@@ -269,7 +269,7 @@ def _indexes(nodes: Sequence[int]) -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True, slots=True)
-class UpgradeDomains(RuleTraits):
+class UpgradeDomains(ScopedRule):
     """The first `factor` replicas of a shard stand in different upgrade domains."""
 
     per: Scope

@@ -306,8 +306,8 @@ class DatacenterCounts(DomainCountRule):
     per: Scope = field(default=Scope(depth=1, name="1"))
 
     @property
-    def exactly(self) -> Exactly:
-        """The same as the general rule."""
+    def general(self) -> Exactly:
+        """The same as a rule of the user's."""
         counts = ((Location((name,)), count) for name, count in self.counts)
         return Exactly(tuple(counts), self.strength)
 

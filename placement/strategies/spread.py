@@ -22,22 +22,16 @@ from placement.assignments import EMPTY
 from placement.model import UNLOCATED, Code, Reason, StreamSpec
 from placement.policy import Balance, OnInfeasible, Policy
 from placement.rules import (
-    AtLeastIn,
-    ColocateSlots,
     Even,
-    Exactly,
     LeaderPreference,
     LocatedFirst,
     Mask,
     Penalties,
-    RoleApart,
     Rule,
     RuleContext,
     RuleSet,
-    RuleTraits,
     Strength,
     find_breaches,
-    scope_of,
 )
 from placement.strategies.bulk import BULK_FROM, spread_in_bulk, walkable
 from placement.topology import NO_DOMAIN, Scope, Topology
@@ -46,8 +40,6 @@ from placement.topology import NO_DOMAIN, Scope, Topology
 _SEARCHED = 64
 
 _REQUIRED = Strength.REQUIRED
-_PLACES = (Exactly, AtLeastIn, RoleApart)
-
 _MAY_LEAD = LeaderPreference((UNLOCATED,))
 
 
@@ -111,7 +103,7 @@ class SpreadStrategy(ByRules):
         """Evenness at every level, after the user's rules; no more than a wish where those say
         how many replicas stand where. Where only some nodes have a location, these come first, and
         levels are even without the others."""
-        told = any(isinstance(r, _PLACES) and r.strength is _REQUIRED for r in policy.rules)
+        told = any(r.counts_places and r.strength is _REQUIRED for r in policy.rules)
         strength = Strength.PREFERRED if told else policy.strength
         located = self.located_first and topology.mixes_located
         own = (Even(tier, strength, located) for tier in topology.tiers())
@@ -130,7 +122,7 @@ class SpreadStrategy(ByRules):
                 view.adopt_from(after)
                 warnings = unmet(rules, whole, spec, policy, view.topology)
                 return Placement(whole, warnings=warnings)
-        together = [rule.strength for rule in rules if isinstance(rule, ColocateSlots)]
+        together = [rule.strength for rule in rules if rule.colocates_slots]
         unit = bool(together)
         tried = _Attempts(spec, policy, rules, unit).best(view.fork())
         if _REQUIRED not in together and unit and tried.placed < spec.replication_factor:
@@ -256,16 +248,16 @@ class _Attempts:
     def _scopes(self) -> tuple[Scope, ...]:
         """Levels and tags that required rules count by."""
         required = [rule for rule in self.rules if rule.strength is Strength.REQUIRED]
-        scopes = (scope_of(rule) for rule in required)
-        return tuple(dict.fromkeys(scope for scope in scopes if isinstance(scope, Scope)))
+        scopes = (rule.scope for rule in required)
+        return tuple(dict.fromkeys(scope for scope in scopes if scope is not None))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Scarce(RuleTraits):
+class _Scarce(Rule):
     """Take from where most is left, so that no domain is left with nodes that nobody can use: with
     one cap per domain this is the greedy that finds an arrangement whenever there is one."""
 
-    scopes: tuple[Scope, ...]
+    counted: tuple[Scope, ...]
     open: Mask
     strength: Strength = Strength.PREFERRED
 
@@ -278,7 +270,7 @@ class _Scarce(RuleTraits):
         free = self.open.copy()
         free[np.asarray(standing.stream_nodes, np.int64)] = False
         result = np.zeros(topology.size, np.int64)
-        for scope in self.scopes:
+        for scope in self.counted:
             domains = topology.domain_of(scope)
             known = free & (domains != NO_DOMAIN)
             left = np.bincount(domains[known], minlength=int(domains.max(initial=0)) + 2)
@@ -311,7 +303,7 @@ def _led(
         plain = kept[: max(factor - aside, 1)]
         found = [node for node in plain if topology.can_lead[node]] or plain
         for order in orders:
-            rank = order.rank(topology)
+            rank = order.leader_rank(topology)
             best = min(int(rank[node]) for node in found)
             found = [node for node in found if rank[node] == best]
         return found

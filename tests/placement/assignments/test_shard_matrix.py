@@ -20,10 +20,9 @@ from placement.rules import (
     Strength,
     find_breaches,
 )
-from placement.rules.base import NodeFilter
 from placement.strategies import STRATEGIES
 from placement.strategies.location_majority import NoMajority
-from placement.topology import LEAF, Scope, Topology
+from placement.topology import LEAF, NodeFilter, Scope, Topology
 
 NODES = st.tuples(
     st.sampled_from(["", "/a", "/b", "/a/1", "/a/2", "/b/1", "/a/1/x", "/a/1/y", "/c/1/x"]),

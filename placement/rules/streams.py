@@ -1,0 +1,255 @@
+"""Rules about all replicas of a stream: one domain, nodes of their own, evenness, shared nodes.
+
+Placing and repair ask them with the replicas of the stream's other shards; diagnosis asks them once
+for the whole stream.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.model import natural_key
+from placement.rules.rule import (
+    NEVER,
+    Penalties,
+    Rule,
+    RuleContext,
+    RuleFinding,
+    ScopedRule,
+    Strength,
+    domain_counts,
+    findings_by_domain,
+)
+from placement.topology import NO_DOMAIN, Scope
+
+
+@dataclass(frozen=True, slots=True)
+class SameDomain(ScopedRule):
+    """All replicas of the whole stream stand in one domain of `per` (Timeplus `colocated`)."""
+
+    spans_stream: ClassVar[bool] = True
+    sees_domains_only: ClassVar[bool] = True
+    keeps_one_domain: ClassVar[bool] = True
+    per: Scope
+    strength: Strength = Strength.REQUIRED
+
+    def __str__(self) -> str:
+        return f"one domain of {self.per}"
+
+    def penalty(self, standing: RuleContext) -> Penalties:
+        """One for every node outside the domain in use, or outside those with most replicas."""
+        domains = standing.topology.domain_of(self.per)
+        counts = domain_counts(domains, [*standing.stream_nodes, *standing.replicas])
+        if not counts.any():
+            return np.where(domains == NO_DOMAIN, NEVER, 0)
+        return np.where(domains == NO_DOMAIN, NEVER, counts[domains] < counts.max())
+
+    def stream_excess(self, standing: RuleContext) -> int:
+        """Replicas of the stream outside the domain that holds most."""
+        held = [*standing.stream_nodes, *standing.replicas]
+        counts = domain_counts(standing.topology.domain_of(self.per), held)
+        return len(held) - int(counts.max())
+
+    def violations(self, standing: RuleContext) -> list[RuleFinding]:
+        """Every domain in use, when there are several."""
+        topology = standing.topology
+        domains = topology.domain_of(self.per)
+        everywhere = domain_counts(domains, [*standing.stream_nodes, *standing.replicas])
+        if np.count_nonzero(everywhere) < 2:
+            return []
+        counts = domain_counts(domains, standing.replicas)
+        return findings_by_domain(topology, self.per, counts, np.flatnonzero(counts), 1)
+
+    def stream_violations(self, standing: RuleContext) -> list[RuleFinding]:
+        """One finding without a domain, with the number of domains in use."""
+        held = np.asarray([*standing.replicas, *standing.stream_nodes], np.int64)
+        used = len(np.unique(standing.topology.domain_of(self.per)[held]))
+        return [RuleFinding(None, used, 1)] if used > 1 else []
+
+    def is_kept_throughout(self, stream: RuleContext) -> bool:
+        """Whether the stream stands in one domain."""
+        return not self.violations(stream)
+
+    def allows_move(
+        self, standing: RuleContext, source: int, target: int, _taken: Callable[[], bool]
+    ) -> bool:
+        """Whether both nodes are in one domain."""
+        domains = standing.topology.domain_of(self.per)
+        return bool(domains[source] == domains[target])
+
+
+@dataclass(frozen=True, slots=True)
+class ExclusiveNodes(Rule):
+    """A node holds at most one replica of the stream (Timeplus `shard=exclusive`)."""
+
+    spans_stream: ClassVar[bool] = True
+    strength: Strength = Strength.REQUIRED
+
+    def __str__(self) -> str:
+        return "exclusive nodes"
+
+    def penalty(self, standing: RuleContext) -> Penalties:
+        """One for every node that holds a replica of another shard of the stream."""
+        taken = np.zeros(standing.topology.size, np.int64)
+        taken[np.asarray(standing.stream_nodes, np.int64)] = 1
+        return taken
+
+    def violations(self, standing: RuleContext) -> list[RuleFinding]:
+        """Nodes shared with another shard of the stream."""
+        shared = set(standing.replicas) & set(standing.stream_nodes)
+        names = sorted((standing.topology.ids[node] for node in shared), key=natural_key)
+        return [RuleFinding(name, 2, 1) for name in names]
+
+    def stream_violations(self, standing: RuleContext) -> list[RuleFinding]:
+        """Nodes that hold several replicas of the stream."""
+        topology = standing.topology
+        held = np.asarray([*standing.replicas, *standing.stream_nodes], np.int64)
+        times = np.bincount(held, minlength=topology.size)
+        shared = np.flatnonzero(times > 1).tolist()
+        found = [RuleFinding(topology.ids[node], int(times[node]), 1) for node in shared]
+        return sorted(found, key=lambda finding: natural_key(finding.domain or ""))
+
+    def is_kept_throughout(self, stream: RuleContext) -> bool:
+        """Whether no node is named twice."""
+        return len(set(stream.replicas)) == len(stream.replicas)
+
+    def allows_move(
+        self, _standing: RuleContext, _source: int, _target: int, taken: Callable[[], bool]
+    ) -> bool:
+        """Whether the target holds nothing of the stream."""
+        return not taken()
+
+
+@dataclass(frozen=True, slots=True)
+class BalanceNodes(Rule):
+    """The stream's replicas are spread over nodes as far as these suffice (Timeplus
+    `shard=balanced`)."""
+
+    spans_stream: ClassVar[bool] = True
+    repairable: ClassVar[bool] = False
+    strength: Strength = Strength.PREFERRED
+
+    def __str__(self) -> str:
+        return "balance nodes"
+
+    def penalty(self, standing: RuleContext) -> Penalties:
+        """Replicas of the stream that the node holds already."""
+        held = np.asarray(standing.stream_nodes, np.int64)
+        return np.bincount(held, minlength=standing.topology.size)
+
+    def violations(self, _standing: RuleContext) -> list[RuleFinding]:
+        """None: how even it can be is up to the other rules."""
+        return []
+
+    def is_kept_throughout(self, _stream: RuleContext) -> bool:
+        """Always: it is never broken."""
+        return True
+
+    def allows_move(
+        self, _standing: RuleContext, _source: int, _target: int, _taken: Callable[[], bool]
+    ) -> bool:
+        """Always: rebalancing evens out streams by itself."""
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class ColocateSlots(Rule):
+    """Replica r of every shard stands on one node (Timeplus `shard=colocated`).
+
+    Repair keeps it by planning slot by slot, so that it neither ranks nor rejects single nodes.
+    """
+
+    repairable: ClassVar[bool] = False
+    colocates_slots: ClassVar[bool] = True
+    strength: Strength = Strength.REQUIRED
+
+    def __str__(self) -> str:
+        return "colocate slots"
+
+    def penalty(self, standing: RuleContext) -> Penalties:
+        """Nothing: the slot's node is chosen once for all shards."""
+        return np.zeros(standing.topology.size, np.int64)
+
+    def violations(self, _standing: RuleContext) -> list[RuleFinding]:
+        """None per shard."""
+        return []
+
+    def allows_move(
+        self, _standing: RuleContext, _source: int, _target: int, _taken: Callable[[], bool]
+    ) -> bool:
+        """Always: a slot moves as a unit."""
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Balance(ScopedRule):
+    """The stream's replicas per live domain of `per` stay within a fraction of the domain's share,
+    which is in proportion to the weight of its nodes; one replica more or less is always allowed,
+    because replicas are whole."""
+
+    spans_stream: ClassVar[bool] = True
+    needs_whole_stream: ClassVar[bool] = True
+    fraction: float
+    per: Scope
+    strength: Strength = Strength.REQUIRED
+
+    def __str__(self) -> str:
+        return f"balance {self.fraction:g} per {self.per}"
+
+    def penalty(self, standing: RuleContext) -> Penalties:
+        """How far the node's domain would exceed its bound in the complete stream, or the others
+        could no longer reach theirs."""
+        domains, live = standing.topology.domain_of(self.per), standing.live_domains(self.per)
+        counts, share = self._counts(standing, live)
+        held = len(standing.stream_nodes) + len(standing.replicas)
+        whole = max(standing.shards * standing.replication_factor, held + 1)
+        most, least = self._bounds(share * whole)
+        over = np.maximum(counts + 1 - most, 0)
+        lacks = np.maximum(least - counts, 0)
+        short = np.maximum(lacks.sum() - (lacks > 0) - (whole - held - 1), 0)
+        by_domain = np.full(int(domains.max(initial=0)) + 2, NEVER, np.int64)
+        by_domain[live] = over + short
+        result: Penalties = by_domain[domains]
+        return result
+
+    def violations(self, standing: RuleContext) -> list[RuleFinding]:
+        """Live domains above or below their share of what the stream holds."""
+        live = standing.live_domains(self.per)
+        counts, share = self._counts(standing, live)
+        most, least = self._bounds(share * counts.sum())
+        found = []
+        for position, domain in enumerate(live.tolist()):
+            count, limit = int(counts[position]), int(most[position])
+            limit = int(least[position]) if count < least[position] else limit
+            if count > most[position] or count < least[position]:
+                found.append(
+                    RuleFinding(standing.topology.domain_name(self.per, domain), count, limit)
+                )
+        return sorted(found, key=lambda finding: natural_key(finding.domain or ""))
+
+    def is_kept_throughout(self, stream: RuleContext) -> bool:
+        """Whether the whole stream keeps it."""
+        return not self.violations(stream)
+
+    def _counts(
+        self, standing: RuleContext, live: NDArray[np.int32]
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Replicas of the stream in each live domain, and the domain's part of the weight."""
+        topology, domains = standing.topology, standing.topology.domain_of(self.per)
+        held = domains[np.asarray([*standing.stream_nodes, *standing.replicas], np.int64)]
+        size = int(domains.max(initial=0)) + 1
+        counts = np.bincount(held[held != NO_DOMAIN], minlength=size)[live]
+        usable = topology.eligible & (domains != NO_DOMAIN)
+        if not standing.nodes.everything:
+            usable = usable & standing.nodes.mask(topology)
+        weights = np.bincount(domains[usable], topology.weight[usable], size)[live]
+        return counts, weights / max(weights.sum(), np.finfo(float).tiny)
+
+    def _bounds(self, share: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Most and fewest replicas for each share; rounded so that the share itself is allowed."""
+        slack = np.maximum(self.fraction * share, 1)
+        most = np.floor(share + slack + 1e-9).astype(np.int64)
+        return most, np.maximum(np.ceil(share - slack - 1e-9), 0).astype(np.int64)
