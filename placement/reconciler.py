@@ -169,7 +169,7 @@ class Reconciler:
             case NodeChanged():
                 return self._nodes.apply_change(event)
             case LinksMeasured():
-                self._links.measured(event)
+                self._links.record_measurements(event)
                 return None
             case LocationResolved():
                 return self._nodes.apply_location(event)

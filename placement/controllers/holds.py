@@ -23,7 +23,7 @@ from placement.model import (
     Reason,
     parse_location,
 )
-from placement.nodes import Hold, lost_domains, lost_share
+from placement.nodes import HoldTrigger, lost_domains, lost_share
 from placement.repair import RepairPlanner
 from placement.state import State
 from placement.wording import counted
@@ -73,7 +73,7 @@ class HoldController:
         for name, body in state.memory_of(KIND).items():
             self._held[name] = ActiveHold(**body)
         for name in state.nodes:
-            self.note(state.topology.index[name])
+            self.observe(state.topology.index[name])
         self._kept = self._held_nodes()
         for node in self._kept:
             state.topology.set_held(node, True)
@@ -99,7 +99,7 @@ class HoldController:
         detail = {"state": "overridden", "domain": held.domain, "nodes": held.away}
         self._state.alert(AlertKind.HOLD, name, Reason(Code.HOLD_ENDED, message), detail)
 
-    def note(self, node: int) -> None:
+    def observe(self, node: int) -> None:
         """A node's condition or place has changed. Who is in maintenance is away on purpose."""
         topology = self._state.topology
         away = topology.liveness[node] in _AWAY
@@ -118,7 +118,7 @@ class HoldController:
         for name in sorted(self._held):
             self._update_hold(self._held[name], window)
         recent = {n for n, since in self._away.items() if since > self._state.now - window}
-        found = self._found(recent) if recent or self._held else {}
+        found = self._find_triggers(recent) if recent or self._held else {}
         for name in sorted(name for name, held in self._held.items() if held.overridden):
             if name not in found:
                 self._keep(name, None)
@@ -128,7 +128,7 @@ class HoldController:
         self._apply()
         return bool(begun)
 
-    def _found(self, recent: set[int]) -> dict[str, Hold]:
+    def _find_triggers(self, recent: set[int]) -> dict[str, HoldTrigger]:
         """What would be held, had nothing been known of it, by name."""
         topology = self._state.topology
         gone = self._mask(recent)
@@ -153,7 +153,7 @@ class HoldController:
         around = (held for held in self._held if held == name or name.startswith(f"{held}/"))
         return FLEET not in self._held and not any(around)
 
-    def _begin_hold(self, hold: Hold, since: int) -> None:
+    def _begin_hold(self, hold: HoldTrigger, since: int) -> None:
         """One hold for all that is gone: a domain inside of one that has just begun is none."""
         held = ActiveHold(hold.domain, since, hold.nodes, hold.nodes, self._state.now)
         if not self._is_new(held.name):

@@ -88,18 +88,18 @@ class NodeController:
                 return Reason(Code.NODE_UNKNOWN, message)
             state.count("unknown_node")
             return None
-        stand, source = self._decide_location(event, before, placed)
+        decision, source = self._decide_location(event, before, placed)
         if before is None:
-            place = parse_location(stand.attributes.location)
+            place = parse_location(decision.attributes.location)
             assert isinstance(place, Location)
-            doubtful = None if stand.quarantine is None else self._relocations.waiting
+            doubtful = None if decision.quarantine is None else self._relocations.waiting
             reason = self._admission.admit(place, doubtful)
             if reason is not None:
                 return reason
-        self._relocations.tell(event.node_id, stand)
+        self._relocations.record(event.node_id, decision)
         ordered = event.administrative
         if ordered is None:
-            ordered = self._administrative_state(event.node_id, stand.attributes)
+            ordered = self._administrative_state(event.node_id, decision.attributes)
         flaps = _flaps_after(event, before)
         changed = before is None or before.liveness is not event.liveness
         view = NodeView(
@@ -108,30 +108,30 @@ class NodeController:
             sequence=event.sequence,
             body_hash=event.body_hash or (before.body_hash if before else ""),
             revision=before.revision if before else 0,
-            attributes=stand.attributes,
+            attributes=decision.attributes,
             liveness=event.liveness,
             since=event.at if changed or before is None else before.since,
             administrative=ordered,
-            guard=_guard(event, before),
+            guard=_guard_after(event, before),
             transitions=flaps.transitions,
             hold_down=flaps.hold,
             reporting=event.reporting or (before.reporting if before else Reporting()),
-            claimed=stand.claimed,
-            pending=stand.pending,
-            quarantine=stand.quarantine,
+            claimed=decision.claimed,
+            pending=decision.pending,
+            quarantine=decision.quarantine,
             source=source,
             lives=event.lives or (before.lives if before else Lives()),
         )
-        self._tell_conflict(before, view)
-        self._authority.tell_difference(before, view)
+        self._alert_on_conflict(before, view)
+        self._authority.alert_on_difference(before, view)
         if flaps.held and (before is None or not _flaps(before).held):
-            self._tell_held(event.node_id, flaps)
+            self._alert_on_hold_down(event.node_id, flaps)
         self._enter(view)
         return None
 
     def apply_location(self, event: LocationResolved) -> Reason | None:
         """Take note of what the authority says, and let it count for a node that is there."""
-        reason = self._authority.resolved(event)
+        reason = self._authority.record_location(event)
         view = self._state.nodes.get(event.node_id)
         if reason is not None or view is None or not self._authority.is_source(event):
             return reason
@@ -147,18 +147,18 @@ class NodeController:
                 before.attributes, before.claimed, before.pending, before.quarantine
             )
             return same, before.source
-        located = self._authority.located(event, before, _attributes(event, before))
+        located = self._authority.locate(event, before, _attributes_after(event, before))
         if located.doubt is not None:
             doubt = LocationDecision(located.attributes, located.claim, None, located.doubt)
             return doubt, located.source
-        stand = self._relocations.judge(event.node_id, before, located.attributes)
+        decision = self._relocations.decide_location(event.node_id, before, located.attributes)
         if not self._authority.claims_count:
-            stand = replace(stand, claimed=located.claim)
-        return stand, located.source
+            decision = replace(decision, claimed=located.claim)
+        return decision, located.source
 
     def apply_pending(self) -> bool:
         """What is pending takes effect if little comes of it; whether a node has moved."""
-        return self._relocations.settle()
+        return self._relocations.apply_pending()
 
     @property
     def relocations(self) -> Relocations:
@@ -177,14 +177,14 @@ class NodeController:
             guard = Guard.NONE
         view = replace(view, guard=guard, revision=view.revision + 1)
         condition = (view.liveness, view.administrative, guard)
-        use = _use(state.topology, view.node_id)
+        use = _placement_traits(state.topology, view.node_id)
         node = state.topology.upsert(view.node_id, view.attributes, *condition)
         state.publish_node(view)
-        self._relocations.note(view)
-        self._holds.note(node)
+        self._relocations.observe(view)
+        self._holds.observe(node)
         self._repair.enqueue(state.table.shards_on(node))
         self._moves.review(node)
-        now = _use(state.topology, view.node_id)
+        now = _placement_traits(state.topology, view.node_id)
         if now != use:
             self._repair.reprioritize_waiting()
             self._retry_gate.note_change(
@@ -220,8 +220,8 @@ class NodeController:
         state.topology.set_condition(
             node, Liveness.UNREGISTERED, state.topology.administrative[node], Guard.NONE
         )
-        self._holds.note(node)
-        self._relocations.note(None, name)
+        self._holds.observe(node)
+        self._relocations.observe(None, name)
         self._authority.forget(name)
         state.forget_node(name)
 
@@ -236,9 +236,9 @@ class NodeController:
         before = self._state.nodes.get(node_id)
         standing = before.administrative if before else AdministrativeState.NONE
         was = before.attributes.location if before else None
-        return self._orders.after(node_id, was, now.location, standing)
+        return self._orders.state_after_relocation(node_id, was, now.location, standing)
 
-    def _tell_conflict(self, before: NodeView | None, view: NodeView) -> None:
+    def _alert_on_conflict(self, before: NodeView | None, view: NodeView) -> None:
         """Tell people, once, of a second process that uses a node's id."""
         refused = view.lives.refused
         known = before.lives.refused if before is not None else None
@@ -247,7 +247,7 @@ class NodeController:
         detail = {"holder": view.incarnation, "refused": refused.incarnation}
         self._state.alert(AlertKind.INCARNATION_CONFLICT, view.node_id, refused.reason, detail)
 
-    def _tell_held(self, node_id: str, flaps: FlapHistory) -> None:
+    def _alert_on_hold_down(self, node_id: str, flaps: FlapHistory) -> None:
         hold = flaps.hold
         assert hold is not None
         seconds = (hold.until - hold.since) // 1000
@@ -287,15 +287,20 @@ def _flaps_after(event: NodeChanged, before: NodeView | None) -> FlapHistory:
     """The node's flaps after the event. The liveness table does not hear of a hold-down that an
     operator has ended: as long as it tells of the same one, that stays ended."""
     known = _flaps(before)
-    told = event.flaps
-    if told is None:
+    reported = event.flaps
+    if reported is None:
         return known
-    if told.hold is None or known.hold is None or known.held or told.hold.since != known.hold.since:
-        return told
-    return told.released()
+    if (
+        reported.hold is None
+        or known.hold is None
+        or known.held
+        or reported.hold.since != known.hold.since
+    ):
+        return reported
+    return reported.released()
 
 
-def _guard(event: NodeChanged, before: NodeView | None) -> Guard:
+def _guard_after(event: NodeChanged, before: NodeView | None) -> Guard:
     """What the event itself says of trust: a word of it, or that the node flaps no more."""
     if event.guard is not None:
         return event.guard
@@ -304,7 +309,7 @@ def _guard(event: NodeChanged, before: NodeView | None) -> Guard:
     return before.guard
 
 
-def _use(topology: Topology, node_id: str) -> tuple[object, ...] | None:
+def _placement_traits(topology: Topology, node_id: str) -> tuple[object, ...] | None:
     """What placement asks of a node: its attributes, and for what it counts."""
     node = topology.index.get(node_id)
     if node is None:
@@ -318,7 +323,7 @@ def _tag_scope(key: str) -> Scope:
     return Scope(tag=key)
 
 
-def _attributes(event: NodeChanged, before: NodeView | None) -> NodeAttributes:
+def _attributes_after(event: NodeChanged, before: NodeView | None) -> NodeAttributes:
     """Attributes after the event: a registration's own, else the known ones, relocated if told."""
     if event.attributes is not None:
         return event.attributes

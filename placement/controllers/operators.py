@@ -140,7 +140,7 @@ class OperatorController:
         """Give the node the state that its orders make."""
         topology = self._state.topology
         view = self._state.nodes[topology.ids[node]]
-        order = self._orders.over(view.node_id, topology.locations[node])
+        order = self._orders.strongest_order(view.node_id, topology.locations[node])
         ordered = AdministrativeState.NONE if order is None else order.state
         if ordered is view.administrative:
             return
@@ -164,14 +164,14 @@ class OperatorController:
     def expire(self) -> bool:
         """End the orders whose time is over; whether there were any."""
         now = self._state.now
-        over = [
+        expired = [
             o for o in self._orders.by_target.values() if o.until is not None and o.until <= now
         ]
-        for order in sorted(over, key=lambda each: each.target):
+        for order in sorted(expired, key=lambda each: each.target):
             self._end(order.target)
             reason = Reason(Code.REQUEST_ENDED, f"{order.action} of {order.target} is over")
             self._answer(order, AnswerOutcome.ENDED, reason)
-        return bool(over)
+        return bool(expired)
 
     def progress(self) -> None:
         """Say how far drains have come: now and then, and when nothing is left."""

@@ -44,7 +44,7 @@ _STANDS = (Action.DRAIN, Action.MAINTENANCE, Action.CORDON)
 
 
 @dataclass(frozen=True, slots=True)
-class Relabelling:
+class RelocationSummary:
     """Nodes that would stand in `location` instead of `was` (equal where only tags differ).
     `meant`: the known place of which the new one is probably a misspelling."""
 
@@ -65,7 +65,7 @@ class Relabelling:
 class Preview:
     """What a request would touch: nodes by index, shards by stream and number. `refusal` says why
     it cannot be, whoever has seen it; `hash` is to be sent with it where it is `destructive`;
-    `relabelled` are the places that an approval would put in force."""
+    `relocated` are the places that an approval would put in force."""
 
     nodes: tuple[int, ...] = ()
     shards: tuple[tuple[str, int], ...] = ()
@@ -73,7 +73,7 @@ class Preview:
     hash: str = ""
     destructive: bool = False
     refusal: Reason | None = None
-    relabelled: tuple[Relabelling, ...] = ()
+    relocated: tuple[RelocationSummary, ...] = ()
 
     def refusal_for(self, expected: str | None) -> Reason | None:
         """Why the request is refused to who has seen the impact of hash `expected`."""
@@ -172,7 +172,7 @@ def _balance(state: State, rebalancing: RebalanceController, asked: OperatorAske
     if not moves:
         return Preview(refusal=Reason(Code.NOTHING_TO_DO, proposal.why_nothing))
     keys = [state.key(move.shard) for move in moves]
-    told = [
+    move_lines = [
         f"{stream}/{number} {move.kind} {ids[move.remove]} {ids[move.add]}"
         for (stream, number), move in zip(keys, moves, strict=True)
     ]
@@ -183,7 +183,7 @@ def _balance(state: State, rebalancing: RebalanceController, asked: OperatorAske
         tuple(sorted(nodes, key=lambda node: int(rank[node]))),
         tuple(dict.fromkeys(keys)),
         None,
-        stable_id(asked.action, *told),
+        stable_id(asked.action, *move_lines),
         copies > _COPIES_UNSEEN_MAX,
     )
 
@@ -212,8 +212,8 @@ def _relocation(
         agreed = asked.expected_hash or published.impact_hash
     concerned = [topology.index[name] for name in names]
     held = tuple((each.spec.stream, each.shard) for each in held_shards(state, concerned))
-    relabelled = tuple(Relabelling(*place, count) for place, count in places.items())
-    return Preview(tuple(concerned), held, None, agreed, True, relabelled=relabelled)
+    relocated = tuple(RelocationSummary(*place, count) for place, count in places.items())
+    return Preview(tuple(concerned), held, None, agreed, True, relocated=relocated)
 
 
 def _unknown(target: str) -> Reason:

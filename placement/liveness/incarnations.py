@@ -103,11 +103,11 @@ class Incarnations:
         if known is not None and known.life.incarnation == life.incarnation:
             life = replace(life, since=known.life.since, grace_ms=known.life.grace_ms)
             self.waiting[node] = Waiting(life, life.sequence, known.since, at)
-            said = (known.life.attributes, known.life.external)
-            return said != (life.attributes, life.external)
+            known_life = (known.life.attributes, known.life.external)
+            return known_life != (life.attributes, life.external)
         if known is not None:
             self._withdraw(node, known.life.incarnation)
-            self._followed(node, known.life.incarnation, life.incarnation)
+            self._add_earlier(node, known.life.incarnation, life.incarnation)
         self.waiting[node] = Waiting(life, life.sequence, at, at)
         return True
 
@@ -119,13 +119,13 @@ class Incarnations:
         """A later life takes the name over."""
         waiting = self.waiting.pop(node, None)
         if waiting is not None and waiting.life.incarnation != later:
-            self._followed(node, waiting.life.incarnation, later)
-        self._followed(node, earlier, later)
+            self._add_earlier(node, waiting.life.incarnation, later)
+        self._add_earlier(node, earlier, later)
         self._rejected.pop(node, None)
         self.stopping.discard(node)
         self.recent[node] = at
 
-    def _followed(self, node: int, earlier: str, later: str) -> None:
+    def _add_earlier(self, node: int, earlier: str, later: str) -> None:
         known = (*self._earlier.get(node, ()), earlier)
         kept = dict.fromkeys(each for each in reversed(known) if each != later)
         self._earlier[node] = tuple(reversed([*kept][:EARLIER_KEPT]))
@@ -135,7 +135,7 @@ class Incarnations:
         if rejected is not None and rejected.life.incarnation == incarnation:
             del self._rejected[node]
 
-    def hear(self, node: int, sequence: int, at: Mark) -> bool:
+    def record_heartbeat(self, node: int, sequence: int, at: Mark) -> bool:
         """A sign of the life that waits; whether it is a new one."""
         waiting = self.waiting[node]
         if sequence <= waiting.sequence:
@@ -143,7 +143,9 @@ class Incarnations:
         waiting.sequence, waiting.heard = sequence, at
         return True
 
-    def overhear(self, node: int, incarnation: str, reason: Reason, at: int, mark: Mark) -> bool:
+    def report_earlier_life(
+        self, node: int, incarnation: str, reason: Reason, at: int, mark: Mark
+    ) -> bool:
         """An earlier life has spoken; whether that is a conflict nobody has been told of. What
         comes within the grace may have been sent before the life ended."""
         if node in self.recent:
@@ -155,7 +157,7 @@ class Incarnations:
             rejected.heard = mark
         return rejected is None
 
-    def judge(
+    def apply_tick(
         self,
         silence: SilenceClocks,
         seen: Callable[[int], Mark],
@@ -188,14 +190,14 @@ class Incarnations:
                 changed.add(node)
             elif silent >= each.life.grace_ms:
                 taken.append(node)
-            elif self._both_speak(node, each, (silent, heard[row][1], waits[row][1])):
+            elif self._is_conflict(node, each, (silent, heard[row][1], waits[row][1])):
                 reason = conflict(node, each.life.incarnation)
                 refused = RefusedLife(each.life.incarnation, at, reason)
                 self._rejected[node] = _Rejected(refused, each.heard)
                 changed.add(node)
         return changed, taken
 
-    def _both_speak(self, node: int, each: Waiting, ages: tuple[int, int, int]) -> bool:
+    def _is_conflict(self, node: int, each: Waiting, ages: tuple[int, int, int]) -> bool:
         """Whether the holder and the life that waits have both spoken after the grace, and nobody
         has been told. `ages`: of the holder's last word, of the other's, and of its first."""
         known = self._rejected.get(node)
@@ -230,10 +232,10 @@ class Incarnations:
             rejected.heard = rebased(rejected.heard)
         self.recent = {node: rebased(mark) for node, mark in self.recent.items()}
 
-    def plain(self) -> list[Any]:
+    def to_json(self) -> list[Any]:
         """As JSON has it; `read` of it behaves the same."""
         waiting = {
-            node: [_plain_life(each.life), each.sequence, each.since, each.heard]
+            node: [_life_to_json(each.life), each.sequence, each.since, each.heard]
             for node, each in sorted(self.waiting.items())
         }
         rejected = {
@@ -243,18 +245,18 @@ class Incarnations:
         recent = dict(sorted(self.recent.items()))
         return [waiting, rejected, recent, sorted(self.stopping)]
 
-    def plain_earlier(self) -> dict[int, Sequence[str]]:
+    def earlier_to_json(self) -> dict[int, Sequence[str]]:
         """The earlier lives, as JSON has them: they change as seldom as the holders do."""
         return dict(sorted(self._earlier.items()))
 
     @classmethod
-    def read(cls, plain: Sequence[Any], earlier: Any, timers: Timers) -> "Incarnations":
+    def from_json(cls, to_json: Sequence[Any], earlier: Any, timers: Timers) -> "Incarnations":
         """Read what `plain` and `plain_earlier` wrote."""
         found = cls(timers)
-        waiting, rejected, recent, stopping = plain
+        waiting, rejected, recent, stopping = to_json
         for node, (life, sequence, since, heard) in waiting.items():
             marks = Mark(*since), Mark(*heard)
-            found.waiting[int(node)] = Waiting(_read_life(life), sequence, *marks)
+            found.waiting[int(node)] = Waiting(_life_from_json(life), sequence, *marks)
         for node, ((incarnation, at, message), heard) in rejected.items():
             life = RefusedLife(incarnation, at, Reason(Code.INCARNATION_CONFLICT, message))
             found._rejected[int(node)] = _Rejected(life, Mark(*heard))
@@ -264,17 +266,17 @@ class Incarnations:
         return found
 
 
-def _plain_life(life: PendingLife) -> list[Any]:
+def _life_to_json(life: PendingLife) -> list[Any]:
     a = life.attributes
-    said = [a.location, a.tags, a.host, a.weight, a.capacity, a.leader, a.tokens]
+    known_life = [a.location, a.tags, a.host, a.weight, a.capacity, a.leader, a.tokens]
     who = [life.incarnation, life.sequence, life.body_hash, life.since, life.grace_ms]
-    return [*who, said, life.external]
+    return [*who, known_life, life.external]
 
 
-def _read_life(plain: Sequence[Any]) -> PendingLife:
-    incarnation, sequence, body_hash, since, grace_ms, said, external = plain
+def _life_from_json(to_json: Sequence[Any]) -> PendingLife:
+    incarnation, sequence, body_hash, since, grace_ms, known_life, external = to_json
     who = (incarnation, sequence, body_hash, since, grace_ms)
-    location, tags, host, weight, capacity, leader, tokens = said
+    location, tags, host, weight, capacity, leader, tokens = known_life
     pairs = tuple((key, value) for key, value in tags)
     rest = (host, weight, capacity, leader, None if tokens is None else tuple(tokens))
     return PendingLife(*who, NodeAttributes(location, pairs, *rest), external)

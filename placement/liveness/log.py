@@ -52,7 +52,7 @@ class Statement:
     node_id: str
     incarnation: str
     sequence: int
-    told: StatementKind
+    kind: StatementKind
     body_hash: str
     body: Mapping[str, Any] = field(default_factory=dict)
     external: bool = False
@@ -167,14 +167,14 @@ class PartitionLog:
     ticks: Sequence[Tick] = ()
 
 
-_SAID = {
+_KIND_WORDS = {
     StatementKind.REGISTERED: "registration",
     StatementKind.LOCALITY_CHANGED: "change of location",
     StatementKind.UNREGISTERED: "unregistering",
     StatementKind.REPORTED_UP: "report up",
     StatementKind.REPORTED_DOWN: "report down",
 }
-_WHY = {
+_REFUSAL_REASONS = {
     Code.INCARNATION_CONFLICT: "a later incarnation has taken over",
     Code.INCARNATION_UNKNOWN: "this incarnation has not registered",
     Code.SEQUENCE_CONFLICT: "its sequence was used before, with another body",
@@ -202,23 +202,25 @@ class Verdict:
     lives: Lives | None = None
 
 
-def refusal(said: Statement, holder: str, code: Code) -> Verdict:
+def refusal(statement: Statement, holder: str, code: Code) -> Verdict:
     """What was said is refused; `holder` is the end of the sentence that says why."""
-    who = f"{said.node_id}: {_SAID[said.told]} of incarnation {said.incarnation}"
-    reason = Reason(code, f"{who} refused: {_WHY[code]}{holder and '; '}{holder}")
+    who = (
+        f"{statement.node_id}: {_KIND_WORDS[statement.kind]} of incarnation {statement.incarnation}"
+    )
+    reason = Reason(code, f"{who} refused: {_REFUSAL_REASONS[code]}{holder and '; '}{holder}")
     return Verdict(
-        said.at,
-        said.offset,
-        said.node_id,
-        said.incarnation,
-        said.sequence,
+        statement.at,
+        statement.offset,
+        statement.node_id,
+        statement.incarnation,
+        statement.sequence,
         Liveness.UP,
-        said,
+        statement,
         reason,
     )
 
 
-def conflict(node_id: str, holder: str, other: str) -> Reason:
+def conflict_reason(node_id: str, holder: str, other: str) -> Reason:
     """Two lives of a node go on speaking at once: its id is used twice."""
     message = (
         f"{node_id}: two processes use this id: incarnation {holder} holds it, incarnation {other} "

@@ -88,7 +88,7 @@ class NodeColumns:
         self.sequence[node], self.seen[node] = sequence, at.reading
         self.partition[node] = at.partition
 
-    def heard(
+    def record_heartbeats(
         self, nodes: "NDArray[np.int64]", sequences: "NDArray[np.int64]", readings: Any, home: int
     ) -> None:
         """Many nodes have spoken, each once."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from placement.liveness.clocks import SilenceClocks, Timers
 from placement.liveness.incarnations import Incarnations, Mark
-from placement.liveness.log import Statement, StatementKind, Verdict, conflict
+from placement.liveness.log import Statement, StatementKind, Verdict, conflict_reason
 from placement.liveness.node_columns import NodeColumns
 from placement.model import FlapHistory, Liveness, Reason, Reporting
 
@@ -51,7 +51,7 @@ class NodeStates:
         self.reports: dict[int, tuple[int, str]] = {}
         self.crowded = False
 
-    def overhear(
+    def hear_earlier_life(
         self,
         node: int,
         incarnation: str,
@@ -63,14 +63,14 @@ class NodeStates:
         """A life speaks that another has followed. `record`: append time and offset."""
         if self.nodes.status[node] == Status.UNREGISTERED:
             return
-        reason = self.conflict(node, incarnation)
-        if self.lives.overhear(node, incarnation, reason, record[0], mark):
-            told = self.verdict(node, *record, lives=self.lives.of(node))
-            verdicts.append(replace(told, sequence=sequence))
+        reason = self.conflict_reason(node, incarnation)
+        if self.lives.report_earlier_life(node, incarnation, reason, record[0], mark):
+            changes = self.verdict(node, *record, lives=self.lives.of(node))
+            verdicts.append(replace(changes, sequence=sequence))
 
-    def conflict(self, node: int, incarnation: str) -> Reason:
+    def conflict_reason(self, node: int, incarnation: str) -> Reason:
         """Why a life is refused that goes on speaking beside the holder."""
-        return conflict(self.nodes.ids[node], self.nodes.incarnations[node], incarnation)
+        return conflict_reason(self.nodes.ids[node], self.nodes.incarnations[node], incarnation)
 
     def ignore(self, reason: str, records: int = 1) -> bool:
         """So many records change nothing, for a reason."""
@@ -78,43 +78,43 @@ class NodeStates:
             self.ignored[reason] += records
         return False
 
-    def enter(self, node: int | None, said: Statement, at: Mark) -> Verdict:
+    def admit(self, node: int | None, statement: Statement, at: Mark) -> Verdict:
         """What a life says of its node holds from now on."""
         nodes, known = self.nodes, node is not None
-        node = nodes.append(said.node_id) if node is None else node
+        node = nodes.append(statement.node_id) if node is None else node
         holder = nodes.incarnations[node]
-        same = known and holder == said.incarnation
-        nodes.name(node, said.incarnation, said.body_hash)
-        nodes.touch(node, said.sequence, at, anew=not same)
+        same = known and holder == statement.incarnation
+        nodes.name(node, statement.incarnation, statement.body_hash)
+        nodes.touch(node, statement.sequence, at, anew=not same)
         if known and not same:
-            self.lives.follow(node, holder, said.incarnation, at)
+            self.lives.follow(node, holder, statement.incarnation, at)
             nodes.rename()
-        if said.told is StatementKind.REGISTERED:
+        if statement.kind is StatementKind.REGISTERED:
             self.lives.stopping.discard(node)
-            if not said.external:
+            if not statement.external:
                 self.reports.pop(node, None)
             elif not (same and node in self.reports):
                 self.reports[node] = (-1, "")
-        status = Status.UNREGISTERED if said.told is StatementKind.UNREGISTERED else Status.UP
+        status = Status.UNREGISTERED if statement.kind is StatementKind.UNREGISTERED else Status.UP
         if (
             status == Status.UP
             and self.reports.get(node, ("", ""))[1] == StatementKind.REPORTED_DOWN
         ):
             status = Status.DEAD
-        told: dict[str, Any] = {
-            "statement": said,
-            "flaps": self.turn(node, status, said.at) if known else None,
+        changes: dict[str, Any] = {
+            "statement": statement,
+            "flaps": self.set_status(node, status, statement.at) if known else None,
             "reporting": self.reporting(node),
             "lives": self.lives.of(node) if known and not same else None,
         }
         nodes.status[node] = status
-        return self.verdict(node, said.at, said.offset, **told)
+        return self.verdict(node, statement.at, statement.offset, **changes)
 
     def take_over(self, node: int, at: int, offset: int, now: Mark) -> Verdict:
         """The life that waits holds the name from now on, and what it said of itself counts."""
         waiting = self.lives.waiting[node]
         life = waiting.life
-        said = Statement(
+        statement = Statement(
             offset,
             0,
             at,
@@ -126,15 +126,15 @@ class NodeStates:
             external=life.external,
             attributes=life.attributes,
         )
-        told = self.enter(node, said, waiting.heard)
+        changes = self.admit(node, statement, waiting.heard)
         self.lives.recent[node] = now
-        return told
+        return changes
 
-    def verdict(self, node: int, at: int, offset: int, **told: Any) -> Verdict:
+    def verdict(self, node: int, at: int, offset: int, **changes: Any) -> Verdict:
         """What is true of a node at a record."""
         nodes = self.nodes
         life = (nodes.ids[node], nodes.incarnations[node], int(nodes.sequence[node]))
-        return Verdict(at, offset, *life, LIVENESS[self.status(node)], **told)
+        return Verdict(at, offset, *life, LIVENESS[self.status(node)], **changes)
 
     def status(self, node: int) -> int:
         """The node's status."""
@@ -155,7 +155,7 @@ class NodeStates:
         found[list(self.reports)] = True
         return found
 
-    def turn(self, node: int, status: Status, at: int) -> FlapHistory | None:
+    def set_status(self, node: int, status: Status, at: int) -> FlapHistory | None:
         """Set a node's status; its flaps, if that makes a transition."""
         if self.status(node) == status:
             return None

@@ -27,159 +27,181 @@ class Statements:
     def __init__(self, states: NodeStates) -> None:
         self._states = states
 
-    def apply(self, said: Statement, partition: int, now: int, verdicts: list[Verdict]) -> None:
+    def apply(
+        self, statement: Statement, partition: int, now: int, verdicts: list[Verdict]
+    ) -> None:
         """Apply what a node says, where its partition's clock shows `now`; adds the verdicts."""
-        node, at = self._states.nodes.index.get(said.node_id), Mark(partition, now)
+        node, at = self._states.nodes.index.get(statement.node_id), Mark(partition, now)
         if node is None:
-            counts = self._may_come(said)
-        elif self._states.nodes.incarnations[node] == said.incarnation:
-            counts = self._counts(node, said)
+            accepted = self._admit_unknown(statement)
+        elif self._states.nodes.incarnations[node] == statement.incarnation:
+            accepted = self._accept_holder(node, statement)
         else:
-            counts = self._other_counts(node, said, at, verdicts)
-        if isinstance(counts, Code):
-            verdicts.append(refusal(said, self._why(node, counts), counts))
-        elif counts and node in self._states.lives.waiting and said.told in _LEAVING:
-            verdicts.append(self._states.take_over(node, said.at, said.offset, at))
-        elif counts and said.told is StatementKind.STOPPING:
+            accepted = self._accept_other_life(node, statement, at, verdicts)
+        if isinstance(accepted, Code):
+            verdicts.append(refusal(statement, self._refusal_detail(node, accepted), accepted))
+        elif accepted and node in self._states.lives.waiting and statement.kind in _LEAVING:
+            verdicts.append(self._states.take_over(node, statement.at, statement.offset, at))
+        elif accepted and statement.kind is StatementKind.STOPPING:
             assert node is not None
-            self._states.nodes.touch(node, said.sequence, at)
+            self._states.nodes.touch(node, statement.sequence, at)
             self._states.lives.stopping.add(node)
             if self._states.status(node) != Status.UP and node not in self._states.reports:
-                flaps = self._states.turn(node, Status.UP, said.at)
-                verdicts.append(self._states.verdict(node, said.at, said.offset, flaps=flaps))
-        elif counts:
-            verdicts.append(self._states.enter(node, said, at))
+                flaps = self._states.set_status(node, Status.UP, statement.at)
+                verdicts.append(
+                    self._states.verdict(node, statement.at, statement.offset, flaps=flaps)
+                )
+        elif accepted:
+            verdicts.append(self._states.admit(node, statement, at))
 
-    def report(self, said: Statement) -> list[Verdict]:
+    def report(self, statement: Statement) -> list[Verdict]:
         """Apply an external detector's word on a node. It is refused of a life that nobody knows
         and of a node that is judged by its heartbeats; a life that waits takes over by it, as the
         detector has seen it."""
         states = self._states
-        node = states.nodes.index.get(said.node_id)
+        node = states.nodes.index.get(statement.node_id)
         if node is None:
-            return [refusal(said, "", Code.NODE_UNKNOWN)]
-        if states.nodes.incarnations[node] == said.incarnation:
-            return self._report(node, said)
-        if states.lives.is_earlier(node, said.incarnation):
+            return [refusal(statement, "", Code.NODE_UNKNOWN)]
+        if states.nodes.incarnations[node] == statement.incarnation:
+            return self._report(node, statement)
+        if states.lives.is_earlier(node, statement.incarnation):
             states.ignore("earlier_incarnation")
             return []
-        waits = states.lives.is_waiting(node, said.incarnation)
+        waits = states.lives.is_waiting(node, statement.incarnation)
         if waits and states.lives.waiting[node].life.external:
             seen = states.lives.waiting[node].heard
-            over = states.take_over(node, said.at, said.offset, seen)
-            return [over, *self._report(node, said)]
+            over = states.take_over(node, statement.at, statement.offset, seen)
+            return [over, *self._report(node, statement)]
         code = Code.NODE_NOT_EXTERNAL if waits else Code.INCARNATION_UNKNOWN
-        return [refusal(said, states.holder(node), code)]
+        return [refusal(statement, states.holder(node), code)]
 
-    def _report(self, node: int, said: Statement) -> list[Verdict]:
+    def _report(self, node: int, statement: Statement) -> list[Verdict]:
         """A report on the life that holds the node's name."""
         states = self._states
         if states.status(node) == Status.UNREGISTERED:
             states.ignore("unregistered_node")
             return []
         if node not in states.reports:
-            return [refusal(said, states.holder(node), Code.NODE_NOT_EXTERNAL)]
+            return [refusal(statement, states.holder(node), Code.NODE_NOT_EXTERNAL)]
         last, word = states.reports[node]
-        if said.sequence <= last:
-            if said.sequence == last and said.told != word:
-                return [refusal(said, f"the last one said {word}", Code.SEQUENCE_CONFLICT)]
+        if statement.sequence <= last:
+            if statement.sequence == last and statement.kind != word:
+                return [refusal(statement, f"the last one said {word}", Code.SEQUENCE_CONFLICT)]
             states.ignore("older_sequence")
             return []
-        states.reports[node] = (said.sequence, said.told)
-        status = Status.UP if said.told is StatementKind.REPORTED_UP else Status.DEAD
+        states.reports[node] = (statement.sequence, statement.kind)
+        status = Status.UP if statement.kind is StatementKind.REPORTED_UP else Status.DEAD
         if states.status(node) == status:
             return []
         if status == Status.DEAD and node in states.lives.waiting:
             seen = states.lives.waiting[node].heard
-            return [states.take_over(node, said.at, said.offset, seen)]
-        told: dict[str, Any] = {"flaps": states.turn(node, status, said.at)}
-        told["reporting"] = states.reporting(node)
-        return [states.verdict(node, said.at, said.offset, **told)]
+            return [states.take_over(node, statement.at, statement.offset, seen)]
+        changes: dict[str, Any] = {"flaps": states.set_status(node, status, statement.at)}
+        changes["reporting"] = states.reporting(node)
+        return [states.verdict(node, statement.at, statement.offset, **changes)]
 
-    def _why(self, node: int | None, code: Code) -> str:
+    def _refusal_detail(self, node: int | None, code: Code) -> str:
         """The end of a refusal's sentence. How many nodes there are would depend on the shard of
         the topology that is asked."""
         if node is not None:
             return self._states.holder(node)
         return f"at most {NODES_MAX} may be there" if code is Code.QUOTA_EXCEEDED else ""
 
-    def _other_counts(
-        self, node: int, said: Statement, at: Mark, verdicts: list[Verdict]
+    def _accept_other_life(
+        self, node: int, statement: Statement, at: Mark, verdicts: list[Verdict]
     ) -> bool | Code:
         """Whether what another life than the holder says makes it the holder, or why not."""
-        lives, waits = self._states.lives, self._states.lives.is_waiting(node, said.incarnation)
-        if waits and said.sequence <= (waiting := lives.waiting[node]).sequence:
-            again = said.sequence == waiting.sequence and said.told is not StatementKind.STOPPING
-            other = said.body_hash != waiting.life.body_hash
+        lives, waits = (
+            self._states.lives,
+            self._states.lives.is_waiting(node, statement.incarnation),
+        )
+        if waits and statement.sequence <= (waiting := lives.waiting[node]).sequence:
+            again = (
+                statement.sequence == waiting.sequence
+                and statement.kind is not StatementKind.STOPPING
+            )
+            other = statement.body_hash != waiting.life.body_hash
             return (
                 Code.SEQUENCE_CONFLICT if again and other else self._states.ignore("older_sequence")
             )
-        if said.told is StatementKind.REGISTERED:
-            if self._comes_at_once(node, said, at):
+        if statement.kind is StatementKind.REGISTERED:
+            if self._takes_over_at_once(node, statement, at):
                 return True
-            about = said.attributes or NodeAttributes()
-            if not self._wait(node, said, about, said.external, at):
+            about = statement.attributes or NodeAttributes()
+            if not self._queue_life(node, statement, about, statement.external, at):
                 return False
-        elif waits and said.told is StatementKind.STOPPING:
-            lives.hear(node, said.sequence, at)
+        elif waits and statement.kind is StatementKind.STOPPING:
+            lives.record_heartbeat(node, statement.sequence, at)
             return False
-        elif waits and said.told is StatementKind.UNREGISTERED:
+        elif waits and statement.kind is StatementKind.UNREGISTERED:
             lives.withdraw(node)
         elif waits:
             life = lives.waiting[node].life
-            tags = life.attributes.tags if said.tags is None else said.tags
-            about = replace(life.attributes, location=said.location or "", tags=tags)
-            if not self._wait(node, said, about, life.external, at):
+            tags = life.attributes.tags if statement.tags is None else statement.tags
+            about = replace(life.attributes, location=statement.location or "", tags=tags)
+            if not self._queue_life(node, statement, about, life.external, at):
                 return False
         else:
-            return self._refused_counts(node, said, at, verdicts)
-        verdicts.append(self._states.verdict(node, said.at, said.offset, lives=lives.of(node)))
+            return self._refuse_stranger(node, statement, at, verdicts)
+        verdicts.append(
+            self._states.verdict(node, statement.at, statement.offset, lives=lives.of(node))
+        )
         return False
 
-    def _refused_counts(
-        self, node: int, said: Statement, at: Mark, verdicts: list[Verdict]
+    def _refuse_stranger(
+        self, node: int, statement: Statement, at: Mark, verdicts: list[Verdict]
     ) -> bool | Code:
         """Why what a life says does not count that neither holds the name nor waits for it."""
-        if not self._states.lives.is_earlier(node, said.incarnation):
-            unknown = said.told is StatementKind.STOPPING
+        if not self._states.lives.is_earlier(node, statement.incarnation):
+            unknown = statement.kind is StatementKind.STOPPING
             return (
                 self._states.ignore("unknown_incarnation") if unknown else Code.INCARNATION_UNKNOWN
             )
-        reached, record = int(self._states.nodes.sequence[node]), (said.at, said.offset)
-        self._states.overhear(node, said.incarnation, reached, record, at, verdicts)
-        late = said.told is StatementKind.STOPPING
+        reached, record = int(self._states.nodes.sequence[node]), (statement.at, statement.offset)
+        self._states.hear_earlier_life(node, statement.incarnation, reached, record, at, verdicts)
+        late = statement.kind is StatementKind.STOPPING
         return self._states.ignore("earlier_incarnation") if late else Code.INCARNATION_CONFLICT
 
-    def _wait(
-        self, node: int, said: Statement, about: NodeAttributes, external: bool, at: Mark
+    def _queue_life(
+        self, node: int, statement: Statement, about: NodeAttributes, external: bool, at: Mark
     ) -> bool:
         """A life waits for the holder's silence; whether that has to be published."""
         states = self._states
-        who = (said.incarnation, said.sequence, said.body_hash, said.at, states.grace_ms(node))
+        who = (
+            statement.incarnation,
+            statement.sequence,
+            statement.body_hash,
+            statement.at,
+            states.grace_ms(node),
+        )
         states.nodes.rename()
         return states.lives.wait(node, PendingLife(*who, about, external), at)
 
-    def _comes_at_once(self, node: int, said: Statement, at: Mark) -> bool:
+    def _takes_over_at_once(self, node: int, statement: Statement, at: Mark) -> bool:
         """Whether a registering life need not wait: the holder is not up, or goes, or is followed
         by name, or has been silent for long enough."""
         nodes = self._states.nodes
         if self._states.status(node) != Status.UP or node in self._states.lives.stopping:
             return True
-        if said.replaces == nodes.incarnations[node]:
+        if statement.replaces == nodes.incarnations[node]:
             return True
         home, seen = nodes.partition[node : node + 1], nodes.seen[node : node + 1]
         return int(self._states.silence.silence(home, seen, *at)[0]) >= self._states.grace_ms(node)
 
-    def _may_come(self, said: Statement) -> bool | Code:
+    def _admit_unknown(self, statement: Statement) -> bool | Code:
         """Whether a node that is not known becomes known; what else is said of it is refused, to
         be sent again, as nothing may be remembered of nodes unseen."""
-        if said.told is StatementKind.STOPPING:
+        if statement.kind is StatementKind.STOPPING:
             return self._states.ignore("unknown_node")
-        if said.told is not StatementKind.REGISTERED:
+        if statement.kind is not StatementKind.REGISTERED:
             return Code.NODE_UNKNOWN
-        return len(self._states.nodes.index) < NODES_MAX or self._vacate() or Code.QUOTA_EXCEEDED
+        return (
+            len(self._states.nodes.index) < NODES_MAX
+            or self._evict_dead_node()
+            or Code.QUOTA_EXCEEDED
+        )
 
-    def _vacate(self) -> bool:
+    def _evict_dead_node(self) -> bool:
         """Forget the node that left or died first; its place is taken by the next that comes."""
         if self._states.crowded:
             return False
@@ -198,18 +220,18 @@ class Statements:
         self._states.reports.pop(node, None)
         return True
 
-    def _counts(self, node: int, said: Statement) -> bool | Code:
+    def _accept_holder(self, node: int, statement: Statement) -> bool | Code:
         """Whether what the life that holds the name says is news, or why it is refused."""
         known = int(self._states.nodes.sequence[node])
-        if said.sequence <= known:
-            again = said.sequence == known and said.told is not StatementKind.STOPPING
-            other = said.body_hash != self._states.nodes.hashes[node]
+        if statement.sequence <= known:
+            again = statement.sequence == known and statement.kind is not StatementKind.STOPPING
+            other = statement.body_hash != self._states.nodes.hashes[node]
             return (
                 Code.SEQUENCE_CONFLICT if again and other else self._states.ignore("older_sequence")
             )
         if (
             self._states.status(node) == Status.UNREGISTERED
-            and said.told is not StatementKind.REGISTERED
+            and statement.kind is not StatementKind.REGISTERED
         ):
             return self._states.ignore("unregistered_node")
         return True

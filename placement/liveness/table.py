@@ -88,23 +88,23 @@ class LivenessTable:
         ends = np.searchsorted(log.beats.offsets, [each.offset for each in others]).tolist()
         for record, end in zip(others, ends, strict=True):
             if end > done:
-                self._hear(log.beats, slice(done, end), log.partition, start, verdicts)
+                self._apply_heartbeats(log.beats, slice(done, end), log.partition, start, verdicts)
             done = end
             clock.reading = start + record.elapsed
             if isinstance(record, Tick):
-                self._judge(record, log.partition, clock.reading, verdicts)
+                self._apply_tick(record, log.partition, clock.reading, verdicts)
             else:
                 self._statements.apply(record, log.partition, clock.reading, verdicts)
         if len(log.beats) > done:
-            self._hear(log.beats, slice(done, None), log.partition, start, verdicts)
+            self._apply_heartbeats(log.beats, slice(done, None), log.partition, start, verdicts)
         clock.reading, clock.at = start + log.elapsed, log.last_at
         return verdicts
 
-    def report(self, said: Statement) -> list[Verdict]:
+    def report(self, turns: Statement) -> list[Verdict]:
         """Apply an external detector's word on a node."""
-        return self._statements.report(said)
+        return self._statements.report(turns)
 
-    def _hear(
+    def _apply_heartbeats(
         self, beats: Heartbeats, run: slice, partition: int, start: int, verdicts: list[Verdict]
     ) -> None:
         """Heartbeats with no other record between them; those count that this life of the node
@@ -113,7 +113,7 @@ class LivenessTable:
         pairs = beats.nodes[run].astype(np.int64) * kinds + beats.lives[run]
         pairs, position = np.unique(pairs, return_inverse=True)
         named = [divmod(pair, kinds) for pair in pairs.tolist()]
-        holders = np.array([self._life(beats, *each) for each in named], np.int64)
+        holders = np.array([self._holder_row(beats, *each) for each in named], np.int64)
         node = holders[position]
         mine = node >= 0
         left = mine & (nodes.status[node] == Status.UNREGISTERED)
@@ -126,28 +126,30 @@ class LivenessTable:
             (nodes.status[node[heard]] != Status.UP) & ~self._states.external()[node[heard]]
         ]
         first = silent[np.unique(node[silent], return_index=True)[1]].tolist()
-        said = [(row, int(node[row]), "") for row in first]
+        turns = [(row, int(node[row]), "") for row in first]
         if len(heard) < len(node):
             spoken = (beats, run, partition, start)
             others = np.flatnonzero(holders < 0).tolist()
-            said += self._hear_others({n: named[n] for n in others}, position, *spoken)
-        for row, each, other in sorted(said):
+            turns += self._apply_other_lives({n: named[n] for n in others}, position, *spoken)
+        for row, each, other in sorted(turns):
             at, offset = int(beats.at[run][row]), int(beats.offsets[run][row])
             if other:
                 before = heard[(node[heard] == each) & (heard < row)]
                 reached = int(sequence[before].max(initial=nodes.sequence[each]))
                 mark = Mark(partition, start + int(beats.elapsed[run][row]))
-                self._states.overhear(each, other, reached, (at, offset), mark, verdicts)
+                self._states.hear_earlier_life(each, other, reached, (at, offset), mark, verdicts)
             else:
-                flaps = self._states.turn(each, Status.UP, at)
-                told = self._states.verdict(each, at, offset, flaps=flaps)
-                verdicts.append(replace(told, sequence=int(sequence[row])))
+                flaps = self._states.set_status(each, Status.UP, at)
+                verdict = self._states.verdict(each, at, offset, flaps=flaps)
+                verdicts.append(replace(verdict, sequence=int(sequence[row])))
         # Of each node the highest sequence counts, and among equals the first.
         order = heard[np.lexsort((-heard, sequence[heard], node[heard]))]
         last = order[np.append(np.diff(node[order]) != 0, True)] if len(order) else order
-        nodes.heard(node[last], sequence[last], start + beats.elapsed[run][last], partition)
+        nodes.record_heartbeats(
+            node[last], sequence[last], start + beats.elapsed[run][last], partition
+        )
 
-    def _hear_others(
+    def _apply_other_lives(
         self,
         others: Mapping[int, tuple[int, int]],
         position: "NDArray[np.intp]",
@@ -159,7 +161,7 @@ class LivenessTable:
         """Heartbeats of lives that hold no name: those that wait are kept, the others counted.
         Returns row, node and incarnation of what earlier lives say: their first word, and their
         last."""
-        said = []
+        turns = []
         order = np.argsort(position, kind="stable")
         ends = np.cumsum(np.bincount(position))
         for number, (name, life) in others.items():
@@ -171,36 +173,38 @@ class LivenessTable:
             elif self._states.lives.is_waiting(node, incarnation):
                 for row in rows.tolist():
                     mark = Mark(partition, start + int(beats.elapsed[run][row]))
-                    new = self._states.lives.hear(node, int(beats.sequences[run][row]), mark)
+                    new = self._states.lives.record_heartbeat(
+                        node, int(beats.sequences[run][row]), mark
+                    )
                     self._states.ignore("older_sequence", not new)
             elif self._states.lives.is_earlier(node, incarnation):
                 self._states.ignore("earlier_incarnation", len(rows))
-                said += [(int(row), node, incarnation) for row in {rows[0], rows[-1]}]
+                turns += [(int(row), node, incarnation) for row in {rows[0], rows[-1]}]
             else:
                 self._states.ignore("unknown_incarnation", len(rows))
-        return said
+        return turns
 
-    def _life(self, beats: Heartbeats, name: int, life: int) -> int:
+    def _holder_row(self, beats: Heartbeats, name: int, life: int) -> int:
         """The node of this name, if this life holds it; else -1."""
         node = self._states.nodes.index.get(beats.node_ids[name], -1)
         same = node >= 0 and self._states.nodes.incarnations[node] == beats.incarnations[life]
         return node if same else -1
 
-    def _judge(self, tick: Tick, partition: int, now: int, verdicts: list[Verdict]) -> None:
+    def _apply_tick(self, tick: Tick, partition: int, now: int, verdicts: list[Verdict]) -> None:
         if self._states.silence.repartitioned(tick.partitions):
-            self._unsettle()
+            self._rebase_clocks()
         nodes, size, moment = self._states.nodes, len(self._states.nodes), Mark(partition, now)
         nodes.sample(partition, self.timers.suspect_after_ms)
-        changed, later = self._states.lives.judge(
-            self._states.silence, nodes.mark, self._states.conflict, tick.at, moment
+        changed, later = self._states.lives.apply_tick(
+            self._states.silence, nodes.mark, self._states.conflict_reason, tick.at, moment
         )
         found = {node: self._states.take_over(node, tick.at, tick.offset, moment) for node in later}
         for node in changed:
             lives = self._states.lives.of(node)
             found[node] = self._states.verdict(node, tick.at, tick.offset, lives=lives)
-        for node in self._over(tick.at, partition):
+        for node in self._expired_hold_downs(tick.at, partition):
             self._states.flaps[node] = self._states.flaps[node].released()
-            found[node] = self._also(node, tick, self._states.flaps[node], found)
+            found[node] = self._merge_verdict(node, tick, self._states.flaps[node], found)
         status, home = nodes.status[:size], nodes.partition[:size]
         silence = self._states.silence.silence(home, nodes.seen[:size], partition, now)
         if self._states.reports:
@@ -208,19 +212,21 @@ class LivenessTable:
         dead = (status <= Status.SUSPECT) & (silence >= self.timers.dead_after_ms)
         suspect = (status == Status.UP) & (silence >= self.timers.suspect_after_ms) & ~dead
         for node in np.flatnonzero(dead | suspect).tolist():
-            flaps = self._states.turn(node, Status.DEAD if dead[node] else Status.SUSPECT, tick.at)
-            found[node] = self._also(node, tick, flaps, found)
+            flaps = self._states.set_status(
+                node, Status.DEAD if dead[node] else Status.SUSPECT, tick.at
+            )
+            found[node] = self._merge_verdict(node, tick, flaps, found)
         verdicts += [found[node] for node in sorted(found, key=nodes.ids.__getitem__)]
-        self._sweep(tick.at)
+        self._forget_old_transitions(tick.at)
 
-    def _also(
+    def _merge_verdict(
         self, node: int, tick: Tick, flaps: FlapHistory | None, found: Mapping[int, Verdict]
     ) -> Verdict:
         """The verdict on a node at a tick, with what has changed besides."""
         known = found.get(node) or self._states.verdict(node, tick.at, tick.offset)
         return replace(known, liveness=LIVENESS[self._states.status(node)], flaps=flaps)
 
-    def _unsettle(self) -> None:
+    def _rebase_clocks(self) -> None:
         """Nodes will go on in other partitions: all that is known of them counts from here."""
         nodes, size = self._states.nodes, len(self._states.nodes)
         readings = {p: clock.reading for p, clock in self.clocks.items()}
@@ -231,7 +237,7 @@ class LivenessTable:
         self._states.lives.unsettle(lambda home: readings.get(home, slowest))
         self._states.silence.rebase()
 
-    def _over(self, at: int, partition: int) -> list[int]:
+    def _expired_hold_downs(self, at: int, partition: int) -> list[int]:
         """Nodes whose hold-down has run out at a tick of their partition."""
         return [
             node
@@ -242,7 +248,7 @@ class LivenessTable:
             and self._states.nodes.partition[node] in (partition, NO_PARTITION)
         ]
 
-    def _sweep(self, at: int) -> None:
+    def _forget_old_transitions(self, at: int) -> None:
         """Forget, once in a while, transitions that no longer matter."""
         if at < self._sweep_at:
             return
@@ -265,9 +271,9 @@ class LivenessTable:
         parts = [clocks, silence.partitions, silence.settling, self._sweep_at]
         flaps = {node: self._states.flaps[node].plain() for node in sorted(self._states.flaps)}
         reports = dict(sorted(self._states.reports.items()))
-        parts += [flaps, reports, self._states.lives.plain()]
+        parts += [flaps, reports, self._states.lives.to_json()]
         header = json.dumps(parts, separators=(",", ":")).encode()
-        return self._states.nodes.to_bytes(header, self._states.lives.plain_earlier())
+        return self._states.nodes.to_bytes(header, self._states.lives.earlier_to_json())
 
     @classmethod
     def from_bytes(cls, blob: bytes, timers: Timers) -> "LivenessTable":
@@ -284,7 +290,7 @@ class LivenessTable:
             int(node): FlapHistory.read(flaps) for node, flaps in header[4].items()
         }
         table._states.reports = {int(node): (each[0], each[1]) for node, each in header[5].items()}
-        table._states.lives = Incarnations.read(header[6], earlier, timers)
+        table._states.lives = Incarnations.from_json(header[6], earlier, timers)
         return table
 
 

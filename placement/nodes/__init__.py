@@ -4,7 +4,7 @@ Imports `planning` (what a relocation would move), `repair`, `state` and what th
 """
 
 from placement.nodes.admission import Admission
-from placement.nodes.hold import Hold, find_hold, lost_domains, lost_share
+from placement.nodes.hold import HoldTrigger, find_hold, lost_domains, lost_share
 from placement.nodes.links import Links
 from placement.nodes.location_authority import KIND, LocationAuthority
 from placement.nodes.orders import AdministrativeOrders, Order
@@ -14,7 +14,7 @@ __all__ = [
     "KIND",
     "AdministrativeOrders",
     "Admission",
-    "Hold",
+    "HoldTrigger",
     "Links",
     "LocationAuthority",
     "LocationDecision",

@@ -14,7 +14,7 @@ from placement.state import State
 # What is remembered in `state.v1`: when the first node came, how many came in the last minute that
 # any came, and when people were told last.
 KIND = "fleet"
-_SINCE, _MINUTE, _TOLD = "since", "minute", "quota"
+_SINCE, _MINUTE, _ALERTED = "since", "minute", "quota"
 _MINUTE_MS = 60_000
 
 
@@ -43,7 +43,7 @@ class Admission:
         besides its own; None where its own is not."""
         reason = self._refusal(location, pending)
         if reason is not None:
-            self._tell(reason)
+            self._alert(reason)
             return reason
         state = self._state
         if not state.nodes and (KIND, _SINCE) not in state.memory:
@@ -57,13 +57,13 @@ class Admission:
         state, quotas = self._state, self._state.configuration.quotas
         if not self.bootstrapping and self._new_nodes() >= quotas.new_nodes_per_minute:
             most = quotas.new_nodes_per_minute
-            return _over(f"{most} nodes have come within this minute", most)
+            return _over_quota(f"{most} nodes have come within this minute", most)
         if pending is not None and pending >= quotas.pending:
-            return _over(f"the places of {pending} nodes are in doubt", quotas.pending)
+            return _over_quota(f"the places of {pending} nodes are in doubt", quotas.pending)
         if len(state.places) >= quotas.places and new_domain(location, state.places) is not None:
-            return _over(f"{len(state.places)} places are known", quotas.places)
+            return _over_quota(f"{len(state.places)} places are known", quotas.places)
         if len(state.nodes) >= quotas.nodes and not self._make_room():
-            return _over(f"{len(state.nodes)} nodes are registered", quotas.nodes)
+            return _over_quota(f"{len(state.nodes)} nodes are registered", quotas.nodes)
         return None
 
     def _minute(self) -> int:
@@ -96,13 +96,13 @@ class Admission:
                 return True
         return False
 
-    def _tell(self, reason: Reason) -> None:
+    def _alert(self, reason: Reason) -> None:
         state = self._state
-        told = state.memory.get((KIND, _TOLD))
-        if told is None or state.now >= int(told.body["at"]) + _MINUTE_MS:
-            state.remember(KIND, _TOLD, {"at": state.now})
+        alerted = state.memory.get((KIND, _ALERTED))
+        if alerted is None or state.now >= int(alerted.body["at"]) + _MINUTE_MS:
+            state.remember(KIND, _ALERTED, {"at": state.now})
             state.alert(AlertKind.QUOTA, "nodes", reason)
 
 
-def _over(what: str, most: int) -> Reason:
+def _over_quota(what: str, most: int) -> Reason:
     return Reason(Code.QUOTA_EXCEEDED, f"no further node is taken in: {what}", most, most)

@@ -21,7 +21,7 @@ HOLD_DOMAIN_NODES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class HoldTrigger:
     """Why repair would be suspended; `domain` is what is gone, None where it is nodes here and
     there. `nodes`: how many are gone."""
 
@@ -30,7 +30,7 @@ class Hold:
     nodes: int
 
 
-def find_hold(topology: Topology) -> Hold | None:
+def find_hold(topology: Topology) -> HoldTrigger | None:
     """What would make the running reconciler hold, had all dead nodes died at once.
 
     Nodes that left on purpose do not count. A domain counts at a level that has another beneath.
@@ -45,23 +45,23 @@ def find_hold(topology: Topology) -> Hold | None:
 
 def lost_domains(
     topology: Topology, there: NDArray[np.bool_], gone: NDArray[np.bool_], word: str
-) -> Iterator[Hold]:
+) -> Iterator[HoldTrigger]:
     """Domains of which every node that was `there` is `gone` (masks by node), top level first and
     by name; `word` says how nodes go."""
     if not gone.any():
         return
     for scope in topology.tiers()[:-1]:
         for name, count in _lost(topology, scope, there, gone):
-            yield Hold(name, f"all {count} nodes of {name} are {word}", count)
+            yield HoldTrigger(name, f"all {count} nodes of {name} are {word}", count)
 
 
-def lost_share(there: NDArray[np.bool_], gone: NDArray[np.bool_], word: str) -> Hold | None:
+def lost_share(there: NDArray[np.bool_], gone: NDArray[np.bool_], word: str) -> HoldTrigger | None:
     """Whether more nodes are gone than a few, wherever they stand."""
     total, lost = int(there.sum()), int((there & gone).sum())
     most = max(HOLD_NODES, HOLD_SHARE * total)
     if lost <= most:
         return None
-    return Hold(None, f"{lost} of {total} nodes are {word}, more than {most:g}", lost)
+    return HoldTrigger(None, f"{lost} of {total} nodes are {word}, more than {most:g}", lost)
 
 
 def _lost(

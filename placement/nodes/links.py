@@ -55,7 +55,7 @@ class Links:
     def __init__(self, state: State) -> None:
         self._state = state
 
-    def measured(self, event: LinksMeasured) -> None:
+    def record_measurements(self, event: LinksMeasured) -> None:
         """Count slow measurements in a row; a location that cannot be reached (None) is slow."""
         state = self._state
         node, limit = state.topology.index.get(event.node_id), state.configuration.link_slow_ms
@@ -79,10 +79,10 @@ class Links:
         slow = 1 if known is None else min(int(known.body["slow"]) + 1, SLOW_IN_A_ROW + 1)
         state.remember(KIND, str(link), {"slow": slow})
         if slow == SLOW_IN_A_ROW:
-            self._tell(link, rtt_ms, limit)
+            self._alert(link, rtt_ms, limit)
 
-    def _tell(self, link: Link, rtt_ms: float | None, limit: float) -> None:
-        shards = sorted(crossing(self._state, link))
+    def _alert(self, link: Link, rtt_ms: float | None, limit: float) -> None:
+        shards = sorted(shards_crossing(self._state, link))
         how = "does not answer" if rtt_ms is None else f"takes {rtt_ms:g} ms, more than {limit:g}"
         need = counted(len(shards), "shard needs", "shards need")
         message = f"the link {link} {how}: {need} it for a quorum"
@@ -96,7 +96,7 @@ class Links:
         self._state.alert(AlertKind.LINK_SLOW, str(link), Reason(Code.LINK_SLOW, message), detail)
 
 
-def crossing(state: State, link: Link) -> Iterator[tuple[str, int]]:
+def shards_crossing(state: State, link: Link) -> Iterator[tuple[str, int]]:
     """Shards whose quorum needs a link: led at one end of it, with too few live copies elsewhere
     than at its other end. The work is in proportion to what stands at the ends."""
     topology = state.topology

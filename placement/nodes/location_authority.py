@@ -48,7 +48,7 @@ class LocationAuthority:
         """Whether nodes themselves are the authority."""
         return self._name == CLAIM
 
-    def resolved(self, event: LocationResolved) -> Reason | None:
+    def record_location(self, event: LocationResolved) -> Reason | None:
         """Remember what the authority says of a node, known or not; a reason if it is malformed."""
         if not self.is_source(event):
             self._state.count("other_authority")
@@ -69,7 +69,7 @@ class LocationAuthority:
         if self._name != INVENTORY:
             self._state.remember(KIND, node_id, None)
 
-    def located(
+    def locate(
         self, event: NodeChanged, before: NodeView | None, wanted: NodeAttributes
     ) -> Located:
         """The attributes of a node that has said `wanted`, with the place that counts."""
@@ -87,12 +87,14 @@ class LocationAuthority:
         if before is not None and before.quarantine is None:
             kept = replace(wanted, location=before.attributes.location)
             return Located(kept, self._name, claim)
-        said = None if known is None else known.body["reason"]
-        message = f"{event.node_id} has no location by {self._name}: {said or 'nothing known yet'}"
+        answer = None if known is None else known.body["reason"]
+        message = (
+            f"{event.node_id} has no location by {self._name}: {answer or 'nothing known yet'}"
+        )
         doubt = Reason(Code.LOCATION_UNRESOLVED, message)
         return Located(replace(wanted, location=""), self._name, claim, doubt)
 
-    def tell_difference(self, before: NodeView | None, after: NodeView) -> None:
+    def alert_on_difference(self, before: NodeView | None, after: NodeView) -> None:
         """Tell people, once, that a node claims to stand elsewhere than it does."""
         claim, place = after.claimed, after.attributes.location
         if self.claims_count or claim is None or claim == place or after.quarantine is not None:

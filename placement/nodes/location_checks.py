@@ -26,7 +26,11 @@ def likely_meant(domain: Location, places: Collection[str]) -> str | None:
     `az-b`."""
     parent, name = str(domain.prefix(domain.depth - 1)) if domain.depth > 1 else "", str(domain)
     beside = (place for place in places if place.rpartition("/")[0] == parent and place != name)
-    near = (place for place in beside if _is_near(domain.components[-1], place.rpartition("/")[2]))
+    near = (
+        place
+        for place in beside
+        if _is_misspelling(domain.components[-1], place.rpartition("/")[2])
+    )
     return min(near, key=natural_key, default=None)
 
 
@@ -49,8 +53,9 @@ def tier_flaw(location: Location, levels: Sequence[str], places: Collection[str]
     ]
     if len(apart) < 2:
         return None
-    said = ", ".join(f"{name} is a {levels[min(known[name])]}" for _, name in apart)
-    message = f"location {location} has its tiers in another order than {', '.join(levels)}: {said}"
+    listed = ", ".join(f"{name} is a {levels[min(known[name])]}" for _, name in apart)
+    order = ", ".join(levels)
+    message = f"location {location} has its tiers in another order than {order}: {listed}"
     return Reason(Code.TIERS_WRONG, message, seen=tuple(levels))
 
 
@@ -64,18 +69,18 @@ def _tiers_of(location: Location, places: Collection[str]) -> dict[str, set[int]
     return found
 
 
-def _is_near(one: str, other: str) -> bool:
-    if _enumerated(one) == _enumerated(other):
+def _is_misspelling(one: str, other: str) -> bool:
+    if _without_numbers(one) == _without_numbers(other):
         return False
-    return _within(one, other, _EDITS_MAX)
+    return _within_distance(one, other, _EDITS_MAX)
 
 
-def _enumerated(name: str) -> str:
+def _without_numbers(name: str) -> str:
     """The name without what counts things: numbers and single letters."""
     return _COUNTS.sub("", name)
 
 
-def _within(one: str, other: str, most: int) -> bool:
+def _within_distance(one: str, other: str, most: int) -> bool:
     """Whether that many insertions, deletions and replacements lead from one to the other."""
     if abs(len(one) - len(other)) > most:
         return False

@@ -70,24 +70,24 @@ class AdministrativeOrders:
         self._state.remember(KIND, target, None)
         return self.by_target.pop(target)
 
-    def over(self, node_id: str, location: Location) -> Order | None:
+    def strongest_order(self, node_id: str, location: Location) -> Order | None:
         """The strongest order that a node at a location is under."""
         reaching = [each for each in self.by_target.values() if _reaches(each, node_id, location)]
         ranks = list(_STATES)
         return min(reaching, key=lambda each: (ranks.index(each.action), each.target), default=None)
 
-    def after(
-        self, node_id: str, before: str | None, now: str, standing: AdministrativeState
+    def state_after_relocation(
+        self, node_id: str, before: str | None, now: str, ordered: AdministrativeState
     ) -> AdministrativeState:
         """What is ordered for a node whose location was `before` (None: it is new), is `now`, and
         for which `standing` was ordered."""
         if not self.by_target:
-            return standing
-        order = self._at(node_id, now)
+            return ordered
+        order = self._order_at(node_id, now)
         if order is not None:
             return order.state
-        left = before is not None and self._at(node_id, before) is not None
-        return AdministrativeState.NONE if left else standing
+        left = before is not None and self._order_at(node_id, before) is not None
+        return AdministrativeState.NONE if left else ordered
 
     def nodes(self, target: str) -> list[int] | None:
         """The nodes of a target, by index, those that have left excepted; None where there is
@@ -103,9 +103,9 @@ class AdministrativeOrders:
         rank = topology.order()
         return sorted(found, key=lambda node: int(rank[node])) or None
 
-    def _at(self, node_id: str, text: str) -> Order | None:
+    def _order_at(self, node_id: str, text: str) -> Order | None:
         location = parse_location(text)
-        return None if isinstance(location, Reason) else self.over(node_id, location)
+        return None if isinstance(location, Reason) else self.strongest_order(node_id, location)
 
 
 def _reaches(order: Order, node_id: str, location: Location) -> bool:

@@ -25,7 +25,7 @@ from placement.model import (
 from placement.nodes.admission import Admission
 from placement.nodes.location_authority import CLAIM
 from placement.nodes.location_checks import likely_meant, new_domain, tier_flaw
-from placement.nodes.relocation_forecast import Forecasts, RelocationImpact
+from placement.nodes.relocation_forecast import RelocationForecaster, RelocationImpact
 from placement.state import State
 from placement.wording import counted
 
@@ -40,8 +40,8 @@ class LocationDecision:
     claimed: str | None = None
     pending: Pending | None = None
     quarantine: Reason | None = None
-    fresh: bool = False
-    news: tuple[AlertKind, str, Reason] | None = None
+    is_new: bool = False
+    alert: tuple[AlertKind, str, Reason] | None = None
 
 
 class Relocations:
@@ -56,92 +56,94 @@ class Relocations:
         ordered: Callable[[str, NodeAttributes], AdministrativeState],
     ) -> None:
         self._state, self._admission, self._enter = state, admission, enter
-        self._forecasts = Forecasts(state, ordered)
-        self._waiting: set[str] = set()
-        self._fresh: dict[str, None] = {}
+        self._forecaster = RelocationForecaster(state, ordered)
+        self._undecided: set[str] = set()
+        self._new_pending: dict[str, None] = {}
         self._moved = False
 
     def resume(self) -> None:
         """Go on where the nodes of a restored state say that things stand."""
         for view in self._state.nodes.values():
-            self.note(view)
+            self.observe(view)
 
-    def note(self, view: NodeView | None, name: str = "") -> None:
+    def observe(self, view: NodeView | None, name: str = "") -> None:
         """A node's view has changed, or is gone."""
         if view is not None and (view.pending is not None or view.quarantine is not None):
-            self._waiting.add(view.node_id)
+            self._undecided.add(view.node_id)
         else:
-            self._waiting.discard(name if view is None else view.node_id)
+            self._undecided.discard(name if view is None else view.node_id)
 
     @property
     def waiting(self) -> int:
         """Nodes whose place is in doubt or not agreed to."""
-        return len(self._waiting)
+        return len(self._undecided)
 
-    def judge(
+    def decide_location(
         self, node_id: str, before: NodeView | None, wanted: NodeAttributes
     ) -> LocationDecision:
         """Where a node stands that is to have these attributes."""
         place = parse_location(wanted.location)
         assert isinstance(place, Location), "what is malformed is refused before it gets here"
         flaw = self._tier_flaw(place)
-        if before is None or not self._holds(before.node_id):
-            return self._unhindered(node_id, before, wanted, place, flaw)
+        if before is None or not self._is_in_use(before.node_id):
+            return self._decide_empty_node(node_id, before, wanted, place, flaw)
         old = before.attributes
-        same = wanted.location == old.location and not self._named(old.tags, wanted.tags)
+        same = wanted.location == old.location and not self._policy_tags_changed(
+            old.tags, wanted.tags
+        )
         if same or (flaw is None and self._state.configuration.relocate_up_to is None):
             return LocationDecision(wanted)
         kept = replace(wanted, location=old.location, tags=old.tags)
         if flaw is not None:
-            news = None if before.claimed == wanted.location else _refused(node_id, flaw)
-            return LocationDecision(kept, wanted.location, news=news)
-        pending = Pending(wanted.location, wanted.tags, "", self._meant(place))
+            alert = None if before.claimed == wanted.location else _refused_alert(node_id, flaw)
+            return LocationDecision(kept, wanted.location, alert=alert)
+        pending = Pending(wanted.location, wanted.tags, "", self._likely_meant(place))
         known = before.pending
         if known is not None and replace(known, impact_hash="") == pending:
             return LocationDecision(kept, wanted.location, known)
-        return LocationDecision(kept, wanted.location, pending, fresh=True)
+        return LocationDecision(kept, wanted.location, pending, is_new=True)
 
-    def tell(self, node_id: str, stand: LocationDecision) -> None:
+    def record(self, node_id: str, decision: LocationDecision) -> None:
         """The node is taken in as it stands: people learn of it, and its impact is due."""
-        if stand.fresh:
-            self._fresh[node_id] = None
-        if stand.news is not None:
-            self._state.alert(*stand.news)
+        if decision.is_new:
+            self._new_pending[node_id] = None
+        if decision.alert is not None:
+            self._state.alert(*decision.alert)
 
-    def settle(self) -> bool:
+    def apply_pending(self) -> bool:
         """Give every new relocation its impact, and apply those that are small enough, together if
         they are small together only (two racks that change names), and those of nodes that hold
         nothing any more; whether a node has moved in this batch."""
         nodes = self._state.nodes
-        fresh = [n for n in self._fresh if n in nodes and nodes[n].pending is not None]
-        self._fresh.clear()
-        fresh.sort(key=natural_key)
-        plain = [name for name in fresh if not self._pending(name).meant]
-        if len(plain) > 1 and self._is_small(self._forecasts.of(plain)):
+        is_new = [n for n in self._new_pending if n in nodes and nodes[n].pending is not None]
+        self._new_pending.clear()
+        is_new.sort(key=natural_key)
+        plain = [name for name in is_new if not self._pending(name).meant]
+        if len(plain) > 1 and self._within_limit(self._forecaster.impact_of(plain)):
             for name in plain:
                 self._apply(name)
-            fresh = [name for name in fresh if name not in plain]
-        for name in fresh:
-            found = self._forecasts.of([name])
-            if self._is_small(found) and not self._pending(name).meant:
+            is_new = [name for name in is_new if name not in plain]
+        for name in is_new:
+            found = self._forecaster.impact_of([name])
+            if self._within_limit(found) and not self._pending(name).meant:
                 self._apply(name)
             else:
                 self._publish(name, found)
-        for name in sorted(self._waiting, key=natural_key):
+        for name in sorted(self._undecided, key=natural_key):
             pending = nodes[name].pending
-            if pending is not None and not pending.meant and not self._holds(name):
+            if pending is not None and not pending.meant and not self._is_in_use(name):
                 self._apply(name)
         moved, self._moved = self._moved, False
         return moved
 
     def pending_in(self, nodes: Iterable[str]) -> list[str]:
         """Those of the nodes whose new place waits, in natural order."""
-        waiting = (n for n in nodes if n in self._waiting and self._state.nodes[n].pending)
+        waiting = (n for n in nodes if n in self._undecided and self._state.nodes[n].pending)
         return sorted(waiting, key=natural_key)
 
     def forecast(self, nodes: Sequence[str]) -> RelocationImpact:
         """What would come of the pending relocations of nodes, taken together."""
-        return self._forecasts.of(nodes)
+        return self._forecaster.impact_of(nodes)
 
     def approve_all(self, nodes: Iterable[str]) -> None:
         """Apply pending relocations whose impact together has just been agreed to."""
@@ -156,7 +158,7 @@ class Relocations:
             return Reason(Code.NODE_UNKNOWN, f"node {node_id} is not known")
         if view.pending is None:
             return Reason(Code.NOTHING_PENDING, f"no new place of {node_id} waits for approval")
-        found = self._forecasts.of([node_id])
+        found = self._forecaster.impact_of([node_id])
         current = found.impact.hash
         if current != view.pending.impact_hash:
             self._publish(node_id, found)
@@ -166,7 +168,7 @@ class Relocations:
         self._apply(node_id)
         return None
 
-    def _unhindered(
+    def _decide_empty_node(
         self,
         node_id: str,
         before: NodeView | None,
@@ -180,24 +182,26 @@ class Relocations:
             return LocationDecision(wanted)
         if flaw is not None:
             again = known and before is not None and before.quarantine == flaw
-            news = None if again else _refused(node_id, flaw)
-            return LocationDecision(wanted, quarantine=flaw, news=news)
-        meant = self._meant(place)
+            alert = None if again else _refused_alert(node_id, flaw)
+            return LocationDecision(wanted, quarantine=flaw, alert=alert)
+        meant = self._likely_meant(place)
         if meant is None:
-            return LocationDecision(wanted, news=self._new(node_id, place))
+            return LocationDecision(wanted, alert=self._new_domain_alert(node_id, place))
         if known and before is not None and before.quarantine is not None:
             return LocationDecision(wanted, None, before.pending, before.quarantine)
         pending = Pending(wanted.location, wanted.tags, "", meant)
-        return LocationDecision(wanted, None, pending, _typo(node_id, place, meant), fresh=True)
+        return LocationDecision(
+            wanted, None, pending, _typo_reason(node_id, place, meant), is_new=True
+        )
 
     def _apply(self, name: str) -> None:
         """The new place takes effect; nothing keeps the old one."""
         view, pending = self._state.nodes[name], self._pending(name)
         place = parse_location(pending.location)
         assert isinstance(place, Location)
-        news = self._new(name, place)
-        if news is not None:
-            self._state.alert(*news)
+        alert = self._new_domain_alert(name, place)
+        if alert is not None:
+            self._state.alert(*alert)
         attributes = replace(view.attributes, location=pending.location, tags=pending.tags)
         self._moved = True
         claimed = None if view.source == CLAIM else view.claimed
@@ -208,11 +212,11 @@ class Relocations:
     def _publish(self, name: str, forecast: RelocationImpact) -> None:
         view, pending, found = self._state.nodes[name], self._pending(name), forecast.impact
         self._enter(replace(view, pending=replace(pending, impact_hash=found.hash)))
-        detail = {"location": pending.location, "was": view.attributes.location, **forecast.told}
+        detail = {"location": pending.location, "was": view.attributes.location, **forecast.detail}
         if pending.meant:
             place = parse_location(pending.location)
             assert isinstance(place, Location)
-            reason = _typo(name, place, pending.meant)
+            reason = _typo_reason(name, place, pending.meant)
             self._state.alert(
                 AlertKind.TYPO_SUSPECTED, name, reason, detail | {"meant": pending.meant}
             )
@@ -233,7 +237,7 @@ class Relocations:
         assert pending is not None
         return pending
 
-    def _is_small(self, found: RelocationImpact) -> bool:
+    def _within_limit(self, found: RelocationImpact) -> bool:
         bound = self._state.configuration.relocate_up_to
         return bound is None or len(found.shards) <= bound
 
@@ -242,14 +246,16 @@ class Relocations:
         levels = configuration.levels if configuration.enforce_levels else ()
         return tier_flaw(place, levels, self._state.places)
 
-    def _meant(self, place: Location) -> str | None:
+    def _likely_meant(self, place: Location) -> str | None:
         """The known place that was probably meant."""
         if self._admission.bootstrapping:
             return None
         domain = new_domain(place, self._state.places)
         return None if domain is None else likely_meant(domain, self._state.places)
 
-    def _new(self, node_id: str, place: Location) -> tuple[AlertKind, str, Reason] | None:
+    def _new_domain_alert(
+        self, node_id: str, place: Location
+    ) -> tuple[AlertKind, str, Reason] | None:
         """The news that a node is the first one in a place."""
         domain = new_domain(place, self._state.places)
         if domain is None or self._admission.bootstrapping:
@@ -257,37 +263,39 @@ class Relocations:
         reason = Reason(Code.DOMAIN_NEW, f"{node_id} is the first node in {domain}")
         return AlertKind.NEW_DOMAIN, str(domain), reason
 
-    def _named(self, old: tuple[tuple[str, str], ...], new: tuple[tuple[str, str], ...]) -> bool:
+    def _policy_tags_changed(
+        self, old: tuple[tuple[str, str], ...], new: tuple[tuple[str, str], ...]
+    ) -> bool:
         """Whether tags differ that a stream's policy names."""
         keys = {key for key, _ in {*old} ^ {*new}}
         return bool(keys) and any(
-            keys & {*_words(stream.spec.policy)} for stream in self._state.streams.values()
+            keys & {*_policy_words(stream.spec.policy)} for stream in self._state.streams.values()
         )
 
-    def _holds(self, name: str) -> bool:
+    def _is_in_use(self, name: str) -> bool:
         """Whether the node has replicas, or moves from or to it are under way."""
         state = self._state
         node = state.topology.index[name]
         return bool(state.table.load(node + 1)[node]) or bool(state.ledger.moves_of_node(node))
 
 
-def _words(policy: Any) -> Iterator[str]:
+def _policy_words(policy: Any) -> Iterator[str]:
     """All names and texts of a policy; of `tag:zone` the key."""
     if isinstance(policy, Mapping):
         for name, value in policy.items():
             yield str(name)
-            yield from _words(value)
+            yield from _policy_words(value)
     elif isinstance(policy, list | tuple):
         for each in policy:
-            yield from _words(each)
+            yield from _policy_words(each)
     elif isinstance(policy, str):
         yield policy.removeprefix("tag:")
 
 
-def _refused(node_id: str, flaw: Reason) -> tuple[AlertKind, str, Reason]:
+def _refused_alert(node_id: str, flaw: Reason) -> tuple[AlertKind, str, Reason]:
     return AlertKind.LOCATION_REFUSED, node_id, flaw
 
 
-def _typo(node_id: str, place: Location, meant: str) -> Reason:
+def _typo_reason(node_id: str, place: Location, meant: str) -> Reason:
     message = f"{node_id} claims {place}, where no node is; {meant} is spelt nearly so"
     return Reason(Code.TYPO_SUSPECTED, message, seen=(meant,))

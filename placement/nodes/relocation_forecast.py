@@ -27,7 +27,7 @@ class RelocationImpact:
     shards: frozenset[tuple[str, int]]
 
     @property
-    def told(self) -> dict[str, Any]:
+    def detail(self) -> dict[str, Any]:
         """The impact as an alert has it; of long lists the first."""
         found = self.impact
         made, healed = found.violations_made, found.violations_healed
@@ -46,7 +46,7 @@ class RelocationImpact:
         return plain
 
 
-class Forecasts:
+class RelocationForecaster:
     """Looks ahead in the state as it is; `ordered` says what is ordered for a node that stands
     somewhere else."""
 
@@ -55,13 +55,13 @@ class Forecasts:
     ) -> None:
         self._state, self._ordered = state, ordered
 
-    def of(self, names: Sequence[str]) -> RelocationImpact:
+    def impact_of(self, names: Sequence[str]) -> RelocationImpact:
         """What would happen if these nodes' pending places were in force."""
         state, topology = self._state, self._state.topology
         nodes = {topology.index[name]: _pending(state, name) for name in names}
         shards = sorted({s for node in nodes for s in state.table.shards_on(node)}, key=state.key)
         streams = list(dict.fromkeys(state.key(shard)[0] for shard in shards))
-        before, already = [*self._broken(shards)], self._plan(streams)
+        before, already = [*self._violations(shards)], self._plan(streams)
         old = {node: (topology.attributes[node], topology.administrative[node]) for node in nodes}
         for node, pending in nodes.items():
             now = replace(old[node][0], location=pending.location, tags=pending.tags)
@@ -70,9 +70,9 @@ class Forecasts:
         freed = {node for node in nodes if topology.administrative[node] is not old[node][1]}
         under_way = state.ledger.by_shard.values()
         called_off = {state.key(each.shard) for each in under_way if each.removed in freed}
-        after, planned = [*self._broken(shards)], self._plan(streams)
-        others = set(map(_way, already))
-        moves = [move for move in planned if _way(move) not in others]
+        after, planned = [*self._violations(shards)], self._plan(streams)
+        others = set(map(_move_content, already))
+        moves = [move for move in planned if _move_content(move) not in others]
         found = impact(
             moves,
             topology,
@@ -98,7 +98,7 @@ class Forecasts:
         condition = (topology.liveness[node], administrative, topology.guard[node])
         topology.upsert(topology.ids[node], attributes, *condition)
 
-    def _broken(self, shards: Iterable[int]) -> Iterator[Violation]:
+    def _violations(self, shards: Iterable[int]) -> Iterator[Violation]:
         report = ViolationReporter(self._state, ActionFinder(self._state))
         for shard in shards:
             yield from report.violations_of(shard, {})
@@ -106,10 +106,10 @@ class Forecasts:
     def _plan(self, names: Iterable[str]) -> Sequence[PlannedMove]:
         """What repair would do to streams as they are planned now."""
         state = self._state
-        streams = [self._standing(state.streams[name]) for name in names]
+        streams = [self._snapshot(state.streams[name]) for name in names]
         return plan(state.topology, streams, Phase.REPAIR).moves
 
-    def _standing(self, stream: Stream) -> StreamSnapshot:
+    def _snapshot(self, stream: Stream) -> StreamSnapshot:
         assert stream.policy is not None, "a stream with a shard on a node is placed"
         shards = [self._state.table.replicas(shard) for shard in stream.shards]
         return StreamSnapshot(stream.spec, stream.policy, shards)
@@ -129,5 +129,5 @@ def _pending(state: State, name: str) -> Pending:
     return pending
 
 
-def _way(move: PlannedMove) -> tuple[object, ...]:
+def _move_content(move: PlannedMove) -> tuple[object, ...]:
     return move.stream, move.shard, move.kind, move.remove, move.add, move.leader

@@ -179,7 +179,7 @@ def _show(shown: "DryRun", target: str, hint: str, output: Output, err: bool) ->
         typer.secho(said, fg=typer.colors.RED, err=err)
         return
     typer.echo(f"{target}: {shown.seen}", err=err)
-    for each in shown.seen.relabelled:
+    for each in shown.seen.relocated:
         typer.echo(f"  {each}", err=err)
     if shown.rehearsal is not None:
         from streaming.cli.render.console import text_console

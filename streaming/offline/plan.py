@@ -19,7 +19,7 @@ from placement.diagnosis import (
     exposed,
 )
 from placement.model import Code, MoveKind, Reason, Violation, ViolationClass
-from placement.nodes import Hold, find_hold
+from placement.nodes import HoldTrigger, find_hold
 from placement.planning import (
     Impact,
     InFlight,
@@ -67,7 +67,7 @@ class PlanResult:
     plan: Plan
     impact: Impact
     unfixable: tuple[dict[str, Any], ...]
-    hold: Hold | None
+    hold: HoldTrigger | None
     stakes: Reason | None = None
     waves: Waves | None = None
     assignments: Assignments = field(default_factory=dict)

@@ -57,7 +57,7 @@ class DryRun:
             "refusal": None if refusal is None else reason_body(refusal),
             "moves_at_once": len(open_now),
             "waiting": sum(v.violation_class == "deferred" for v in broken),
-            "relabelled": [asdict(each) for each in self.seen.relabelled],
+            "relabelled": [asdict(each) for each in self.seen.relocated],
             "blocked": sum(v.violation_class == "unfixable" for v in broken),
             **({} if self.rehearsal is None else self.rehearsal.body()),
         }

@@ -371,7 +371,7 @@ def nodes_in_order_of_arrival(patch: Patch) -> None:
 @mutation
 def refuse_restarts(patch: Patch) -> None:
     """A later life of a node's process waits for ever."""
-    patch.setattr(Incarnations, "judge", lambda *_: (set(), []))
+    patch.setattr(Incarnations, "apply_tick", lambda *_: (set(), []))
     patch.setattr(Statements, "_comes_at_once", lambda *_: False)
 
 

@@ -296,7 +296,7 @@ class Story:
         assert self.reconciler.digest == before
         self.actors.seen = seen.hash
         refused = f"; {reason_text(seen.refusal)}" if seen.refusal else ""
-        return "\n".join([f"{seen}{refused}", *map(str, seen.relabelled)])
+        return "\n".join([f"{seen}{refused}", *map(str, seen.relocated)])
 
     def explain(self, command: Command) -> str:
         told = (self.records, self.configuration, self.now)

@@ -397,7 +397,7 @@ def test_acknowledgements(name: str, kind: AckKind) -> None:
 def verdict(name: str, fields: Mapping[str, Any]) -> Verdict:
     said = _careful(raw(name, "n1", LIFE | dict(fields)), 0, Counter())
     assert isinstance(said, Statement)
-    gone = said.told is StatementKind.UNREGISTERED
+    gone = said.kind is StatementKind.UNREGISTERED
     liveness = Liveness.UNREGISTERED if gone else Liveness.UP
     return Verdict(50, 3, "n1", "a", 7, liveness, said)
 

@@ -166,7 +166,7 @@ def test_one_partition_going_on_makes_no_silence_in_another() -> None:
 def essence(verdict: Verdict) -> tuple[object, ...]:
     """A verdict without where in its batch the record stood."""
     said = verdict.statement
-    return (*astuple(replace(verdict, statement=None)), said and (said.told, said.body.get("raw")))
+    return (*astuple(replace(verdict, statement=None)), said and (said.kind, said.body.get("raw")))
 
 
 def verdicts(tester: TwsTester, records: Sequence[Raw], sizes: Sequence[int]) -> list[object]:
