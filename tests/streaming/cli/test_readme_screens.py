@@ -31,7 +31,7 @@ from tests.builders.screens import World, rendered
 from tests.documentation.console_blocks import ROOT, Step, hold, steps
 from tests.stories.datadriven import parse_command
 
-PAGES = ("README.md", "streaming/README.md")
+PAGES = ("README.md", "streaming/README.md", "streaming/cli/README.md")
 # A terminal of a person who has more than one window.
 HEIGHT = 40
 STORY = """\

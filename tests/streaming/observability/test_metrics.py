@@ -40,7 +40,7 @@ from streaming.observability.metrics import CommitSummary, Metrics
 from streaming.observability.observer import Observer
 from streaming.observability.probes import BATCH_SECONDS_MAX, QUIET_SECONDS_MAX, Probes
 
-README = Path(metrics_module.__file__).parents[1] / "README.md"
+README = Path(metrics_module.__file__).parent / "README.md"
 NODES = {f"n{i}": f"/z{i}" for i in range(1, 5)}
 
 
