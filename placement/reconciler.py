@@ -29,7 +29,6 @@ from placement.model import (
     Published,
     Ready,
     Reason,
-    Refused,
     ReplicaLost,
     StreamAltered,
     StreamCreated,
@@ -38,14 +37,14 @@ from placement.model import (
 )
 from placement.nodes import AdministrativeOrders, Links
 from placement.repair import RepairPlanner
-from placement.state import State, rebuild
+from placement.state import ClusterState, rebuild
 
 
 class Reconciler:
     """A deterministic state machine over events; holds no clock and does no I/O."""
 
     def __init__(self, configuration: Configuration) -> None:
-        self._state = State(configuration)
+        self._state = ClusterState(configuration)
         self._repair = RepairPlanner(self._state)
         retry_gate = RetryGate(self._state, self._repair)
         self._rebalancing = RebalanceController(self._state, self._repair)
@@ -73,7 +72,6 @@ class Reconciler:
         rebuild(made._state, published, now)
         made._orders.resume()
         made._rebalancing.resume()
-        made._moves.resume()
         made._holds.resume()
         made._streams.resume()
         made._repair.resume()
@@ -83,7 +81,7 @@ class Reconciler:
     @property
     def digest(self) -> str:
         """Digest of the state of record, 16 hexadecimal characters."""
-        return str(self._state.digest)
+        return str(self._state.publisher.digest)
 
     @property
     def now(self) -> int:
@@ -103,7 +101,7 @@ class Reconciler:
 
     def memory_of(self, kind: str) -> Mapping[str, Mapping[str, Any]]:
         """What is remembered of a kind, by name."""
-        return self._state.memory_of(kind)
+        return self._state.memory.of_kind(kind)
 
     def in_force(self) -> Ready:
         """All nodes, streams, violations and memory as they stand, as if just published."""
@@ -111,7 +109,10 @@ class Reconciler:
         return Ready(
             decisions={name: stream.decision for name, stream in state.streams.items()},
             topology=dict(state.nodes),
-            violations={state.key(shard): found for shard, found in state.violations.items()},
+            violations={
+                state.streams.key(shard): found
+                for shard, found in state.publisher.violations.items()
+            },
             memory=dict(state.memory),
         )
 
@@ -144,7 +145,7 @@ class Reconciler:
         for index, event in enumerate(events):
             reason = self._apply(event)
             if reason is not None:
-                self._state.ready.refused.append(Refused(index, reason))
+                self._state.publisher.refuse(index, reason)
         changed = nodes.apply_pending()
         changed |= self._operators.expire() or any(isinstance(e, OperatorAsked) for e in events)
         changed |= self._holds.update()
@@ -161,7 +162,7 @@ class Reconciler:
         self._operators.progress()
         self._nodes.retire()
         past = state.now - state.configuration.retention_ms
-        state.forget_moves(past)
+        state.moves.forget_ended(past)
         self._streams.forget_dropped(past)
 
     def _apply(self, event: Event) -> Reason | None:

@@ -43,7 +43,7 @@ PLACEMENT: Mapping[str, set[str]] = {
     # The state of record, and what is derived from it.
     "state": {
         *("hashing", "model", "topology", "assignments", "moves", "rules"),
-        *("policy", "strategies"),
+        *("policy", "allocator", "strategies"),
     },
     "streams": {
         *("model", "topology", "assignments", "moves", "rules", "policy"),
@@ -55,7 +55,7 @@ PLACEMENT: Mapping[str, set[str]] = {
     },
     "planning": {
         *("hashing", "wording", "model", "topology", "assignments", "moves"),
-        *("policy", "allocator", "rebalance", "state", "repair"),
+        *("policy", "rebalance", "state", "repair"),
     },
     "nodes": {
         *("wording", "model", "topology", "assignments", "diagnosis", "state"),

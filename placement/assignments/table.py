@@ -71,9 +71,6 @@ class AssignmentTable:
         self._shard_factor = np.zeros(_FIRST, np.int32)
         self._shard_stream = np.zeros(_FIRST, np.int32)
         self._shard_number = np.zeros(_FIRST, np.int32)
-        self.epoch = np.zeros(_FIRST, np.int64)
-        self.digest = np.zeros(_FIRST, np.uint64)
-        self.violations_digest = np.zeros(_FIRST, np.uint64)
         self._shards = Extents()
         self._owned: dict[int, Sequence[int]] = {}
         self._node_slots: list[NDArray[np.int32]] = []
@@ -130,9 +127,6 @@ class AssignmentTable:
         shards = self.shards_of(stream)
         self._free_slots(shards)
         indexes = np.asarray(shards, np.int64)
-        self.epoch[indexes] = 0
-        self.digest[indexes] = 0
-        self.violations_digest[indexes] = 0
         for first, count in _stretches(indexes, np.ones(len(indexes), np.int64)):
             self._shards.give(first, count)
         self._owned.pop(stream, None)
@@ -349,9 +343,6 @@ class AssignmentTable:
             self._shard_factor = _grown(self._shard_factor, size, 0)
             self._shard_stream = _grown(self._shard_stream, size, 0)
             self._shard_number = _grown(self._shard_number, size, 0)
-            self.epoch = _grown(self.epoch, size, 0)
-            self.digest = _grown(self.digest, size, 0)
-            self.violations_digest = _grown(self.violations_digest, size, 0)
 
 
 def _grown(column: NDArray[_T], size: int, fill: int) -> NDArray[_T]:

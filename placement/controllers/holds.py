@@ -25,7 +25,7 @@ from placement.model import (
 )
 from placement.nodes import HoldTrigger, lost_domains, lost_share
 from placement.repair import RepairPlanner
-from placement.state import State
+from placement.state import ClusterState
 from placement.wording import counted
 
 KIND = "hold"
@@ -60,7 +60,7 @@ class ActiveHold:
 class HoldController:
     """Watches how many nodes go at once."""
 
-    def __init__(self, state: State, repair: RepairPlanner, moves: MoveController) -> None:
+    def __init__(self, state: ClusterState, repair: RepairPlanner, moves: MoveController) -> None:
         self._state, self._repair, self._moves = state, repair, moves
         self._held: dict[str, ActiveHold] = {}
         self._away: dict[int, int] = {}
@@ -70,7 +70,7 @@ class HoldController:
     def resume(self) -> None:
         """Go on with the holds that a restored state remembers."""
         state = self._state
-        for name, body in state.memory_of(KIND).items():
+        for name, body in state.memory.of_kind(KIND).items():
             self._held[name] = ActiveHold(**body)
         for name in state.nodes:
             self.observe(state.topology.index[name])
@@ -97,7 +97,7 @@ class HoldController:
         nodes = counted(held.away, "node")
         message = f"the hold of {name} is overridden: what stood on {nodes} is replaced"
         detail = {"state": "overridden", "domain": held.domain, "nodes": held.away}
-        self._state.alert(AlertKind.HOLD, name, Reason(Code.HOLD_ENDED, message), detail)
+        self._state.publisher.alert(AlertKind.HOLD, name, Reason(Code.HOLD_ENDED, message), detail)
 
     def observe(self, node: int) -> None:
         """A node's condition or place has changed. Who is in maintenance is away on purpose."""
@@ -161,7 +161,9 @@ class HoldController:
         self._keep(held.name, held)
         detail = {"state": "begun", "domain": hold.domain, "nodes": hold.nodes}
         message = f"{hold.reason}: their replicas are not replaced until they return"
-        self._state.alert(AlertKind.HOLD, held.name, Reason(Code.REPAIR_HELD, message), detail)
+        self._state.publisher.alert(
+            AlertKind.HOLD, held.name, Reason(Code.REPAIR_HELD, message), detail
+        )
 
     def _update_hold(self, held: ActiveHold, window: int) -> None:
         """Count who is away; end the hold when all are back, or when most are and no other has
@@ -177,7 +179,9 @@ class HoldController:
             rest = "; what stood on the others is replaced" if away else ""
             message = f"{after.most - away} of {after.most} nodes are no longer away{rest}"
             detail = {"state": "ended", "domain": held.domain, "nodes": away}
-            self._state.alert(AlertKind.HOLD, held.name, Reason(Code.HOLD_ENDED, message), detail)
+            self._state.publisher.alert(
+                AlertKind.HOLD, held.name, Reason(Code.HOLD_ENDED, message), detail
+            )
 
     def _keep(self, name: str, held: ActiveHold | None) -> None:
         body: Mapping[str, Any] | None = None
@@ -186,7 +190,7 @@ class HoldController:
         else:
             self._held[name] = held
             body = asdict(held)
-        self._state.remember(KIND, name, body)
+        self._state.memory.remember(KIND, name, body)
 
     def _reached(self, held: ActiveHold) -> set[int]:
         """The nodes that are away and in the hold."""

@@ -14,9 +14,9 @@ from placement.model import (
     MoveState,
     Reason,
 )
-from placement.moves import OpenMove, backoff, cancellations
+from placement.moves import OpenMove
 from placement.repair import RepairPlanner
-from placement.state import State
+from placement.state import ClusterState
 
 
 class MoveController:
@@ -24,7 +24,7 @@ class MoveController:
 
     def __init__(
         self,
-        state: State,
+        state: ClusterState,
         repair: RepairPlanner,
         retry_gate: RetryGate,
         rebalancing: RebalanceController,
@@ -32,33 +32,20 @@ class MoveController:
         self._state, self._repair, self._retry_gate = state, repair, retry_gate
         self._rebalancing = rebalancing
 
-    def resume(self) -> None:
-        """Go on with the failures that a restored state remembers, and with what is not confirmed.
-
-        Raises KeyError for a move that is not kept.
-        """
-        state = self._state
-        for body in state.memory_of(backoff.KIND).values():
-            state.backoff.restore(body)
-        for memory in state.memory.values():
-            if memory.kind == cancellations.KIND:
-                state.cancel_notices.record(state.ledger.known[memory.name], memory.at)
-
     def apply_ack(self, event: MoveAcked) -> Reason | None:
         """Apply an executor's word on a move, or say what of it there is not. What is late or
         repeated is counted."""
         state = self._state
         confirmed = self._confirmed_moves(event)
         for move_id in confirmed:
-            state.cancel_notices.confirm(move_id)
-            state.remember(cancellations.KIND, move_id, None)
+            state.moves.confirm_cancellation(move_id)
         if confirmed:
             return None
         move = self._find_move(event)
         if isinstance(move, Reason):
             return move
         if move is None or not move.state.is_open:
-            state.count("late_ack")
+            state.publisher.count("late_ack")
             return None
         if (event.stream, event.shard) != (move.stream, move.shard):
             said = f"{event.kind} of '{move.move_id}' for {event.stream}/{event.shard}"
@@ -69,9 +56,9 @@ class MoveController:
         match event.kind:
             case AckKind.ACCEPTED:
                 if move.state is MoveState.ACCEPTED:
-                    state.count("repeated_ack")
+                    state.publisher.count("repeated_ack")
                 else:
-                    state.publish_move(state.ledger.accept(shard))
+                    state.moves.accept(shard)
             case AckKind.COMPLETED:
                 self.end(opened, MoveState.COMPLETED, move.reason)
             case AckKind.FAILED | AckKind.STOPPED:
@@ -85,7 +72,7 @@ class MoveController:
         accepted or completed it still has to undo."""
         if event.kind not in (AckKind.STOPPED, AckKind.FAILED):
             return []
-        known = self._state.cancel_notices
+        known = self._state.moves.cancel_notices
         if event.move_id is not None:
             return [event.move_id] if event.move_id in known else []
         return known.of((event.stream, event.shard)) if event.kind is AckKind.STOPPED else []
@@ -95,7 +82,7 @@ class MoveController:
         state = self._state
         if event.move_id is not None:
             return state.ledger.known.get(event.move_id) or self._no_such_move(event)
-        unknown = state.unknown_shard(event.stream, event.shard)
+        unknown = state.streams.unknown_shard(event.stream, event.shard)
         if unknown is not None:
             return unknown
         shards = state.streams[event.stream].shards
@@ -117,17 +104,16 @@ class MoveController:
             self.end(opened, MoveState.EXPIRED, late)
         # Whoever has not failed for as long as the longest pause begins anew.
         before = self._state.now - self._state.configuration.backoff_max_ms
-        for shard, node_id in [*self._state.backoff.expired(before)]:
-            self._forget_failures(shard, node_id)
+        for shard, node_id in [*self._state.moves.backoff.expired(before)]:
+            self._state.moves.forget_failures(shard, node_id)
 
     def remind(self) -> None:
         """Tell executors again of the moves that were called off and that they have not stopped."""
         state = self._state
-        for move_id in state.cancel_notices.due(state.now - state.configuration.remind_ms):
+        for move_id in state.moves.cancel_notices.due(state.now - state.configuration.remind_ms):
             move = state.ledger.known[move_id]
             again = move._replace(reminded=(move.reminded or 0) + 1)
-            state.ledger.keep(again)
-            state.publish_move(again)
+            state.moves.amend(again)
 
     def review(self, node: int) -> None:
         """Look at the moves from and to the node: cancel those whose target may no longer receive,
@@ -176,13 +162,11 @@ class MoveController:
         `replaced`: the shard's next move, if it comes in this batch, supersedes a cancelled one."""
         state = self._state
         shard = opened.shard
-        state.apply_move_end(state.ledger.close(shard, end, state.now, reason))
+        state.moves.end(shard, end, reason)
         left = opened.removed if end is MoveState.COMPLETED else opened.added
         if left != EMPTY and state.topology.eligible[left]:
             self._retry_gate.note_freed_node(left)
-        state.publish_move(opened.move)
         self._rebalancing.note_move_end(opened.move.cause, end)
-        state.mark_changed(shard)
         self._repair.enqueue([shard])
         if end is MoveState.CANCELLED and replaced:
             self._repair.note_cancelled_move(shard, opened.move)
@@ -194,14 +178,9 @@ class MoveController:
         state, at = self._state, (move.stream, move.shard)
         node_id = move.add or move.remove
         assert node_id is not None, "a move of a leader is never open"
-        pauses = (state.configuration.backoff_ms, state.configuration.backoff_max_ms)
-        body = state.backoff.record_failure(at, node_id, state.now, *pauses)
-        state.remember(backoff.KIND, backoff.name_of(at, node_id), body)
+        state.moves.back_off(at, node_id)
 
     def _forget_failures_of(self, move: Move) -> None:
         """What a node has failed at before does not count once it has succeeded."""
-        self._forget_failures((move.stream, move.shard), move.add or move.remove or "")
-
-    def _forget_failures(self, shard: tuple[str, int], node_id: str) -> None:
-        if self._state.backoff.forget(shard, node_id):
-            self._state.remember(backoff.KIND, backoff.name_of(shard, node_id), None)
+        at = (move.stream, move.shard)
+        self._state.moves.forget_failures(at, move.add or move.remove or "")

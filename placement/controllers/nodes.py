@@ -32,7 +32,7 @@ from placement.nodes import (
     Relocations,
 )
 from placement.repair import RepairPlanner
-from placement.state import State
+from placement.state import ClusterState
 from placement.topology import Scope, Topology
 
 
@@ -41,7 +41,7 @@ class NodeController:
 
     def __init__(
         self,
-        state: State,
+        state: ClusterState,
         repair: RepairPlanner,
         retry_gate: RetryGate,
         moves: MoveController,
@@ -86,7 +86,7 @@ class NodeController:
             if event.location is not None:
                 message = f"{event.node_id}: it has not registered since it was forgotten"
                 return Reason(Code.NODE_UNKNOWN, message)
-            state.count("unknown_node")
+            state.publisher.count("unknown_node")
             return None
         decision, source = self._decide_location(event, before, placed)
         if before is None:
@@ -176,10 +176,8 @@ class NodeController:
         elif view.node_id in state.nodes and state.nodes[view.node_id].quarantine is not None:
             guard = Guard.NONE
         view = replace(view, guard=guard, revision=view.revision + 1)
-        condition = (view.liveness, view.administrative, guard)
         use = _placement_traits(state.topology, view.node_id)
-        node = state.topology.upsert(view.node_id, view.attributes, *condition)
-        state.publish_node(view)
+        node = state.upsert_node(view)
         self._relocations.observe(view)
         self._holds.observe(node)
         self._repair.enqueue(state.table.shards_on(node))
@@ -245,7 +243,9 @@ class NodeController:
         if refused is None or (known is not None and known.since == refused.since):
             return
         detail = {"holder": view.incarnation, "refused": refused.incarnation}
-        self._state.alert(AlertKind.INCARNATION_CONFLICT, view.node_id, refused.reason, detail)
+        self._state.publisher.alert(
+            AlertKind.INCARNATION_CONFLICT, view.node_id, refused.reason, detail
+        )
 
     def _alert_on_hold_down(self, node_id: str, flaps: FlapHistory) -> None:
         hold = flaps.hold
@@ -254,7 +254,9 @@ class NodeController:
         turns = len(flaps.transitions)
         message = f"{node_id} came and went {turns} times, it receives nothing for {seconds} s"
         detail = {"since": hold.since, "until": hold.until}
-        self._state.alert(AlertKind.HELD_DOWN, node_id, Reason(Code.NODE_FLAPPING, message), detail)
+        self._state.publisher.alert(
+            AlertKind.HELD_DOWN, node_id, Reason(Code.NODE_FLAPPING, message), detail
+        )
 
     def scopes(self, changed: Sequence[NodeChanged]) -> tuple[Scope, ...]:
         """What domains may come or go with these events: of every level, and of the nodes' tags."""

@@ -25,7 +25,7 @@ from placement.model import (
 )
 from placement.nodes import AdministrativeOrders, Order
 from placement.repair import DRAIN_RULE
-from placement.state import State
+from placement.state import ClusterState
 
 # People look at progress; a drain of a zone has a hundred thousand shards to count.
 PROGRESS_MS = 5_000
@@ -43,7 +43,7 @@ class OperatorController:
 
     def __init__(
         self,
-        state: State,
+        state: ClusterState,
         orders: AdministrativeOrders,
         nodes: NodeController,
         moves: MoveController,
@@ -80,7 +80,7 @@ class OperatorController:
             len(seen.shards),
             seen.hash or None,
         )
-        self._state.ready.answers.append(answer)
+        self._state.publisher.answer(answer)
 
     def _carry_out(self, event: OperatorAsked, seen: Preview) -> Reason | None:
         match event.action:
@@ -203,7 +203,7 @@ class OperatorController:
     def _counted(self, order: Order, left: int, moving: int, done: bool) -> Order:
         state, blocked = self._state, []
         for node in self._orders.nodes(order.target) or []:
-            for shard in state.sorted_by_key({*state.table.shards_on(node)}):
+            for shard in state.streams.sorted_by_key({*state.table.shards_on(node)}):
                 blocked += [
                     {
                         "shard": f"{v.stream}/{v.shard}",
@@ -211,7 +211,7 @@ class OperatorController:
                         "node": v.domain,
                         "message": v.reason.message,
                     }
-                    for v in state.violations.get(shard, ())
+                    for v in state.publisher.violations.get(shard, ())
                     if v.rule == DRAIN_RULE
                     and v.domain == state.topology.ids[node]
                     and v.violation_class is ViolationClass.UNFIXABLE
@@ -230,7 +230,7 @@ class OperatorController:
         """What follows an accepted request."""
         now = self._state.now
         answer = Answer(order.request_id, order.action, order.target, outcome, now, reason)
-        self._state.ready.answers.append(answer)
+        self._state.publisher.answer(answer)
 
 
 def _accepted(event: OperatorAsked, seen: Preview) -> str:

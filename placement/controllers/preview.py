@@ -27,7 +27,7 @@ from placement.model import (
 )
 from placement.nodes import AdministrativeOrders, Relocations
 from placement.planning import ShardState, Touched, impact
-from placement.state import State
+from placement.state import ClusterState
 from placement.wording import counted
 
 # These take replicas off nodes, or let loose what was held back.
@@ -94,7 +94,7 @@ class Preview:
 
 
 def preview(
-    state: State,
+    state: ClusterState,
     orders: AdministrativeOrders,
     holds: HoldController,
     rebalancing: RebalanceController,
@@ -128,7 +128,9 @@ def preview(
     return _seen(state, asked, nodes, refusal)
 
 
-def _seen(state: State, asked: OperatorAsked, nodes: list[int], refusal: Reason | None) -> Preview:
+def _seen(
+    state: ClusterState, asked: OperatorAsked, nodes: list[int], refusal: Reason | None
+) -> Preview:
     held = [*held_shards(state, nodes)]
     shards = tuple((each.spec.stream, each.shard) for each in held)
     found = impact(
@@ -149,11 +151,11 @@ def _seen(state: State, asked: OperatorAsked, nodes: list[int], refusal: Reason 
     )
 
 
-def _spec(state: State, name: str) -> StreamSpec:
+def _spec(state: ClusterState, name: str) -> StreamSpec:
     return state.streams[name].spec
 
 
-def _shard(state: State, name: str, number: int) -> ShardState:
+def _shard(state: ClusterState, name: str, number: int) -> ShardState:
     shard, ids = state.streams[name].shards[number], state.topology.ids
     opened = state.ledger.by_shard.get(shard)
     move = opened.move if opened else None
@@ -162,7 +164,9 @@ def _shard(state: State, name: str, number: int) -> ShardState:
     return ShardState(held, under_way=under_way)
 
 
-def _balance(state: State, rebalancing: RebalanceController, asked: OperatorAsked) -> Preview:
+def _balance(
+    state: ClusterState, rebalancing: RebalanceController, asked: OperatorAsked
+) -> Preview:
     """The plan as it would be made now; its hash is that of its moves."""
     if asked.target != FLEET:
         message = f"loads are evened out in the whole fleet: the target is '{FLEET}'"
@@ -171,7 +175,7 @@ def _balance(state: State, rebalancing: RebalanceController, asked: OperatorAske
     moves = proposal.plan.moves
     if not moves:
         return Preview(refusal=Reason(Code.NOTHING_TO_DO, proposal.why_nothing))
-    keys = [state.key(move.shard) for move in moves]
+    keys = [state.streams.key(move.shard) for move in moves]
     move_lines = [
         f"{stream}/{number} {move.kind} {ids[move.remove]} {ids[move.add]}"
         for (stream, number), move in zip(keys, moves, strict=True)
@@ -189,7 +193,7 @@ def _balance(state: State, rebalancing: RebalanceController, asked: OperatorAske
 
 
 def _relocation(
-    state: State, relocations: Relocations, asked: OperatorAsked, nodes: list[int]
+    state: ClusterState, relocations: Relocations, asked: OperatorAsked, nodes: list[int]
 ) -> Preview:
     """The relocations that wait in the target. That of one node waits with the hash of its impact,
     and whether that still is so is judged by who applies it; those of a domain are looked at
@@ -241,7 +245,7 @@ def _contradiction(orders: AdministrativeOrders, asked: OperatorAsked) -> Reason
     return None
 
 
-def _unsafe(state: State, asked: OperatorAsked, nodes: Collection[int]) -> Reason | None:
+def _unsafe(state: ClusterState, asked: OperatorAsked, nodes: Collection[int]) -> Reason | None:
     """Which shards would lose their quorum or their last copy."""
     topology = state.topology
     if asked.action is Action.MAINTENANCE:
@@ -256,13 +260,13 @@ def _unsafe(state: State, asked: OperatorAsked, nodes: Collection[int]) -> Reaso
     return None
 
 
-def _draining(state: State) -> list[int]:
+def _draining(state: ClusterState) -> list[int]:
     ordered = state.topology.administrative
     return [node for node, each in enumerate(ordered) if each is AdministrativeState.DRAINING]
 
 
 def _stuck(
-    state: State, held: Iterable[AffectedShard], away: Collection[int]
+    state: ClusterState, held: Iterable[AffectedShard], away: Collection[int]
 ) -> list[AffectedShard]:
     """Shards whose copies have nowhere to go: no node is left that their policy admits."""
     topology = state.topology
@@ -278,7 +282,7 @@ def _stuck(
     return found
 
 
-def _of_one_node(state: State, asked: OperatorAsked) -> Reason | None:
+def _of_one_node(state: ClusterState, asked: OperatorAsked) -> Reason | None:
     """What stands against forgetting a node, or against ending its hold-down."""
     if asked.target.startswith("/"):
         message = f"'{asked.target}' is a domain: name one node"
@@ -288,7 +292,7 @@ def _of_one_node(state: State, asked: OperatorAsked) -> Reason | None:
     return _still_needed(state, asked.target)
 
 
-def _not_held_down(state: State, name: str) -> Reason | None:
+def _not_held_down(state: ClusterState, name: str) -> Reason | None:
     view = state.nodes[name]
     held = view.hold_down is not None and view.hold_down.active
     if held or view.guard is Guard.HELD_DOWN:
@@ -299,7 +303,7 @@ def _not_held_down(state: State, name: str) -> Reason | None:
     return Reason(Code.NOTHING_TO_DO, f"{name} is not held down{doubt}")
 
 
-def _still_needed(state: State, name: str) -> Reason | None:
+def _still_needed(state: ClusterState, name: str) -> Reason | None:
     """Why a node cannot be forgotten: copies would be lost with it, or it would come back at its
     next heartbeat as a stranger."""
     topology = state.topology
@@ -319,7 +323,7 @@ def _still_needed(state: State, name: str) -> Reason | None:
     return Reason(Code.REQUEST_CONTRADICTED, f"{message} dead")
 
 
-def _uncancellable(state: State, move_id: str) -> Reason | None:
+def _uncancellable(state: ClusterState, move_id: str) -> Reason | None:
     """Why a move cannot be cancelled. Its replica stays where it was, so that has to be up."""
     move = state.ledger.known.get(move_id)
     if move is None or not move.state.is_open:
@@ -332,13 +336,13 @@ def _uncancellable(state: State, move_id: str) -> Reason | None:
     return None
 
 
-def held_shards(state: State, nodes: Collection[int]) -> Iterator[AffectedShard]:
+def held_shards(state: ClusterState, nodes: Collection[int]) -> Iterator[AffectedShard]:
     """The shards with a copy on any of the nodes (by index), as the running reconciler has them:
     the work is in proportion to these. A copy under way is none yet, one that is to go still is."""
     found = {shard for node in nodes for shard in state.table.shards_on(node)}
     found |= {shard for shard, each in state.ledger.by_shard.items() if each.removed in nodes}
-    for shard in sorted(found, key=state.key):
-        stream = state.stream_of(shard)
+    for shard in sorted(found, key=state.streams.key):
+        stream = state.streams.of_shard(shard)
         assert stream.policy is not None
         number = state.table.number_of(shard)
         yield AffectedShard(stream.spec, stream.policy, number, state.current_replicas(shard))

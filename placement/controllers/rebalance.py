@@ -28,7 +28,7 @@ from placement.repair import (
     domain_pair,
     open_pairs,
 )
-from placement.state import State
+from placement.state import ClusterState
 
 KIND = "rebalance"
 WANTED = "wanted"
@@ -73,21 +73,21 @@ class Proposal:
 class RebalanceController:
     """What is wanted and what is left."""
 
-    def __init__(self, state: State, repair: RepairPlanner) -> None:
+    def __init__(self, state: ClusterState, repair: RepairPlanner) -> None:
         self._state, self._repair = state, repair
         self._left: dict[str, QueuedMove] = {}
         self._eligible = np.zeros(0, bool)
 
     def resume(self) -> None:
         """Go on with what a restored state remembers."""
-        found = self._state.memory_of(KIND)
+        found = self._state.memory.of_kind(KIND)
         queued = {name: body for name, body in found.items() if name != WANTED}
         self._left = cast("dict[str, QueuedMove]", queued)
         self._eligible = self._state.topology.eligible.copy()
 
     def want(self, why: str, after: int = 0) -> None:
         """Have the fleet rebalanced, not before the given time."""
-        self._state.remember(KIND, WANTED, {"why": why, "after": after})
+        self._state.memory.remember(KIND, WANTED, {"why": why, "after": after})
 
     def plan(self) -> Proposal:
         """What would be done, were it done now."""
@@ -100,9 +100,9 @@ class RebalanceController:
 
     def _planned(self, fixed: Collection[int]) -> Proposal:
         state = self._state
-        view = View(state.topology, state.table, state.policy_of, state.spec_of)
+        view = state.view()
         # What something is wrong with is repair's, even where that cannot help.
-        moving = {*state.ledger.by_shard, *state.violations, *fixed}
+        moving = {*state.ledger.by_shard, *state.publisher.violations, *fixed}
         stays: set[int] = set()
         while True:
             found = plan_rebalance(
@@ -116,7 +116,7 @@ class RebalanceController:
                 if not self._has_room([(m.shard, m.remove, m.add) for m in s], True)
             ]
             if not large:
-                streams = sorted({state.key(shard)[0] for shard in stays}, key=natural_key)
+                streams = sorted({state.streams.key(shard)[0] for shard in stays}, key=natural_key)
                 return Proposal(found, tuple(streams))
             stays.update(move.shard for step in large for move in step)
             moving |= stays
@@ -158,7 +158,7 @@ class RebalanceController:
         load = state.table.load(len(now)) if len(now) else np.zeros(0, np.int64)
         if mode is not Rebalance.OFF and fresh.any() and not load[fresh].all() and load.any():
             self.want("a node has joined")
-        elif mode is Rebalance.CONTINUOUS and (changed or state.ready.decisions):
+        elif mode is Rebalance.CONTINUOUS and (changed or state.publisher.ready.decisions):
             self.want("the load has changed")
 
     def _begin(self, why: str) -> None:
@@ -167,16 +167,16 @@ class RebalanceController:
             return  # what is under way may be what keeps something from being found
         found = self.plan()
         if not found.plan.moves:
-            self._state.remember(KIND, WANTED, None)
+            self._state.memory.remember(KIND, WANTED, None)
             if found.dwells:
                 self.want(why, self._later)
         for number, move in enumerate(found.plan.moves):
             name, body = f"{number:08d}", self._body(move)
             self._left[name] = body
-            self._state.remember(KIND, name, body)
+            self._state.memory.remember(KIND, name, body)
 
     def _body(self, move: RebalanceMove) -> QueuedMove:
-        (stream, number), ids = self._state.key(move.shard), self._state.topology.ids
+        (stream, number), ids = self._state.streams.key(move.shard), self._state.topology.ids
         return {
             "stream": stream,
             "shard": number,
@@ -192,7 +192,7 @@ class RebalanceController:
         """Issue what limits allow, in the order of the plan; what does not fit any more is left
         out."""
         state, done = self._state, []
-        view = View(state.topology, state.table, state.policy_of, state.spec_of)
+        view = state.view()
         most = state.configuration.limits.max_per_batch
         room, waits = most, False
         for _, group in groupby(self._left.items(), key=lambda each: each[1]["step"]):
@@ -226,7 +226,7 @@ class RebalanceController:
         shard = stream.shards[body["shard"]]
         nodes, add = state.table.nodes(shard), index[body["add"]]
         remove = index.get(body["remove"], -1)
-        if shard in state.ledger.by_shard or shard in state.violations:
+        if shard in state.ledger.by_shard or shard in state.publisher.violations:
             return False
         if body["kind"] == MoveKind.LEADER:
             return nodes[0] == remove and nodes[body["slot"]] == add
@@ -284,8 +284,7 @@ class RebalanceController:
         state, index = self._state, self._state.topology.index
         shard = state.streams[body["stream"]].shards[body["shard"]]
         if body["kind"] == MoveKind.LEADER:
-            state.table.swap(shard, 0, body["slot"])
-            state.mark_changed(shard)
+            state.change_leader(shard, body["slot"])
             return
         reason = Reason(Code.LOAD_UNEVEN, body["message"])
         remove, add = index[body["remove"]], index[body["add"]]
@@ -296,7 +295,7 @@ class RebalanceController:
     def _drop(self, names: Iterable[str]) -> None:
         for name in [*names]:
             del self._left[name]
-            self._state.remember(KIND, name, None)
+            self._state.memory.remember(KIND, name, None)
 
     def _dwelling(self) -> set[int]:
         """Shards of which a replica was moved for balance a short while ago: it stays for now."""

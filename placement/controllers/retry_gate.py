@@ -6,14 +6,14 @@ or their capacity have changed; a story counts the attempts.
 
 from placement.policy import Policy
 from placement.repair import RepairPlanner
-from placement.state import State
+from placement.state import ClusterState
 from placement.topology import Topology
 
 
 class RetryGate:
     """Nodes whose usability has changed since waiting streams were tried last."""
 
-    def __init__(self, state: State, repair: RepairPlanner) -> None:
+    def __init__(self, state: ClusterState, repair: RepairPlanner) -> None:
         self._state, self._repair = state, repair
         self._changed: set[int] = set()
         self._moved = False

@@ -27,7 +27,7 @@ from placement.model import (
 from placement.moves import OpenMove
 from placement.policy import Policy
 from placement.repair import RepairPlanner
-from placement.state import State, Stream
+from placement.state import ClusterState, Stream
 from placement.streams import (
     Alteration,
     count_whole_shards,
@@ -46,7 +46,11 @@ class StreamController:
     """Decides streams and revises the decisions of those that wait or lack replicas."""
 
     def __init__(
-        self, state: State, repair: RepairPlanner, retry_gate: RetryGate, moves: MoveController
+        self,
+        state: ClusterState,
+        repair: RepairPlanner,
+        retry_gate: RetryGate,
+        moves: MoveController,
     ) -> None:
         self._state, self._repair, self._retry_gate, self._moves = state, repair, retry_gate, moves
         self._waiting: set[str] = set()
@@ -73,7 +77,9 @@ class StreamController:
             if event.sequence == sequence and event.body_hash != known.decision.body_hash:
                 message = f"{event.stream}: sequence {sequence} was used with another body"
                 return Reason(Code.SEQUENCE_CONFLICT, message)
-            self._state.count("stale_stream" if event.sequence < sequence else "repeated_stream")
+            self._state.publisher.count(
+                "stale_stream" if event.sequence < sequence else "repeated_stream"
+            )
             return None
         if isinstance(event, StreamCreated):
             return self._created(event, known)
@@ -126,9 +132,7 @@ class StreamController:
         """Put nodes into new shards, which are empty."""
         counts = np.fromiter(map(len, shards), np.int64, len(allotted))
         nodes = np.fromiter(chain.from_iterable(shards), np.int64, int(counts.sum()))
-        self._state.table.fill(np.asarray(allotted, np.int64), counts, nodes)
-        for shard in allotted:
-            self._state.mark_changed(shard)
+        self._state.place_replicas(np.asarray(allotted, np.int64), counts, nodes)
 
     def _alter(self, event: StreamAltered, stream: Stream) -> None:
         """Let another spec be in force; a stream that was rejected is decided as if it were created
@@ -153,19 +157,20 @@ class StreamController:
         state, policy = self._state, found.policy
         same = policy == stream.policy
         why = Reason(Code.SPEC_CHANGED, f"{event.stream} was altered")
-        in_roles = bool(state.slot_layout(stream).role_copies or state.role_copies(policy))
+        in_roles = bool(
+            state.streams.slot_layout(stream).role_copies or state.streams.role_copies(policy)
+        )
         if in_roles:
             self._cancel(stream.shards, why)
         kept = [laid_out(state, shard, stream, policy, found.spec) for shard in stream.shards]
         shards = stream.shards
         strategy = policy.strategy
         decision = self._next(event, stream, spec=found.spec, strategy=strategy, requested=None)
-        state.publish_decision(decision, policy)
+        state.upsert_stream(decision, policy)
         state.add_slots(stream, max(stream.copies, *map(len, found.added), 1))
         if in_roles:
             for shard, nodes in zip(shards, kept, strict=True):
-                state.table.lay_out(shard, nodes)
-                state.mark_changed(shard)
+                state.lay_out(shard, nodes)
         for shard in shards:
             opened = state.ledger.by_shard.get(shard)
             if opened is not None and is_obsolete(state, opened, stream, same):
@@ -181,7 +186,7 @@ class StreamController:
     def _note_removal(self, opened: OpenMove) -> None:
         """A removal goes on although more replicas are asked for by now: one will be missing."""
         state = self._state
-        stream = state.stream_of(opened.shard)
+        stream = state.streams.of_shard(opened.shard)
         lacks = len(state.table.replicas(opened.shard)) < stream.copies
         if opened.move.kind is MoveKind.REMOVE and lacks:
             self._unsettled.add(opened.move.stream)
@@ -211,7 +216,7 @@ class StreamController:
         such shard or node. The same node may be chosen again, like any other; it says so if it
         cannot hold it. A replica that is not there is counted: it was reported before."""
         state = self._state
-        unknown = state.unknown_shard(event.stream, event.shard)
+        unknown = state.streams.unknown_shard(event.stream, event.shard)
         if unknown is not None:
             return unknown
         stream, node = state.streams[event.stream], state.topology.index.get(event.node_id)
@@ -219,7 +224,7 @@ class StreamController:
             what = f"loss of {event.stream}/{event.shard} on '{event.node_id}'"
             return Reason(Code.NODE_UNKNOWN, f"{what}: there is no node of this id")
         if event.shard >= len(stream.shards):
-            state.count("unknown_replica")
+            state.publisher.count("unknown_replica")
             return None
         shard = stream.shards[event.shard]
         why = event.reason or "the executor gave no reason"
@@ -229,11 +234,10 @@ class StreamController:
             self._moves.end(opened, MoveState.FAILED, lost)
             return None
         if node not in state.current_replicas(shard):
-            state.count("unknown_replica")
+            state.publisher.count("unknown_replica")
             return None
         self._cancel([shard], lost)
         state.clear_slot(shard, state.table.nodes(shard).index(node))
-        state.mark_changed(shard)
         self._retry_gate.note_freed_node(node)
         self._repair.enqueue([shard])
         if stream.decision.outcome is not Outcome.PARTIAL:
@@ -274,7 +278,7 @@ class StreamController:
         self._publish(decision, policy)
 
     def _publish(self, decision: Decision, policy: Policy | None) -> Stream:
-        stream = self._state.publish_decision(decision, policy)
+        stream = self._state.upsert_stream(decision, policy)
         self._file(decision)
         return stream
 
@@ -298,7 +302,7 @@ class StreamController:
             assert stream.policy is not None
             if not self._retry_gate.may_help(stream.policy):
                 continue
-            state.count("retried_stream")
+            state.publisher.count("retried_stream")
             answer = place(state, stream.spec, stream.policy)
             waits = answer.outcome is Outcome.WAITING
             if waits and (stream.decision.requested or answer.reasons == stream.decision.reasons):
@@ -321,7 +325,7 @@ class StreamController:
         """Revise the decisions of streams that lack other replicas than they say, and of those that
         break no rule any more."""
         state = self._state
-        touched = self._unsettled & state.changed_streams() if self._unsettled else set()
+        touched = self._unsettled & state.publisher.changed_streams() if self._unsettled else set()
         for name in sorted(touched):
             stream = state.streams[name]
             before = stream.decision

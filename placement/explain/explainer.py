@@ -32,7 +32,7 @@ from placement.rules import (
     supply,
     why_not_admitted,
 )
-from placement.state import State
+from placement.state import ClusterState
 from placement.strategies import STRATEGIES
 from placement.topology import NO_DOMAIN
 
@@ -46,7 +46,7 @@ class Outlook:
     move: Move | None = None
 
 
-def outlook(state: State, shards: Iterable[int]) -> Mapping[int, Outlook]:
+def outlook(state: ClusterState, shards: Iterable[int]) -> Mapping[int, Outlook]:
     """Let the reconciler's own repair loose on some shards, by index. The state is changed: the
     moves are begun in it."""
     looked_at = list(shards)
@@ -56,11 +56,11 @@ def outlook(state: State, shards: Iterable[int]) -> Mapping[int, Outlook]:
     repair.run(caught_up=True)
     moves = {
         state.streams[move.stream].shards[move.shard]: move
-        for move, _ in state.ready.moves.values()
+        for move, _ in state.publisher.ready.moves.values()
         if move.state is MoveState.ISSUED
     }
     return {
-        shard: Outlook(tuple(state.violations.get(shard, ())), moves.get(shard))
+        shard: Outlook(tuple(state.publisher.violations.get(shard, ())), moves.get(shard))
         for shard in looked_at
     }
 

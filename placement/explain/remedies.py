@@ -21,7 +21,7 @@ from placement.model import (
 )
 from placement.policy import Policy
 from placement.rules import Rule, Strength
-from placement.state import State
+from placement.state import ClusterState
 from placement.strategies import STRATEGIES
 from placement.streams import Answer, place
 from placement.topology import Scope, Topology
@@ -66,7 +66,7 @@ class _Trial:
 
     def __init__(
         self,
-        state: State,
+        state: ClusterState,
         spec: StreamSpec,
         policy: Policy,
         given: tuple[tuple[str, ...], ...] | None,
@@ -117,7 +117,7 @@ class _Trial:
 
 
 def advise(
-    state: State,
+    state: ClusterState,
     spec: StreamSpec,
     policy: Policy,
     given: tuple[tuple[str, ...], ...] | None = None,

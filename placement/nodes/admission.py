@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from placement.model import AlertKind, Code, Liveness, Location, Reason, natural_key
 from placement.nodes.location_checks import new_domain
-from placement.state import State
+from placement.state import ClusterState
 
 # What is remembered in `state.v1`: when the first node came, how many came in the last minute that
 # any came, and when people were told last.
@@ -21,7 +21,7 @@ _MINUTE_MS = 60_000
 class Admission:
     """Counts the nodes that come. `forget` drops a node that is gone."""
 
-    def __init__(self, state: State, forget: Callable[[str], None]) -> None:
+    def __init__(self, state: ClusterState, forget: Callable[[str], None]) -> None:
         self._state, self._forget = state, forget
         self._spare: list[str] | None = None
 
@@ -47,10 +47,10 @@ class Admission:
             return reason
         state = self._state
         if not state.nodes and (KIND, _SINCE) not in state.memory:
-            state.remember(KIND, _SINCE, {"at": state.now})
+            state.memory.remember(KIND, _SINCE, {"at": state.now})
         if not self.bootstrapping:
             body = {"minute": self._minute(), "nodes": self._new_nodes() + 1}
-            state.remember(KIND, _MINUTE, body)
+            state.memory.remember(KIND, _MINUTE, body)
         return None
 
     def _refusal(self, location: Location, pending: int | None) -> Reason | None:
@@ -60,8 +60,11 @@ class Admission:
             return _over_quota(f"{most} nodes have come within this minute", most)
         if pending is not None and pending >= quotas.pending:
             return _over_quota(f"the places of {pending} nodes are in doubt", quotas.pending)
-        if len(state.places) >= quotas.places and new_domain(location, state.places) is not None:
-            return _over_quota(f"{len(state.places)} places are known", quotas.places)
+        if (
+            len(state.domain_paths) >= quotas.places
+            and new_domain(location, state.domain_paths) is not None
+        ):
+            return _over_quota(f"{len(state.domain_paths)} places are known", quotas.places)
         if len(state.nodes) >= quotas.nodes and not self._make_room():
             return _over_quota(f"{len(state.nodes)} nodes are registered", quotas.nodes)
         return None
@@ -100,8 +103,8 @@ class Admission:
         state = self._state
         alerted = state.memory.get((KIND, _ALERTED))
         if alerted is None or state.now >= int(alerted.body["at"]) + _MINUTE_MS:
-            state.remember(KIND, _ALERTED, {"at": state.now})
-            state.alert(AlertKind.QUOTA, "nodes", reason)
+            state.memory.remember(KIND, _ALERTED, {"at": state.now})
+            state.publisher.alert(AlertKind.QUOTA, "nodes", reason)
 
 
 def _over_quota(what: str, most: int) -> Reason:

@@ -18,7 +18,7 @@ from placement.model import (
     natural_key,
     parse_location,
 )
-from placement.state import State
+from placement.state import ClusterState
 from placement.wording import counted
 
 # What is remembered in `state.v1`, by link: how many measurements in a row were slow.
@@ -52,7 +52,7 @@ class Link:
 class Links:
     """Watches what nodes measure."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: ClusterState) -> None:
         self._state = state
 
     def record_measurements(self, event: LinksMeasured) -> None:
@@ -60,7 +60,7 @@ class Links:
         state = self._state
         node, limit = state.topology.index.get(event.node_id), state.configuration.link_slow_ms
         if node is None or limit is None:
-            state.count("link_ignored")
+            state.publisher.count("link_ignored")
             return
         for place, rtt_ms in event.rtt_ms:
             away = parse_location(place)
@@ -73,11 +73,11 @@ class Links:
     def _count(self, link: Link, rtt_ms: float | None, limit: float) -> None:
         state = self._state
         if rtt_ms is not None and rtt_ms <= limit:
-            state.remember(KIND, str(link), None)
+            state.memory.remember(KIND, str(link), None)
             return
         known = state.memory.get((KIND, str(link)))
         slow = 1 if known is None else min(int(known.body["slow"]) + 1, SLOW_IN_A_ROW + 1)
-        state.remember(KIND, str(link), {"slow": slow})
+        state.memory.remember(KIND, str(link), {"slow": slow})
         if slow == SLOW_IN_A_ROW:
             self._alert(link, rtt_ms, limit)
 
@@ -93,10 +93,12 @@ class Links:
             "shards": len(shards),
             "named": [f"{stream}/{number}" for stream, number in shards[:_LISTED_MAX]],
         }
-        self._state.alert(AlertKind.LINK_SLOW, str(link), Reason(Code.LINK_SLOW, message), detail)
+        self._state.publisher.alert(
+            AlertKind.LINK_SLOW, str(link), Reason(Code.LINK_SLOW, message), detail
+        )
 
 
-def shards_crossing(state: State, link: Link) -> Iterator[tuple[str, int]]:
+def shards_crossing(state: ClusterState, link: Link) -> Iterator[tuple[str, int]]:
     """Shards whose quorum needs a link: led at one end of it, with too few live copies elsewhere
     than at its other end. The work is in proportion to what stands at the ends."""
     topology = state.topology
@@ -107,7 +109,7 @@ def shards_crossing(state: State, link: Link) -> Iterator[tuple[str, int]]:
             nodes = [node for node in state.current_replicas(shard) if node != EMPTY]
             if not nodes or nodes[0] not in ends[near]:
                 continue
-            spec = state.stream_of(shard).spec
+            spec = state.streams.of_shard(shard).spec
             reached = [n for n in nodes if n not in ends[far] and not topology.is_dead(n)]
             if len(reached) < quorum_size(spec.quorum, spec.replication_factor):
-                yield state.key(shard)
+                yield state.streams.key(shard)

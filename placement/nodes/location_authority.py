@@ -17,7 +17,7 @@ from placement.model import (
     Reason,
     parse_location,
 )
-from placement.state import State
+from placement.state import ClusterState
 
 # What is remembered in `state.v1`, by node: what the authority said last.
 KIND = "location"
@@ -39,7 +39,7 @@ class Located:
 class LocationAuthority:
     """Knows what the configured authority has said."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: ClusterState) -> None:
         self._state = state
         self._name = state.configuration.authority
 
@@ -51,13 +51,13 @@ class LocationAuthority:
     def record_location(self, event: LocationResolved) -> Reason | None:
         """Remember what the authority says of a node, known or not; a reason if it is malformed."""
         if not self.is_source(event):
-            self._state.count("other_authority")
+            self._state.publisher.count("other_authority")
             return None
         location = None if event.location is None else parse_location(event.location)
         if isinstance(location, Reason):
             return location
         body = {"location": event.location, "reason": event.reason}
-        self._state.remember(KIND, event.node_id, body)
+        self._state.memory.remember(KIND, event.node_id, body)
         return None
 
     def is_source(self, event: LocationResolved) -> bool:
@@ -67,7 +67,7 @@ class LocationAuthority:
     def forget(self, node_id: str) -> None:
         """The node is gone; an inventory goes on knowing its place."""
         if self._name != INVENTORY:
-            self._state.remember(KIND, node_id, None)
+            self._state.memory.remember(KIND, node_id, None)
 
     def locate(
         self, event: NodeChanged, before: NodeView | None, wanted: NodeAttributes
@@ -102,7 +102,7 @@ class LocationAuthority:
         if before is not None and (before.claimed, before.attributes.location) == (claim, place):
             return
         message = f"{after.node_id} claims {claim}, by {self._name} it stands in {place}"
-        self._state.alert(
+        self._state.publisher.alert(
             AlertKind.CLAIM_DIFFERS,
             after.node_id,
             Reason(Code.CLAIM_DIFFERS, message, seen=(place,)),

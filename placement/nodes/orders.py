@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from placement.model import Action, AdministrativeState, Location, Reason, parse_location
-from placement.state import State
+from placement.state import ClusterState
 
 KIND = "request"
 
@@ -51,23 +51,23 @@ class Order:
 class AdministrativeOrders:
     """The orders by target, and the nodes under each."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: ClusterState) -> None:
         self._state = state
         self.by_target: dict[str, Order] = {}
 
     def resume(self) -> None:
         """Go on with the orders that a restored state remembers."""
-        for target, body in self._state.memory_of(KIND).items():
+        for target, body in self._state.memory.of_kind(KIND).items():
             self.by_target[target] = Order(**{**body, "action": Action(body["action"])})
 
     def keep(self, order: Order) -> None:
         """The order stands, or has come further."""
         self.by_target[order.target] = order
-        self._state.remember(KIND, order.target, asdict(order))
+        self._state.memory.remember(KIND, order.target, asdict(order))
 
     def end(self, target: str) -> Order:
         """The order stands no more."""
-        self._state.remember(KIND, target, None)
+        self._state.memory.remember(KIND, target, None)
         return self.by_target.pop(target)
 
     def strongest_order(self, node_id: str, location: Location) -> Order | None:

@@ -26,7 +26,7 @@ from placement.nodes.admission import Admission
 from placement.nodes.location_authority import CLAIM
 from placement.nodes.location_checks import likely_meant, new_domain, tier_flaw
 from placement.nodes.relocation_forecast import RelocationForecaster, RelocationImpact
-from placement.state import State
+from placement.state import ClusterState
 from placement.wording import counted
 
 
@@ -50,7 +50,7 @@ class Relocations:
 
     def __init__(
         self,
-        state: State,
+        state: ClusterState,
         admission: Admission,
         enter: Callable[[NodeView], None],
         ordered: Callable[[str, NodeAttributes], AdministrativeState],
@@ -108,7 +108,7 @@ class Relocations:
         if decision.is_new:
             self._new_pending[node_id] = None
         if decision.alert is not None:
-            self._state.alert(*decision.alert)
+            self._state.publisher.alert(*decision.alert)
 
     def apply_pending(self) -> bool:
         """Give every new relocation its impact, and apply those that are small enough, together if
@@ -201,7 +201,7 @@ class Relocations:
         assert isinstance(place, Location)
         alert = self._new_domain_alert(name, place)
         if alert is not None:
-            self._state.alert(*alert)
+            self._state.publisher.alert(*alert)
         attributes = replace(view.attributes, location=pending.location, tags=pending.tags)
         self._moved = True
         claimed = None if view.source == CLAIM else view.claimed
@@ -217,7 +217,7 @@ class Relocations:
             place = parse_location(pending.location)
             assert isinstance(place, Location)
             reason = _typo_reason(name, place, pending.meant)
-            self._state.alert(
+            self._state.publisher.alert(
                 AlertKind.TYPO_SUSPECTED, name, reason, detail | {"meant": pending.meant}
             )
             return
@@ -230,7 +230,7 @@ class Relocations:
             f"and heal {len(found.violations_healed)}"
         )
         reason = Reason(Code.RELOCATION_PENDING, message)
-        self._state.alert(AlertKind.RELOCATION_PENDING, name, reason, detail)
+        self._state.publisher.alert(AlertKind.RELOCATION_PENDING, name, reason, detail)
 
     def _pending(self, name: str) -> Pending:
         pending = self._state.nodes[name].pending
@@ -244,20 +244,20 @@ class Relocations:
     def _tier_flaw(self, place: Location) -> Reason | None:
         configuration = self._state.configuration
         levels = configuration.levels if configuration.enforce_levels else ()
-        return tier_flaw(place, levels, self._state.places)
+        return tier_flaw(place, levels, self._state.domain_paths)
 
     def _likely_meant(self, place: Location) -> str | None:
         """The known place that was probably meant."""
         if self._admission.bootstrapping:
             return None
-        domain = new_domain(place, self._state.places)
-        return None if domain is None else likely_meant(domain, self._state.places)
+        domain = new_domain(place, self._state.domain_paths)
+        return None if domain is None else likely_meant(domain, self._state.domain_paths)
 
     def _new_domain_alert(
         self, node_id: str, place: Location
     ) -> tuple[AlertKind, str, Reason] | None:
         """The news that a node is the first one in a place."""
-        domain = new_domain(place, self._state.places)
+        domain = new_domain(place, self._state.domain_paths)
         if domain is None or self._admission.bootstrapping:
             return None
         reason = Reason(Code.DOMAIN_NEW, f"{node_id} is the first node in {domain}")

@@ -13,7 +13,7 @@ from typing import Any
 from placement.model import AdministrativeState, NodeAttributes, Pending, Violation
 from placement.planning import Impact, Phase, PlannedMove, ShardState, StreamSnapshot, impact, plan
 from placement.repair import ActionFinder, ViolationReporter
-from placement.state import State, Stream
+from placement.state import ClusterState, Stream
 
 # An alert names the first of a long list.
 _LISTED_MAX = 50
@@ -51,7 +51,7 @@ class RelocationForecaster:
     somewhere else."""
 
     def __init__(
-        self, state: State, ordered: Callable[[str, NodeAttributes], AdministrativeState]
+        self, state: ClusterState, ordered: Callable[[str, NodeAttributes], AdministrativeState]
     ) -> None:
         self._state, self._ordered = state, ordered
 
@@ -59,8 +59,10 @@ class RelocationForecaster:
         """What would happen if these nodes' pending places were in force."""
         state, topology = self._state, self._state.topology
         nodes = {topology.index[name]: _pending(state, name) for name in names}
-        shards = sorted({s for node in nodes for s in state.table.shards_on(node)}, key=state.key)
-        streams = list(dict.fromkeys(state.key(shard)[0] for shard in shards))
+        shards = sorted(
+            {s for node in nodes for s in state.table.shards_on(node)}, key=state.streams.key
+        )
+        streams = list(dict.fromkeys(state.streams.key(shard)[0] for shard in shards))
         before, already = [*self._violations(shards)], self._plan(streams)
         old = {node: (topology.attributes[node], topology.administrative[node]) for node in nodes}
         for node, pending in nodes.items():
@@ -69,7 +71,7 @@ class RelocationForecaster:
         # Where another order reaches them, what is under way from there is called off.
         freed = {node for node in nodes if topology.administrative[node] is not old[node][1]}
         under_way = state.ledger.by_shard.values()
-        called_off = {state.key(each.shard) for each in under_way if each.removed in freed}
+        called_off = {state.streams.key(each.shard) for each in under_way if each.removed in freed}
         after, planned = [*self._violations(shards)], self._plan(streams)
         others = set(map(_move_content, already))
         moves = [move for move in planned if _move_content(move) not in others]
@@ -80,7 +82,7 @@ class RelocationForecaster:
             self._shard_state,
             load=state.table.load(topology.size).tolist(),
             nodes=names,
-            shards=map(state.key, shards),
+            shards=map(state.streams.key, shards),
             before=before,
             after=after,
         )
@@ -120,10 +122,10 @@ class RelocationForecaster:
         ids = tuple(state.topology.ids[node] for node in state.table.replicas(shard))
         opened = state.ledger.by_shard.get(shard)
         under_way = None if opened is None else opened.move.move_id
-        return ShardState(ids, int(state.table.epoch[shard]), under_way)
+        return ShardState(ids, state.publisher.epoch(shard), under_way)
 
 
-def _pending(state: State, name: str) -> Pending:
+def _pending(state: ClusterState, name: str) -> Pending:
     pending = state.nodes[name].pending
     assert pending is not None
     return pending

@@ -14,7 +14,6 @@ from enum import StrEnum
 
 import numpy as np
 
-from placement.allocator import View
 from placement.assignments import EMPTY, Layout, first_occurrences, matrix
 from placement.model import (
     Band,
@@ -35,7 +34,7 @@ from placement.moves import OpenMove
 from placement.policy import Policy
 from placement.rebalance import RebalancePlan, Skew, plan_rebalance
 from placement.repair import RepairPlanner
-from placement.state import State
+from placement.state import ClusterState
 from placement.topology import Scope, Topology
 from placement.wording import counted
 
@@ -155,8 +154,7 @@ class _Draft:
     def __init__(
         self, topology: Topology, streams: Sequence[StreamSnapshot], limits: Limits
     ) -> None:
-        self._state = State(Configuration(levels=topology.levels, limits=limits))
-        self._state.topology = topology
+        self._state = ClusterState(Configuration(levels=topology.levels, limits=limits), topology)
         self._state.begin(0)
         self._repair = RepairPlanner(self._state)
         # The first node of each shard's list as it was given.
@@ -174,7 +172,7 @@ class _Draft:
         """Take a stream into the state as it will be when its moves are done."""
         state, spec = self._state, given.spec
         decision = Decision(spec.stream, 0, 1, Outcome.PLACED, spec, "", "", 0, 0, (), (), 0)
-        stream = state.publish_decision(decision, given.policy)
+        stream = state.upsert_stream(decision, given.policy)
         shards = np.asarray(state.allocate_slots(stream, given.shards), np.int64)
         rows, _ = matrix(given.shards)
         first = rows[:, 0] if rows.shape[1] else np.full(len(rows), EMPTY)
@@ -183,7 +181,7 @@ class _Draft:
         odd = (held & ~first_occurrences(rows)).any(axis=1)
         odd |= (held[:, 1:] & ~held[:, :-1]).any(axis=1)
         whole = rows[~odd]
-        state.table.fill(shards[~odd], held[~odd].sum(axis=1), whole[whole != EMPTY])
+        state.load_replicas(shards[~odd], held[~odd].sum(axis=1), whole[whole != EMPTY])
         for number in np.flatnonzero(odd).tolist():
             self._enter_odd(int(shards[number]), rows[number].tolist())
         for number, move in sorted(given.moves.items(), key=lambda each: each[0]):
@@ -229,7 +227,7 @@ class _Draft:
         self._open(shard, move, slot, removed, added)
 
     def _open(self, shard: int, move: InFlight, slot: int, removed: int, added: int) -> None:
-        name, number = self._state.key(shard)
+        name, number = self._state.streams.key(shard)
         reason = Reason(Code.REPLICA_MISSING, "a move is under way")
         # The most urgent cause: nothing supersedes what the document says is under way.
         opened = Move(
@@ -245,7 +243,11 @@ class _Draft:
             self._repair.mark(shard, node_id)
         self._look()
         self._repair.run(caught_up=True)
-        issued = [move for move, _ in state.ready.moves.values() if move.state is MoveState.ISSUED]
+        issued = [
+            move
+            for move, _ in state.publisher.ready.moves.values()
+            if move.state is MoveState.ISSUED
+        ]
         moved = set(self._moving)
         for move in issued:
             shard = state.streams[move.stream].shards[move.shard]
@@ -258,7 +260,7 @@ class _Draft:
         self.moves[:0] = [self._led(shard) for shard in follow[:room]]
         for shard in follow[room:]:
             self._leave_leader(shard)
-        self._leaders_left = {state.key(shard) for shard in follow[room:]}
+        self._leaders_left = {state.streams.key(shard) for shard in follow[room:]}
 
     def _copy(self, holders: list[int], target: str | None) -> None:
         """Count where a copy for the target comes from."""
@@ -277,10 +279,10 @@ class _Draft:
             self._repair.enqueue(state.table.shards_on(node))
         for stream in state.streams.values():
             assert stream.policy is not None
-            if state.is_colocated(stream) or not stream.policy.nodes.everything:
+            if state.streams.is_colocated(stream) or not stream.policy.nodes.everything:
                 self._repair.enqueue(stream.shards)
         for index, rows in state.table.streams():
-            stream = state.streams[state.stream_names[index]]
+            stream = state.streams.at(index)
             odd = np.flatnonzero((rows != EMPTY).sum(axis=1) != stream.copies)
             self._repair.enqueue(np.asarray(stream.shards)[odd].tolist())
         self._repair.enqueue_rule_breakers()
@@ -302,7 +304,7 @@ class _Draft:
         """Shards of which nothing changes but who leads."""
         state, found = self._state, []
         for index, rows in state.table.streams():
-            shards = np.asarray(state.streams[state.stream_names[index]].shards)
+            shards = np.asarray(state.streams.at(index).shards)
             leads = rows[np.arange(len(rows)), np.argmax(rows != EMPTY, axis=1)]
             found += shards[(leads != EMPTY) & (leads != self._first[shards])].tolist()
         return sorted(set(found) - moved)
@@ -313,7 +315,7 @@ class _Draft:
         table.swap(shard, 0, table.nodes(shard).index(int(self._first[shard])))
 
     def _led(self, shard: int) -> PlannedMove:
-        topology, (name, number) = self._state.topology, self._state.key(shard)
+        topology, (name, number) = self._state.topology, self._state.streams.key(shard)
         old = int(self._first[shard])
         leader = topology.ids[self._state.table.nodes(shard)[0]]
         if topology.is_dead(old):
@@ -328,7 +330,7 @@ class _Draft:
     def rebalanced(self, max_moves: int | None, max_moves_per_node: int | None) -> Plan:
         """The plan of rebalancing, carried out on the draft."""
         state = self._state
-        view = View(state.topology, state.table, state.policy_of, state.spec_of)
+        view = state.view()
         found = plan_rebalance(
             view,
             moving=self._moving,
@@ -348,7 +350,7 @@ class _Draft:
             self._copy(state.table.nodes(step.shard), ids[step.add])
             state.table.set(step.shard, step.slot, step.add)
             copied[step.shard] = len(self.moves)
-            key, ends = state.key(step.shard), (ids[step.remove], ids[step.add], None)
+            key, ends = state.streams.key(step.shard), (ids[step.remove], ids[step.add], None)
             moved = PlannedMove(*key, step.kind, *ends, Cause.BALANCE, step.reason)
             self.moves.append(moved)
         for shard, (before, reason) in led.items():
@@ -357,7 +359,7 @@ class _Draft:
                 along = self.moves[copied[shard]]
                 self.moves[copied[shard]] = replace(along, leader=ids[leader])
             elif leader != before:
-                key, new = state.key(shard), ids[leader]
+                key, new = state.streams.key(shard), ids[leader]
                 handed = PlannedMove(*key, MoveKind.LEADER, None, None, new, Cause.BALANCE, reason)
                 self.moves.append(handed)
         return self.plan((), found)
@@ -366,8 +368,12 @@ class _Draft:
         """What has been done to the draft."""
         state = self._state
         ids, table = state.topology.ids, state.table
-        rows = {state.stream_names[index]: rows.copy() for index, rows in table.streams()}
-        said = [each for shard in sorted(state.violations) for each in state.violations[shard]]
+        rows = {state.streams.at(index).name: rows.copy() for index, rows in table.streams()}
+        said = [
+            each
+            for shard in sorted(state.publisher.violations)
+            for each in state.publisher.violations[shard]
+        ]
         waiting = [v for v in said if v.reason.band is Band.THROTTLED]
         copies = sum(move.add is not None for move in self.moves)
         kept = () if balance is None else balance.kept

@@ -15,7 +15,7 @@ from placement.diagnosis import kept_slots, live_slots, shared_nodes, why_dead, 
 from placement.model import AdministrativeState, Cause, Code, Liveness, MoveKind, Reason, RepairMode
 from placement.repair.targets import ShardCase, best_improving_move, score
 from placement.rules import Rule, RuleSet, Strength
-from placement.state import State, Stream
+from placement.state import ClusterState, Stream
 from placement.topology import LEAF, Topology
 from placement.wording import are, counted
 
@@ -45,7 +45,7 @@ class RepairAction(NamedTuple):
 class ActionFinder:
     """The wants of one run: what it has found out about streams is kept until `forget`."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: ClusterState) -> None:
         self._state = state
         # Replicas that somebody wants to be replaced; known to plans only.
         self.marked: set[tuple[int, str]] = set()
@@ -77,7 +77,7 @@ class ActionFinder:
         """A replica of the shard has been placed elsewhere."""
         if not (self._cases or self._broken_rules):
             return
-        if self.spans_stream(self._state.stream_of(shard)):
+        if self.spans_stream(self._state.streams.of_shard(shard)):
             self._cases.clear()
             self._broken_rules.clear()
         self._cases.pop(shard, None)
@@ -87,7 +87,7 @@ class ActionFinder:
         """The rules of a stream."""
         policy = id(stream.policy)
         if policy not in self._rules:
-            self._rules[policy] = self._state.rules(stream)
+            self._rules[policy] = self._state.streams.rules(stream)
         return self._rules[policy]
 
     def is_colocated(self, stream: Stream) -> bool:
@@ -167,7 +167,7 @@ class ActionFinder:
         """The shard as its rules see it."""
         if shard not in self._cases:
             state = self._state
-            stream = state.stream_of(shard)
+            stream = state.streams.of_shard(shard)
             assert stream.policy is not None
             rules, number = self.rules(stream), state.table.number_of(shard)
             nodes, others = state.table.nodes(shard), self.other_nodes(stream, shard)
@@ -204,7 +204,9 @@ class ActionFinder:
     def missing_slots(self, shard: int) -> list[int]:
         """Slots to fill until as many replicas are there as are asked for: lost ones first. What
         is held counts as there."""
-        return self._missing_slots(self._state.stream_of(shard), self._state.table.nodes(shard))
+        return self._missing_slots(
+            self._state.streams.of_shard(shard), self._state.table.nodes(shard)
+        )
 
     def _missing_slots(self, stream: Stream, nodes: list[int]) -> list[int]:
         is_lost = self._state.topology.is_lost
@@ -220,7 +222,7 @@ class ActionFinder:
 
     def kept_stray_slots(self, shard: int) -> list[int]:
         """The same with those on dead nodes that are meant to stay."""
-        stream = self._state.stream_of(shard)
+        stream = self._state.streams.of_shard(shard)
         if not self.is_colocated(stream):
             return []
         nodes, unit = self._state.table.nodes(shard), self.colocated_nodes(stream)
@@ -231,7 +233,7 @@ class ActionFinder:
     def surplus_count(self, shard: int) -> int:
         """Replicas beyond those that are asked for; none while one is held, which may return."""
         held = 0 if self.may_restore(shard) else len(self._state.table.replicas(shard))
-        return max(held - self._state.stream_of(shard).copies, 0)
+        return max(held - self._state.streams.of_shard(shard).copies, 0)
 
     def may_restore(self, shard: int) -> bool:
         """Whether a replica is on a dead node and meant to stay there."""
@@ -241,7 +243,7 @@ class ActionFinder:
     def inadmissible_slots(self, shard: int) -> list[int]:
         """Slots on live nodes that the policy does not admit."""
         state = self._state
-        stream, nodes = state.stream_of(shard), state.table.nodes(shard)
+        stream, nodes = state.streams.of_shard(shard), state.table.nodes(shard)
         return [s for s in live_slots(nodes, state.topology) if not self._admits(stream, nodes[s])]
 
     def draining_slots(self, shard: int) -> list[int]:
@@ -270,7 +272,7 @@ class ActionFinder:
         """The most urgent cause, without looking for a move."""
         if self.missing_slots(shard):
             return Cause.UNDER_REPLICATED
-        if self.repairs_dead_only(self._state.stream_of(shard)):
+        if self.repairs_dead_only(self._state.streams.of_shard(shard)):
             return None
         if (
             self.inadmissible_slots(shard)
@@ -288,7 +290,7 @@ class ActionFinder:
         """The shard's wants, the most urgent first. `failed` is told of causes for which there is
         no move."""
         state = self._state
-        stream, nodes = state.stream_of(shard), state.table.nodes(shard)
+        stream, nodes = state.streams.of_shard(shard), state.table.nodes(shard)
         for slot in self._missing_slots(stream, nodes)[:1]:
             kind = MoveKind.ADD if nodes[slot] == EMPTY else MoveKind.REPLACE
             yield RepairAction(Cause.UNDER_REPLICATED, kind, slot, self._why_missing(nodes, slot))
@@ -349,7 +351,7 @@ class ActionFinder:
         if not self.breaks(shard, strength):
             return
         state = self._state
-        stream, nodes = state.stream_of(shard), state.table.nodes(shard)
+        stream, nodes = state.streams.of_shard(shard), state.table.nodes(shard)
         required = strength is Strength.REQUIRED
         cause = Cause.REQUIRED_RULE if required else Cause.PREFERRED_RULE
         colocated = self.is_colocated(stream)
@@ -389,7 +391,7 @@ class ActionFinder:
         """The slot to give up: on a dead node, then on one that is to leave, then on a doubtful
         one, then what the rules miss least; the leader last; then from the fullest domain."""
         state = self._state
-        topology, stream = state.topology, state.stream_of(shard)
+        topology, stream = state.topology, state.streams.of_shard(shard)
         case, rank = self.case(shard), topology.order()
         unit = self.colocated_nodes(stream) if self.is_colocated(stream) else None
         pressure = view.domain_pressure(LEAF)

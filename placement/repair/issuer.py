@@ -26,13 +26,13 @@ from placement.repair.throttle import (
     open_pairs,
     reissue_move,
 )
-from placement.state import State, Stream
+from placement.state import ClusterState, Stream
 
 
 class MoveIssuer:
     """Issues moves during one run, and knows what the run has come to."""
 
-    def __init__(self, state: State, actions: ActionFinder) -> None:
+    def __init__(self, state: ClusterState, actions: ActionFinder) -> None:
         self._state = state
         self._actions = actions
         # Moves that this batch has ended, by shard: the next one supersedes them.
@@ -82,7 +82,7 @@ class MoveIssuer:
     def _is_outranked(self, shard: int, opened: OpenMove) -> bool:
         """Whether the shard wants something while its open move is about something less urgent. A
         move that nobody has seen yet is left until the next batch."""
-        if opened.move.expected_epoch > int(self._state.table.epoch[shard]):
+        if opened.move.expected_epoch > self._state.publisher.epoch(shard):
             return False
         return opened.move.kind is not MoveKind.REMOVE and preempts(self._actions, shard, opened)
 
@@ -105,7 +105,7 @@ class MoveIssuer:
         if node != EMPTY:
             view.add(node)
         self._actions.changed(shard)
-        stream = self._state.stream_of(shard)
+        stream = self._state.streams.of_shard(shard)
         if self._actions.spans_stream(stream) or self._actions.is_colocated(stream):
             self.shifted.add(stream.index)
 
@@ -113,7 +113,7 @@ class MoveIssuer:
         self, shard: int, action: RepairAction, view: View, outranked: OpenMove | None
     ) -> Reason | None:
         """Issue a move for the want, or say why there is none."""
-        state, stream = self._state, self._state.stream_of(shard)
+        state, stream = self._state, self._state.streams.of_shard(shard)
         nodes = state.table.nodes(shard)
         target = self._target(stream, shard, action, nodes, view)
         if isinstance(target, Reason):
@@ -127,29 +127,28 @@ class MoveIssuer:
             busy[domain_pair(state.topology, source, target)] += 1
         if outranked is not None:
             self._open_pairs = None
-            self.ended[shard] = state.ledger.close(shard, MoveState.SUPERSEDED, state.now).move
+            self.ended[shard] = state.moves.supersede(shard)
             if outranked.added != EMPTY:
                 view.occupy(outranked.added, is_busy(state, outranked.added))
         before = self.ended.get(shard)
-        if before is not None:
+        if before is not None and before.state is not MoveState.SUPERSEDED:
             before = before._replace(state=MoveState.SUPERSEDED)
-            state.ledger.known[before.move_id] = before
-            state.publish_move(before)
+            state.moves.amend(before)
         self._actions.join_target(stream, target)
         move = make_move(state, shard, nodes, action, target, source, before)
         self._place(shard, action.slot, target, view)
-        state.mark_changed(shard)
         opened = OpenMove(move, shard, nodes[action.slot], target, source)
-        state.ledger.open(opened)
+        state.moves.open(opened)
         if target != EMPTY and is_busy(state, target):
             view.occupy(target, True)
-        if not state.configuration.acked:
-            state.apply_move_end(state.ledger.close(shard, MoveState.COMPLETED, state.now))
+        if state.configuration.acked:
+            state.moves.publish(move)
+        else:
+            state.moves.end(shard, MoveState.COMPLETED)
             if target != EMPTY:
                 view.occupy(target, False)
             self.freed |= opened.removed != EMPTY and not state.topology.is_dead(opened.removed)
             self.freed |= stream.index in self.shifted
-        state.publish_move(opened.move)
         return None
 
     def _busy(self) -> Counter[DomainPair] | None:
@@ -217,7 +216,7 @@ class MoveIssuer:
 
     def _blocked(self, shard: int, slot: int, node: int) -> Reason:
         """A colocated stream is never split: the shard waits for the node of the others."""
-        (name, number), node_id = self._state.key(shard), self._state.topology.ids[node]
+        (name, number), node_id = self._state.streams.key(shard), self._state.topology.ids[node]
         what = f"replica {slot} of {name}/{number} belongs on {node_id} with the other shards"
         return Reason(Code.NO_CANDIDATE, f"{what}, which may not hold it now", 1, 0)
 
@@ -234,9 +233,7 @@ class MoveIssuer:
         spared = not is_dead(opened.removed) and any(n != EMPTY and is_dead(n) for n in nodes)
         if not begun and (spared or self._actions.missing_slots(shard)):
             needed = Reason(Code.REPLICA_MISSING, "the other replicas are not enough any more")
-            state.apply_move_end(state.ledger.close(shard, MoveState.CANCELLED, state.now, needed))
-            state.publish_move(opened.move)
-            state.mark_changed(shard)
+            state.moves.end(shard, MoveState.CANCELLED, needed)
             self._actions.changed(shard)
 
     def promote(self, shard: int) -> None:
@@ -250,26 +247,22 @@ class MoveIssuer:
         nodes = state.current_replicas(shard) if opened else []
         if opened and opened.move.slot == leader and self._may_only_follow(opened):
             lost = Reason(Code.TARGET_LOST, "the copy would lead, on a node that is not up")
-            state.apply_move_end(state.ledger.close(shard, MoveState.CANCELLED, state.now, lost))
-            state.publish_move(opened.move)
+            state.moves.end(shard, MoveState.CANCELLED, lost)
             opened = None
         source = copy_source(state, nodes, opened.added) if opened else EMPTY
-        state.table.swap(shard, 0, leader)
-        state.mark_changed(shard)
+        state.change_leader(shard, leader)
         self._actions.changed(shard)
         if opened is None:
             return
-        before = state.ledger.close(shard, MoveState.SUPERSEDED, state.now).move
-        state.publish_move(before)
+        before = state.moves.supersede(shard)
         slot = {0: leader, leader: 0}.get(before.slot, before.slot)
         move = reissue_move(state, shard, before, slot, source)
-        state.ledger.open(replace(opened, move=move, source=source))
-        state.publish_move(move)
+        state.moves.open(replace(opened, move=move, source=source))
+        state.moves.publish(move)
 
     def promote_all(self, successors: Mapping[int, int]) -> None:
         """Put the replica in front that has to lead, by shard its slot, where no move is open."""
-        self._state.table.lead(successors)
-        self._state.mark_all_changed(successors)
+        self._state.change_leaders(successors)
         for shard in successors:
             self._actions.changed(shard)
 

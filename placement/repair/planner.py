@@ -22,7 +22,7 @@ from placement.repair.throttle import is_busy
 from placement.repair.triage import ShardTriage, shards_without_fit_leader, triage
 from placement.repair.violations import ViolationReporter
 from placement.rules import Strength, find_breaches
-from placement.state import State, violated
+from placement.state import ClusterState, Keys
 
 _BEHIND = Reason(Code.NOT_CAUGHT_UP, "the source of events is behind")
 _FULL = Reason(Code.LIMIT_REACHED, "no more moves may be open, or be issued in one batch")
@@ -36,7 +36,7 @@ _BUSY = Reason(Code.LIMIT_REACHED, "every node receives as many replicas as limi
 class RepairPlanner:
     """The wanted repairs and how they are issued."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: ClusterState) -> None:
         self._state = state
         self._actions = ActionFinder(state)
         self._report = ViolationReporter(state, self._actions)
@@ -47,7 +47,7 @@ class RepairPlanner:
         # Moves issued in this batch that no shard asked for.
         self._unasked = 0
         # Shards that this run let wait without a look, by live replicas and those asked for.
-        self._queued: dict[tuple[int, int], violated.Keys] = defaultdict(dict)
+        self._queued: dict[tuple[int, int], Keys] = defaultdict(dict)
         self._stopped = _FULL
 
     def enqueue(self, shards: Iterable[int]) -> None:
@@ -70,12 +70,12 @@ class RepairPlanner:
         now, by the domains that count although their nodes may not receive replicas yet."""
         state, judging = self._state, self._state.topology.for_diagnosis()
         for index, rows in state.table.streams():
-            stream, shards = state.streams[state.stream_names[index]], rows.tolist()
+            stream, shards = state.streams.at(index), rows.tolist()
             assert stream.policy is not None
             everywhere = stream.policy.standing(stream.spec, judging)
             for strength in Strength:
                 for _, broken, _ in find_breaches(
-                    state.rules(stream), strength, shards, everywhere
+                    state.streams.rules(stream), strength, shards, everywhere
                 ):
                     self._repair_queue.dirty.update(stream.shards[number] for number in broken)
 
@@ -117,13 +117,13 @@ class RepairPlanner:
         """Go on where the published violations of a restored state say that things stand."""
         state = self._state
         self._actions.forget()
-        known = {*state.violations, *state.ledger.by_shard}
+        known = {*state.publisher.violations, *state.ledger.by_shard}
         seen = triage(state, self._actions, known, planned=True)
         for shard in known:
-            self._repair_queue.reclassify(shard, seen, state.key(shard))
+            self._repair_queue.reclassify(shard, seen, state.streams.key(shard))
         for shard in shards_without_fit_leader(state, self._actions):
             if shard not in known:
-                self._repair_queue.reclassify(shard, seen, state.key(shard))
+                self._repair_queue.reclassify(shard, seen, state.streams.key(shard))
         self._actions.forget()
 
     def run(self, caught_up: bool) -> None:
@@ -134,7 +134,7 @@ class RepairPlanner:
         seen = triage(state, self._actions, fresh)
         if caught_up:
             issuer.promote_all(seen.successors)
-        for shard in state.sorted_by_key(
+        for shard in state.streams.sorted_by_key(
             [*seen.needs_inspection, *(seen.leader_not_allowed - seen.successors.keys())]
         ):
             # Sparing a copy is right on old news, too; it may be all that can be done in a hold.
@@ -152,7 +152,7 @@ class RepairPlanner:
             self._issue_all(again, triage(state, self._actions, again), caught_up, failed)
         if not state.configuration.acked:
             # A copy that is there at once may be the only one that lives.
-            for shard in state.sorted_by_key(self._issued):
+            for shard in state.streams.sorted_by_key(self._issued):
                 issuer.promote(shard)
         self._publish(failed)
         issuer.finish()
@@ -166,7 +166,7 @@ class RepairPlanner:
         """Say what became of all that was looked at, and of what waits beside it."""
         state = self._state
         for index in self._issuer.shifted:
-            for shard in state.streams[state.stream_names[index]].shards:
+            for shard in state.streams.at(index).shards:
                 waits = shard in self._repair_queue.throttled
                 if (waits or shard in state.ledger.by_shard) and shard not in self._looked:
                     self._looked.add(shard)
@@ -174,19 +174,19 @@ class RepairPlanner:
         self._repair_queue.drop(self._looked)
         after = triage(state, self._actions, self._looked, planned=True)
         found: list[tuple[int, tuple[str, int], tuple[Violation, ...]]] = []
-        for key, shard in state.with_keys(self._looked):
+        for key, shard in state.streams.with_keys(self._looked):
             known, said = failed.get(shard, {}), None
             if shard in after.under_replicated or shard in after.healthy:
                 said = self._report.under_replication_of(shard, key, after, known)
             said = self.violations(shard, known) if said is None else said
             found.append((shard, key, said))
-        violated.publish(state, found)
+        state.publisher.publish_violations(found)
         for shard, key, _ in found:
             self._repair_queue.reclassify(shard, after, key)
         for (live, factor), keys in self._queued.items():
             example = self._report.missing(live, factor, self._stopped)
             left = {shard: key for shard, key in keys.items() if shard not in self._looked}
-            violated.publish_alike(state, left, example)
+            state.publisher.publish_same_violation(left, example)
 
     def violations(self, shard: int, failed: NoMoveReasons) -> tuple[Violation, ...]:
         """What the shard breaks; `failed` says why it got no move."""
@@ -209,12 +209,12 @@ class RepairPlanner:
             self._stopped = _BEHIND
             failed.update((shard, {None: _BEHIND}) for shard in wanting)
             return
-        view = View(state.topology, state.table, state.policy_of, state.spec_of)
+        view = state.view()
         for node in [*state.ledger.incoming]:
             if node != EMPTY and is_busy(state, node):
                 view.occupy(node, True)
         fresh = sorted(
-            self._repair_queue.priority(s, seen, key) for key, s in state.with_keys(wanting)
+            self._repair_queue.priority(s, seen, key) for key, s in state.streams.with_keys(wanting)
         )
         failed.update(dict.fromkeys(wanting, _NONE_MORE))
         for urgent in self._in_turn(fresh, view):
@@ -235,8 +235,8 @@ class RepairPlanner:
             seen.leader_not_allowed | (seen.successors.keys() if behind else set()) | self._issued
         )
         queued = seen.under_replicated.keys() - alone
-        alike: dict[tuple[int, int], violated.Keys] = defaultdict(dict)
-        for key, shard in self._state.with_keys(queued):
+        alike: dict[tuple[int, int], Keys] = defaultdict(dict)
+        for key, shard in self._state.streams.with_keys(queued):
             alike[seen.under_replicated[shard]][shard] = key
         for counts, keys in alike.items():
             self._repair_queue.put_under_replicated(keys, counts[0], behind)

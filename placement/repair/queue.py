@@ -22,7 +22,7 @@ from placement.repair.leadership import next_leader
 from placement.repair.priority import UNDER_REPLICATED, Priority, preempts, rank_of
 from placement.repair.throttle import gives_all
 from placement.repair.triage import ShardTriage
-from placement.state import State
+from placement.state import ClusterState
 
 # Entries that are out of date are dropped once they are more than those in use, and than this.
 _STALE_MAX = 256
@@ -118,7 +118,7 @@ class ThrottledShards:
 class RepairQueue:
     """Every shard that is in need, once, under what it waits for."""
 
-    def __init__(self, state: State, actions: ActionFinder) -> None:
+    def __init__(self, state: ClusterState, actions: ActionFinder) -> None:
         self._state = state
         self._actions = actions
         self.dirty: set[int] = set()
@@ -175,7 +175,7 @@ class RepairQueue:
     def reclassify(self, shard: int, seen: ShardTriage, key: tuple[str, int]) -> None:
         """Keep in mind when a shard that was looked at has to be looked at again: always, when
         limits have room, when the fleet changes, or not."""
-        said = self._state.violations.get(shard, ())
+        said = self._state.publisher.violations.get(shard, ())
         opened = self._state.ledger.by_shard.get(shard)
         if opened is not None:
             if preempts(self._actions, shard, opened) or self._needs_leader(shard, seen):
@@ -222,14 +222,14 @@ class RepairQueue:
         state, opened = self._state, self._state.ledger.by_shard
         dirty = np.fromiter(self.dirty, np.int64, len(self.dirty))
         for index in np.unique(state.table.streams_of(dirty)).tolist():
-            stream = state.streams[state.stream_names[index]]
+            stream = state.streams.at(index)
             colocated = self._actions.is_colocated(stream)
             if not colocated and not self._actions.spans_stream(stream):
                 continue
             for other in stream.shards:
                 known = other in self.unfixable or other in self.throttled or other in opened
                 apart = colocated and (
-                    other in state.violations or self._actions.stray_slots(other)
+                    other in state.publisher.violations or self._actions.stray_slots(other)
                 )
                 if known or apart:
                     self.dirty.add(other)

@@ -8,7 +8,7 @@ from placement.diagnosis import live_slots
 from placement.hashing import stable_id
 from placement.model import Code, Move, MoveState, Reason
 from placement.repair.actions import RepairAction
-from placement.state import State
+from placement.state import ClusterState
 from placement.topology import Scope, Topology
 from placement.wording import counted
 
@@ -18,7 +18,7 @@ _TOP = Scope(depth=1)
 DomainPair = tuple[int, int] | None
 
 
-def copy_source(state: State, nodes: Sequence[int], target: int) -> int:
+def copy_source(state: ClusterState, nodes: Sequence[int], target: int) -> int:
     """The live replica to copy from: one that limits allow, nearest to the target, then least busy;
     EMPTY if none."""
     if target == EMPTY:
@@ -37,19 +37,19 @@ def copy_source(state: State, nodes: Sequence[int], target: int) -> int:
     return min(ranked)[-1]
 
 
-def is_busy(state: State, node: int) -> bool:
+def is_busy(state: ClusterState, node: int) -> bool:
     """Whether the node receives as many replicas as limits allow."""
     return state.ledger.incoming[node] >= state.configuration.limits.max_in_per_node
 
 
-def gives_all(state: State, node: int) -> bool:
+def gives_all(state: ClusterState, node: int) -> bool:
     """Whether as many replicas are on their way from the node, which lives, as limits allow."""
     if node == EMPTY or state.topology.is_dead(node):
         return False
     return state.ledger.outgoing[node] >= state.configuration.limits.max_out_per_node
 
 
-def _gives_all(state: State, node: int) -> Reason:
+def _gives_all(state: ClusterState, node: int) -> Reason:
     """Why no other replica may leave a node. `seen` names the node: its shards wait for it."""
     node_id, most = state.topology.ids[node], state.configuration.limits.max_out_per_node
     message = (
@@ -67,7 +67,7 @@ def domain_pair(topology: Topology, source: int, target: int) -> DomainPair:
     return None if ends[0] == ends[1] else (ends[0], ends[1])
 
 
-def open_pairs(state: State) -> Counter[DomainPair]:
+def open_pairs(state: ClusterState) -> Counter[DomainPair]:
     """Open moves between each two domains of the top level."""
     opened = (
         domain_pair(state.topology, o.source, o.added) for o in state.ledger.by_shard.values()
@@ -76,7 +76,7 @@ def open_pairs(state: State) -> Counter[DomainPair]:
 
 
 def limit_exceeded(
-    state: State, removed: int, target: int, source: int, busy: Counter[DomainPair] | None
+    state: ClusterState, removed: int, target: int, source: int, busy: Counter[DomainPair] | None
 ) -> Reason | None:
     """Which limit of a node, or between two domains (`busy`: open moves, where these are limited),
     the move would exceed."""
@@ -113,7 +113,7 @@ def limit_exceeded(
 
 
 def make_move(
-    state: State,
+    state: ClusterState,
     shard: int,
     nodes: Sequence[int],
     action: RepairAction,
@@ -122,10 +122,10 @@ def make_move(
     before: Move | None,
 ) -> Move:
     """The move for a want; `before` is the one that it supersedes."""
-    ids, (name, number) = state.topology.ids, state.key(shard)
+    ids, (name, number) = state.topology.ids, state.streams.key(shard)
     remove = ids[nodes[action.slot]] if nodes[action.slot] != EMPTY else None
     add = ids[target] if target != EMPTY else None
-    epoch = state.next_epoch(shard)
+    epoch = state.publisher.next_epoch(shard)
     parts = (name, number, action.slot, remove or "", add or "", epoch)
     return Move(
         move_id=stable_id(state.configuration.cell, *parts),
@@ -147,9 +147,9 @@ def make_move(
     )
 
 
-def reissue_move(state: State, shard: int, before: Move, slot: int, source: int) -> Move:
+def reissue_move(state: ClusterState, shard: int, before: Move, slot: int, source: int) -> Move:
     """A move of the same nodes at the shard's next epoch; its replica may have changed slots."""
-    epoch = state.next_epoch(shard)
+    epoch = state.publisher.next_epoch(shard)
     parts = (before.stream, before.shard, slot, before.remove or "", before.add or "", epoch)
     return before._replace(
         move_id=stable_id(state.configuration.cell, *parts),

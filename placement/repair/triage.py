@@ -16,7 +16,7 @@ from placement.assignments import EMPTY, by_size, exceeds_factor
 from placement.model import Cause
 from placement.repair.actions import ActionFinder
 from placement.rules import Mask, Rule, RuleContext, RuleSet
-from placement.state import State, Stream
+from placement.state import ClusterState, Stream
 from placement.topology import Topology
 
 # Shards from which a look at all of them as arrays costs less than one at each.
@@ -45,7 +45,7 @@ class ShardTriage:
 
 
 def triage(
-    state: State, actions: ActionFinder, shards: AbstractSet[int], planned: bool = False
+    state: ClusterState, actions: ActionFinder, shards: AbstractSet[int], planned: bool = False
 ) -> ShardTriage:
     """Look at shards. Those with an open move are among the others, unless they
     are looked at as `planned` and the move gives back what was lost."""
@@ -67,12 +67,12 @@ def triage(
     return found
 
 
-def shards_without_fit_leader(state: State, actions: ActionFinder) -> list[int]:
+def shards_without_fit_leader(state: ClusterState, actions: ActionFinder) -> list[int]:
     """Every shard that may want another leader."""
     topology, found = state.topology, []
     leads = np.append(topology.can_lead & ~topology.dead, False)
     for index, rows in state.table.streams():
-        stream = state.streams[state.stream_names[index]]
+        stream = state.streams.at(index)
         ordered = RuleSet(actions.rules(stream)).names_leaders
         doubtful = np.arange(len(rows)) if ordered else np.flatnonzero(~leads[rows[:, 0]])
         found += np.asarray(stream.shards)[doubtful].tolist()
@@ -84,7 +84,7 @@ def _judges_columns(rule: Rule) -> bool:
     return rule.counts_domains
 
 
-def _alike(state: State, shards: Shards) -> Iterator[tuple[Stream, Shards]]:
+def _alike(state: ClusterState, shards: Shards) -> Iterator[tuple[Stream, Shards]]:
     """The shards of streams that one policy, one number of slots and one of copies is for, with
     one of these streams."""
     indexes, same = np.unique(state.table.streams_of(shards), return_inverse=True)
@@ -92,7 +92,7 @@ def _alike(state: State, shards: Shards) -> Iterator[tuple[Stream, Shards]]:
     examples: list[Stream] = []
     kind_of = np.zeros(len(indexes), np.int64)
     for place, index in enumerate(indexes.tolist()):
-        stream = state.streams[state.stream_names[index]]
+        stream = state.streams.at(index)
         slots = state.table.factor(stream.shards[0])
         kind = kinds.setdefault((id(stream.policy), slots, stream.copies), len(kinds))
         if kind == len(examples):
@@ -104,7 +104,7 @@ def _alike(state: State, shards: Shards) -> Iterator[tuple[Stream, Shards]]:
 
 
 def _triage_alike(
-    found: ShardTriage, state: State, actions: ActionFinder, stream: Stream, shards: Shards
+    found: ShardTriage, state: ClusterState, actions: ActionFinder, stream: Stream, shards: Shards
 ) -> None:
     topology, copies = state.topology, stream.copies
     assert stream.policy is not None

@@ -18,7 +18,7 @@ from placement.model import Band, Cause, Code, Reason, Violation, ViolationClass
 from placement.repair.actions import ActionFinder, NoMoveReasons
 from placement.repair.triage import ShardTriage
 from placement.rules import ColocateSlots, Strength
-from placement.state import State
+from placement.state import ClusterState
 from placement.wording import are, counted
 
 SURPLUS_RULE = "surplus"
@@ -29,7 +29,7 @@ _REQUIRED = str(Strength.REQUIRED)
 class ViolationReporter:
     """Judges shards for publication, by the same rules and wants that repair goes by."""
 
-    def __init__(self, state: State, actions: ActionFinder) -> None:
+    def __init__(self, state: ClusterState, actions: ActionFinder) -> None:
         self._state = state
         self._actions = actions
 
@@ -40,7 +40,7 @@ class ViolationReporter:
         live = case.live(state.topology)
         standing = case.standing(self._actions.judging, live, None)
         loaded = replace(standing, load=state.table.load(state.topology.size))
-        name, number = state.key(shard)
+        name, number = state.streams.key(shard)
         broken_now = self._actions.broken_rules(shard)
         for rule in case.rules:
             left_alone = not rule.repairable
@@ -87,7 +87,7 @@ class ViolationReporter:
     def _copies(self, shard: int) -> list[tuple[Cause | None, Violation]]:
         """Too few replicas, too many, or some apart from those of the other shards."""
         state, topology = self._state, self._state.topology
-        stream, nodes = state.stream_of(shard), state.table.nodes(shard)
+        stream, nodes = state.streams.of_shard(shard), state.table.nodes(shard)
         found: list[tuple[Cause | None, Violation]] = []
         whole, factor = len(live_slots(state.current_replicas(shard), topology)), stream.copies
         if whole < factor:
@@ -119,9 +119,9 @@ class ViolationReporter:
     def _places(self, shard: int) -> list[tuple[Cause | None, Violation]]:
         """Replicas on nodes that are not admitted, or that are being emptied."""
         state, topology = self._state, self._state.topology
-        (name, number), nodes = state.key(shard), state.table.nodes(shard)
+        (name, number), nodes = state.streams.key(shard), state.table.nodes(shard)
         outside = [nodes[slot] for slot in self._actions.inadmissible_slots(shard)]
-        policy = state.stream_of(shard).policy
+        policy = state.streams.of_shard(shard).policy
         assert policy is not None
         broken = broken_filter(name, number, policy.nodes, outside, topology, state.now)
         found: list[tuple[Cause | None, Violation]]
@@ -140,7 +140,7 @@ class ViolationReporter:
         return found
 
     def _of(self, shard: int, rule: str, count: int, limit: int, reason: Reason) -> Violation:
-        name, number = self._state.key(shard)
+        name, number = self._state.streams.key(shard)
         deferred, now = ViolationClass.DEFERRED, self._state.now
         return Violation(name, number, rule, _REQUIRED, count, limit, deferred, reason, now)
 
@@ -151,7 +151,7 @@ class ViolationReporter:
         state = self._state
         opened = state.ledger.by_shard.get(shard)
         missing = cause is Cause.UNDER_REPLICATED
-        off = not missing and self._actions.repairs_dead_only(state.stream_of(shard))
+        off = not missing and self._actions.repairs_dead_only(state.streams.of_shard(shard))
         if cause is None or (off and opened is None):
             return violation
         if not (missing and opened) and violation.reason.code in WAITS_FOR_NODES:

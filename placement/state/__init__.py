@@ -1,18 +1,27 @@
 """The reconciler's memory, how each change of it becomes a record, and how it is restored.
 
-Facts, what is published of them, and the digest that proves a rebuild. Imports `strategies`,
-`moves` and what they stand on.
+`ClusterState` holds the facts with `StreamCatalog`, `MoveLog` and `MemoryStore`, `Publisher` makes
+records of their changes, `digest` proves a rebuild. Imports `strategies`, `moves` and what they
+stand on.
 """
 
-from placement.state import violated
-from placement.state.cluster_state import State
-from placement.state.facts import Stream, role_rules
+from placement.state.cluster_state import ClusterState
+from placement.state.memory_store import MemoryStore
+from placement.state.move_log import MoveLog
+from placement.state.publisher import Keys, Publisher, Violations
 from placement.state.restore import rebuild
+from placement.state.stream_catalog import ShardKey, Stream, StreamCatalog, role_rules
 
 __all__ = [
-    "State",
+    "ClusterState",
+    "Keys",
+    "MemoryStore",
+    "MoveLog",
+    "Publisher",
+    "ShardKey",
     "Stream",
+    "StreamCatalog",
+    "Violations",
     "rebuild",
     "role_rules",
-    "violated",
 ]

@@ -1,212 +1,149 @@
-"""The reconciler's memory and how each change to it becomes a record of `Ready`.
+"""Holds the facts that the reconciler decides from, and alone writes them.
 
-Everything here can be rebuilt from the records it published; the digest proves it.
-Within one batch a shard is published once, so that its epoch rises by exactly one.
+Each write changes a fact and has the publisher make a record of the change, so that what is
+published always is what is known: everything can be rebuilt from it. Data flows one
+way: controllers -> `ClusterState`, its `moves` and `memory` -> `Publisher` -> `Ready`.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
-from placement.hashing import hash64
-from placement.model import (
-    Alert,
-    AlertKind,
-    Configuration,
-    Decision,
-    Memory,
-    Move,
-    MoveKind,
-    MoveState,
-    NodeView,
-    Ready,
-    Reason,
-)
-from placement.moves import OpenMove, cancellations
-from placement.policy import Policy, compile_policy
-from placement.state import assigned, digest, violated
-from placement.state.facts import Facts, Stream
-from placement.strategies import STRATEGIES
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.allocator import View
+from placement.assignments import AssignmentTable
+from placement.model import Configuration, Decision, NodeView, Ready
+from placement.moves import Ledger
+from placement.policy import Policy
+from placement.state.memory_store import MemoryStore
+from placement.state.move_log import MoveLog
+from placement.state.publisher import Publisher
+from placement.state.stream_catalog import Stream, StreamCatalog
+from placement.topology import Topology
 
 # Where the highest epoch of all dropped streams is remembered.
 _EPOCH_FLOOR = ("epochs", "highest")
 
 
-class State(Facts):
-    """The facts, and how they change."""
+class ClusterState:
+    """Nodes, streams, planned replicas, moves and memory, with the methods that change them."""
 
-    def __init__(self, configuration: Configuration) -> None:
-        super().__init__(configuration)
-        self._dirty: dict[int, None] = {}
-        self._policies: dict[str, Policy] = {}
+    def __init__(self, configuration: Configuration, topology: Topology | None = None) -> None:
+        """`topology`: the fleet, where it is known already."""
+        self.configuration = configuration
+        self.topology = Topology(configuration.levels) if topology is None else topology
+        self.table = AssignmentTable()
+        self.ledger = Ledger()
+        self.nodes: dict[str, NodeView] = {}
+        # Domains by path, with how many nodes stand in each whose location is trusted.
+        self.domain_paths: Counter[str] = Counter()
+        self.now = 0
+        self.streams = StreamCatalog(configuration.default_policy, self.topology, self.table)
+        self.publisher = Publisher(self.topology, self.table, self.ledger, self.streams)
+        self.memory = MemoryStore(self.publisher)
+        known = (self.table, self.ledger, self.streams, self.publisher, self.memory)
+        self.moves = MoveLog(configuration, *known)
 
     def begin(self, now: int) -> None:
-        """Start a batch; the core's time never goes back."""
+        """Begin a batch at `now` (ms); the core's time never goes back."""
         self.now = max(self.now, now)
-        self.ready = Ready()
+        self.publisher.begin(self.now)
 
     def finish(self) -> Ready:
         """Publish the shards that changed, and hand the batch over."""
-        assigned.publish(self, self._dirty)
-        self._dirty.clear()
-        return self.ready
+        return self.publisher.finish()
 
-    def count(self, name: str) -> None:
-        """Count something that changes nothing."""
-        self.ready.counts[name] = self.ready.counts.get(name, 0) + 1
+    # Questions
 
-    def compile(
-        self, spec_policies: str | None, policy: Mapping[str, Any] | None
-    ) -> Policy | Reason:
-        """Compile a stream's request against the configured default and the known levels."""
-        default = self.configuration.default_policy
-        compiled = compile_policy(spec_policies, policy, default, self.topology, STRATEGIES)
-        if isinstance(compiled, Reason):
-            return compiled
-        # Equal policies are one object, by which streams are told apart at no cost.
-        known = self._policies.setdefault(repr(compiled), compiled)
-        return known if known == compiled else compiled
+    def view(self) -> View:
+        """Make the view of topology and load in which the next plan places."""
+        return View(self.topology, self.table, self.streams.policy_of, self.streams.spec_of)
 
-    def mark_changed(self, shard: int) -> None:
-        """The shard's assignment changes in this batch."""
-        self._dirty[shard] = None
+    def current_replicas(self, shard: int) -> list[int]:
+        """List the nodes that hold a whole replica, by slot: while a move runs, its source."""
+        nodes, opened = self.table.nodes(shard), self.ledger.by_shard.get(shard)
+        if opened:
+            opened.put_source_back(nodes)
+        return nodes
 
-    def mark_all_changed(self, shards: Iterable[int]) -> None:
-        """`mark_changed` each of the shards."""
-        self._dirty.update(dict.fromkeys(shards))
+    def backed_off_targets(self, shard: int) -> frozenset[int]:
+        """Find the nodes on which a move of the shard has failed just now."""
+        backoff, index = self.moves.backoff, self.topology.index
+        pauses = backoff.pauses_of(self.streams.key(shard), self.now) if backoff.known else ()
+        return frozenset(index[node_id] for node_id in pauses if node_id in index)
 
-    def changed_streams(self) -> set[str]:
-        """Streams of the shards whose assignments change in this batch."""
-        return {name for name, _ in self.keys(self._dirty)}
+    # Nodes
 
-    def next_epoch(self, shard: int) -> int:
-        """The epoch that this batch publishes for a touched shard."""
-        return int(self.table.epoch[shard]) + 1
-
-    def apply_move_end(self, ended: OpenMove) -> None:
-        """Let the planned arrangement follow a move that has ended: unless it was completed, the
-        replica stands where it stood before."""
-        if ended.move.state is not MoveState.COMPLETED:
-            self.table.set(ended.shard, ended.move.slot, ended.removed)
-        elif ended.move.kind is MoveKind.REMOVE:
-            self.clear_slot(ended.shard, ended.move.slot)
-
-    def clear_slot(self, shard: int, slot: int) -> None:
-        """Take the replica in a slot out of the plan; those behind it move up."""
-        parts = self.slot_layout(self.stream_of(shard))
-        self.table.lay_out(shard, parts.without(self.table.nodes(shard), slot))
-
-    def publish_node(self, view: NodeView) -> None:
-        """Publish what is believed of a node."""
+    def upsert_node(self, view: NodeView) -> int:
+        """Enter a node, or replace what is known of it; returns its index in the topology."""
+        condition = (view.liveness, view.administrative, view.guard)
+        node = self.topology.upsert(view.node_id, view.attributes, *condition)
         before = self.nodes.get(view.node_id)
-        self.digest.change(digest.of_node(before) if before else 0, digest.of_node(view))
-        self._count_places(before, -1)
-        self._count_places(view, 1)
+        self._count_domains(before, -1)
+        self._count_domains(view, 1)
         self.nodes[view.node_id] = view
-        self.ready.topology[view.node_id] = view
+        self.publisher.publish_node(view, before)
+        return node
 
-    def _count_places(self, view: NodeView | None, by: int) -> None:
-        """Places are known by the nodes whose own is trusted."""
+    def forget_node(self, node_id: str) -> None:
+        """Forget a node that is gone and holds nothing."""
+        view = self.nodes.pop(node_id)
+        self._count_domains(view, -1)
+        self.topology.forget(node_id)
+        self.publisher.retract_node(view)
+
+    def _count_domains(self, view: NodeView | None, by: int) -> None:
+        """Count the domains around a node whose location is trusted."""
         if view is None or view.quarantine is not None:
             return
         path = view.attributes.location
         while path:
-            self.places[path] += by
-            if not self.places[path]:
-                del self.places[path]
+            self.domain_paths[path] += by
+            if not self.domain_paths[path]:
+                del self.domain_paths[path]
             path = path.rpartition("/")[0]
 
-    def forget_node(self, node_id: str) -> None:
-        """Publish a tombstone for a node that is gone and holds nothing."""
-        self._count_places(self.nodes[node_id], -1)
-        self.digest.change(digest.of_node(self.nodes.pop(node_id)), 0)
-        self.topology.forget(node_id)
-        self.ready.topology[node_id] = None
+    # Streams and their shards
 
-    def publish_decision(self, decision: Decision, policy: Policy | None) -> Stream:
-        """Publish the answer to a stream event, or its revision."""
-        stream = self.streams.get(decision.stream)
-        if stream is None:
-            stream, before = self._enter(decision, policy), 0
-        else:
-            before = digest.of_decision(stream.decision)
-            stream.decision, stream.policy = decision, policy
-        self.digest.change(before, digest.of_decision(decision))
-        self.ready.decisions[decision.stream] = decision
+    def upsert_stream(self, decision: Decision, policy: Policy | None) -> Stream:
+        """Enter a stream with the answer to its event, or replace its decision by a revision."""
+        known = self.streams.get(decision.stream)
+        before = None if known is None else known.decision
+        stream = self.streams.upsert(decision, policy)
+        self.publisher.publish_decision(decision, before)
         return stream
 
-    def publish_move(self, move: Move) -> None:
-        """Publish a move in its current state; what was confirmed in this batch is told no more."""
-        self.hash_move(move.move_id, digest.of_move(move))
-        self.ready.moves[move.move_id] = (move, False)
-        told = (cancellations.KIND, move.move_id)
-        if move.state.is_called_off and self.ready.memory.get(told, True):
-            self.remember(*told, self.cancel_notices.record(move, self.now))
-
-    def forget_moves(self, before: int) -> None:
-        """Publish tombstones for moves that ended before the given time."""
-        for move in self.ledger.drop_ended(before):
-            self.hash_move(move.move_id, 0)
-            self.ready.moves[move.move_id] = (move, True)
-            self.cancel_notices.confirm(move.move_id)
-            self.remember(cancellations.KIND, move.move_id, None)
-
-    def remember(self, kind: str, name: str, body: Mapping[str, Any] | None) -> None:
-        """Publish something to be remembered; None forgets it. What has not changed is silent."""
-        key, before = (kind, name), self.memory.get((kind, name))
-        if (before.body if before else None) == body:
-            return
-        self.digest.change(digest.of_memory(before) if before else 0, 0)
-        if body is None:
-            del self.memory[key]
-            self.ready.memory[key] = None
-            return
-        self.memory[key] = self.ready.memory[key] = Memory(kind, name, body, self.now)
-        self.digest.change(0, digest.of_memory(self.memory[key]))
-
-    def alert(
-        self, kind: AlertKind, subject: str, reason: Reason, detail: Mapping[str, Any] | None = None
-    ) -> None:
-        """Report something to people, once."""
-        self.ready.alerts.append(Alert(kind, subject, self.now, reason, detail or {}))
-
-    def hash_move(self, move_id: str, hashed: int) -> None:
-        """Take a move's record into the digest; 0 takes it out."""
-        self.digest.change(self._move_hashes.pop(move_id, 0), hashed)
-        if hashed:
-            self._move_hashes[move_id] = hashed
-
-    def _enter(self, decision: Decision, policy: Policy | None) -> Stream:
-        stream = Stream(decision, policy, len(self._stream_hashes))
-        self._stream_hashes.append(hash64(decision.stream))
-        self.stream_names[stream.index] = decision.stream
-        self.streams[decision.stream] = stream
-        return stream
+    def forget_stream(self, name: str) -> None:
+        """Forget a stream that has no shards any more."""
+        self.publisher.retract_decision(self.streams.forget(name).decision)
 
     def allocate_slots(
         self, stream: Stream, shards: Iterable[Sequence[object]] = ()
     ) -> Sequence[int]:
-        """Give a stream that is being placed its empty slots: as many for each shard as it has
-        replicas to, and as many as the longest of `shards`, which an adopted surplus makes longer
-        than that."""
+        """Give a stream that is being placed its shards with empty slots; returns their indexes.
+
+        Each gets as many slots as it has replicas to have, and as many as the longest of `shards`,
+        which an adopted surplus makes longer than that.
+        """
         slots = max(stream.copies, *map(len, shards), 1)
         return self.add_shards(stream, stream.spec.shards, slots)
 
     def add_slots(self, stream: Stream, slots: int) -> None:
-        """See to it that the stream's shards have so many slots at least."""
+        """Give the stream's shards so many slots at least."""
         if stream.shards and self.table.factor(stream.shards[0]) < slots:
             self.table.widen(stream.index, slots)
 
     def add_shards(self, stream: Stream, count: int, slots: int = 0) -> Sequence[int]:
-        """Give a stream so many more shards with empty slots, as many as the others have; returns
-        their indexes.
+        """Give a stream so many more shards with empty slots, as many as the others have where
+        `slots` is 0; returns their indexes.
 
         Their epochs begin above those of all streams that were dropped: a stream of the same name
         may have been, and no epoch of a shard comes twice.
         """
         slots = slots or self.table.factor(stream.shards[0])
-        added = self.table.add_shards(stream.index, count, slots)
-        self.table.epoch[added.start : added.stop] = self._epoch_floor
-        stream.shards = self.table.shards_of(stream.index)
+        added = self.streams.add_shards(stream, count, slots)
+        self.publisher.enter_shards(added, self._epoch_floor)
         return added
 
     @property
@@ -215,24 +152,47 @@ class State(Facts):
         return int(known.body["epoch"]) if known else 0
 
     def drop_shards(self, stream: Stream) -> None:
-        """Take a stream's assignments and violations away, and free its rows."""
-        name, highest = stream.spec.stream, self._epoch_floor
-        published = [*enumerate(stream.shards)]
-        violated.publish(self, [(shard, (name, number), ()) for number, shard in published])
-        for number, shard in published:
-            self._dirty.pop(shard, None)
-            if self.table.digest[shard]:
-                self.ready.dropped.append((name, number))
-                self.digest.change(int(self.table.digest[shard]), 0)
-            highest = max(highest, int(self.table.epoch[shard]))
+        """Take a stream's assignments and violations away, and free its shards."""
+        highest = self.publisher.retract_shards(stream)
         if stream.shards:
-            self.remember(*_EPOCH_FLOOR, {"epoch": highest})
-        self.table.drop_stream(stream.index)
-        stream.shards = self.table.shards_of(stream.index)
+            self.memory.remember(*_EPOCH_FLOOR, {"epoch": max(highest, self._epoch_floor)})
+        self.streams.drop_shards(stream)
 
-    def forget_stream(self, name: str) -> None:
-        """Publish a tombstone for the decision of a stream that has no shards any more."""
-        stream = self.streams.pop(name)
-        del self.stream_names[stream.index]
-        self.digest.change(digest.of_decision(stream.decision), 0)
-        self.ready.forgotten.append(name)
+    # Replicas as planned
+
+    def load_replicas(
+        self, shards: NDArray[np.int64], counts: NDArray[np.int64], nodes: NDArray[np.int64]
+    ) -> None:
+        """Put the replicas of empty shards where they are already, see `AssignmentTable.fill`."""
+        self.table.fill(shards, counts, nodes)
+
+    def load_shard(self, shard: int, nodes: Sequence[int]) -> None:
+        """Put a shard's nodes where they are already, by slot; EMPTY leaves a gap."""
+        for slot, node in enumerate(nodes):
+            self.table.set(shard, slot, node)
+
+    def place_replicas(
+        self, shards: NDArray[np.int64], counts: NDArray[np.int64], nodes: NDArray[np.int64]
+    ) -> None:
+        """Put the first replicas into empty shards, see `AssignmentTable.fill`."""
+        self.table.fill(shards, counts, nodes)
+        self.publisher.mark_all_changed(shards.tolist())
+
+    def lay_out(self, shard: int, nodes: Sequence[int]) -> None:
+        """Put these nodes into the shard's slots, and empty those behind them."""
+        self.table.lay_out(shard, nodes)
+        self.publisher.mark_changed(shard)
+
+    def clear_slot(self, shard: int, slot: int) -> None:
+        """Take the replica in a slot out of the plan; those behind it move up."""
+        self.lay_out(shard, self.streams.nodes_without(shard, slot))
+
+    def change_leader(self, shard: int, slot: int) -> None:
+        """Let the replica in `slot` lead, and the one that led stand there instead."""
+        self.table.swap(shard, 0, slot)
+        self.publisher.mark_changed(shard)
+
+    def change_leaders(self, slots: Mapping[int, int]) -> None:
+        """Let another replica lead each shard: by shard its slot, where no move is open."""
+        self.table.lead(slots)
+        self.publisher.mark_all_changed(slots)

@@ -20,20 +20,18 @@ from placement.model import (
     MoveKind,
     Outcome,
     Published,
-    Ready,
     Reason,
 )
 from placement.moves import OpenMove
-from placement.state import digest, violated
-from placement.state.assigned import hash_shards
-from placement.state.cluster_state import State
-from placement.state.facts import PLAIN_ROLE
+from placement.state import digest
+from placement.state.cluster_state import ClusterState
+from placement.state.stream_catalog import PLAIN_ROLE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class SettledColumns:
+class ColumnLoader:
     """Gathers chunks as arrays, and puts them into a state whose nodes and streams are there."""
 
     def __init__(self, nodes: Mapping[str, int]) -> None:
@@ -66,7 +64,7 @@ class SettledColumns:
             np.maximum.at(lengths, streams, counts)
         return dict(zip(self._names, lengths.tolist(), strict=True))
 
-    def fill(self, state: State) -> None:
+    def fill(self, state: ClusterState) -> None:
         """Put all of it into the table. Raises KeyError or IndexError when a stream or one of its
         shards does not exist."""
         if not self._names:
@@ -80,23 +78,19 @@ class SettledColumns:
         for index, mine in enumerate(np.split(order, ends[:-1])):
             own = np.asarray(state.streams[self._names[index]].shards, np.int64)
             shards[mine] = own[numbers[mine]]
-        state.table.fill(shards, counts, nodes)
-        state.table.epoch[shards] = epochs
-        hash_shards(state, shards, counts, nodes, np.uint64(0))
+        state.load_replicas(shards, counts, nodes)
+        state.publisher.load_assignments(shards, epochs, counts, nodes, np.uint64(0))
 
 
-def rebuild(state: State, records: Published, now: int) -> None:
+def rebuild(state: ClusterState, records: Published, now: int) -> None:
     """Fill an empty state from the records of the compacted topics, in any order.
 
     Raises KeyError or ValueError when the records contradict each other: the topics are then
     not what one reconciler published.
     """
-    state.now = now
+    state.begin(now)
     for view in records.nodes:
-        state.topology.upsert(
-            view.node_id, view.attributes, view.liveness, view.administrative, view.guard
-        )
-        state.publish_node(view)
+        state.upsert_node(view)
     columns, assignments = _columns(state, records)
     longest = columns.longest()
     for assignment in assignments:
@@ -107,25 +101,21 @@ def rebuild(state: State, records: Published, now: int) -> None:
     for decision in records.decisions:
         _restore_stream(state, decision, longest.get(decision.stream, 0))
     columns.fill(state)
-    known = {move.move_id: move for move in records.moves}
-    _restore_busy(state, assignments, known)
-    for move in sorted(known.values(), key=lambda m: (m.ended_at or 0, m.move_id)):
-        state.hash_move(move.move_id, digest.of_move(move))
-        if not move.state.is_open:
-            state.ledger.keep(move)
-        elif move.move_id not in state.ledger.known:
-            raise ValueError(f"open move {move.move_id} is named by no assignment")
+    _restore_moves(state, assignments, {move.move_id: move for move in records.moves})
     told = ((found[0].stream, found[0].shard, found) for found in records.violations)
-    violated.publish(state, [(state.streams[n].shards[i], (n, i), found) for n, i, found in told])
+    state.publisher.publish_violations(
+        (state.streams[name].shards[number], (name, number), found) for name, number, found in told
+    )
     for memory in records.memory:
-        state.memory[memory.kind, memory.name] = memory
-        state.digest.change(0, digest.of_memory(memory))
-    state.ready = Ready()
+        state.memory.load(memory)
+    state.moves.resume()
+    # What was published again to get here is no part of the first batch.
+    state.begin(now)
 
 
-def _columns(state: State, records: Published) -> tuple[SettledColumns, list[Assignment]]:
+def _columns(state: ClusterState, records: Published) -> tuple[ColumnLoader, list[Assignment]]:
     """The assignments at rest as columns, and the others."""
-    columns = SettledColumns(state.topology.index)
+    columns = ColumnLoader(state.topology.index)
     for chunk in records.settled:
         columns.add(chunk)
     busy: list[Assignment] = []
@@ -143,31 +133,40 @@ def _columns(state: State, records: Published) -> tuple[SettledColumns, list[Ass
     return columns, busy
 
 
-def _restore_stream(state: State, decision: Decision, longest: int) -> None:
-    """`longest`: the most replicas that a shard of it has."""
+def _restore_stream(state: ClusterState, decision: Decision, longest: int) -> None:
+    """Enter a stream, and its shards if it has any. `longest`: the most replicas of a shard."""
     policy = None
     if decision.outcome not in (Outcome.REJECTED, Outcome.DROPPED):
         text = decision.spec.placement_policies
-        compiled = state.compile(text, decision.spec.policy if text is None else None)
+        compiled = state.streams.compile(text, decision.spec.policy if text is None else None)
         if isinstance(compiled, Reason):
             raise ValueError(f"policy of {decision.stream}: {compiled.message}")
         policy = compiled
-    stream = state.publish_decision(decision, policy)
+    stream = state.upsert_stream(decision, policy)
     if policy is not None and decision.outcome is not Outcome.WAITING:
         state.allocate_slots(stream, [range(longest)])
 
 
-def _restore_busy(state: State, busy: Sequence[Assignment], moves: Mapping[str, Move]) -> None:
-    """Shards with a move under way or with roles."""
-    shards = [_restore_shard(state, each, moves) for each in busy]
+def _restore_moves(
+    state: ClusterState, busy: Sequence[Assignment], moves: Mapping[str, Move]
+) -> None:
+    """Enter the shards with an open move or with roles, and all moves."""
+    shards = np.fromiter((_restore_shard(state, each, moves) for each in busy), np.int64, len(busy))
     index, replicas = state.topology.index, [each.replicas for each in busy]
     counts = np.fromiter(map(len, replicas), np.int64)
     nodes = np.fromiter(map(index.__getitem__, chain.from_iterable(replicas)), np.int64)
+    epochs = np.fromiter((each.epoch for each in busy), np.int64, len(busy))
     told = np.fromiter(map(digest.of_told, busy), np.uint64)
-    hash_shards(state, np.array(shards, np.int64), counts, nodes, told)
+    state.publisher.load_assignments(shards, epochs, counts, nodes, told)
+    for move in sorted(moves.values(), key=lambda m: (m.ended_at or 0, m.move_id)):
+        if not move.state.is_open:
+            state.moves.load(move)
+        elif move.move_id not in state.ledger.known:
+            raise ValueError(f"open move {move.move_id} is named by no assignment")
 
 
-def _restore_shard(state: State, assignment: Assignment, moves: Mapping[str, Move]) -> int:
+def _restore_shard(state: ClusterState, assignment: Assignment, moves: Mapping[str, Move]) -> int:
+    """Enter a shard's planned replicas and its open move; returns its index."""
     shard = state.streams[assignment.stream].shards[assignment.shard]
     nodes = slots_of(state, assignment)
     if assignment.move_id:
@@ -181,14 +180,12 @@ def _restore_shard(state: State, assignment: Assignment, moves: Mapping[str, Mov
         else:
             nodes[move.slot] = added
         source = state.topology.index[move.source] if move.source else EMPTY
-        state.ledger.open(OpenMove(move, shard, removed, added, source))
-    for slot, node in enumerate(nodes):
-        state.table.set(shard, slot, node)
-    state.table.epoch[shard] = assignment.epoch
+        state.moves.load_open(OpenMove(move, shard, removed, added, source))
+    state.load_shard(shard, nodes)
     return shard
 
 
-def slots_of(state: State, assignment: Assignment) -> list[int]:
+def slots_of(state: ClusterState, assignment: Assignment) -> list[int]:
     """The nodes by slot: those with a role stand last, whatever is missing before them."""
     nodes = [state.topology.index[node_id] for node_id in assignment.replicas]
     if assignment.roles is None:
@@ -197,4 +194,4 @@ def slots_of(state: State, assignment: Assignment) -> list[int]:
     kept = [node for role, node in roles if role != PLAIN_ROLE]
     plain = [node for node in nodes if node not in kept]
     stream = state.streams[assignment.stream]
-    return state.slot_layout(stream).lay_out(plain, kept)
+    return state.streams.slot_layout(stream).lay_out(plain, kept)

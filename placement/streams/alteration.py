@@ -26,13 +26,13 @@ from placement.model import (
 )
 from placement.moves import OpenMove
 from placement.policy import Policy
-from placement.state import State, Stream
+from placement.state import ClusterState, Stream
 from placement.strategies import STRATEGIES
 from placement.streams.adoption import completed, unmet_by
 from placement.streams.decision import Answer, compile_request, outcome_of, place_in, spec_of
 
 
-def count_whole_shards(state: State, stream: Stream, decision: Decision) -> Decision:
+def count_whole_shards(state: ClusterState, stream: Stream, decision: Decision) -> Decision:
     """The decision with what is placed now and what is missing; copies under way are missing."""
     held = (sum(node != EMPTY for node in state.current_replicas(shard)) for shard in stream.shards)
     lacks = [max(stream.copies - count, 0) for count in held]
@@ -40,7 +40,7 @@ def count_whole_shards(state: State, stream: Stream, decision: Decision) -> Deci
 
 
 def judged(
-    state: State, stream: Stream, decision: Decision, lacking: tuple[Reason, ...] = ()
+    state: ClusterState, stream: Stream, decision: Decision, lacking: tuple[Reason, ...] = ()
 ) -> Decision:
     """The decision with its outcome, for a stream that stands as it stands in the table; `lacking`
     says why some replicas find no node, if it is known."""
@@ -55,7 +55,7 @@ def judged(
     return replace(decision, outcome=outcome, reasons=(), warnings=warnings)
 
 
-def is_resolved(state: State, stream: Stream) -> bool:
+def is_resolved(state: ClusterState, stream: Stream) -> bool:
     """Return whether a stream that was degraded for its rules alone meets them again.
 
     A warning that names no rule is what the strategy kept to when it placed (racks of `hdfs`): no
@@ -64,16 +64,16 @@ def is_resolved(state: State, stream: Stream) -> bool:
     decision, shards = stream.decision, stream.shards
     if decision.outcome is not Outcome.DEGRADED:
         return False
-    rules = {str(rule) for rule in state.rules(stream)}
+    rules = {str(rule) for rule in state.streams.rules(stream)}
     if not all(warning.rule in rules for warning in decision.warnings):
         return False
-    return not any(s in state.violations or s in state.ledger.by_shard for s in shards)
+    return not any(s in state.publisher.violations or s in state.ledger.by_shard for s in shards)
 
 
-def unmet_now(state: State, stream: Stream) -> tuple[Reason, ...]:
+def unmet_now(state: ClusterState, stream: Stream) -> tuple[Reason, ...]:
     """One warning for every rule that the stream's live replicas break."""
     assert stream.policy is not None
-    view = View(state.topology, state.table, state.policy_of, state.spec_of)
+    view = state.view()
     shards = []
     for shard in stream.shards:
         nodes, copies = state.table.nodes(shard), stream.copies
@@ -96,7 +96,7 @@ class Alteration:
 
 
 def plan_alteration(
-    state: State, stream: Stream, event: StreamAltered
+    state: ClusterState, stream: Stream, event: StreamAltered
 ) -> Alteration | tuple[Reason, ...]:
     """What an event comes to for a stream that has replicas, or why it is refused."""
     have = stream.spec.shards
@@ -115,7 +115,7 @@ def plan_alteration(
     given = _given(state, event, have)
     if isinstance(given, Reason):
         return (given,)
-    view = View(state.topology, state.table, state.policy_of, state.spec_of)
+    view = state.view()
     answer = _extended(state, stream, spec, policy, given, view)
     if answer.outcome is Outcome.REJECTED:
         return answer.reasons
@@ -126,7 +126,7 @@ def plan_alteration(
     return Alteration(spec, policy, answer.shards[have:], answer.reasons)
 
 
-def _given(state: State, event: StreamAltered, have: int) -> list[list[int]] | Reason:
+def _given(state: ClusterState, event: StreamAltered, have: int) -> list[list[int]] | Reason:
     """The nodes that the request names for shards that are new."""
     topology, given = state.topology, []
     for shard, nodes in enumerate(event.replicas or ()):
@@ -144,7 +144,7 @@ def _given(state: State, event: StreamAltered, have: int) -> list[list[int]] | R
 
 
 def _extended(
-    state: State,
+    state: ClusterState,
     stream: Stream,
     spec: StreamSpec,
     policy: Policy,
@@ -166,14 +166,14 @@ def _extended(
 
 
 def laid_out(
-    state: State, shard: int, stream: Stream, policy: Policy, spec: StreamSpec
+    state: ClusterState, shard: int, stream: Stream, policy: Policy, spec: StreamSpec
 ) -> list[int]:
     """The planned nodes of a shard by the slots that another spec has for them."""
-    wanted = SlotLayout(policy.copies(spec.replication_factor), state.role_copies(policy))
-    return wanted.lay_out(*state.slot_layout(stream).split(state.table.nodes(shard)))
+    wanted = SlotLayout(policy.copies(spec.replication_factor), state.streams.role_copies(policy))
+    return wanted.lay_out(*state.streams.slot_layout(stream).split(state.table.nodes(shard)))
 
 
-def _keeps(state: State, stream: Stream, policy: Policy, answer: Answer) -> bool:
+def _keeps(state: ClusterState, stream: Stream, policy: Policy, answer: Answer) -> bool:
     """Whether the replicas that are there may stay as they are."""
     passes, topology = policy.nodes.passes, state.topology
     held = (node for shard in stream.shards for node in state.table.replicas(shard))
@@ -181,9 +181,9 @@ def _keeps(state: State, stream: Stream, policy: Policy, answer: Answer) -> bool
     return admitted and answer.outcome is Outcome.PLACED
 
 
-def _without(state: State, stream: Stream) -> View:
+def _without(state: ClusterState, stream: Stream) -> View:
     """A view in which the stream has no replicas yet."""
-    view = View(state.topology, state.table, state.policy_of, state.spec_of)
+    view = state.view()
     rows = state.table.rows(np.asarray(stream.shards, np.int64))
     view.load -= np.bincount(rows[rows != EMPTY], minlength=state.topology.size)
     leaders = rows[:, 0]
@@ -191,7 +191,7 @@ def _without(state: State, stream: Stream) -> View:
     return view
 
 
-def is_obsolete(state: State, opened: OpenMove, stream: Stream, same: bool) -> bool:
+def is_obsolete(state: ClusterState, opened: OpenMove, stream: Stream, same: bool) -> bool:
     """Whether a spec that is in force now does not ask for an open move: it adds what is too much,
     a rule of another policy asked for it (`same`: the policy is what it was), or its target is one
     that only that policy takes."""

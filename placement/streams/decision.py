@@ -18,7 +18,7 @@ from placement.model import (
 from placement.policy import OnInfeasible, Policy, contradiction, parse_placement_policies
 from placement.rebalance import evened
 from placement.rules import FeasibilityQuery, Rule, RuleContext, Strength, find_breaches, why_not
-from placement.state import State, Stream
+from placement.state import ClusterState, Stream
 from placement.strategies import STRATEGIES
 from placement.streams.adoption import adopt, complete_shards
 from placement.topology import Topology
@@ -51,7 +51,7 @@ class Answer:
 
 
 def decide(
-    state: State, event: StreamRequested, known: Stream | None
+    state: ClusterState, event: StreamRequested, known: Stream | None
 ) -> tuple[Decision, Policy | None, Sequence[Sequence[int]] | None]:
     """Decide a stream that has no replicas yet: the record, the compiled policy, and the placement
     if any."""
@@ -80,13 +80,13 @@ def decide(
     return decision, None if rejected else compiled, None if unplaced else answer.shards
 
 
-def compile_request(state: State, event: StreamRequested) -> Policy | Reason:
+def compile_request(state: ClusterState, event: StreamRequested) -> Policy | Reason:
     """The policy that a request compiles to, or what is wrong with the request."""
     policy = (
         out_of_range(event.shards, event.replication_factor, event.quorum)
         or _mislabelled(event)
         or unknown_repair(event.repair)
-        or state.compile(event.placement_policies, event.policy)
+        or state.streams.compile(event.placement_policies, event.policy)
     )
     if isinstance(policy, Reason):
         return policy
@@ -95,14 +95,14 @@ def compile_request(state: State, event: StreamRequested) -> Policy | Reason:
 
 
 def place(
-    state: State,
+    state: ClusterState,
     spec: StreamSpec,
     policy: Policy,
     given: Sequence[Sequence[str]] | None = None,
 ) -> Answer:
     """Ask the strategy, or adopt the given replicas, and name the outcome: the columns of the
     table in `placement/policy/README.md`."""
-    view = View(state.topology, state.table, state.policy_of, state.spec_of)
+    view = state.view()
     return place_in(view, spec, policy, given)
 
 
@@ -277,7 +277,7 @@ def unknown_repair(mode: str | None) -> Reason | None:
     return Reason(Code.POLICY_UNKNOWN_VALUE, message)
 
 
-def spec_of(state: State, event: StreamRequested) -> StreamSpec:
+def spec_of(state: ClusterState, event: StreamRequested) -> StreamSpec:
     """The request with defaults filled in; the Timeplus string is echoed compacted."""
     policies = event.placement_policies
     if policies is not None:

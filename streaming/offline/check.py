@@ -36,7 +36,7 @@ from placement.model import (
     parse_location,
 )
 from placement.policy import Policy, contradiction
-from placement.state import State
+from placement.state import ClusterState
 from placement.strategies import STRATEGIES
 from placement.streams import out_of_range, unknown_repair
 from placement.topology import Topology
@@ -172,7 +172,7 @@ def check_cluster(document: Document, asked: CheckOptions) -> CheckResult:
     """Judge a cluster. Raises NoMatchingNode."""
     cluster = document.cluster
     nodes, streams = codec.cluster_events(cluster)
-    state = State(Configuration(levels=cluster.levels))
+    state = ClusterState(Configuration(levels=cluster.levels))
     lost = lost_nodes(cluster, asked.lose)
     for event in nodes:
         assert isinstance(event, NodeChanged)
@@ -231,7 +231,7 @@ def _stands_in(node: ClusterNode, name: str) -> bool:
     return here.within(domain) if domain.depth else name == _UNLOCATED and not here.depth
 
 
-def _policy(state: State, event: StreamCreated) -> Policy | Reason:
+def _policy(state: ClusterState, event: StreamCreated) -> Policy | Reason:
     """The compiled policy, or what is wrong with the stream's own fields."""
     given = len(event.replicas or ())
     if given > event.shards:
@@ -239,10 +239,10 @@ def _policy(state: State, event: StreamCreated) -> Policy | Reason:
         return Reason(Code.SHARDS_OUT_OF_RANGE, message, event.shards, given)
     wrong = out_of_range(event.shards, event.replication_factor, event.quorum)
     wrong = wrong or unknown_repair(event.repair)
-    return wrong or state.compile(event.placement_policies, event.policy)
+    return wrong or state.streams.compile(event.placement_policies, event.policy)
 
 
-def _contradiction(state: State, event: StreamCreated, policy: Policy) -> Reason | None:
+def _contradiction(state: ClusterState, event: StreamCreated, policy: Policy) -> Reason | None:
     """Why no fleet, or not this one, can have so many copies under the policy."""
     strategy, topology = STRATEGIES[policy.strategy], state.topology
     rules = strategy.rules(policy, topology)

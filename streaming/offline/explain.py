@@ -20,7 +20,7 @@ from placement.model import Band, Code, Decision, Move, Outcome, Reason, StreamC
 from placement.nodes import find_hold
 from placement.planning import WITHOUT_LIMITS
 from placement.policy import Policy
-from placement.state import State
+from placement.state import ClusterState
 from placement.streams import spec_of
 from schemas.cluster import ClusterMove, RefusedStream
 from streaming import codec
@@ -227,7 +227,7 @@ class _OtherStreams:
     all at once, before something is placed beside them. `placed`: where the others stand, if that
     is known."""
 
-    def __init__(self, state: State, placed: PlaceResult | None) -> None:
+    def __init__(self, state: ClusterState, placed: PlaceResult | None) -> None:
         self._state, self._placed = state, placed
         self._rows: list[list[int]] = []
         self._shards: list[int] = []
@@ -235,7 +235,7 @@ class _OtherStreams:
     def take(self, event: StreamCreated) -> Decision:
         """Count the stream as it is, or place what it lacks."""
         state = self._state
-        policy = state.compile(event.placement_policies, event.policy)
+        policy = state.streams.compile(event.placement_policies, event.policy)
         index, given = state.topology.index, event.replicas or ()
         rows = [[index.get(node, EMPTY) for node in nodes] for nodes in given]
         if (
@@ -248,7 +248,7 @@ class _OtherStreams:
         spec = spec_of(state, event)
         parts = (event.body_hash, policy.strategy, event.shards, 0, (), (), state.now)
         decision = Decision(event.stream, event.sequence, 1, Outcome.PLACED, spec, *parts)
-        self._shards += state.allocate_slots(state.publish_decision(decision, policy), rows)
+        self._shards += state.allocate_slots(state.upsert_stream(decision, policy), rows)
         self._rows += rows
         return decision
 
@@ -267,7 +267,7 @@ class _OtherStreams:
         if self._rows:
             counts = np.fromiter(map(len, self._rows), np.int64, len(self._rows))
             nodes = np.fromiter(chain.from_iterable(self._rows), np.int64, int(counts.sum()))
-            self._state.table.fill(np.asarray(self._shards, np.int64), counts, nodes)
+            self._state.load_replicas(np.asarray(self._shards, np.int64), counts, nodes)
             self._rows, self._shards = [], []
 
 
@@ -277,9 +277,9 @@ def _is_complete(rows: Sequence[Sequence[int]], policy: Policy, event: StreamCre
     return all(len(row) >= copies and EMPTY not in row and len({*row}) == len(row) for row in rows)
 
 
-def _listed_replicas(state: State, event: StreamCreated) -> list[list[int]]:
+def _listed_replicas(state: ClusterState, event: StreamCreated) -> list[list[int]]:
     """The replicas that a stream has, by slot; none are completed."""
-    policy, copies = state.compile(event.placement_policies, event.policy), 0
+    policy, copies = state.streams.compile(event.placement_policies, event.policy), 0
     if isinstance(policy, Policy):
         copies = policy.copies(event.replication_factor)
     rows = [[state.topology.index.get(n, EMPTY) for n in nodes] for nodes in event.replicas or ()]
@@ -304,7 +304,7 @@ def _what_is_missing(
 
 
 def _explain(
-    state: State,
+    state: ClusterState,
     event: StreamCreated,
     decision: Decision,
     before: View,
@@ -312,7 +312,7 @@ def _explain(
     shards: list[list[int]],
 ) -> StreamExplanation:
     """What was decided, with the `shards` as they stand, by slot."""
-    policy = state.compile(event.placement_policies, event.policy)
+    policy = state.streams.compile(event.placement_policies, event.policy)
     wrong = (r for r in decision.reasons if r.code is not Code.DOMAIN_UNKNOWN)
     if isinstance(policy, Reason) or any(reason.band is Band.CONFIG for reason in wrong):
         return StreamExplanation(decision)
@@ -347,7 +347,9 @@ def _shards_to_explain(
 class _Outlook:
     """Health, what is broken, and what comes next, of streams that stand somewhere."""
 
-    def __init__(self, document: Document, state: State, published: PublishedStream | None) -> None:
+    def __init__(
+        self, document: Document, state: ClusterState, published: PublishedStream | None
+    ) -> None:
         self._state, self._published = state, published
         self._moves = {(move.stream, move.shard): move for move in document.cluster.moves}
         hold = find_hold(state.topology)
@@ -358,7 +360,7 @@ class _Outlook:
         if event is None or not explained.shards:
             return explained
         state = self._state
-        policy = state.compile(event.placement_policies, event.policy)
+        policy = state.streams.compile(event.placement_policies, event.policy)
         assert isinstance(policy, Policy), "a stream that stands somewhere has one"
         rows = self._rows(event)
         moving = frozenset(number for name, number in self._moves if name == event.stream)
@@ -430,7 +432,11 @@ def _under_way(move: ClusterMove) -> dict[str, Any]:
 
 
 def _advice(
-    state: State, event: StreamCreated, decision: Decision, policy: Policy, wanted: ExplainOptions
+    state: ClusterState,
+    event: StreamCreated,
+    decision: Decision,
+    policy: Policy,
+    wanted: ExplainOptions,
 ) -> list[Advice]:
     """What to add; of a stream that is there in part, its copies are kept."""
     if decision.outcome not in UNANSWERED or wanted.node is not None:
@@ -442,7 +448,7 @@ def _advice(
 
 
 def _advise_completion(
-    state: State,
+    state: ClusterState,
     decision: Decision,
     policy: Policy,
     given: tuple[tuple[str, ...], ...] | None,

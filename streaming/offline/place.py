@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from placement.allocator import View, unmet
+from placement.allocator import unmet
 from placement.model import (
     AdministrativeState,
     Code,
@@ -23,7 +23,7 @@ from placement.model import (
 )
 from placement.policy import Balance, Policy
 from placement.rebalance import balance_of, even_together
-from placement.state import State, Stream
+from placement.state import ClusterState, Stream
 from placement.streams import decide
 from schemas.cluster import Cluster, RefusedStream
 from streaming import codec
@@ -39,7 +39,7 @@ class PlaceResult:
 
     document: Document
     decisions: tuple[Decision | RefusedStream, ...]
-    state: State = field(repr=False)
+    state: ClusterState = field(repr=False)
 
     @property
     def cluster(self) -> Cluster:
@@ -140,7 +140,7 @@ def streams_to_place(events: Iterable[StreamCreated]) -> list[str]:
 
 
 def _even_out(
-    state: State, decisions: Mapping[str, Decision], fresh: Sequence[str]
+    state: ClusterState, decisions: Mapping[str, Decision], fresh: Sequence[str]
 ) -> dict[str, Decision]:
     """Even out the fresh streams that follow the totals; the decisions of those that changed."""
     streams = {name: state.streams[name] for name in fresh if name in state.streams}
@@ -152,28 +152,28 @@ def _even_out(
     if len(free) < 2:  # one by itself is even when it is placed
         return {}
     before = {name: _unmet(state, stream) for name, stream in free.items()}
-    view = View(state.topology, state.table, state.policy_of, state.spec_of)
-    kept = {shard for shard in range(state.table.shards) if state.key(shard)[0] not in free}
+    view = state.view()
+    kept = {shard for shard in range(state.table.shards) if state.streams.key(shard)[0] not in free}
     result = {}
-    for name in {state.key(shard)[0] for shard in even_together(view, kept)}:
+    for name in {state.streams.key(shard)[0] for shard in even_together(view, kept)}:
         told = [each for each in decisions[name].warnings if each not in before[name]]
         warnings = (*told, *_unmet(state, free[name]))
         result[name] = replace(decisions[name], warnings=warnings)
-        state.publish_decision(result[name], free[name].policy)
+        state.upsert_stream(result[name], free[name].policy)
     return result
 
 
-def _unmet(state: State, stream: Stream) -> tuple[Reason, ...]:
+def _unmet(state: ClusterState, stream: Stream) -> tuple[Reason, ...]:
     """Warnings of the preferred rules that the stream's shards do not meet."""
     assert stream.policy is not None
     rows = [state.table.nodes(shard) for shard in stream.shards]
-    return unmet(state.rules(stream), rows, stream.spec, stream.policy, state.topology)
+    return unmet(state.streams.rules(stream), rows, stream.spec, stream.policy, state.topology)
 
 
-def build_state(cluster: Cluster, limits: Limits | None = None) -> State:
+def build_state(cluster: Cluster, limits: Limits | None = None) -> ClusterState:
     """The state of a reconciler that knows the cluster's nodes."""
     bounds = Limits() if limits is None else limits
-    state = State(Configuration(levels=cluster.levels, limits=bounds))
+    state = ClusterState(Configuration(levels=cluster.levels, limits=bounds))
     nodes, _ = codec.cluster_events(cluster)
     for node in nodes:
         assert isinstance(node, NodeChanged)
@@ -184,7 +184,7 @@ def build_state(cluster: Cluster, limits: Limits | None = None) -> State:
     return state
 
 
-def decide_stream(state: State, event: StreamCreated) -> Decision:
+def decide_stream(state: ClusterState, event: StreamCreated) -> Decision:
     """Decide one stream and take its replicas into the state."""
     decision, policy, shards = decide(state, event, None)
     enter_decision(state, decision, policy, shards)
@@ -192,14 +192,13 @@ def decide_stream(state: State, event: StreamCreated) -> Decision:
 
 
 def enter_decision(
-    state: State,
+    state: ClusterState,
     decision: Decision,
     policy: Policy | None,
     shards: Sequence[Sequence[int]] | None,
 ) -> None:
     """Take a decision and its replicas, if it has any, into the state."""
-    stream = state.publish_decision(decision, policy)
+    stream = state.upsert_stream(decision, policy)
     if shards is not None:
         for shard, nodes in zip(state.allocate_slots(stream, shards), shards, strict=True):
-            for slot, node in enumerate(nodes):
-                state.table.set(shard, slot, node)
+            state.load_shard(shard, nodes)

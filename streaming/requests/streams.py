@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from placement.model import Code, Decision, Outcome, Reason, StreamRequested, StreamSpec
-from placement.state import State
+from placement.state import ClusterState
 from placement.strategies import STRATEGIES
 from placement.streams import compile_request, spec_of
 from schemas.base import describe
@@ -104,7 +104,7 @@ class StreamRequests:
         body = live.configuration
         # Where the reconciler has not said by what it decides, it is by these settings.
         known = configuration(settings) if body is None else parse_configuration(body)
-        self._state = State(known)
+        self._state = ClusterState(known)
         for view in live.nodes:
             condition = (view.liveness, view.administrative, view.guard)
             self._state.topology.upsert(view.node_id, view.attributes, *condition)

@@ -22,7 +22,7 @@ from placement.model import (
 from placement.planning import StreamSnapshot
 from placement.policy import Policy
 from placement.reconciler import Reconciler
-from placement.state import State
+from placement.state import ClusterState
 from placement.state.cluster_state import Configuration
 from placement.strategies import STRATEGIES
 from tests.benchmarks.placing import REPLICATION_FACTOR, SHARDS
@@ -55,15 +55,15 @@ def registered(site: Site, limits: Limits) -> Reconciler:
     return core
 
 
-def policy_of(state: State) -> Policy:
+def policy_of(state: ClusterState) -> Policy:
     """What all streams ask for."""
-    policy = state.compile(None, ASKED)
+    policy = state.streams.compile(None, ASKED)
     if not isinstance(policy, Policy):
         raise BenchmarkFailed(policy.message)
     return policy
 
 
-def placed(state: State, shards: int, view: View | None = None) -> Iterator[StreamSnapshot]:
+def placed(state: ClusterState, shards: int, view: View | None = None) -> Iterator[StreamSnapshot]:
     """Streams of so many shards together, the largest there are, and where `spread` puts them."""
     policy = policy_of(state)
     view = View(state.topology, state.table) if view is None else view
@@ -85,9 +85,12 @@ def enter(core: Reconciler, shards: int) -> None:
             each.spec.stream, 0, 1, Outcome.PLACED, each.spec, "", "spread",
             each.spec.shards, 0, (), (), 0,
         )  # fmt: skip
-        state.allocate_slots(state.publish_decision(decision, each.policy))
+        state.allocate_slots(state.upsert_stream(decision, each.policy))
         everything.append(np.asarray(each.shards, np.int32))
     rows = np.concatenate(everything)
     counts = np.full(len(rows), REPLICATION_FACTOR, np.int64)
-    state.table.fill(np.arange(len(rows)), counts, rows.ravel().astype(np.int64))
-    state.table.epoch[: len(rows)] = 1
+    shards, nodes = np.arange(len(rows)), rows.ravel().astype(np.int64)
+    state.load_replicas(shards, counts, nodes)
+    state.publisher.load_assignments(
+        shards, np.ones(len(rows), np.int64), counts, nodes, np.uint64(0)
+    )

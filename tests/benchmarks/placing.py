@@ -28,7 +28,7 @@ from placement.model import (
 )
 from placement.policy import Policy, compile_policy
 from placement.reconciler import Reconciler
-from placement.state import State
+from placement.state import ClusterState
 from placement.strategies import STRATEGIES
 from tests.benchmarks.processes import BenchmarkFailed
 
@@ -135,7 +135,7 @@ def measure(strategy: str, tree: Tree, extent: Extent) -> Placed:
     ]
     core.apply(nodes, 0)
     placer = STRATEGIES[strategy]
-    state: State = core._state
+    state: ClusterState = core._state
     policy = compile_policy(None, asked, {}, state.topology, STRATEGIES)
     if not isinstance(policy, Policy):
         raise BenchmarkFailed(f"{strategy}: {policy.message}")
@@ -167,7 +167,7 @@ def _applied(core: Reconciler, asked: dict[str, Any], repeats: int) -> Iterator[
 
 
 def _run(
-    placer: Strategy, specs: Sequence[StreamSpec], policy: Policy, state: State
+    placer: Strategy, specs: Sequence[StreamSpec], policy: Policy, state: ClusterState
 ) -> tuple[float, NDArray[np.int64]]:
     """CPU time of placing the streams one after the other, and the replicas by node. Each answer is
     dropped once it is counted, as in the application, which keeps columns."""

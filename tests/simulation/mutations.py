@@ -32,7 +32,7 @@ from placement.repair import (
 from placement.repair.issuer import MoveIssuer
 from placement.repair.targets import RuleScore
 from placement.rules import AtMost, Even, ExclusiveNodes
-from placement.state import State
+from placement.state import ClusterState, MoveLog
 from placement.topology import Topology
 from tests.simulation.history import Failure, History
 from tests.stories.records import Records
@@ -233,20 +233,21 @@ def leases_never_end(patch: Patch) -> None:
 @mutation
 def failed_moves_stay_in_the_plan(patch: Patch) -> None:
     """The planned arrangement does not follow a move that ended without being completed."""
-    patch.setattr(State, "apply_move_end", nothing)
+    patch.setattr(MoveLog, "_follow_end", nothing)
 
 
 @mutation
 def epochs_are_not_raised(patch: Patch) -> None:
     """An assignment that changes keeps its epoch."""
-    finish = State.finish
+    finish = ClusterState.finish
 
-    def wrong(self: State) -> Any:
-        for shard in self._dirty:
-            self.table.epoch[shard] -= self.table.epoch[shard] > 1
+    def wrong(self: ClusterState) -> Any:
+        epochs = self.publisher._columns.epochs
+        for shard in self.publisher._changed:
+            epochs[shard] -= epochs[shard] > 1
         return finish(self)
 
-    patch.setattr(State, "finish", wrong)
+    patch.setattr(ClusterState, "finish", wrong)
 
 
 @mutation
@@ -296,9 +297,11 @@ def copies_under_way_lead(patch: Patch) -> None:
     """A copy that is not complete may be promoted."""
     next_leader = leadership.next_leader
 
-    def wrong(state: State, actions: ActionFinder, shard: int) -> int | None:
+    def wrong(state: ClusterState, actions: ActionFinder, shard: int) -> int | None:
         with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(State, "current_replicas", lambda state, shard: state.table.nodes(shard))
+            inner.setattr(
+                ClusterState, "current_replicas", lambda state, shard: state.table.nodes(shard)
+            )
             return next_leader(state, actions, shard)
 
     patch.setattr(issuer, "next_leader", wrong)

@@ -5,11 +5,10 @@ It is asked of a state that is rebuilt from the records alone, as `placer explai
 
 from collections.abc import Iterator
 
-from placement.allocator import View
 from placement.assignments import EMPTY
 from placement.explain import Explainer
 from placement.model import Configuration
-from placement.state import State, rebuild
+from placement.state import ClusterState, rebuild
 from tests.stories.records import Records
 
 
@@ -19,12 +18,12 @@ def why(
     """The replicas of a shard, `t1/0`, or why the node has none; then what moves, or why not."""
     stream, _, digits = shard.rpartition("/")
     number = int(digits)
-    state = State(configuration)
+    state = ClusterState(configuration)
     rebuild(state, records.published(), now)
     known = state.streams[stream]
     assert known.policy is not None
     shards = [state.current_replicas(each) for each in known.shards]
-    view = View(state.topology, state.table, state.policy_of, state.spec_of)
+    view = state.view()
     for nodes in shards:
         for slot, node in enumerate(nodes):
             if node != EMPTY:

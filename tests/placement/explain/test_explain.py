@@ -16,14 +16,14 @@ from placement.model import (
     Reason,
     StreamSpec,
 )
-from placement.state import State
+from placement.state import ClusterState
 from placement.strategies import STRATEGIES
 from placement.streams import place
 
 
 def fleet(*nodes, levels=("region", "az")):
     """A state with nodes such as `n1 /eu/az1 dead capacity=1`."""
-    state = State(Configuration(levels=levels))
+    state = ClusterState(Configuration(levels=levels))
     for line in nodes:
         name, location, *rest = line.split()
         words = [word for word in rest if "=" not in word]
@@ -37,7 +37,7 @@ def fleet(*nodes, levels=("region", "az")):
 
 def placed(state, policy, *, shards=1, factor=3, text=None):
     spec = StreamSpec("s", shards, factor, policy or {}, text)
-    compiled = state.compile(text, policy)
+    compiled = state.streams.compile(text, policy)
     assert not isinstance(compiled, Reason), compiled
     before = View(state.topology, state.table)
     answer = place(state, spec, compiled)
@@ -109,7 +109,7 @@ def test_every_strategy_is_explained(name):
         "network_topology": {"replication": {"r0": 2, "r1": 1}},
     }
     state = fleet(*SIX)
-    compiled = state.compile(None, {"strategy": name, **needs.get(name, {})})
+    compiled = state.streams.compile(None, {"strategy": name, **needs.get(name, {})})
     if isinstance(compiled, Reason):
         pytest.skip(f"{name} needs parameters: {compiled.message}")
     spec = StreamSpec("s", 2, 3, {})

@@ -10,6 +10,7 @@ from placement.diagnosis import diagnose_cluster
 from placement.diagnosis.cluster import StreamToDiagnose
 from placement.model import Configuration, Liveness, Published, StreamSpec
 from placement.reconciler import Reconciler
+from placement.state import ClusterState
 from placement.state.restore import slots_of
 from tests.builders.placements import ask, ask_one, node, random_nodes, stream, usable
 
@@ -326,7 +327,7 @@ def test_roles_are_published_and_restored():
         [each.decision for each in core._state.streams.values()],
         everything.values(),
         [each for each, _ in ready.moves.values()],
-        list(core._state.violations.values()),
+        list(core._state.publisher.violations.values()),
         core._state.memory.values(),
     )
     again = Reconciler.restore(Configuration(), published, 1)
@@ -344,7 +345,7 @@ def test_a_cold_copy_keeps_its_slot_where_a_primary_is_missing():
     [shard] = state.streams["s"].shards
     nodes = state.table.nodes(shard)
     state.table.set(shard, 1, -1)
-    state.mark_changed(shard)
+    state.publisher.mark_changed(shard)
     record = state.finish().assignments["s", 0]
     assert record.roles == ("replica", "replica", "cold")
     assert slots_of(state, record) == [nodes[0], nodes[2], -1, nodes[3]]
@@ -353,19 +354,19 @@ def test_a_cold_copy_keeps_its_slot_where_a_primary_is_missing():
 def test_quorums_and_health_do_not_count_the_cold_copy():
     """Two of three primaries dead: unavailable, whatever the cold copy does."""
     nodes = fleet(racks=1)
-    policy = Reconciler(Configuration())._state
+    state = ClusterState(Configuration())
     for each in nodes:
-        policy.topology.upsert(each.node_id, each.attributes, Liveness.UP)
-    compiled = policy.compile(None, COST)
+        state.topology.upsert(each.node_id, each.attributes, Liveness.UP)
+    compiled = state.streams.compile(None, COST)
     spec = StreamSpec("s", 1, 3, COST)
-    index = policy.topology.index
+    index = state.topology.index
     held = [[index[name] for name in ("n0000", "n0100", "n0200", "n1000")]]
 
     def health(*dead):
         for each in nodes:
             alive = Liveness.DEAD if each.node_id in dead else Liveness.UP
-            policy.topology.upsert(each.node_id, each.attributes, alive)
-        found = diagnose_cluster(policy.topology, [StreamToDiagnose(spec, compiled, held, held)])
+            state.topology.upsert(each.node_id, each.attributes, alive)
+        found = diagnose_cluster(state.topology, [StreamToDiagnose(spec, compiled, held, held)])
         return str(found.worst), {each.rule for each in found.violations}
 
     assert health() == ("healthy", set())

@@ -1,0 +1,125 @@
+"""Opens, ends and forgets moves: in the ledger, in the planned arrangement and as records.
+
+A move under way stands in the plan as if it were done; its end either leaves it so or takes it
+back. Failed targets are backed off from, and moves that were called off are told to their executors
+until these confirm; both are remembered, so that a restart goes on with them.
+"""
+
+from placement.assignments import AssignmentTable
+from placement.model import Configuration, Move, MoveKind, MoveState, Reason
+from placement.moves import Backoff, Ledger, OpenMove, backoff, cancellations
+from placement.state.memory_store import MemoryStore
+from placement.state.publisher import Publisher
+from placement.state.stream_catalog import ShardKey, StreamCatalog
+
+
+class MoveLog:
+    """Every move that is known, and the writes that its life consists of."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        table: AssignmentTable,
+        ledger: Ledger,
+        streams: StreamCatalog,
+        publisher: Publisher,
+        memory: MemoryStore,
+    ) -> None:
+        self._configuration = configuration
+        self._table, self._streams = table, streams
+        self._publisher, self._memory = publisher, memory
+        self._ledger = ledger
+        self.backoff = Backoff()
+        self.cancel_notices = cancellations.CancelNotices()
+
+    def open(self, opened: OpenMove) -> None:
+        """Enter a move that was issued, the target of which stands in the plan already."""
+        self._ledger.open(opened)
+        self._publisher.mark_changed(opened.shard)
+
+    def accept(self, shard: int) -> None:
+        """Record that the executor has taken over the shard's open move."""
+        self.publish(self._ledger.accept(shard))
+
+    def end(self, shard: int, end: MoveState, reason: Reason | None = None) -> None:
+        """End the shard's open move; unless it was completed, the plan takes it back.
+
+        A `reason` of None leaves the move's own.
+        """
+        ended = self._ledger.close(shard, end, self._publisher.now, reason)
+        self._follow_end(ended)
+        self.publish(ended.move)
+        self._publisher.mark_changed(shard)
+
+    def _follow_end(self, ended: OpenMove) -> None:
+        """Let the planned arrangement follow a move that has ended."""
+        shard, move = ended.shard, ended.move
+        if move.state is not MoveState.COMPLETED:
+            self._table.set(shard, move.slot, ended.removed)
+        elif move.kind is MoveKind.REMOVE:
+            self._table.lay_out(shard, self._streams.nodes_without(shard, move.slot))
+
+    def supersede(self, shard: int) -> Move:
+        """End the shard's open move in favour of another, which finds the plan as it is."""
+        move = self._ledger.close(shard, MoveState.SUPERSEDED, self._publisher.now).move
+        self.publish(move)
+        return move
+
+    def amend(self, move: Move) -> None:
+        """Replace and publish the record of a move that has ended."""
+        self._ledger.keep(move)
+        self.publish(move)
+
+    def publish(self, move: Move) -> None:
+        """Publish a move in its current state.
+
+        The executor of a move that was called off is told so until it confirms; what it has
+        confirmed in this batch it is not told again.
+        """
+        self._publisher.publish_move(move)
+        notice = (cancellations.KIND, move.move_id)
+        if move.state.is_called_off and self._publisher.ready.memory.get(notice, True):
+            self._memory.remember(*notice, self.cancel_notices.record(move, self._publisher.now))
+
+    def confirm_cancellation(self, move_id: str) -> None:
+        """Stop telling the executor of a move that was called off."""
+        self.cancel_notices.confirm(move_id)
+        self._memory.remember(cancellations.KIND, move_id, None)
+
+    def forget_ended(self, before: int) -> None:
+        """Forget the moves that ended before the given time (ms)."""
+        for move in self._ledger.drop_ended(before):
+            self._publisher.retract_move(move)
+            self.confirm_cancellation(move.move_id)
+
+    def back_off(self, shard: ShardKey, node_id: str) -> None:
+        """Leave a node alone for a while on which a move of the shard has failed."""
+        pauses = (self._configuration.backoff_ms, self._configuration.backoff_max_ms)
+        body = self.backoff.record_failure(shard, node_id, self._publisher.now, *pauses)
+        self._memory.remember(backoff.KIND, backoff.name_of(shard, node_id), body)
+
+    def forget_failures(self, shard: ShardKey, node_id: str) -> None:
+        """Forget that moves of the shard have failed on a node."""
+        if self.backoff.forget(shard, node_id):
+            self._memory.remember(backoff.KIND, backoff.name_of(shard, node_id), None)
+
+    def load(self, move: Move) -> None:
+        """Take over an ended move as it was published."""
+        self._ledger.keep(move)
+        self._publisher.load_move(move)
+
+    def load_open(self, opened: OpenMove) -> None:
+        """Take over an open move as it was published, the plan showing its target already."""
+        self._ledger.open(opened)
+        self._publisher.load_move(opened.move)
+
+    def resume(self) -> None:
+        """Take over the failures and the unconfirmed cancellations that a restored memory holds.
+
+        Raises KeyError for a cancelled move that is not kept.
+        """
+        for body in self._memory.of_kind(backoff.KIND).values():
+            self.backoff.restore(body)
+        for memory in self._memory.values():
+            if memory.kind == cancellations.KIND:
+                self.cancel_notices.record(self._ledger.known[memory.name], memory.at)

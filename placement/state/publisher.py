@@ -1,0 +1,348 @@
+"""Publishes what a batch changes as `Ready`, and keeps what the records published so far amount to.
+
+`ClusterState` tells it every change of a fact; here it becomes a record and a change of the digest.
+Assignments are collected: within one batch a shard is published once, so that its epoch rises by
+exactly one. Of the facts it changes none.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from placement.assignments import EMPTY, AssignmentTable
+from placement.model import (
+    Alert,
+    AlertKind,
+    Answer,
+    Assignment,
+    Decision,
+    Memory,
+    Move,
+    NodeView,
+    Ready,
+    Reason,
+    Refused,
+    Violation,
+)
+from placement.moves import Ledger
+from placement.state import digest
+from placement.state.stream_catalog import ShardKey, Stream, StreamCatalog, role_names
+from placement.topology import Topology
+
+Keys = dict[int, ShardKey]
+Violations = tuple[Violation, ...]
+
+
+class PublishedColumns:
+    """What was published of each shard last, by its index: epoch, and the hashes of its records."""
+
+    def __init__(self) -> None:
+        self.epochs = np.zeros(0, np.int64)
+        self.assignments = np.zeros(0, np.uint64)
+        self.violations = np.zeros(0, np.uint64)
+
+    def enter(self, shards: range, size: int, epoch: int) -> None:
+        """Begin the epochs of new shards; `size`: one more than the highest index there is."""
+        if size > len(self.epochs):
+            more = max(size - len(self.epochs), len(self.epochs))
+            self.epochs = np.concatenate([self.epochs, np.zeros(more, np.int64)])
+            none = np.zeros(more, np.uint64)
+            self.assignments = np.concatenate([self.assignments, none])
+            self.violations = np.concatenate([self.violations, none])
+        self.epochs[shards.start : shards.stop] = epoch
+
+    def forget(self, shards: NDArray[np.int64]) -> None:
+        """Forget shards whose indexes are free again."""
+        self.epochs[shards] = 0
+        self.assignments[shards] = 0
+        self.violations[shards] = 0
+
+
+class Publisher:
+    """Makes records of changes; knows the epochs, violations and digest that are published."""
+
+    def __init__(
+        self, topology: Topology, table: AssignmentTable, ledger: Ledger, streams: StreamCatalog
+    ) -> None:
+        self._topology, self._table, self._ledger = topology, table, ledger
+        self._streams = streams
+        self.ready = Ready()
+        self.digest = digest.Digest()
+        self.violations: dict[int, Violations] = {}
+        self.now = 0
+        self._changed: dict[int, None] = {}
+        self._columns = PublishedColumns()
+        self._move_hashes: dict[str, int] = {}
+
+    def begin(self, now: int) -> None:
+        """Begin a batch at `now` (ms), of which nothing is published yet."""
+        self.now = now
+        self.ready = Ready()
+
+    def finish(self) -> Ready:
+        """Publish the shards that changed, and hand the batch over."""
+        self._publish_assignments(self._changed)
+        self._changed.clear()
+        return self.ready
+
+    # Assignments
+
+    def epoch(self, shard: int) -> int:
+        """Read the epoch at which a shard was published last."""
+        return int(self._columns.epochs[shard])
+
+    def next_epoch(self, shard: int) -> int:
+        """Compute the epoch that this batch publishes for a changed shard."""
+        return self.epoch(shard) + 1
+
+    def mark_changed(self, shard: int) -> None:
+        """Have the shard's assignment published with this batch."""
+        self._changed[shard] = None
+
+    def mark_all_changed(self, shards: Iterable[int]) -> None:
+        """Have the assignments of all these shards published with this batch."""
+        self._changed.update(dict.fromkeys(shards))
+
+    def changed_streams(self) -> set[str]:
+        """Name the streams of the shards whose assignments this batch changes."""
+        return self._streams.names_of(self._changed)
+
+    def enter_shards(self, shards: range, epoch: int) -> None:
+        """Begin the epochs of new shards above `epoch`."""
+        self._columns.enter(shards, self._table.shards, epoch)
+
+    def retract_shards(self, stream: Stream) -> int:
+        """Publish tombstones for the violations and assignments of all a stream's shards; returns
+        their highest epoch."""
+        columns, shards = self._columns, np.asarray(stream.shards, np.int64)
+        numbered = [*enumerate(stream.shards)]
+        self.publish_violations((shard, (stream.name, n), ()) for n, shard in numbered)
+        for number, shard in numbered:
+            self._changed.pop(shard, None)
+            if columns.assignments[shard]:
+                self.ready.dropped.append((stream.name, number))
+        self.digest.exchange(columns.assignments[shards], np.zeros(0, np.uint64))
+        highest = int(columns.epochs[shards].max(initial=0))
+        columns.forget(shards)
+        return highest
+
+    def load_assignments(
+        self,
+        shards: NDArray[np.int64],
+        epochs: NDArray[np.int64],
+        counts: NDArray[np.int64],
+        nodes: NDArray[np.int64],
+        told: NDArray[np.uint64] | np.uint64,
+    ) -> None:
+        """Take over assignments as they were published; see `_hash_assignments`."""
+        self._columns.epochs[shards] = epochs
+        self._hash_assignments(shards, counts, nodes, told)
+
+    def _publish_assignments(self, changed: Collection[int]) -> None:
+        """Publish shards, each at an epoch one higher; while a move runs its source still stands in
+        the list of replicas."""
+        if not changed:
+            return
+        keys, shards = self._streams.keys_and_shards(changed)
+        self._columns.epochs[shards] += 1
+        nodes, opened = self._table.padded(shards), self._ledger.by_shard
+        busy = self._with_more_to_tell(keys, shards.tolist())
+        for row, shard in busy:
+            if shard in opened:
+                opened[shard].put_source_back(nodes[row])
+        epochs, lists = self._columns.epochs[shards].tolist(), nodes.tolist()
+        ids, now = self._topology.ids, self.now
+        replicas = [tuple([ids[node] for node in each if node != EMPTY]) for each in lists]
+        made = [
+            Assignment(name, number, epoch, listed, (), (), None, now)
+            for (name, number), epoch, listed in zip(keys, epochs, replicas, strict=True)
+        ]
+        told = np.zeros(len(made), np.uint64)
+        for row, shard in busy:
+            made[row] = self._tell_more(shard, lists[row], made[row])
+            told[row] = digest.of_told(made[row])
+        there = nodes != EMPTY
+        self._hash_assignments(shards, there.sum(axis=1), nodes[there], told)
+        self.ready.assignments.update(zip(keys, made, strict=True))
+
+    def _hash_assignments(
+        self,
+        shards: NDArray[np.int64],
+        counts: NDArray[np.int64],
+        nodes: NDArray[np.int64],
+        told: NDArray[np.uint64] | np.uint64,
+    ) -> None:
+        """Take shards' records at their epochs into the digest: `counts` replicas for each, on all
+        the `nodes`, and what `digest.of_told` hashes."""
+        columns = self._columns
+        hashes = digest.of_assignments(
+            self._streams.name_hashes(shards),
+            self._table.numbers_of(shards),
+            columns.epochs[shards],
+            counts,
+            self._topology.digests[nodes],
+            told,
+        )
+        self.digest.exchange(columns.assignments[shards], hashes)
+        columns.assignments[shards] = hashes
+
+    def _with_more_to_tell(
+        self, keys: Sequence[ShardKey], shards: Sequence[int]
+    ) -> list[tuple[int, int]]:
+        """Find the shards with an open move or with roles: their rows and indexes."""
+        opened, in_roles = self._ledger.by_shard, set()
+        for name in {name for name, _ in keys}:
+            policy = self._streams[name].policy
+            if policy is not None and self._streams.role_copies(policy):
+                in_roles.add(name)
+        return [
+            (row, shard)
+            for row, shard in enumerate(shards)
+            if shard in opened or (in_roles and keys[row][0] in in_roles)
+        ]
+
+    def _tell_more(self, shard: int, nodes: Sequence[int], plain: Assignment) -> Assignment:
+        """Add a shard's open move and the roles of its replicas to its assignment."""
+        name, number, epoch, replicas, adding, removing, move_id, now, _ = plain
+        if opened := self._ledger.by_shard.get(shard):
+            move = opened.move
+            adding = (move.add,) if move.add else ()
+            removing = (move.remove,) if move.remove else ()
+            move_id = move.move_id
+        stream = self._streams[name]
+        roles = role_names(stream.policy, stream.copies, nodes, self._topology)
+        return Assignment(name, number, epoch, replicas, adding, removing, move_id, now, roles)
+
+    # Violations
+
+    def publish_violations(self, found: Iterable[tuple[int, ShardKey, Violations]]) -> None:
+        """Publish the open violations of shards where they are not what was published last."""
+        said: dict[int, Violations] = {}
+        for shard, key, now in found:
+            told = _what_is_new(self.violations.get(shard, ()), now)
+            if told is not None:
+                said[shard] = self.ready.violations[key] = told
+        contents = map(digest.of_violations, said.values())
+        self._keep_violations(said, np.fromiter(contents, np.uint64, len(said)))
+
+    def publish_same_violation(self, keys: Keys, example: Violation) -> None:
+        """Publish for each of the shards that it breaks one rule, as in `example`."""
+        known = keys.keys() & self.violations.keys()
+        if known:
+            self.publish_violations(
+                [(shard, key, _as(example, key)) for shard, key in keys.items() if shard in known]
+            )
+            keys = {shard: key for shard, key in keys.items() if shard not in known}
+        said = [_as(example, key) for key in keys.values()]
+        self.ready.violations.update(zip(keys.values(), said, strict=True))
+        content = np.uint64(digest.of_violations((example,)))
+        self._keep_violations(dict(zip(keys, said, strict=True)), content)
+
+    def _keep_violations(
+        self, said: Mapping[int, Violations], contents: NDArray[np.uint64] | np.uint64
+    ) -> None:
+        """Remember what was published, and count it into the digest; `contents`: its hashes."""
+        shards, known = np.fromiter(said, np.int64, len(said)), self._columns.violations
+        names, numbers = self._streams.name_hashes(shards), self._table.numbers_of(shards)
+        hashes = digest.keyed(contents, names, numbers)
+        self.violations.update(said)
+        if not all(said.values()):
+            hashes[[not each for each in said.values()]] = 0
+            for shard in [shard for shard, each in said.items() if not each]:
+                del self.violations[shard]
+        self.digest.exchange(known[shards], hashes)
+        known[shards] = hashes
+
+    # Nodes, streams, moves, memory
+
+    def publish_node(self, view: NodeView, before: NodeView | None) -> None:
+        """Publish a node in place of what was published of it `before`."""
+        self.digest.change(digest.of_node(before) if before else 0, digest.of_node(view))
+        self.ready.topology[view.node_id] = view
+
+    def retract_node(self, view: NodeView) -> None:
+        """Publish a tombstone for a node."""
+        self.digest.change(digest.of_node(view), 0)
+        self.ready.topology[view.node_id] = None
+
+    def publish_decision(self, decision: Decision, before: Decision | None) -> None:
+        """Publish a decision in place of the stream's decision `before`."""
+        known = digest.of_decision(before) if before else 0
+        self.digest.change(known, digest.of_decision(decision))
+        self.ready.decisions[decision.stream] = decision
+
+    def retract_decision(self, decision: Decision) -> None:
+        """Publish a tombstone for the decision of a stream that has no shards any more."""
+        self.digest.change(digest.of_decision(decision), 0)
+        self.ready.forgotten.append(decision.stream)
+
+    def publish_move(self, move: Move) -> None:
+        """Publish a move in its current state."""
+        self.load_move(move)
+        self.ready.moves[move.move_id] = (move, False)
+
+    def load_move(self, move: Move) -> None:
+        """Take over a move as it was published."""
+        hashed = digest.of_move(move)
+        self.digest.change(self._move_hashes.pop(move.move_id, 0), hashed)
+        self._move_hashes[move.move_id] = hashed
+
+    def retract_move(self, move: Move) -> None:
+        """Publish a tombstone for a move."""
+        self.digest.change(self._move_hashes.pop(move.move_id, 0), 0)
+        self.ready.moves[move.move_id] = (move, True)
+
+    def publish_memory(self, memory: Memory, before: Memory | None) -> None:
+        """Publish something to be remembered in place of what was remembered `before`."""
+        known = digest.of_memory(before) if before else 0
+        self.digest.change(known, digest.of_memory(memory))
+        self.ready.memory[memory.kind, memory.name] = memory
+
+    def retract_memory(self, memory: Memory) -> None:
+        """Publish a tombstone for something remembered."""
+        self.digest.change(digest.of_memory(memory), 0)
+        self.ready.memory[memory.kind, memory.name] = None
+
+    # Words of this batch that change nothing
+
+    def alert(
+        self, kind: AlertKind, subject: str, reason: Reason, detail: Mapping[str, Any] | None = None
+    ) -> None:
+        """Report something to people, once."""
+        self.ready.alerts.append(Alert(kind, subject, self.now, reason, detail or {}))
+
+    def answer(self, answer: Answer) -> None:
+        """Answer an operator's request."""
+        self.ready.answers.append(answer)
+
+    def refuse(self, index: int, reason: Reason) -> None:
+        """Refuse the event at `index` of the batch."""
+        self.ready.refused.append(Refused(index, reason))
+
+    def count(self, name: str) -> None:
+        """Count an event that changes nothing, by the name of its metric."""
+        self.ready.counts[name] = self.ready.counts.get(name, 0) + 1
+
+
+def _what_is_new(before: Violations, now: Violations) -> Violations | None:
+    """Say what to publish of a shard whose violations were others `before`, each with the time
+    since when it is open; None where what was published still holds."""
+    if not before:
+        return now or None
+    if [_essence(v) for v in before] == [_essence(v) for v in now]:
+        return None
+    known = {(v.rule, v.domain): v.since for v in before}
+    return tuple([v._replace(since=known.get((v.rule, v.domain), v.since)) for v in now])
+
+
+def _essence(violation: Violation) -> tuple[object, ...]:
+    """What makes a violation worth publishing again."""
+    v = violation
+    reason = v.reason.code, v.reason.seen
+    return v.rule, v.domain, v.count, v.limit, v.violation_class, *reason
+
+
+def _as(example: Violation, key: ShardKey) -> Violations:
+    return (Violation._make(key + example[2:]),)
