@@ -40,34 +40,34 @@ REASONS: dict[str, ReasonAdvice] = {
                 "A stream of a cluster file cannot be read, or its name is taken.",
                 "Correct the field that the message names.",
             ),
-            "POLICY_UNKNOWN_KEY": ("The policy has a name nobody knows.", "Correct the spelling."),
+            "POLICY_UNKNOWN_KEY": ("The policy has an unknown key.", "Correct the spelling."),
             "POLICY_UNKNOWN_VALUE": (
-                "A policy key has a value it does not take.",
+                "A policy key has an illegal value.",
                 "Use one of the values in the message.",
             ),
             "POLICY_MALFORMED": (
                 "The policy or `placement_policies` cannot be read.",
-                "Correct it; the message quotes the place.",
+                "Correct the part that the message quotes.",
             ),
             "POLICY_AMBIGUOUS": (
-                "The policy contradicts itself, or both forms are given.",
-                "Give one form, and drop one side of the contradiction.",
+                "The policy contradicts itself, or both of its forms are given.",
+                "Give one form, and remove one of the two parts that the message names.",
             ),
             "STRATEGY_UNKNOWN": (
                 "No strategy has that name.",
-                "Use a name of the message's list.",
+                "Use a name that the message lists.",
             ),
             "LEVEL_UNKNOWN": (
                 "A rule names a tier or tag that does not exist.",
                 "Use a configured tier, a depth, `location` or `tag:KEY`.",
             ),
             "NODE_UNKNOWN": (
-                "A request, or a change of place, names a node that never registered.",
-                "Correct the id, or register the node and send what was refused again.",
+                "A request, or a change of location, names a node that never registered.",
+                "Correct the id, or register the node and send the refused record again.",
             ),
             "DOMAIN_UNKNOWN": (
-                "The policy names a domain, such as a datacenter, in which no node stands.",
-                "Correct the name, register a node there, or ask for no replica in it.",
+                "The policy names a domain, such as a datacenter, without any node.",
+                "Correct the name, register a node there, or ask for no replica there.",
             ),
             "REPLICATION_FACTOR_OUT_OF_RANGE": (
                 "The replication factor is not between 1 and 64.",
@@ -86,15 +86,15 @@ REASONS: dict[str, ReasonAdvice] = {
                 "Correct it.",
             ),
             "SEQUENCE_CONFLICT": (
-                "A sequence was used before with another body.",
-                "Raise the sequence; two writers may be at work on one id.",
+                "The sequence was used before with another body.",
+                "Raise the sequence. Check whether two writers use one id.",
             ),
             "STREAM_EXISTS": (
-                "The stream was created before.",
-                "Nothing, if it is a repeat; otherwise choose another name, or send StreamAltered.",
+                "A stream of this name exists.",
+                "Nothing, if the request is a repeat; otherwise use another name or StreamAltered.",
             ),
             "STREAM_UNKNOWN": (
-                "No stream of this name is in force: it was never created, or it was dropped.",
+                "No stream of this name exists: it was never created, or it was dropped.",
                 "Correct the name, or send StreamCreated.",
             ),
             "SHARD_UNKNOWN": (
@@ -103,58 +103,58 @@ REASONS: dict[str, ReasonAdvice] = {
             ),
             "MOVE_UNKNOWN": (
                 "An acknowledgement names a move that its shard never had, or that ended long ago.",
-                "Send the `move_id` as the move's record has it, with its stream and shard.",
+                "Send the `move_id` of the move's record, with its stream and shard.",
             ),
             "REQUEST_CONTRADICTED": (
-                "An operator's request goes against one that stands, or against how things are.",
+                "An operator's request contradicts an order in force, or the state of its target.",
                 "End the other request first.",
             ),
             "REQUEST_MALFORMED": (
-                "A request lacks what it needs.",
+                "A request lacks a field.",
                 "Add the field that the message names.",
             ),
             "IMPACT_UNSEEN": (
                 "A destructive request came without the hash of its impact.",
-                "Run it with `--dry-run`, look, and send it with the hash.",
+                "Look at the impact with `--dry-run`, then send the request with its hash.",
             ),
             "NOTHING_TO_DO": (
-                "There is no such order, hold, relocation or open move, or nothing that may move.",
-                "Look at the names in the message.",
+                "No such order, hold, relocation or open move exists, or nothing may move.",
+                "Check the name against the message.",
             ),
             "INCARNATION_CONFLICT": (
-                "Two processes use the id of one node, or one speaks that another has followed.",
+                "Two processes use the id of one node, or a replaced process still sends records.",
                 "Stop the second process, or give it an id of its own.",
             ),
             "INCARNATION_UNKNOWN": (
-                "A statement names an incarnation that has not registered.",
-                "Name the one in the message; `placer nodes --columns all` lists them.",
+                "A record names an incarnation that has not registered.",
+                "Use the incarnation in the message; `placer nodes --columns all` lists them.",
             ),
             "LOCATION_UNRESOLVED": (
-                "The configured authority does not say where a node stands.",
-                "Correct inventory, mapping or command; until then the node receives nothing.",
+                "The configured authority has no location for a node.",
+                "Correct the inventory, mapping or command; until then the node gets no replicas.",
             ),
             "CLAIM_DIFFERS": (
-                "A node claims to stand elsewhere than the authority says, which counts.",
-                "Find out which of the two is wrong.",
+                "A node claims another location than the authority gives; the authority counts.",
+                "Correct the node's label, or the authority's entry.",
             ),
             "TIERS_WRONG": (
-                "A node's location has not the declared tiers, or in another order.",
-                "Correct its label; until then it receives nothing.",
+                "A node's location lacks declared tiers, or has them in another order.",
+                "Correct the node's label; until then it receives no replicas.",
             ),
             "TYPO_SUSPECTED": (
-                "A node claims an unknown place that is spelt nearly like a known one.",
-                "Correct its label, or approve the place with the hash in the alert.",
+                "A node claims an unknown location that is spelt nearly like a known one.",
+                "Correct the node's label, or approve the location with the hash in the alert.",
             ),
             "NOTHING_PENDING": (
-                "An approval names a node that waits for none.",
-                "See `pending` in the node's record.",
+                "An approval names a node that has no pending location.",
+                "Check `pending` in the node's record.",
             ),
             "IMPACT_CHANGED": (
-                "What was approved is not what would happen now.",
-                "Look at the new impact and approve that.",
+                "The impact has changed since it was approved.",
+                "Look at the new impact and approve that one.",
             ),
             "NODE_NOT_EXTERNAL": (
-                "A detector reports on a node that is judged by its own heartbeats.",
+                "A detector reports on a node that sends its own heartbeats.",
                 "Register the node with `liveness: external`, or stop the reports.",
             ),
         },
@@ -163,12 +163,12 @@ REASONS: dict[str, ReasonAdvice] = {
         Band.REQUIRED_RULE,
         {
             "NODES_TOO_FEW": (
-                "Fewer usable nodes than replicas.",
+                "Fewer nodes than replicas may receive one.",
                 "Add nodes, bring dead ones back, or lower the replication factor.",
             ),
             "DOMAINS_TOO_FEW": (
-                "Fewer usable domains than the rule needs; `seen` lists them.",
-                "Add a domain, or ask for a preferred rule.",
+                "Fewer usable domains exist than the rule needs; `seen` lists them.",
+                "Add a domain, or make the rule preferred.",
             ),
             "DOMAIN_TOO_SMALL": (
                 "A domain has too few nodes for its share.",
@@ -176,15 +176,15 @@ REASONS: dict[str, ReasonAdvice] = {
             ),
             "NO_CANDIDATE": (
                 "No node passes the rules and filters; the message has the funnel.",
-                "Loosen the filter the funnel stops at, or add nodes that pass it.",
+                "Loosen the filter at which the funnel ends, or add nodes that pass it.",
             ),
             "LAST_COPY": (
-                "Without the nodes that are to go no copy of these shards is left.",
+                "The nodes to be removed hold the last copy of these shards.",
                 "Copy the shards elsewhere first: add nodes that their policies admit.",
             ),
             "QUORUM_BROKEN": (
-                "Without the nodes that are to go these shards have no quorum.",
-                "Wait for the maintenance that has begun, or add nodes for a drain.",
+                "These shards have no quorum without the nodes to be removed.",
+                "Wait for the maintenance in progress to end, or add nodes for a drain.",
             ),
         },
     ),
@@ -192,25 +192,25 @@ REASONS: dict[str, ReasonAdvice] = {
         Band.THROTTLED,
         {
             "QUOTA_EXCEEDED": (
-                "A new node is not taken in: too many, too fast, or too many places.",
-                "Find out who registers; raise the quota, or unregister what is gone.",
+                "A new node is refused: too many nodes, too many a minute, or too many locations.",
+                "Find out who registers; raise the quota, or unregister nodes that are gone.",
             ),
             "RELOCATION_PENDING": (
-                "A node with replicas claims another place; what that does is in the alert.",
-                "Approve it with its hash, or let the node return to its old label.",
+                "A node with replicas claims another location; the alert has the impact.",
+                "Approve the location with its hash, or restore the node's old label.",
             ),
             "LIMIT_REACHED": ("A move waits for a limit on moves.", "Wait, or raise the limit."),
             "BACKING_OFF": (
-                "The only targets left are those on which a move of the shard has just failed.",
+                "A move of the shard has just failed on every target that is left.",
                 "Look at the executor's reason; the same target is tried again after a pause.",
             ),
             "REPAIR_FIRST": (
-                "Rebalancing waits for repairs that are wanted and possible.",
+                "Rebalancing waits for repairs that can be made.",
                 "Carry out the plan of the phase `repair`, then plan again.",
             ),
             "NOT_CAUGHT_UP": (
                 "Repairs wait until the input has been read to its end.",
-                "Wait; if it lasts, look at the lag.",
+                "Wait; if it lasts, look at the consumer lag.",
             ),
         },
     ),
@@ -218,11 +218,14 @@ REASONS: dict[str, ReasonAdvice] = {
         Band.OK,
         {
             "DOMAIN_NEW": (
-                "The first node stands in a place that was not known.",
-                "Nothing, if you have just built it.",
+                "A node is the first one in a domain.",
+                "Nothing, if the domain is new.",
             ),
             "REQUEST_ACCEPTED": ("An operator's request is being carried out.", "Nothing."),
-            "REQUEST_DONE": ("A drain has left nothing on its target.", "The nodes may go."),
+            "REQUEST_DONE": (
+                "A drain is complete: its target holds no replicas.",
+                "The nodes may be removed.",
+            ),
             "REQUEST_ENDED": ("The time of a maintenance or cordon is over.", "Nothing."),
             "COPYSETS_USED": (
                 "How many copysets a stream stands on, with scatter width and loss probability.",
@@ -230,7 +233,7 @@ REASONS: dict[str, ReasonAdvice] = {
             ),
             "COST_TERMS": (
                 "What the cheapest lawful placement of a stream costs, term by term.",
-                "Nothing; `weights` says what each term counts.",
+                "Nothing; `weights` sets what each term counts.",
             ),
         },
     ),
@@ -238,7 +241,7 @@ REASONS: dict[str, ReasonAdvice] = {
         Band.BUG,
         {
             "PLANS_REPEAT": (
-                "Plan after plan would bring back an arrangement that was there before.",
+                "The plans would bring back an earlier arrangement.",
                 "Carry out the waves that are shown, and report the cluster file.",
             ),
         },
@@ -247,45 +250,45 @@ REASONS: dict[str, ReasonAdvice] = {
         Band.SOFT,
         {
             "RULE_NOT_MET": (
-                "Placed, but a rule is not met as it should be.",
-                "Nothing at once; repaired when the topology allows.",
+                "The stream is placed, but a rule is not kept.",
+                "Nothing at once; it is repaired when the topology allows.",
             ),
             "NO_SPARE_NODE": (
-                "As many live nodes as replicas: a failure cannot be repaired.",
+                "There are only as many live nodes as replicas: a failure cannot be repaired.",
                 "Add a node.",
             ),
             "NODE_DEAD": ("A replica's node is dead.", "Nothing; a move follows."),
             "NODE_UNREGISTERED": ("A replica's node has left.", "Nothing; a move follows."),
             "NODE_DRAINING": (
-                "A replica stands on a node that is being emptied.",
-                "Nothing; a move follows where the policy leaves another node.",
+                "A replica stands on a draining node.",
+                "Nothing; a move follows if the policy admits another node.",
             ),
             "LINK_SLOW": (
                 "A link between two locations is slow or does not answer.",
                 "Look at the network; the alert names the shards whose quorum needs it.",
             ),
             "NODE_FLAPPING": (
-                "A node comes and goes; it receives nothing until it has been quiet for a while.",
+                "A node comes and goes; it receives no replicas until it is stable.",
                 "Look at the node and its network; see `hold_down` in its record.",
             ),
             "REQUEST_CANCELLED": (
-                "An operator cancelled the move, or ended what it was made for.",
+                "An operator cancelled the move, or ended the order that it was made for.",
                 "Nothing.",
             ),
             "IN_MAINTENANCE": (
-                "A replica is on a dead node in maintenance, and waits there for its return.",
-                "Nothing; end the maintenance to have it replaced.",
+                "A replica stands on a dead node in maintenance and waits for the node's return.",
+                "Nothing; to have the replica replaced, end the maintenance.",
             ),
             "REPAIR_HELD": (
-                "So much has gone at once that the replicas there are not replaced.",
-                "Bring power or network back, or override the hold to have them replaced.",
+                "So many nodes were lost at once that their replicas are not replaced.",
+                "Bring power or network back; to have them replaced, override the hold.",
             ),
             "HOLD_ENDED": (
-                "Enough of what was held is back.",
-                "Nothing; what is still missing is replaced.",
+                "Enough of the held nodes have returned.",
+                "Nothing; replicas that are still missing are replaced.",
             ),
             "REPLACEMENT_WANTED": (
-                "A replica was marked to be replaced, its target being left open.",
+                "A replica was marked to be replaced, without a target.",
                 "Nothing; the plan finds the target.",
             ),
             "REPLICA_SURPLUS": (
@@ -293,11 +296,11 @@ REASONS: dict[str, ReasonAdvice] = {
                 "Nothing; the plan removes the surplus.",
             ),
             "REPLICA_TWICE": (
-                "A shard lists one node more than once: these count as one copy.",
-                "Correct the list, or let the plan replace the repeated entry.",
+                "A shard lists one node more than once; the repeated entries count as one copy.",
+                "Correct the list, or let the plan replace the repeated entries.",
             ),
             "LEADER_NOT_ALLOWED": (
-                "The leader stands on a node that may hold copies but not lead.",
+                "The leader stands on a node that may hold replicas but not lead.",
                 "Let another replica lead.",
             ),
             "CAPACITY_EXCEEDED": (
@@ -309,40 +312,40 @@ REASONS: dict[str, ReasonAdvice] = {
                 "Nothing; it is filled as soon as a node fits.",
             ),
             "REPLICA_LOST": (
-                "An executor has reported that a replica is gone although its node lives.",
+                "An executor reported a replica as lost although its node is alive.",
                 "Look at the node; another copy is made meanwhile.",
             ),
             "SPEC_CHANGED": (
-                "The stream was altered, and its open move is not what the new spec asks for.",
-                "Nothing; the move is cancelled and the need is derived again.",
+                "The stream was altered, and its new spec does not need the open move.",
+                "Nothing; the move is cancelled, and repair looks at the shard again.",
             ),
             "STREAM_DROPPED": (
                 "The stream was dropped while the move was under way.",
                 "Nothing; the move is cancelled.",
             ),
             "LOAD_UNEVEN": (
-                "A domain or a node holds more than its share, or leads more.",
+                "A domain or a node has more replicas or leaders than its share.",
                 "Nothing; the plan evens it out.",
             ),
             "KEPT_AS_IS": (
                 "Rebalancing leaves the stream as it is.",
-                "See the sentence: its strategy, its spec or moves under way say so.",
+                "See the message: the cause is its strategy, its spec, or an open move.",
             ),
             "TARGET_LOST": (
-                "The node that was to receive a replica can no longer.",
+                "The target of a move can no longer receive replicas.",
                 "Nothing; another move replaces this one.",
             ),
             "SOURCE_RETURNED": (
-                "The node to be replaced came back before the move was accepted.",
+                "The node returned before the move away from it was accepted.",
                 "Nothing; the move is cancelled.",
             ),
             "DEADLINE_PASSED": (
                 "A move was not completed in time.",
-                "Look at the executor; the need is derived again.",
+                "Look at the executor; repair looks at the shard again.",
             ),
             "EXECUTOR_FAILED": (
                 "The executor reported that a move failed.",
-                "Look at its reason; the need is derived again.",
+                "Look at the executor's reason; repair looks at the shard again.",
             ),
         },
     ),

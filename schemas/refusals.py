@@ -34,13 +34,15 @@ REFUSALS: dict[RefusalCode, Advice] = {
         "Send NodeUnregistered to remove a node.",
     ),
     RefusalCode.TOO_LARGE: Advice(
-        "Value and headers exceed 64 KiB.", "Split the request, or drop fields nobody reads."
+        "Value and headers exceed 64 KiB.", "Split the request, or drop fields."
     ),
     RefusalCode.NOT_JSON: Advice(
-        "The value is not JSON in UTF-8 (NaN, a byte order mark and lone surrogates are not).",
-        "Use a JSON serializer; Avro and the Schema Registry's prefix are not read.",
+        "The value is not JSON in UTF-8 (NaN, a byte order mark or a lone surrogate).",
+        "Use a JSON serializer; Avro and the Schema Registry's prefix are not supported.",
     ),
-    RefusalCode.TOO_DEEP: Advice("More than 8 nested levels.", "Flatten the record."),
+    RefusalCode.TOO_DEEP: Advice(
+        "The record has more than 8 nested levels.", "Flatten the record."
+    ),
     RefusalCode.TOO_MANY_FIELDS: Advice(
         "An object has more than 64 fields.", "Send only documented fields."
     ),
@@ -48,7 +50,7 @@ REFUSALS: dict[RefusalCode, Advice] = {
         "A string or a field's name exceeds 1 KiB.", "Shorten it; ids have 128 characters at most."
     ),
     RefusalCode.NUMBER_OUT_OF_RANGE: Advice(
-        "An integer beyond 64 bits or an infinite number.", "Check the producer's arithmetic."
+        "A number is an integer beyond 64 bits or infinite.", "Check the producer's arithmetic."
     ),
     RefusalCode.DUPLICATE_FIELD: Advice(
         "One object has the same field twice; readers would disagree on its value.",
@@ -58,7 +60,7 @@ REFUSALS: dict[RefusalCode, Advice] = {
         "A CloudEvents header is repeated, empty, too long or not UTF-8.", "Fix the producer."
     ),
     RefusalCode.UNKNOWN_TYPE: Advice(
-        "The type is missing or is no input message.", "See the table of messages."
+        "The type is missing or is not an input message.", "See the table of messages."
     ),
     RefusalCode.UNKNOWN_VERSION: Advice(
         "The message is known, but not in this version.",
@@ -68,12 +70,12 @@ REFUSALS: dict[RefusalCode, Advice] = {
         "The message belongs on another topic.", "Check the producer's topic."
     ),
     RefusalCode.WRONG_TYPE: Advice(
-        "A field is missing, of the wrong type or outside its limits; the sentence names it.",
+        "A field is missing, of the wrong type or outside its limits; the message names it.",
         "Compare with the message's JSON Schema and example.",
     ),
     RefusalCode.UNKNOWN_FIELD: Advice(
-        "An unknown field is spelt nearly like one that is not given; the sentence names both.",
-        "Correct the name. Unknown fields that are like none are ignored and counted.",
+        "An unknown field is spelt nearly like a missing one; the message names both.",
+        "Correct the name. Other unknown fields are ignored and counted.",
     ),
     RefusalCode.KEY_MISMATCH: Advice(
         "The record's key is missing or differs from the id in the value.",

@@ -11,77 +11,88 @@ from schemas.codes import Advice
 from schemas.outputs import MoveKind
 
 HEALTH: dict[str, Advice] = {
-    "healthy": Advice("All copies are there and every rule holds.", "Nothing."),
-    "rebalancing": Advice("All is well, and a move is under way.", "Nothing."),
+    "healthy": Advice("All replicas are live and every rule is kept.", "Nothing."),
+    "rebalancing": Advice(
+        "All replicas are live, every rule is kept, and a move is open.", "Nothing."
+    ),
     "degraded": Advice(
-        "All copies are there, but a rule is broken.", "Look at the violation's class and reason."
+        "All replicas are live, but a rule is broken.", "Look at the violation's class and reason."
     ),
     "under_replicated": Advice(
-        "Fewer living copies than asked for.", "Nothing, if it is fixable; otherwise add nodes."
+        "Fewer live replicas than the replication factor.",
+        "Nothing, if it is fixable; otherwise add nodes.",
     ),
-    "at_risk": Advice("One living copy is left, which the quorum allows.", "Repair it first."),
+    "at_risk": Advice("One live replica is left, which the quorum allows.", "Repair it first."),
     "unavailable": Advice(
-        "Fewer living copies than the quorum needs.", "Bring a node back, or restore the data."
+        "Fewer live replicas than the quorum needs.", "Bring a node back, or restore the data."
     ),
 }
 """Words for a shard's or a stream's health, from best to worst."""
 
 RULES: dict[str, Advice] = {
     "replicas": Advice(
-        "As many living copies as the replication factor asks for.", "See the reason: who is lost."
+        "As many live replicas as the replication factor.", "See the reason: it names the node."
     ),
-    "surplus": Advice("No more replicas than asked for.", "The plan removes the surplus replicas."),
+    "surplus": Advice(
+        "No more replicas than the replication factor.", "The plan removes the surplus."
+    ),
     "distinct nodes": Advice("No node holds two copies of a shard.", "Correct the list."),
-    "drain": Advice("A draining node holds nothing.", "Where it is unfixable, add nodes first."),
+    "drain": Advice("A draining node holds no replicas.", "If it is unfixable, add nodes first."),
     "nodes": Advice(
         "Replicas stand on nodes that `within`, `avoid`, `nodes` and `with_tags` admit.",
-        "Nothing, if it is fixable; a node has moved or the policy was changed.",
+        "Nothing, if it is fixable; a node was relabelled or the policy was changed.",
     ),
     "leader": Advice("The leader's node may lead.", "Let another replica lead."),
-    "capacity": Advice("No node holds more than its capacity.", "Add nodes, or raise it."),
+    "capacity": Advice(
+        "No node holds more than its capacity.", "Add nodes, or raise the capacity."
+    ),
     "at_most": Advice(
-        "At most so many replicas of a shard per domain (a number, share, minority, half).",
-        "Where it is unfixable the reason says how many domains or nodes are missing.",
+        "At most this number of a shard's replicas per domain (or share, minority, half).",
+        "If it is unfixable, the reason says how many domains or nodes are missing.",
     ),
     "at_least": Advice(
-        "At least so many domains, or replicas in the named domains.", "See the reason."
+        "At least this number of domains, or of replicas in the named domains.", "See the reason."
     ),
-    "exactly": Advice(
-        "So many replicas in the named domains, no more, no less.", "See the reason."
-    ),
+    "exactly": Advice("Exactly this number of replicas in each named domain.", "See the reason."),
     "even": Advice("Replicas of a shard per domain differ by at most one.", "See the reason."),
-    "span": Advice("As many domains as there are, up to a number.", "See the reason."),
+    "span": Advice("As many domains as the fleet has, up to a number.", "See the reason."),
     "balance": Advice(
-        "The stream's replicas per domain stay near its share of the weight.", "See the reason."
+        "The stream's replicas per domain stay near the domain's share of the weight.",
+        "See the reason.",
     ),
     "load balance": Advice(
-        "The cluster's replicas per domain stay near its share of the weight.", "See the reason."
+        "The cluster's replicas per domain stay near the domain's share of the weight.",
+        "See the reason.",
     ),
-    "voters": Advice("The replicas of a quorum stand in so many domains.", "See the reason."),
-    "replication": Advice("So many replicas in each datacenter.", "See the reason."),
+    "voters": Advice(
+        "The replicas that vote stand in at least this number of domains.", "See the reason."
+    ),
+    "replication": Advice("This number of replicas in each datacenter.", "See the reason."),
     "aware of": Advice("No value of the attribute holds more than its share.", "See the reason."),
-    "upgrade domains": Advice("Replicas stand in so many upgrade domains.", "See the reason."),
+    "upgrade domains": Advice(
+        "Replicas stand in this number of upgrade domains.", "See the reason."
+    ),
     "one domain": Advice("All replicas of the stream stand in one domain.", "See the reason."),
-    "exclusive nodes": Advice("A node holds one replica of the stream.", "Add nodes."),
+    "exclusive nodes": Advice("A node holds at most one replica of the stream.", "Add nodes."),
     "colocate slots": Advice(
-        "Replica r of every shard stands on one node.", "Nothing; the strays follow."
+        "Replica r of every shard stands on one node.", "Nothing; the others follow."
     ),
     "with_tags": Advice("Replicas stand on nodes with these tags.", "See the reason."),
     "leader_in": Advice("The leader stands in one of the listed domains.", "See the reason."),
-    "role": Advice("The copies with a role stand apart from the others.", "See the reason."),
+    "role": Advice("The replicas with a role stand apart from the others.", "See the reason."),
 }
 """What a violation's rule is called; the rest of its text is the rule as it was written."""
 
 CAUSES: dict[str, Advice] = {
     "under_replicated": Advice(
-        "Copies are dead, gone or have never been placed; fewest living ones first.", "Nothing."
+        "Replicas are dead, lost or were never placed; fewest live ones first.", "Nothing."
     ),
     "leader": Advice("Another replica has to lead; no data moves.", "Nothing."),
     "required_rule": Advice("A required rule, or a node filter, is broken.", "Nothing."),
-    "drain": Advice("A node is to be emptied, or a replica was marked to go.", "Nothing."),
-    "preferred_rule": Advice("A preferred rule can be kept better.", "Nothing."),
-    "surplus": Advice("More replicas than asked for.", "Nothing."),
-    "balance": Advice("Nodes hold more or less than their share.", "Nothing."),
+    "drain": Advice("A node is draining, or a replica was marked to be replaced.", "Nothing."),
+    "preferred_rule": Advice("A preferred rule is broken and can be kept better.", "Nothing."),
+    "surplus": Advice("More replicas than the replication factor.", "Nothing."),
+    "balance": Advice("Nodes or domains have more or fewer replicas than their share.", "Nothing."),
 }
 """Why a shard gets a move, the most urgent first."""
 
@@ -118,12 +129,12 @@ ALERTS: dict[AlertKind, AlertAdvice] = {
         Severity.WARNING,
     ),
     AlertKind.QUOTA: AlertAdvice(
-        "Nodes are refused because `quotas` admits no more.",
+        "New nodes are refused because a limit of `quotas` is reached.",
         "Raise the quota, or find out who registers so many nodes.",
         Severity.WARNING,
     ),
     AlertKind.NEW_DOMAIN: AlertAdvice(
-        "A node is the first one in a domain.", "Nothing, if it was meant.", Severity.INFO
+        "A node is the first one in a domain.", "Nothing, if the domain is new.", Severity.INFO
     ),
     AlertKind.TYPO_SUSPECTED: AlertAdvice(
         "A node claims a location that is spelt nearly like a known one; it receives no replicas.",
@@ -131,8 +142,8 @@ ALERTS: dict[AlertKind, AlertAdvice] = {
         Severity.WARNING,
     ),
     AlertKind.RELOCATION_PENDING: AlertAdvice(
-        "A node that holds replicas claims another location, and too many shards depend on it to "
-        "follow at once.",
+        "A node that holds replicas claims another location, and more shards depend on it than "
+        "`location.relocate_up_to_shards` allows.",
         "Look at the impact in `detail`, then `placer approve` it or correct the label.",
         Severity.WARNING,
     ),
@@ -163,9 +174,9 @@ class MoveAdvice(Advice):
 
 MOVES: dict[MoveKind, MoveAdvice] = {
     MoveKind.REPLACE: MoveAdvice(
-        "A replica goes from one node to another.",
-        "Copy from `source` to `add`; when the copy is complete let it take the place of the one "
-        "on `remove`.",
+        "A replica moves from one node to another.",
+        "Copy from `source` to `add`. When the copy is complete, let it replace the one on "
+        "`remove`.",
         removes=True,
         adds=True,
         old_copy="When the assignment comes without `remove`.",
@@ -175,11 +186,11 @@ MOVES: dict[MoveKind, MoveAdvice] = {
         "Copy from `source` to `add`, and let the copy join the others.",
         removes=False,
         adds=True,
-        old_copy="There is none.",
+        old_copy="There is no old copy.",
     ),
     MoveKind.REMOVE: MoveAdvice(
         "The shard gives up a replica.",
-        "Let the replica on `remove` serve no more.",
+        "Stop serving from the replica on `remove`.",
         removes=True,
         adds=False,
         old_copy="When the assignment comes without `remove`.",
@@ -189,7 +200,7 @@ MOVES: dict[MoveKind, MoveAdvice] = {
         "Follow the order of the assignment.",
         removes=False,
         adds=False,
-        old_copy="All stay.",
+        old_copy="All copies stay.",
     ),
 }
 """The four kinds of moves, as their records have them."""

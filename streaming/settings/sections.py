@@ -99,13 +99,14 @@ class KafkaSettings(Section):
 class TopicSettings(Section):
     prefix: TopicPrefix = Field(
         default="placement.",
-        description="Begins the name of every topic; two prefixes are two separate worlds.",
+        description="First part of every topic's name; reconcilers with two prefixes share no "
+        "topic.",
     )
     replication_factor: int | None = Field(
         default=None,
         ge=1,
         le=32_767,
-        description="Copies of each topic; empty: the broker's default.replication.factor.",
+        description="Replicas of each topic. Empty: the broker's default.replication.factor.",
     )
 
 
@@ -115,29 +116,30 @@ class LivenessSettings(Section):
     )
     dead_after_seconds: DurationSeconds = Field(
         default=300.0,
-        description="Silence after which a node's replicas are rebuilt elsewhere; longer than "
-        "suspect_after_seconds.",
+        description="Silence after which a node's replicas are rebuilt elsewhere; it has to be "
+        "longer than suspect_after_seconds.",
     )
     incarnation_grace_seconds: DurationSeconds = Field(
         default=5.0,
-        description="Silence of a node's process after which another one with a later incarnation "
-        "takes over; three of its usual heartbeats if that is longer, at most "
+        description="Silence of a node's process after which a process with a later incarnation "
+        "takes over. Three of the node's usual heartbeat intervals if that is longer, at most "
         "suspect_after_seconds.",
     )
 
     flap_transitions: Annotated[int, Field(ge=2, le=100)] = Field(
         default=5,
-        description="Changes of a node's liveness within flap_window_seconds that hold it down: "
-        "it receives no replicas.",
+        description="Changes of a node's liveness within flap_window_seconds after which the node "
+        "is held down: it receives no replicas.",
     )
     flap_window_seconds: DurationSeconds = Field(
-        default=600.0, description="Time within which changes count as flapping."
+        default=600.0, description="Time within which flap_transitions are counted."
     )
     hold_down_seconds: DurationSeconds = Field(
-        default=600.0, description="Length of a node's first hold-down; each next one is doubled."
+        default=600.0,
+        description="Length of a node's first hold-down; each further one is twice as long.",
     )
     hold_down_max_seconds: DurationSeconds = Field(
-        default=86_400.0, description="Longest hold-down."
+        default=86_400.0, description="Upper bound of a hold-down."
     )
 
     @field_validator("dead_after_seconds")
@@ -154,106 +156,114 @@ class LivenessSettings(Section):
 class MoveSettings(Section):
     completion: Literal["acked", "immediate"] = Field(
         default="acked",
-        description="acked: a move ends when its executor says so; immediate: the assignment "
-        "itself is the command.",
+        description="acked: a move ends when its executor acknowledges it. immediate: the "
+        "assignment itself is the command, and nothing is acknowledged.",
     )
     deadline_seconds: DurationSeconds = Field(
-        default=600.0, description="A move that has not ended by then expires and is derived again."
+        default=600.0,
+        description="Time after which an open move expires; repair then looks at the shard again.",
     )
-    max_in_per_node: Count = Field(default=5, description="Open moves towards one node.")
+    max_in_per_node: Count = Field(default=5, description="Limit on open moves to one node.")
     max_out_per_node: Count = Field(
         default=5,
-        description="Open moves away from one node that lives, whichever node they copy from.",
+        description="Limit on open moves away from one live node, whichever node they copy from.",
     )
     max_copies_from_node: Count = Field(
-        default=5, description="Open moves that copy from one node."
+        default=5, description="Limit on open moves that copy from one node."
     )
-    max_open: Count = Field(default=200, description="Open moves in all.")
+    max_open: Count = Field(default=200, description="Limit on all open moves.")
     max_per_domain_pair: Count | None = Field(
         default=100,
-        description="Open moves that copy between two domains of the top level; empty: no limit.",
+        description="Limit on open moves that copy between two domains of the top level. Empty: "
+        "none.",
     )
-    max_per_batch: Count = Field(default=500, description="Moves issued by one batch.")
+    max_per_batch: Count = Field(default=500, description="Limit on moves issued by one batch.")
     backoff_seconds: DurationSeconds = Field(
         default=10.0,
-        description="Pause before a target on which a shard's move has failed is tried again; it "
-        "doubles with every failure. Other targets are tried at once.",
+        description="Pause before a shard's move to a target is tried again after it has failed "
+        "there; it doubles with every failure. Other targets are tried at once.",
     )
     backoff_max_seconds: DurationSeconds = Field(
-        default=600.0, description="The longest such pause."
+        default=600.0, description="Upper bound of backoff_seconds after several failures."
     )
     remind_seconds: DurationSeconds = Field(
         default=60.0,
-        description="Interval of reminders to an executor that a move expired, was cancelled or "
-        "superseded, until it answers MoveStopped.",
+        description="Interval at which a move that expired, was cancelled or superseded is "
+        "published again, until its executor answers MoveStopped.",
     )
     rate_bytes_per_second: Count | None = Field(
         default=None,
-        description="Bound on the copying of each move; it travels in the command and ends with "
-        "it. Empty: none.",
+        description="Limit on the copy rate of each move. It is part of the command and ends with "
+        "the move. Empty: none.",
     )
 
 
 class RebalanceSettings(Section):
     mode: Annotated[Literal["off", "on_join", "continuous"], BeforeValidator(off_of_false)] = Field(
         default="off",
-        description="When loads are evened out without a request (placer rebalance): never, when "
-        "a node has joined, or whenever nodes or streams have changed. Repair always goes first.",
+        description="When loads are evened out without a request (placer rebalance). off: never; "
+        "on_join: when a node has joined; continuous: when nodes or streams have changed. Repair "
+        "always goes first.",
     )
     dwell_seconds: DurationSeconds = Field(
         default=600.0,
         le=3_600.0,
-        description="For so long a replica that was moved for balance is not moved for it again.",
+        description="Time for which a replica that was moved for balance is not moved for it "
+        "again.",
     )
 
 
 class HoldSettings(Section):
     window_seconds: DurationSeconds = Field(
         default=600.0,
-        description="More than 10 nodes and 40 % of all, or a whole domain of three nodes and "
-        "more, that go within it are held: not replaced until they return.",
+        description="Time within which nodes have to be lost for a hold to begin: more than 10 "
+        "nodes and 40 % of all, or a whole domain of at least three. Their replicas are not "
+        "replaced until they return.",
     )
 
 
 class LocationSettings(Section):
     authority: Literal["claim", "command", "file", "inventory", "cloud"] = Field(
         default="claim",
-        description="Who says where nodes stand: each node itself, location.command, "
-        "location.file, the inventory topic, or its region and zone labels. A claim that differs "
-        "is told and not trusted; a node that the authority does not place receives nothing.",
+        description="Source of a node's location: the node itself (claim), location.command, "
+        "location.file, the inventory topic, or the node's region and zone labels (cloud). A claim "
+        "that differs raises an alert and is ignored. A node without a location from the "
+        "authority receives no replicas.",
     )
     command: str | None = Field(
         default=None,
-        description="Command for authority 'command': gets hosts as its last arguments, prints "
-        "one location per line. Asked when a node registers; runs beside the batches.",
+        description="Command for authority 'command'. It gets hosts as its last arguments and "
+        "prints one location per line. It runs when a node registers, beside the batches.",
     )
     command_timeout_seconds: DurationSeconds = Field(
-        default=10.0, description="Time that one call of location.command may take."
+        default=10.0, description="Time limit of one call of location.command."
     )
     file: Path | None = Field(
         default=None,
         description="Mapping for authority 'file': YAML with nodes, hosts and default, or a "
-        "cassandra-topology.properties. Read again when it has changed.",
+        "cassandra-topology.properties. The file is read again when it changes.",
     )
     cloud_form: Literal["kubernetes", "ec2", "ec2_legacy", "gce"] = Field(
         default="kubernetes",
-        description="How authority 'cloud' writes a place: /region/zone, or as Cassandra's "
-        "snitches for EC2 (standard, legacy) and Google Cloud do.",
+        description="How authority 'cloud' writes a location: /region/zone (kubernetes), or as "
+        "Cassandra's snitches for EC2 (standard, legacy) and Google Cloud write it.",
     )
     enforce_levels: bool = Field(
         default=True,
-        description="A node whose location has not exactly the tiers of levels, in their order, is "
-        "registered but receives nothing. Without levels there is nothing to enforce.",
+        description="Whether a location must have exactly the tiers of levels, in their order. A "
+        "node whose location has not is registered and receives no replicas. Without levels "
+        "nothing is enforced.",
     )
     link_slow_ms: Annotated[float, Field(gt=0)] | None = Field(
         default=200.0,
-        description="Round trip between two locations from which on their link is slow: three in a "
-        "row raise an alert with the shards whose quorum needs it. Empty: never.",
+        description="Round-trip time above which a link between two locations is slow. Three slow "
+        "measurements in a row raise an alert with the shards whose quorum needs the link. Empty: "
+        "never.",
     )
     relocate_up_to_shards: Annotated[int, Field(ge=0)] = Field(
         default=10,
-        description="A node's new location takes effect by itself if no more shards than that "
-        "would move or come to break a rule; otherwise it waits for approval.",
+        description="Number of shards up to which a node's new location takes effect by itself: "
+        "shards that would move or break a rule. With more, the location waits for approval.",
     )
 
     @model_validator(mode="after")
@@ -265,32 +275,33 @@ class LocationSettings(Section):
 
 
 class QuotaSettings(Section):
-    nodes: Count = Field(default=10_000, description="Nodes registered at once.")
+    nodes: Count = Field(default=10_000, description="Limit on registered nodes.")
     pending_nodes: Count = Field(
-        default=1_000, description="Nodes whose location is in doubt or waits for approval."
+        default=1_000,
+        description="Limit on nodes whose location is in doubt or waits for approval.",
     )
     new_nodes_per_minute: Count = Field(
-        default=1_000, description="Nodes that may come in a minute, after the bootstrap."
+        default=1_000, description="Limit on new nodes per minute, after bootstrap_seconds."
     )
     places: Count = Field(
-        default=4_096, description="Locations that are known at once, counted at every tier."
+        default=4_096, description="Limit on known locations, counted at every tier."
     )
     bootstrap_seconds: Annotated[float, Field(ge=0, le=86_400)] = Field(
         default=600.0,
-        description="Time after its first node for which a fleet may register at any rate and "
-        "with any location, without alerts.",
+        description="Time after the first registration during which nodes may register at any rate "
+        "and with any location, without alerts.",
     )
 
 
 class PolicySettings(Section):
     default: Annotated[dict[str, JsonValue], BeforeValidator(mapping_of_text)] = Field(
         default={"strategy": "spread"},
-        description="Policy of a stream that names none.",
+        description="Policy of a stream without a policy of its own.",
     )
     plugins: Annotated[list[str], BeforeValidator(names_of_list)] = Field(
         default_factory=list,
-        description="Strategies of your own, each package.module:ClassName. Nothing else is "
-        "imported: streams can only name what is listed here.",
+        description="Strategies of your own, each as package.module:ClassName. Nothing else is "
+        "imported: a stream can only name what is listed here.",
     )
 
     @field_validator("default")
@@ -303,21 +314,22 @@ class PolicySettings(Section):
 
 class TickSettings(Section):
     interval_seconds: Annotated[float, Field(gt=0, le=TICK_INTERVAL_SECONDS_MAX)] = Field(
-        default=1.0, description="Longest pause between two ticks; they let the silence clocks run."
+        default=1.0,
+        description="Longest pause between two ticks, which advance the silence clocks.",
     )
 
 
 class SparkSettings(Section):
     topology_shards: Annotated[int, Field(ge=1, le=4096)] = Field(
-        default=1, description="Parts into which the node table is cut, spread over executors."
+        default=1, description="Number of parts of the node table, spread over executors."
     )
     driver_memory: MemorySize = Field(default="512m", description="Heap of the driver's JVM.")
     max_offsets_per_trigger: Count = Field(
-        default=200_000, description="Records that one micro-batch takes at most."
+        default=200_000, description="Limit on the records of one micro-batch."
     )
     options: Options = Field(
         default_factory=dict,
-        description="More Spark settings (spark.…). Secrets only as env:NAME or file:/path.",
+        description="Further Spark settings (spark.…). Secrets only as env:NAME or file:/path.",
     )
 
     @field_validator("options")
@@ -332,34 +344,34 @@ class SparkSettings(Section):
 class DeadLetterSettings(Section):
     per_second: Count = Field(
         default=1_000,
-        description="Dead letters that are written for each reason and second of append time; "
-        "what is beyond is counted in a summary letter for each partition.",
+        description="Limit on dead letters for each reason and second of append time. Further "
+        "ones are counted in a summary letter for each partition.",
     )
 
 
 class MetricsSettings(Section):
     host: str = Field(
-        default="127.0.0.1", description="Address that metrics and probes are served on."
+        default="127.0.0.1", description="Address on which metrics and probes are served."
     )
     port: Annotated[int, Field(ge=0, le=65_535)] | None = Field(
         default=None,
-        description="Port of /metrics (Prometheus), /livez and /readyz; 0: any free one. "
-        "Empty: none.",
+        description="Port of /metrics (Prometheus), /livez and /readyz. 0: any free port. Empty: "
+        "they are not served.",
     )
 
 
 class LogSettings(Section):
     level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="Least weight of what is logged."
+        default="info", description="Lowest level that is logged."
     )
     format: Literal["text", "json"] = Field(
-        default="text", description="text for people, json: one object a line."
+        default="text", description="text: lines for people; json: one object per line."
     )
 
 
 class TraceSettings(Section):
     file: Path | None = Field(
         default=None,
-        description="File that gets one JSON line per micro-batch: where its time went, by part. "
-        "Empty: none.",
+        description="File for one JSON line per micro-batch with the time of each part. Empty: "
+        "none.",
     )
