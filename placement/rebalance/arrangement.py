@@ -19,7 +19,8 @@ from placement.rules import Rule, RuleSet
 from placement.strategies import STRATEGIES
 
 # Families of replicas: of a stream or range that its strategy has even before all are, of a
-# dimension of such streams, of all, and of a stream that comes after these (`Balance`).
+# dimension of such streams, of all, and of a stream that comes after these (`Balance`). A range is
+# counted over all streams of its dimension, if it has one.
 OWN, DIMENSION, ALL, LATER = range(4)
 
 # Totals come first, so that a stream can be placed unevenly, and be even once others have come:
@@ -27,6 +28,9 @@ OWN, DIMENSION, ALL, LATER = range(4)
 # three times its mean (`topic.replica.count.balance.threshold`). A shard is led by one of its own
 # replicas, so that leaders can be placed one off.
 STREAM_SLACK, LEADER_SLACK = Slack.DOUBLE, Slack.ONE
+
+# Whether it is a dimension's, the dimension or stream, the filter's number, the range's label.
+_FamilyKey = tuple[bool, str, int, str]
 
 
 @dataclass(slots=True)
@@ -97,7 +101,9 @@ class Arrangement:
         columns: list[tuple[Integers, ...]] = []
         self.filters: dict[Hashable, int] = {}
         dimensions: dict[str, int] = {}
-        names: tuple[list[int], list[int]] = ([], [])  # of streams first, and of those after
+        # Families of streams first, and of those after, by what they belong to: a stream, or the
+        # dimension whose streams share their ranges; the filter of nodes; the label of the range.
+        names: tuple[dict[_FamilyKey, int], ...] = ({}, {})
         for number, each in enumerate(self.streams):
             kind = self.filters.setdefault(each.policy.nodes, len(self.filters))
             rows = each.rows[:1] if each.unit else each.rows
@@ -106,14 +112,18 @@ class Arrangement:
             size = np.full(len(node), len(each.rows) if each.unit else 1)
             own, later = np.full(len(node), EMPTY), np.full(len(node), EMPTY)
             fixed = each.spec.stream in self.kept
-            if not (fixed or each.unit):
-                labels, known = _labels(each), names[each.totals_first]
-                numbers = len(known) + labels[shard]
-                own, later = (own, numbers) if each.totals_first else (numbers, later)
-                known += [kind] * (int(labels.max(initial=-1)) + 1)
             dimension, counted = each.spec.dimension, EMPTY
             if dimension is not None and not each.totals_first:
                 counted = dimensions.setdefault(dimension, len(dimensions))
+            labels = _range_labels(each)
+            shares_ranges = counted != EMPTY and bool(labels)
+            if not each.unit and (shares_ranges or not fixed):
+                owner = (True, str(dimension)) if shares_ranges else (False, each.spec.stream)
+                known = names[each.totals_first]
+                keys = [(*owner, kind, label) for label in labels or [""]]
+                numbers = np.asarray([known.setdefault(key, len(known)) for key in keys])
+                family = numbers[shard if labels else np.zeros_like(shard)]
+                own, later = (own, family) if each.totals_first else (family, later)
             free = np.full(len(node), not fixed)
             if moving:
                 index = each.shards[shard].tolist()
@@ -141,7 +151,8 @@ class Arrangement:
             np.where(up, 0, EMPTY),
             np.where(here, later, EMPTY),
         ]
-        self._names, self._dimensions = names, len(dimensions)
+        self._filter_of_family = [[key[2] for key in known] for known in names]
+        self._dimensions = len(dimensions)
         self.moved = np.zeros(len(self.node), bool)
 
     def _count(self) -> None:
@@ -149,7 +160,7 @@ class Arrangement:
         levels = self.levels
         by_filter = [levels.weights(mask) for mask in self.admitted]
         everywhere = levels.weights(self.eligible)
-        first, after = self._names
+        first, after = self._filter_of_family
         self.tallies = [
             FamilyCounts(levels, by_filter or [everywhere], first),
             FamilyCounts(levels, [everywhere], [0] * self._dimensions),
@@ -271,12 +282,8 @@ def _fixed(stream: StreamArrangement, moving: Collection[int]) -> Reason | None:
     return None
 
 
-def _labels(stream: StreamArrangement) -> Integers:
-    """The number of each shard's range; one for all without ranges of their own."""
-    ranges: Sequence[str] | None = stream.spec.ranges
+def _range_labels(stream: StreamArrangement) -> Sequence[str]:
+    """The label of each shard's range; none where the stream is not parted into ranges."""
+    ranges: Sequence[str] = stream.spec.ranges or ()
     aware = stream.policy.parameters.get("range_aware")
-    if not aware or ranges is None or len(ranges) != len(stream.rows):
-        return np.zeros(len(stream.rows), np.int64)
-    numbers: dict[str, int] = {}
-    labels = [numbers.setdefault(label, len(numbers)) for label in ranges]
-    return np.asarray(labels, np.int64)
+    return ranges if aware and len(ranges) == len(stream.rows) else ()

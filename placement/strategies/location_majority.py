@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -88,7 +89,8 @@ class LocationMajorityStrategy(ByRules):
         than two); a location without any is never put aside. Of the others, or of those put aside
         if there are no others, the least loaded is taken. Server step: the less loaded of two
         servers; with `range_aware` the one with fewest replicas of the shard's range, then of the
-        stream (of the `dimension`, if it has one), then of all. Where Kudu draws lots a hash
+        stream, then of all; where the stream has a `dimension`, both the range and the stream are
+        counted over all streams of it. Where Kudu draws lots a hash
         decides: of the location and what it holds, for servers of the replica. Without rules of
         the user whole streams go through both steps at once. A `dimension` limits the count of the
         server step to its streams.
@@ -148,13 +150,15 @@ class LocationMajorityStrategy(ByRules):
         """Add the replicas that are missing."""
         draft = StreamDraft(spec, policy, shards, view)
         steps = Steps(policy, view, spec.stream)
-        elsewhere = _Held(view, spec).dimension if spec.dimension is not None else None
+        elsewhere = _Held(view, spec) if spec.dimension is not None else None
 
         def order(shard: int, kept: Sequence[int]) -> list[Key]:
             need = ReplicaRequest(spec.stream, shard, len(kept), spec.replication_factor, kept)
-            own = draft.counts if elsewhere is None else elsewhere + draft.counts
+            own, in_range = draft.counts, draft.range_counts(shard)
+            if elsewhere is not None:
+                own, in_range = elsewhere.dimension + own, elsewhere.range_of(shard) + in_range
             scoped = view.load if elsewhere is None else own
-            loads = (draft.range_counts(shard), own, view.load)
+            loads = (in_range, own, view.load)
             return steps.keys(need, draft.wishes(shard, kept), scoped, loads)
 
         return tuple(draft.fill(order, least_leading(draft)))
@@ -199,36 +203,56 @@ def _placed(draft: StreamDraft) -> bool:
 
 
 class _Held:
-    """Replicas by node: of the stream, of each of its ranges, and of all streams that share its
-    dimension."""
+    """Replicas by node: of the stream, of all streams that share its dimension, and of each of its
+    ranges, over all streams of the dimension if there is one."""
 
     def __init__(self, view: View, spec: StreamSpec) -> None:
         size = view.topology.size
         self.spec = spec
         self.stream = np.zeros(size, np.int64)
         self.dimension = np.zeros(size, np.int64)
-        self._ranges: dict[str, NDArray[np.int64]] = {}
+        # Streams whose shards are counted by range, with the nodes of each shard.
+        self._parted: list[tuple[StreamSpec, NDArray[np.int32]]] = []
         for index, nodes in view.table.streams():
             other = view.spec_of(index)
             if other is None:
                 continue
-            if spec.dimension is not None and other.dimension == spec.dimension:
+            kin = spec.dimension is not None and other.dimension == spec.dimension
+            if kin:
                 self.dimension += _counted(nodes, size)
             if other.stream == spec.stream:
                 self.stream += _counted(nodes, size)
-                for shard, row in enumerate(nodes):
-                    self.range_of(shard)[:] += _counted(row, size)
+            if other.stream == spec.stream or (kin and spec.ranges and other.ranges):
+                self._parted.append((other, nodes))
 
     def range_of(self, shard: int) -> NDArray[np.int64]:
         """Replicas of the shards that have this one's range label."""
-        labels = self.spec.ranges or ()
-        label = labels[shard] if shard < len(labels) else ""
-        return self._ranges.setdefault(label, np.zeros(len(self.stream), np.int64))
+        size = len(self.stream)
+        return self._ranges.setdefault(_label(self.spec, shard), np.zeros(size, np.int64))
+
+    @cached_property
+    def _ranges(self) -> dict[str, NDArray[np.int64]]:
+        """Replicas by node of each range."""
+        found: dict[str, NDArray[np.int64]] = {}
+        for spec, nodes in self._parted:
+            shards: dict[str, list[int]] = {}
+            for shard in range(len(nodes)):
+                shards.setdefault(_label(spec, shard), []).append(shard)
+            for label, members in shards.items():
+                counts = _counted(nodes[members], len(self.stream))
+                found[label] = found[label] + counts if label in found else counts
+        return found
 
     def add(self, shard: int, node: int) -> None:
         """Count one more replica of the stream."""
         for counts in (self.stream, self.dimension, self.range_of(shard)):
             counts[node] += 1
+
+
+def _label(spec: StreamSpec, shard: int) -> str:
+    """The range that a shard belongs to; one for all that have no label."""
+    labels = spec.ranges or ()
+    return labels[shard] if shard < len(labels) else ""
 
 
 def _counted(nodes: NDArray[np.int32], size: int) -> NDArray[np.int64]:

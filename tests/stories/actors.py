@@ -226,7 +226,7 @@ class Actors:
         count = int(command.take("streams", "0"))
         names = [f"t{n + 1}" for n in range(count)] or [command.take("stream")]
         quorum, policy, replicas = map(command.given, ("quorum", "policy", "replicas"))
-        repair, ranges = map(command.given, ("repair", "ranges"))
+        repair, ranges, dimension = map(command.given, ("repair", "ranges", "dimension"))
         self.sequence += 1
         sequence = int(command.take("sequence", str(self.sequence)))
         for name in names:
@@ -242,6 +242,7 @@ class Actors:
                 replicas=_lists(replicas),
                 body_hash=command.take("body", ""),
                 repair=repair,
+                dimension=dimension,
                 ranges=None if ranges is None else tuple(ranges.split(",")),
             )
 

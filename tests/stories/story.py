@@ -12,8 +12,8 @@ histories are all told in it; the shared oracle judges every batch besides. The 
                    up; what is no attribute is a tag; `-` is the location of nodes without one
     register       nodes= location= [weight= capacity= leader= disk=ssd]: the same in one line
     create         stream= shards= rf= [policies= | policy='{…}'] [quorum= replicas='n1 n2,n3']
-                   [sequence= body= ranges=a,b repair=dead_only]; `streams=12`
-                   creates t1 … t12 alike
+                   [sequence= body= dimension= ranges=a,b repair=dead_only];
+                   `streams=12` creates t1 … t12 alike
     alter          as create: the full spec that is to hold from now on
     drop           streams=a,b [sequence= body=]
     lose           shards=t1/0 nodes=n1 [reason=]: executors say that the replica is gone

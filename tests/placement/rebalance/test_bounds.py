@@ -121,6 +121,20 @@ def test_a_dimension_is_even_by_itself() -> None:
     assert made.counts() == {"a": 2, "b": 2}
 
 
+def test_a_range_is_even_over_the_streams_of_its_dimension() -> None:
+    """Each stream is even by itself, and so are both together; the ranges are not."""
+    aware = {"strategy": "location_majority", "range_aware": True}
+    made = arrangement([("a", ""), ("b", "")])
+    made.stream("s", [["a"], ["b"]], aware, ranges=("hot", "cold"), dimension="d")
+    made.stream("t", [["a"], ["b"]], aware, ranges=("hot", "cold"), dimension="d")
+    made.stream("u", [["a"], ["b"]], aware, ranges=("hot", "cold"), dimension="other")
+    moves = made.plan().moves
+    assert len(moves) == 2
+    made.apply(moves)
+    for shard in (0, 1):
+        assert made.table.nodes(made.shards[0][shard]) != made.table.nodes(made.shards[1][shard])
+
+
 def test_followers_go_before_leaders() -> None:
     made = arrangement([("a", ""), ("b", ""), ("c", "")])
     made.stream("s", [["a", "b"], ["b", "a"], ["a", "b"], ["b", "a"], ["a", "b"], ["b", "a"]])

@@ -119,7 +119,10 @@ def families(made: Arrangement, leaders: bool) -> list[dict[object, tuple[list[i
         aware = policy.parameters.get("range_aware") and spec.ranges and not leaders
         for number, shard in enumerate(shards):
             nodes = made.table.nodes(shard)[: 1 if leaders else None]
-            key = spec.stream, spec.ranges[number] if aware and spec.ranges else ""
+            key: object = spec.stream
+            if aware and spec.ranges:
+                owner = ("d", spec.dimension, policy.nodes) if spec.dimension else spec.stream
+                key = owner, spec.ranges[number]
             for node in nodes:
                 if able[node]:
                     found[2].setdefault("all", ([], able.tolist()))[0].append(node)

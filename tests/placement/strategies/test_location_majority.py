@@ -213,6 +213,21 @@ def test_a_dimension_counts_its_own_streams_only():
     assert Counter(row[0] for row in rows) == {"A0": 2, "A1": 8}
 
 
+def test_a_range_is_counted_over_the_streams_of_its_dimension():
+    """Two tables of a tenant share a range that is hot: what the one put on A0 the other does not
+    put there too, although as many of its other range are on A1."""
+    held = replace(
+        stream(AWARE, 1, 8, "at", replicas=[["A0"]] * 4 + [["A1"]] * 4),
+        ranges=("hot",) * 4 + ("cold",) * 4,
+        dimension="tenant",
+    )
+    servers = fleet({"A": {"A0": 0, "A1": 0}})
+    for dimension, expected in (("tenant", {"A1": 4}), ("other", {"A0": 2, "A1": 2})):
+        asked = replace(stream(AWARE, 1, 4), ranges=("hot",) * 4, dimension=dimension)
+        rows = ask(servers, held, asked)["s"].replicas
+        assert Counter(row[0] for row in rows) == expected
+
+
 @pytest.mark.parametrize(("key", "value"), [("range_aware", "yes"), ("range_aware", 1)])
 def test_a_wrong_parameter_is_named(key, value):
     answer = created(FIVE, 3, policy=KUDU | {key: value})
