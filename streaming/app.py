@@ -38,11 +38,11 @@ from streaming.ingest import (
     packed_stream,
     subscription,
 )
-from streaming.locations import FromCloud, FromCommand, FromFile, Locator
+from streaming.locations import CloudLocator, CommandLocator, FileLocator, Locator
 from streaming.observability import BatchTrace, Endpoint, LogEvent, Observer, log_event
 from streaming.outbox import Outbox
 from streaming.pipeline import (
-    RECORDS_MAX,
+    SMALL_BATCH_RECORDS_MAX,
     Arrivals,
     BatchApplier,
     Ticker,
@@ -50,7 +50,7 @@ from streaming.pipeline import (
     open_session,
 )
 from streaming.recovery import Recovered, recover
-from streaming.settings import Settings, configuration, for_spark
+from streaming.settings import Settings, core_configuration, spark_client_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -201,7 +201,10 @@ class RunningQuery:
             full_name(topic, prefix): dict(self._recovered.positions[topic])
             for topic in INPUT_TOPICS
         }
-        kafka = {**for_spark(self._options), "bootstrap.servers": settings.kafka.bootstrap_servers}
+        kafka = {
+            **spark_client_options(self._options),
+            "bootstrap.servers": settings.kafka.bootstrap_servers,
+        }
         records = subscription(
             self._spark, kafka, positions, settings.spark.max_offsets_per_trigger
         )
@@ -268,9 +271,9 @@ class RunningQuery:
                 self._applier.apply(payloads, caught_up)
         self._observer.on_batch_ended()
         self._first_batch.set()
-        if self._applier.records_read <= RECORDS_MAX:
+        if self._applier.records_read <= SMALL_BATCH_RECORDS_MAX:
             # While this call has not returned, Spark does not ask for new records.
-            positions, judging = self._applier.positions, self._applier.judging
+            positions, judging = self._applier.positions, self._applier.awaits_time
             self._arrivals.wait(positions, judging, lambda: self._stopping)
 
     def _stop(self, query: "StreamingQuery") -> None:
@@ -299,12 +302,12 @@ def _locator(settings: Settings, recovered: Recovered) -> Locator | None:
     match location.authority:
         case "file":
             assert location.file is not None, "the settings ask for it"
-            return FromFile(location.file)
+            return FileLocator(location.file)
         case "cloud":
-            return FromCloud(location.cloud_form)
+            return CloudLocator(location.cloud_form)
         case "command":
             assert location.command is not None, "the settings ask for it"
-            asking = FromCommand(location.command, location.command_timeout_seconds)
+            asking = CommandLocator(location.command, location.command_timeout_seconds)
             asking.resume(recovered.nodes, recovered.reconciler.memory_of(LOCATIONS))
             return asking
     return None
@@ -345,7 +348,7 @@ def _recover(
         settings.kafka.bootstrap_servers,
         settings.topics.prefix,
         settings.cell,
-        configuration(settings),
+        core_configuration(settings),
         outputs,
         options,
         accept_gap=accept_gap,

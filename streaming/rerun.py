@@ -48,7 +48,7 @@ class NoInputs(StreamingError):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RerunResult:
     """What a rerun sent and wrote, and what the audit found."""
 
     inputs: int
@@ -58,7 +58,7 @@ class Outcome:
 
 
 @dataclass(slots=True)
-class _Life:
+class _NodeSign:
     """The last sign of a node."""
 
     incarnation: str
@@ -73,7 +73,7 @@ def rerun(
     scratch: Path,
     stop: threading.Event,
     speed: float = 1.0,
-) -> Outcome:
+) -> RerunResult:
     """Run the recording's inputs. `settings`: those of the run, by section; `speed` shortens the
     distances between inputs and the timers alike. Raises NoInputs, RerunFailed and what the broker
     raises."""
@@ -93,7 +93,7 @@ def rerun(
         producer = make_producer(at)
         _seed(producer, recording)
         config = scratch / "rerun.yaml"
-        config.write_text(yaml.safe_dump(_scaled(settings, configuration.cell, speed)))
+        config.write_text(yaml.safe_dump(_scale_durations(settings, configuration.cell, speed)))
         application = Application(at, scratch, ("--config", str(config)), {})
         application.start()
         try:
@@ -104,15 +104,15 @@ def rerun(
             ):
                 lives = _send(producer, inputs, speed, stop)
                 suspect_after = settings["liveness"]["suspect_after_seconds"] / speed
-                records = _rest(reader, producer, lives, suspect_after, stop)
+                records = _await_rest(reader, producer, lives, suspect_after, stop)
         finally:
             application.stop()
     marker = latest_values(records)[COMMITS][configuration.cell]
     found = audit(records, configuration)
-    return Outcome(len(inputs), len(records), marker["digest"], tuple(found))
+    return RerunResult(len(inputs), len(records), marker["digest"], tuple(found))
 
 
-def _scaled(settings: Mapping[str, Any], cell: str, speed: float) -> dict[str, Any]:
+def _scale_durations(settings: Mapping[str, Any], cell: str, speed: float) -> dict[str, Any]:
     """The settings with every duration divided by the speed."""
 
     def scaled(value: Any, name: str = "") -> Any:
@@ -141,9 +141,9 @@ def _seed(producer: Producer, recording: Recording) -> None:
 
 def _send(
     producer: Producer, inputs: list[Record], speed: float, stop: threading.Event
-) -> dict[str, _Life]:
+) -> dict[str, _NodeSign]:
     """Send the inputs in their distances; returns the nodes that lived at the end."""
-    lives: dict[str, _Life] = {}
+    lives: dict[str, _NodeSign] = {}
     began, first = time.monotonic(), inputs[0].timestamp_ms if inputs else 0
     for record in inputs:
         due = began + (record.timestamp_ms - first) / 1000 / speed
@@ -163,7 +163,7 @@ def _send(
     return lives
 
 
-def _note(lives: dict[str, _Life], record: Record) -> None:
+def _note(lives: dict[str, _NodeSign], record: Record) -> None:
     if record.topic != NODES:
         return
     envelope = decode(record.raw, [*record.raw_headers])
@@ -175,14 +175,14 @@ def _note(lives: dict[str, _Life], record: Record) -> None:
     if isinstance(message, NodeUnregistered):
         lives.pop(message.node_id, None)
     elif isinstance(message, NodeMessage):
-        life = _Life(message.incarnation, message.sequence, record.timestamp_ms)
+        life = _NodeSign(message.incarnation, message.sequence, record.timestamp_ms)
         lives[message.node_id] = life
 
 
-def _rest(
+def _await_rest(
     reader: CommittedReader,
     producer: Producer,
-    lives: dict[str, _Life],
+    lives: dict[str, _NodeSign],
     suspect_after_seconds: float,
     stop: threading.Event,
 ) -> list[Record]:
@@ -208,7 +208,7 @@ def _rest(
     return records + reader.read_to_end()
 
 
-def _beat(producer: Producer, node_id: str, life: _Life) -> None:
+def _beat(producer: Producer, node_id: str, life: _NodeSign) -> None:
     body = {"node_id": node_id, "incarnation": life.incarnation, "sequence": life.sequence}
     headers: list[tuple[str, str | bytes | None]] = [
         *encode_headers("NodeHeartbeat", cell="rerun", id="1", subject=node_id, time_ms=0)

@@ -31,7 +31,7 @@ from placement.wording import counted
 from schemas.topics import BY_NAME, CATALOGUE, DEFAULT_PREFIX, Topic, configs_for, full_name
 from streaming.brokers import connect
 from streaming.errors import BrokerUnreachable, SettingsInvalid, StreamingError
-from streaming.settings import for_administration
+from streaming.settings import admin_client_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -323,7 +323,7 @@ def _refusal(name: str, what: str, answer: Mapping[str, Any]) -> AdministrationF
 @contextmanager
 def connect_admin(bootstrap: str, options: Mapping[str, str] | None) -> Iterator[KafkaAdminClient]:
     """kafka-python's client for administration, its errors turned into ours."""
-    translated = for_administration(options or {})
+    translated = admin_client_options(options or {})
     address = _first_reachable(bootstrap)
     if translated:
         # kafka-python takes a refused password for a lost connection and tries it again and again.

@@ -21,7 +21,7 @@ from streaming.errors import (
     SettingsInvalid,
     StreamingError,
 )
-from streaming.settings import PATIENCE
+from streaming.settings import TIMEOUT_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -140,7 +140,7 @@ def connect(
 ) -> Any:
     last_error = _LastError()
     config = {
-        **PATIENCE,
+        **TIMEOUT_OPTIONS,
         **(options or {}),
         **needed,
         "bootstrap.servers": bootstrap,

@@ -10,7 +10,7 @@ import ssl
 from collections.abc import Mapping
 from contextlib import suppress
 
-from streaming.settings import encrypted
+from streaming.settings import is_encrypted
 
 CONNECT_TIMEOUT_SECONDS = 2.0
 # A broker that misses a certificate says so after the handshake, within milliseconds; one that
@@ -35,18 +35,18 @@ def find_fault(bootstrap: str, options: Mapping[str, str]) -> str | None:
         try:
             _greet(context, host.strip("[]"), int(port))
         except ssl.SSLError as error:
-            if encrypted(options):
+            if is_encrypted(options):
                 return _words(error, address.strip(), "ssl.certificate.location" in options)
             return speaks if "alert" in _reason(error) else None
         except (OSError, ValueError):
             continue
-        return None if encrypted(options) else speaks
+        return None if is_encrypted(options) else speaks
     return None
 
 
 def _context(options: Mapping[str, str]) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=options.get("ssl.ca.location"))
-    if not encrypted(options):
+    if not is_encrypted(options):
         # All that is asked is whether TLS is spoken there.
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         return context

@@ -56,14 +56,14 @@ def answer_documents(
     # Made only where text is wanted: importing rich takes a tenth of the time to answer.
     console: Any = None
     status = 0
-    with _collecting_seldom():
-        for each in parse_documents(read(file)):
-            document = understood(each, file, strict=strict)
+    with _collect_seldom():
+        for each in parse_documents(read_text(file)):
+            document = check_unknown_fields(each, file, strict=strict)
             if isinstance(document, DocumentFault):
                 status = EXIT_DOCUMENT
                 _tell_fault(document, file, output)
                 continue
-            with _clock(doing, document):
+            with _progress_clock(doing, document):
                 answer = solve(document)
             status = max(status, int(found(answer)))
             if lines is not None:
@@ -82,7 +82,7 @@ def answer_documents(
 
 
 @contextmanager
-def _clock(doing: str, document: "Document") -> Iterator[None]:
+def _progress_clock(doing: str, document: "Document") -> Iterator[None]:
     """What a large file is worked at for, and how long, on standard error if it is a terminal."""
     streams = document.cluster.streams
     shards = sum(getattr(stream, "shards", 0) for stream in streams)
@@ -99,7 +99,7 @@ def _clock(doing: str, document: "Document") -> Iterator[None]:
 
 
 @contextmanager
-def _collecting_seldom() -> Iterator[None]:
+def _collect_seldom() -> Iterator[None]:
     """Python looks for cycles after every 700 new objects as it comes, which is most of the time
     that reading a large file takes; there is next to nothing to find."""
     before = gc.get_threshold()
@@ -110,7 +110,7 @@ def _collecting_seldom() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-def read(file: str) -> str:
+def read_text(file: str) -> str:
     """The text of a file, or of standard input."""
     try:
         raw = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
@@ -133,7 +133,7 @@ def _tell_fault(fault: "DocumentFault", file: str, output: Output) -> None:
     typer.secho(f"{_place(file, fault.line)}: {fault.message}", fg=typer.colors.RED, err=True)
 
 
-def understood(
+def check_unknown_fields(
     document: "Document | DocumentFault", file: str, *, strict: bool
 ) -> "Document | DocumentFault":
     """The document; with `strict` a fault instead where it has unknown fields, which are otherwise

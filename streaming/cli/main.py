@@ -17,9 +17,7 @@ from streaming.cli.commands import (
     describe,
     dlq,
     doctor,
-    executor,
     explain,
-    fleet,
     history,
     listings,
     nearest,
@@ -31,6 +29,7 @@ from streaming.cli.commands import (
     replay,
     run,
     send,
+    simulate,
     status,
     stream,
     suggest,
@@ -110,9 +109,8 @@ check.register(app)
 plan.register(app)
 explain.register(app)
 nearest.register(app)
-fleet.register(app)
+simulate.register(app)
 demo.register(app)
-executor.register(app)
 app.add_typer(dlq.app)
 doctor.register(app)
 record.register(app)

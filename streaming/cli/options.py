@@ -105,18 +105,18 @@ PluginOption = Annotated[
 ]
 
 
-def connection(config: Path | None, bootstrap: str | None, prefix: str | None) -> "Settings":
+def load_connection(config: Path | None, bootstrap: str | None, prefix: str | None) -> "Settings":
     """The settings of a command that only needs to find the topics. Raises SettingsInvalid."""
     from streaming.settings import load_settings
 
     return load_settings(config, {"kafka.bootstrap_servers": bootstrap, "topics.prefix": prefix})
 
 
-def connected(
+def connection_options(
     bootstrap: Bootstrap = None, prefix: Prefix = None, config: Config = None
 ) -> "Settings":
     """The options of `connection`, for `with_options`."""
-    return connection(config, bootstrap, prefix)
+    return load_connection(config, bootstrap, prefix)
 
 
 def with_options(

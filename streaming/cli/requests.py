@@ -39,7 +39,7 @@ Why = Annotated[str | None, typer.Option("--reason", help="For people.", show_de
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
+class AgreementOptions:
     """The options with which a person agrees to the impact of a request."""
 
     hash: HashOption = None
@@ -47,7 +47,7 @@ class Agreement:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class AnswerOptions:
     """The options of every command that waits for an answer."""
 
     no_wait: NoWait = False
@@ -56,7 +56,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class RequestOptions:
     """The options of every operator's request, and how one is made with them."""
 
     dry_run: DryRunOption = False
@@ -65,11 +65,11 @@ class Asking:
     timeout: Timeout = TIMEOUT_SECONDS
     output: OutputOption = Output.TEXT
 
-    def ask(
+    def send(
         self,
         settings: "Settings",
         message: "type[OperatorRequest]",
-        agreeing: Agreement | None = None,
+        agreeing: AgreementOptions | None = None,
         **fields: Any,
     ) -> None:
         """Show what a request would do where that has to be seen, then send it and show the
@@ -78,15 +78,15 @@ class Asking:
         agreed = agreeing is not None and (agreeing.yes or agreeing.hash is not None)
         if self.dry_run and (agreed or self.no_wait):
             raise typer.BadParameter("--dry-run sends nothing: leave out --yes, --hash, --no-wait")
-        request = _made(
+        request = _make_request(
             message, fields | {"reason": self.reason}, agreeing.hash if agreeing else None
         )
         if self.dry_run or (agreeing is not None and agreeing.hash is None):
-            request = self._looked_at(settings, request, agreeing)
+            request = self._preview(settings, request, agreeing)
         if self.dry_run:
             return
         if self.no_wait:
-            self._send(settings, request)
+            self._send_only(settings, request)
             return
         from streaming.requests import send_request_and_wait
 
@@ -96,8 +96,8 @@ class Asking:
         if answer["outcome"] != "accepted":
             raise typer.Exit(EXIT_REFUSED)
 
-    def _looked_at(
-        self, settings: "Settings", request: "OperatorRequest", agreeing: Agreement | None
+    def _preview(
+        self, settings: "Settings", request: "OperatorRequest", agreeing: AgreementOptions | None
     ) -> "OperatorRequest":
         """The request with the hash of its impact, once that was shown and agreed to."""
         from streaming.requests import dry_run
@@ -113,7 +113,7 @@ class Asking:
         confirm("Carry it out?", agreeing is not None and agreeing.yes, "--yes or --hash")
         return request.model_copy(update={"expected_impact_hash": shown.seen.hash})
 
-    def _send(self, settings: "Settings", request: "OperatorRequest") -> None:
+    def _send_only(self, settings: "Settings", request: "OperatorRequest") -> None:
         from streaming.requests import send_request
 
         print_sent(settings, [(request.target, send_request(settings, request))], self.output)
@@ -141,7 +141,7 @@ def print_sent(settings: "Settings", sent: Any, output: Output) -> None:
             typer.echo(f"{name} sent: {topic}-{place.partition}@{place.offset}")
 
 
-def _made(
+def _make_request(
     message: "type[OperatorRequest]", fields: dict[str, Any], agreed: str | None
 ) -> "OperatorRequest":
     from pydantic import ValidationError

@@ -4,8 +4,7 @@
 `runtime` and what they stand on.
 """
 
-from streaming.demo.played import Played
-from streaming.demo.stage import Report, Stage
-from streaming.demo.story import Demo
+from streaming.demo.stage import DemoReport, ScenarioDemo, Stage
+from streaming.demo.story import StoryDemo
 
-__all__ = ["Demo", "Played", "Report", "Stage"]
+__all__ = ["DemoReport", "ScenarioDemo", "Stage", "StoryDemo"]

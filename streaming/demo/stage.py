@@ -1,5 +1,9 @@
-"""Sets up a demo: a broker, the application as a process, and a watcher of both."""
+"""Sets up a demo: a broker, the application as a process, and a watcher of both.
 
+`StoryDemo` (`demo.story`) and `ScenarioDemo` are the two demos that `placer demo` plays on it.
+"""
+
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +19,17 @@ from streaming.brokers import CommittedReader
 from streaming.errors import StreamingError
 from streaming.replay import AUDITED, audit
 from streaming.runtime import Application, EmbeddedBroker, Scratch
-from streaming.simulator import StreamCreator, Watcher, World
+from streaming.settings import ENV_DELIMITER, ENV_PREFIX
+from streaming.simulator import (
+    Executor,
+    Fleet,
+    Scenario,
+    ScenarioRun,
+    StreamCreator,
+    Watcher,
+    World,
+    verdict_lines,
+)
 
 # Production waits for minutes; the story should not. Four missed beats make a suspect.
 SUSPECT_AFTER_SECONDS = 2.0
@@ -40,7 +54,7 @@ class SceneFailed(StreamingError):
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class DemoReport:
     """How it ended: what was found wrong, counts and latencies in seconds."""
 
     findings: list[str]
@@ -87,7 +101,7 @@ class Stage:
     ) -> None:
         self._owned.close()
 
-    def play(self) -> Report:
+    def play(self) -> DemoReport:
         """What happens on the stage, to be told by whoever sets it."""
         raise NotImplementedError
 
@@ -97,7 +111,7 @@ class Stage:
             self._application.start()
             self._application.wait_ready()
 
-    def _report(self, more: Sequence[str] = ()) -> Report:
+    def _report(self, more: Sequence[str] = ()) -> DemoReport:
         """The audit of the topics, read to their ends, after what was found before."""
         with CommittedReader(self.bootstrap, DEFAULT_PREFIX, AUDITED) as reader:
             records = reader.read_to_end()
@@ -110,7 +124,7 @@ class Stage:
             "moves cancelled or superseded": self._moves("cancelled") + self._moves("superseded"),
             "records read back": len(records),
         }
-        return Report([*more, *audit(records, Configuration())], counts, self.seconds)
+        return DemoReport([*more, *audit(records, Configuration())], counts, self.seconds)
 
     def _moves(self, state: str) -> int:
         return sum(move["state"] == state for move in self.world.moves.values())
@@ -120,3 +134,42 @@ class Stage:
         started = time.monotonic()
         yield
         self.seconds[what] = time.monotonic() - started
+
+
+class ScenarioDemo(Stage):
+    """One scenario, with the settings that it names."""
+
+    def __init__(
+        self, scenario: Scenario, tell: Callable[[str], None], stop: threading.Event
+    ) -> None:
+        super().__init__(tell, stop, (), _environment(scenario))
+        self._scenario = scenario
+
+    def play(self) -> DemoReport:
+        """The whole scenario; the report has the claims that do not hold, then what the audit
+        found. Raises SceneFailed, NoAnswer; KeyboardInterrupt when stopped."""
+        self._start()
+        scenario = self._scenario
+        with (
+            Fleet(
+                self.bootstrap, DEFAULT_PREFIX, scenario.fleet(), scenario.heartbeat_seconds
+            ) as fleet,
+            Executor(self.bootstrap, DEFAULT_PREFIX, scenario.executor, serves=fleet.serves),
+        ):
+            playing = ScenarioRun(scenario, fleet, self.world, self._create, self._tell, self._stop)
+            found = playing.play()
+            if self._stop.is_set():
+                raise KeyboardInterrupt
+            for line in verdict_lines(scenario, found):
+                self._tell(line)
+            return self._report(found)
+
+
+def _environment(scenario: Scenario) -> dict[str, str]:
+    """The settings as variables; what is a string stays one."""
+    return {
+        ENV_PREFIX + name.replace(".", ENV_DELIMITER).upper(): (
+            value if isinstance(value, str) else json.dumps(value)
+        )
+        for name, value in scenario.flags.items()
+    }

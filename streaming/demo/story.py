@@ -18,13 +18,13 @@ from schemas.topics import DECISIONS, DEFAULT_PREFIX
 from streaming.demo.stage import (
     DEAD_AFTER_SECONDS,
     SCENE_TIMEOUT_SECONDS,
-    Report,
+    DemoReport,
     SceneFailed,
     Stage,
 )
 from streaming.requests import dry_run, new_request_id, send_request_and_wait
 from streaming.settings import load_settings
-from streaming.simulator import Executor, Fleet, Player, Step, read_scenario
+from streaming.simulator import Executor, Fleet, ScenarioStep, StepPlayer, read_scenario
 
 # What happens to the fleet; the scenes below say what has to follow from its steps.
 SCENARIO = Path(__file__).with_name("scenario.yaml")
@@ -39,10 +39,10 @@ STREAMS: tuple[tuple[str, int, int, str | None], ...] = (
 )
 
 
-class Demo(Stage):
+class StoryDemo(Stage):
     """The story of a cluster that is created, hurt and healed."""
 
-    def play(self) -> Report:
+    def play(self) -> DemoReport:
         """All scenes and the audit. Raises SceneFailed; KeyboardInterrupt when stopped."""
         self._start()
         scenario = read_scenario(SCENARIO.read_text("utf-8"))
@@ -52,7 +52,7 @@ class Demo(Stage):
             Fleet(self.bootstrap, DEFAULT_PREFIX, nodes, beat_seconds) as fleet,
             Executor(self.bootstrap, DEFAULT_PREFIX, scenario.executor),
         ):
-            self._player = Player(fleet, self._tell, self._stop)
+            self._player = StepPlayer(fleet, self._tell, self._stop)
             self._create_streams(len(nodes))
             node_dies, node_returns, zone_dies, zone_returns, rack_dies = scenario.steps
             self._node_dies_and_returns(node_dies, node_returns)
@@ -72,7 +72,7 @@ class Demo(Stage):
         self.seconds["stream appended → decision readable, p50"] = median(latencies)
         self.seconds["stream appended → decision readable, max"] = max(latencies)
 
-    def _node_dies_and_returns(self, dies: Step, returns: Step) -> None:
+    def _node_dies_and_returns(self, dies: ScenarioStep, returns: ScenarioStep) -> None:
         victim = dies.target
         self._tell(f"{victim} falls silent")
         self._lose(dies)
@@ -83,12 +83,12 @@ class Demo(Stage):
         self._until(f"{victim} is up", lambda: self._are({victim}, "up"))
         self._expect_no_moves_since(before, f"{victim} returned")
 
-    def _zone_is_held_until_overridden(self, dies: Step, returns: Step) -> None:
+    def _zone_is_held_until_overridden(self, dies: ScenarioStep, returns: ScenarioStep) -> None:
         zone, lost, before = dies.target, self._targets(dies), len(self.world.moves)
         self._tell(f"{zone} loses power: {', '.join(sorted(lost))}")
         self._player.act(dies)
-        self._until(f"a HOLD of {zone}", lambda: self.world.held(zone) is not None)
-        self._tell(f"alert HOLD {zone}: {self.world.held(zone)}")
+        self._until(f"a HOLD of {zone}", lambda: self.world.hold_reason(zone) is not None)
+        self._tell(f"alert HOLD {zone}: {self.world.hold_reason(zone)}")
         self._until(f"{zone} dead", lambda: self._are(lost, "dead"))
         self._expect_no_moves_since(before, f"{zone} is held")
         self._tell(f"all nodes of {zone} are dead and nothing moves: a zone mostly comes back")
@@ -112,7 +112,7 @@ class Demo(Stage):
         if answer["outcome"] != "accepted":
             raise SceneFailed(f"{what}: refused")
 
-    def _rack_dies_and_application_is_killed(self, dies: Step) -> None:
+    def _rack_dies_and_application_is_killed(self, dies: ScenarioStep) -> None:
         rack, lost = dies.target, self._targets(dies)
         self._tell(f"{rack} loses power: {', '.join(sorted(lost))}")
         self._lose(dies)
@@ -128,7 +128,7 @@ class Demo(Stage):
         self._tell(_decided(self.world.decisions[name]))
         self._until(f"{rack} is replaced everywhere", lambda: self._healed(lost))
 
-    def _lose(self, dies: Step) -> None:
+    def _lose(self, dies: ScenarioStep) -> None:
         """Silence nodes and wait for the first moves away from them."""
         lost = self._targets(dies)
         what = " and ".join(sorted(lost))
@@ -163,7 +163,7 @@ class Demo(Stage):
     def _is_decided(self, name: str) -> bool:
         return name in self.world.decisions
 
-    def _targets(self, step: Step) -> set[str]:
+    def _targets(self, step: ScenarioStep) -> set[str]:
         return {*self._player.targets(step.target)}
 
     def _are(self, node_ids: set[str], liveness: str) -> bool:

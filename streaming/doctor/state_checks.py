@@ -8,7 +8,7 @@ from schemas.topics import BY_NAME, COMMITS, full_name
 from streaming.brokers import CommittedReader
 from streaming.doctor.findings import CheckFailure, CheckStatus
 from streaming.recovery import NoSnapshot, take_snapshot
-from streaming.settings import Settings, configuration
+from streaming.settings import Settings, core_configuration
 
 # With less than half of the retention left an outage of as long again would lose input.
 LAG_SHARE_MAX = 0.5
@@ -65,7 +65,7 @@ def check_rebuild(settings: Settings) -> str | CheckFailure:
         taken = take_snapshot(
             settings.kafka.bootstrap_servers,
             settings.topics.prefix,
-            configuration(settings),
+            core_configuration(settings),
             settings.resolved_kafka_options(),
         )
     except NoSnapshot as error:

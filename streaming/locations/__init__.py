@@ -3,13 +3,13 @@
 Answers become events of the stream. Imports `errors` only.
 """
 
-from streaming.locations.locator import FromCloud, FromCommand, FromFile, Locator
+from streaming.locations.locator import CloudLocator, CommandLocator, FileLocator, Locator
 from streaming.locations.sources import LocationMap, cloud_location, read_locations, read_rackdc
 
 __all__ = [
-    "FromCloud",
-    "FromCommand",
-    "FromFile",
+    "CloudLocator",
+    "CommandLocator",
+    "FileLocator",
     "LocationMap",
     "Locator",
     "cloud_location",

@@ -39,17 +39,17 @@ RETRY_SECONDS = 60.0
 class Locator(Protocol):
     """Who is asked where registering nodes stand."""
 
-    def at_once(self, event: NodeChanged) -> LocationResolved | None:
+    def locate(self, event: NodeChanged) -> LocationResolved | None:
         """What can be said of a registration immediately; anything else comes later."""
 
-    def later(self, now: int) -> Sequence[LocationResolved]:
+    def take_answers(self, now: int) -> Sequence[LocationResolved]:
         """What has become known since the last call, as of the core's time in ms."""
 
     def close(self) -> None:
         """Ask nobody any more."""
 
 
-class FromFile:
+class FileLocator:
     """A mapping file, read again when it has changed; one that cannot be read leaves the last."""
 
     def __init__(self, path: Path) -> None:
@@ -57,7 +57,7 @@ class FromFile:
         self._map: LocationMap = read_locations(path)
         self._stamp = _stamp(path)
 
-    def at_once(self, event: NodeChanged) -> LocationResolved | None:
+    def locate(self, event: NodeChanged) -> LocationResolved | None:
         """The file's answer."""
         if event.attributes is None:
             return None
@@ -72,7 +72,7 @@ class FromFile:
         reason = None if place else why
         return LocationResolved(event.at, event.node_id, place, "file", reason)
 
-    def later(self, now: int) -> Sequence[LocationResolved]:
+    def take_answers(self, now: int) -> Sequence[LocationResolved]:
         """Nothing: a file answers at once."""
         del now
         return ()
@@ -81,13 +81,13 @@ class FromFile:
         """Nothing is held open."""
 
 
-class FromCloud:
+class CloudLocator:
     """Region and zone labels, in the form of a snitch."""
 
     def __init__(self, form: str) -> None:
         self._form = form
 
-    def at_once(self, event: NodeChanged) -> LocationResolved | None:
+    def locate(self, event: NodeChanged) -> LocationResolved | None:
         """What the labels say."""
         tags = event.attributes.tags if event.attributes is not None else event.tags
         if tags is None:
@@ -96,7 +96,7 @@ class FromCloud:
         reason = None if place else "its tags have no usable region and zone"
         return LocationResolved(event.at, event.node_id, place, "cloud", reason)
 
-    def later(self, now: int) -> Sequence[LocationResolved]:
+    def take_answers(self, now: int) -> Sequence[LocationResolved]:
         """Nothing: labels answer at once."""
         del now
         return ()
@@ -106,14 +106,14 @@ class FromCloud:
 
 
 @dataclass(slots=True)
-class _Asked:
+class _PendingHost:
     """Who waits for an answer on a host."""
 
     nodes: dict[str, None] = field(default_factory=dict)
     due_at: float = 0.0
 
 
-class FromCommand:
+class CommandLocator:
     """A command that gets hosts as its last arguments and prints one location per line, as Kudu's
     `location_mapping_cmd` does for one. Its answer holds until the node registers again."""
 
@@ -127,7 +127,7 @@ class FromCommand:
         self._command = shlex.split(command)
         self._timeout_seconds = timeout_seconds
         self._run, self._clock = run or _run, clock
-        self._asked: dict[str, _Asked] = {}
+        self._asked: dict[str, _PendingHost] = {}
         self._answers: dict[str, tuple[str | None, str | None]] = {}
         self._changed = threading.Condition()
         self._closing = False
@@ -140,13 +140,13 @@ class FromCommand:
             if view.node_id not in placed and view.liveness is not Liveness.UNREGISTERED:
                 self._ask(view.node_id, view.attributes.host)
 
-    def at_once(self, event: NodeChanged) -> LocationResolved | None:
+    def locate(self, event: NodeChanged) -> LocationResolved | None:
         """Nothing; the command is asked."""
         if event.attributes is not None:
             self._ask(event.node_id, event.attributes.host)
         return None
 
-    def later(self, now: int) -> Sequence[LocationResolved]:
+    def take_answers(self, now: int) -> Sequence[LocationResolved]:
         """What the command has answered."""
         with self._changed:
             answers, self._answers = self._answers, {}
@@ -164,7 +164,7 @@ class FromCommand:
 
     def _ask(self, node_id: str, host: str | None) -> None:
         with self._changed:
-            asked = self._asked.setdefault(host or node_id, _Asked())
+            asked = self._asked.setdefault(host or node_id, _PendingHost())
             asked.nodes[node_id] = None
             asked.due_at = 0.0
             self._changed.notify()
@@ -185,7 +185,7 @@ class FromCommand:
                     nodes = waiting[host].nodes
                     self._answers.update((node_id, (place, reason)) for node_id in nodes)
                     if place is None and host not in self._asked:
-                        self._asked[host] = _Asked(nodes, self._clock() + RETRY_SECONDS)
+                        self._asked[host] = _PendingHost(nodes, self._clock() + RETRY_SECONDS)
 
     def _due(self) -> list[str]:
         now = self._clock()

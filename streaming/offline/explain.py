@@ -156,9 +156,9 @@ class ExplainResult:
         body: dict[str, Any] = {} if name is None else {"name": name}
         if self.missing is not None:
             return body | {"error": {"message": self.missing, "line": None, "field": None}}
-        return body | {"explain": [self._told(each) for each in self.streams]}
+        return body | {"explain": [self._stream_body(each) for each in self.streams]}
 
-    def _told(self, each: StreamExplanation) -> dict[str, Any]:
+    def _stream_body(self, each: StreamExplanation) -> dict[str, Any]:
         return stream_body(each, self.placed.answer(each.decision))
 
 
@@ -201,7 +201,7 @@ def explain_streams(
     streams = tuple(
         StreamExplanation(answer)
         if isinstance(answer, RefusedStream)
-        else ahead.told(found[answer.stream], given.get(answer.stream))
+        else ahead.add_to(found[answer.stream], given.get(answer.stream))
         for answer in known
         if wanted.stream in (None, answer.stream)
     )
@@ -355,7 +355,9 @@ class _Outlook:
         hold = find_hold(state.topology)
         self._hold = None if hold is None else hold.reason
 
-    def told(self, explained: StreamExplanation, event: StreamCreated | None) -> StreamExplanation:
+    def add_to(
+        self, explained: StreamExplanation, event: StreamCreated | None
+    ) -> StreamExplanation:
         """The explanation with what is ahead; as it is for a stream that was only placed now."""
         if event is None or not explained.shards:
             return explained

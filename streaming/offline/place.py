@@ -65,14 +65,14 @@ class PlaceResult:
         ids, table = self.state.topology.ids, self.state.table
         shards = self.state.streams[decision.stream].shards
         found = [[ids[node] for node in table.replicas(shard)] for shard in shards]
-        return found or self._given(decision.stream)
+        return found or self._listed_replicas(decision.stream)
 
     def body(self) -> dict[str, Any]:
         """The answer of `place`."""
         name = {} if self.cluster.name is None else {"name": self.cluster.name}
         return name | {"decisions": [self.answer(decision) for decision in self.decisions]}
 
-    def filled(self) -> dict[str, Any]:
+    def fill_in(self) -> dict[str, Any]:
         """The document as it was given, with the replicas of every stream that has some filled in:
         what `check`, `plan` and `explain` take."""
         value = self.document.value
@@ -88,7 +88,7 @@ class PlaceResult:
         for decision in self.decisions:
             yield [] if isinstance(decision, RefusedStream) else self.replicas(decision)
 
-    def _given(self, stream: str) -> list[list[str]]:
+    def _listed_replicas(self, stream: str) -> list[list[str]]:
         asked = next((s for s in self.cluster.streams if s.stream == stream), None)
         given = None if asked is None or isinstance(asked, RefusedStream) else asked.replicas
         return [list(nodes) for nodes in given or ()]

@@ -4,19 +4,19 @@ Imports `brokers`, `codec`, `errors`.
 """
 
 from streaming.outbox.dead_letters import (
-    HEADER_PREFIX,
+    LETTER_HEADER_PREFIX,
+    LETTER_VALUE_BYTES_MAX,
     LETTERS_PER_SECOND,
-    VALUE_BYTES_MAX,
-    DeadLetters,
-    size_of,
+    DeadLetterWriter,
+    headers_bytes,
 )
 from streaming.outbox.outbox import Outbox
 
 __all__ = [
-    "HEADER_PREFIX",
     "LETTERS_PER_SECOND",
-    "VALUE_BYTES_MAX",
-    "DeadLetters",
+    "LETTER_HEADER_PREFIX",
+    "LETTER_VALUE_BYTES_MAX",
+    "DeadLetterWriter",
     "Outbox",
-    "size_of",
+    "headers_bytes",
 ]

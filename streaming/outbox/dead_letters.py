@@ -13,15 +13,15 @@ from placement.wording import counted
 from schemas.topics import DEAD_LETTERS
 from streaming.codec import OutRecord, Raw, Refused
 
-HEADER_PREFIX = "__placement.errors."
+LETTER_HEADER_PREFIX = "__placement.errors."
 # Enough to recognise a record; all of it would let a poison stream double the broker's load.
-VALUE_BYTES_MAX = 1024
+LETTER_VALUE_BYTES_MAX = 1024
 HEADER_BYTES_MAX = 1024
 # Ten times what a wrong release of a client makes of its own records; a few MB a second at most.
 LETTERS_PER_SECOND = 1_000
 
 
-class DeadLetters:
+class DeadLetterWriter:
     """Writes the letters of refused records: at most `per_second` for each reason and second of
     append time. What is left out is told of by a summary for each partition and reason.
 
@@ -33,13 +33,13 @@ class DeadLetters:
         self._second = 0
         self._written = Counter[str]()
 
-    def of(self, refused: Iterable[Refused]) -> tuple[list[OutRecord], Counter[str]]:
+    def make_letters(self, refused: Iterable[Refused]) -> tuple[list[OutRecord], Counter[str]]:
         """The letters, then the summaries; and how many records are left out, by reason."""
         letters: list[OutRecord] = []
         left_out: dict[tuple[str, int, str, str], list[Refused]] = {}
         for each in refused:
             if self._has_room(each):
-                letters.append(dead_letter(each.raw, each.stage, each.code, each.detail))
+                letters.append(make_letter(each.raw, each.stage, each.code, each.detail))
             else:
                 place = (each.raw.topic, each.raw.partition, each.stage, each.code)
                 left_out.setdefault(place, []).append(each)
@@ -55,12 +55,12 @@ class DeadLetters:
         return self._written[refused.code] <= self._per_second
 
 
-def size_of(headers: Iterable[tuple[str, bytes | None]]) -> int:
+def headers_bytes(headers: Iterable[tuple[str, bytes | None]]) -> int:
     """Bytes of names and contents."""
     return sum(len(name) + len(content or b"") for name, content in headers)
 
 
-def dead_letter(raw: Raw, stage: str, code: str, detail: str) -> OutRecord:
+def make_letter(raw: Raw, stage: str, code: str, detail: str) -> OutRecord:
     """The dead letter of `raw`. `stage`: decode, validate, order or apply; `code` is stable."""
     value = raw.value or b""
     provenance = {
@@ -73,13 +73,13 @@ def dead_letter(raw: Raw, stage: str, code: str, detail: str) -> OutRecord:
         "message": detail,
         "value.sha256": sha256(value).hexdigest(),
         "value.bytes": str(len(value)),
-        "headers.bytes": str(size_of(raw.headers)),
+        "headers.bytes": str(headers_bytes(raw.headers)),
     }
     errors = _headers(provenance)
-    size = size_of(raw.headers)
+    size = headers_bytes(raw.headers)
     kept = raw.headers if size <= HEADER_BYTES_MAX else []
-    key = None if raw.key is None else raw.key[:VALUE_BYTES_MAX]
-    first = None if raw.value is None else value[:VALUE_BYTES_MAX]
+    key = None if raw.key is None else raw.key[:LETTER_VALUE_BYTES_MAX]
+    first = None if raw.value is None else value[:LETTER_VALUE_BYTES_MAX]
     return OutRecord(DEAD_LETTERS, key, first, [*kept, *errors])
 
 
@@ -104,4 +104,4 @@ def _summary(refused: Sequence[Refused]) -> OutRecord:
 
 
 def _headers(provenance: dict[str, str]) -> list[tuple[str, bytes | None]]:
-    return [(HEADER_PREFIX + name, text.encode()) for name, text in provenance.items()]
+    return [(LETTER_HEADER_PREFIX + name, text.encode()) for name, text in provenance.items()]

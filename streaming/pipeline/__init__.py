@@ -4,9 +4,16 @@
 of the command line's side imports it.
 """
 
-from streaming.pipeline.arrivals import RECORDS_MAX, Arrivals
+from streaming.pipeline.arrivals import SMALL_BATCH_RECORDS_MAX, Arrivals
 from streaming.pipeline.batch import BatchApplier
 from streaming.pipeline.session import close_session, open_session
 from streaming.pipeline.ticks import Ticker
 
-__all__ = ["RECORDS_MAX", "Arrivals", "BatchApplier", "Ticker", "close_session", "open_session"]
+__all__ = [
+    "SMALL_BATCH_RECORDS_MAX",
+    "Arrivals",
+    "BatchApplier",
+    "Ticker",
+    "close_session",
+    "open_session",
+]

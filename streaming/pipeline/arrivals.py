@@ -18,7 +18,7 @@ from streaming.brokers import make_reader
 Positions = Mapping[str, Mapping[int, int]]
 
 # After a batch of more records than this the next ones are on their way, and Spark asks by itself.
-RECORDS_MAX = 32
+SMALL_BATCH_RECORDS_MAX = 32
 # While ticks alone arrive and no silence is judged they are read together, so many seconds' worth.
 # The application counts as behind after five.
 TICKS_SECONDS_MAX = 4.0

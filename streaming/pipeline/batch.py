@@ -26,7 +26,7 @@ from streaming.errors import StreamingError
 from streaming.ingest import UNKNOWN_FIELD, Judged
 from streaming.locations import Locator
 from streaming.observability import BatchTrace, CommitSummary
-from streaming.outbox import LETTERS_PER_SECOND, DeadLetters, Outbox
+from streaming.outbox import LETTERS_PER_SECOND, DeadLetterWriter, Outbox
 from streaming.recovery import STATE_FORMAT, Positions, Recovered
 
 # One prefix plans at most so many events, and streams of so many shards: its records stay in
@@ -97,7 +97,7 @@ class BatchApplier:
         self._trace = trace or BatchTrace()
         self._observer = observer
         self._locator = locator
-        self._letters = DeadLetters(letters_per_second)
+        self._letters = DeadLetterWriter(letters_per_second)
         self._cell = cell
         self._partitions = partitions
         self._positions: Positions = recovered.positions
@@ -115,7 +115,7 @@ class BatchApplier:
         return self._positions
 
     @property
-    def judging(self) -> bool:
+    def awaits_time(self) -> bool:
         """Whether time alone may decide something: a node may fall silent, a move expire."""
         return self._reconciler.awaits_time
 
@@ -135,7 +135,7 @@ class BatchApplier:
         self._count_read(judged)
         ignored = sum((each.ignored for each in judged), Counter[str]())
         steps = _input_records(judged, self._locator, ignored)
-        late = () if self._locator is None else self._locator.later(self._reconciler.now)
+        late = () if self._locator is None else self._locator.take_answers(self._reconciler.now)
         latest = max((s.last_at for each in judged for s in each.stretches), default=0)
         self._count_ignored(ignored, max(latest, self._reconciler.now))
         commits = 0
@@ -168,7 +168,7 @@ class BatchApplier:
                 refused.append(Refused(step.raw, "apply", each.reason.code, each.reason.message))
             else:  # What came with no record of its own, as a life that takes over at a tick.
                 self._count_ignored({each.reason.code.lower(): 1}, now)
-        records, left_out = self._letters.of(refused)
+        records, left_out = self._letters.make_letters(refused)
         self._count_ignored(ready.counts, now)
         records += codec.ready_records(ready, self._cell, now, self._sequence + 1)
         if not records and not events and now < self._marked_at + IDLE_MARKER_MS:
@@ -345,7 +345,7 @@ def _input_records(
 def _location_records(step: InputRecord, locator: Locator | None) -> Iterator[InputRecord]:
     """What the authority says of a registering node, at the place of the registration."""
     if locator is not None and isinstance(step.event, NodeChanged):
-        found = locator.at_once(step.event)
+        found = locator.locate(step.event)
         if found is not None:
             yield InputRecord(step.at, step.topic, step.partition, step.offset, found)
 

@@ -9,11 +9,11 @@ from streaming.recovery.recovery import (
     Positions,
     Recovered,
     abort_command,
-    marker_of,
     open_transactions,
+    parse_marker,
     recover,
 )
-from streaming.recovery.snapshot import NoSnapshot, Snapshot, restored, take_snapshot
+from streaming.recovery.snapshot import NoSnapshot, Snapshot, restore_snapshot, take_snapshot
 
 __all__ = [
     "STATE_FORMAT",
@@ -22,10 +22,10 @@ __all__ = [
     "Recovered",
     "Snapshot",
     "abort_command",
-    "marker_of",
     "open_transactions",
+    "parse_marker",
     "rebuild",
     "recover",
-    "restored",
+    "restore_snapshot",
     "take_snapshot",
 ]

@@ -31,7 +31,7 @@ class Ignored:
         }
 
     @classmethod
-    def read(cls, body: Mapping[str, Mapping[str, Any]]) -> Self:
+    def parse(cls, body: Mapping[str, Mapping[str, Any]]) -> Self:
         """Read what `body` wrote."""
         return cls(
             {reason: int(each["count"]) for reason, each in body.items()},

@@ -47,17 +47,17 @@ def rebuild(
 
     Raises RecordUnreadable and StateContradictory.
     """
-    nodes = _read(TOPOLOGY, latest, codec.parse_node)
+    nodes = _parse_records(TOPOLOGY, latest, codec.parse_node)
     busy: list[Assignment] = []
     records = Published(
         nodes=nodes,
-        decisions=_read(DECISIONS, latest, codec.parse_decision),
+        decisions=_parse_records(DECISIONS, latest, codec.parse_decision),
         # Filled while the columns are read.
         assignments=busy,
-        settled=_settled(latest.get(ASSIGNMENTS, {}), busy),
-        moves=_read(MOVES, latest, codec.parse_move),
-        violations=_read(VIOLATIONS, latest, codec.parse_violations),
-        memory=_read(MEMORY, latest, codec.parse_memory),
+        settled=_assignments_at_rest(latest.get(ASSIGNMENTS, {}), busy),
+        moves=_parse_records(MOVES, latest, codec.parse_move),
+        violations=_parse_records(VIOLATIONS, latest, codec.parse_violations),
+        memory=_parse_records(MEMORY, latest, codec.parse_memory),
     )
     try:
         return Reconciler.restore(configuration, records, now), nodes
@@ -68,7 +68,7 @@ def rebuild(
         ) from error
 
 
-def _read(topic: str, latest: Latest, parse: Callable[[Any], _Parsed]) -> list[_Parsed]:
+def _parse_records(topic: str, latest: Latest, parse: Callable[[Any], _Parsed]) -> list[_Parsed]:
     found = []
     for key, value in latest.get(topic, {}).items():
         try:
@@ -78,7 +78,9 @@ def _read(topic: str, latest: Latest, parse: Callable[[Any], _Parsed]) -> list[_
     return found
 
 
-def _settled(values: Mapping[bytes, bytes], busy: list[Assignment]) -> Iterator[AssignmentColumns]:
+def _assignments_at_rest(
+    values: Mapping[bytes, bytes], busy: list[Assignment]
+) -> Iterator[AssignmentColumns]:
     """The assignments at rest in chunks; the others go to `busy`."""
     items = iter(values.items())
     while chunk := list(islice(items, CHUNK_RECORDS)):

@@ -101,7 +101,7 @@ def recover(
     _await_transactions(bootstrap, prefix, options)
     with CommittedReader(bootstrap, prefix, (*STATE_TOPICS, COMMITS), options=options) as reader:
         latest = reader.read_latest()
-    marker = marker_of(latest, prefix, cell)
+    marker = parse_marker(latest, prefix, cell)
     held = sum(len(latest[topic]) for topic in STATE_TOPICS)
     if marker is None and held:
         raise RecoveryRefused(
@@ -111,7 +111,7 @@ def recover(
     if marker is not None:
         _check_partitions(marker, partitions)
     now = marker["now"] if marker else 0
-    reconciler, nodes = _rebuilt(bootstrap, prefix, options, configuration, latest, now)
+    reconciler, nodes = _rebuild(bootstrap, prefix, options, configuration, latest, now)
     expected = marker["digest"] if marker else reconciler.digest
     if reconciler.digest != expected:
         raise RecoveryRefused(
@@ -135,7 +135,7 @@ def recover(
         writer_epoch=marker["writer_epoch"] if marker else 0,
         records=held,
         gaps=gaps,
-        ignored=Ignored.read(marker.get("ignored", {}) if marker else {}),
+        ignored=Ignored.parse(marker.get("ignored", {}) if marker else {}),
     )
 
 
@@ -180,7 +180,7 @@ def abort_command(bootstrap: str, topic: str, partition: int, offset: int) -> st
     )
 
 
-def marker_of(latest: Latest, prefix: str, cell: str) -> dict[str, Any] | None:
+def parse_marker(latest: Latest, prefix: str, cell: str) -> dict[str, Any] | None:
     """The cell's commit marker. Raises RecoveryRefused where it is none of ours."""
     value = latest[COMMITS].get(cell.encode())
     if value is None:
@@ -203,7 +203,7 @@ def marker_of(latest: Latest, prefix: str, cell: str) -> dict[str, Any] | None:
     return marker
 
 
-def _rebuilt(
+def _rebuild(
     bootstrap: str,
     prefix: str,
     options: Mapping[str, str],

@@ -107,12 +107,12 @@ def take_snapshot(
 def is_whole(snapshot: Snapshot, configuration: Configuration) -> bool:
     """Whether the records have the digest that the marker names."""
     try:
-        return restored(snapshot, configuration).digest == snapshot.digest
+        return restore_snapshot(snapshot, configuration).digest == snapshot.digest
     except (RecordUnreadable, StateContradictory):
         return False
 
 
-def restored(snapshot: Snapshot, configuration: Configuration) -> Reconciler:
+def restore_snapshot(snapshot: Snapshot, configuration: Configuration) -> Reconciler:
     """The reconciler that left the snapshot: a copy to try things with. Raises RecordUnreadable,
     StateContradictory."""
     latest: dict[str, dict[bytes, bytes]] = {topic: {} for topic in STATE_TOPICS}

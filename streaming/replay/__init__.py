@@ -5,32 +5,38 @@ Imports `recovery`, `outbox`, `administration`, `brokers`, `codec`, `settings`, 
 """
 
 from streaming.replay.audit import AUDITED, audit, latest_values
-from streaming.replay.history import History, history_of, read_history
-from streaming.replay.journal import Entry
-from streaming.replay.recorder import Recorder, head_of
+from streaming.replay.history import History, history_of_recording, read_history
+from streaming.replay.journal import JournalEntry
+from streaming.replay.recorder import Recorder, make_head
 from streaming.replay.recording import Recording, read_recording, snapshot_lines, write_lines
-from streaming.replay.replay import Until
+from streaming.replay.replay import ReplayEnd
 from streaming.replay.state_repair import find_damage, write_repair
-from streaming.replay.timeline import Happened, NodeTimeline, ShardTimeline, Timeline, read_timeline
-from streaming.replay.verification import Report, replay_history
+from streaming.replay.timeline import (
+    NodeTimeline,
+    ShardTimeline,
+    Timeline,
+    TimelineItem,
+    read_timeline,
+)
+from streaming.replay.verification import ReplayReport, replay_history
 
 __all__ = [
     "AUDITED",
-    "Entry",
-    "Happened",
     "History",
+    "JournalEntry",
     "NodeTimeline",
     "Recorder",
     "Recording",
-    "Report",
+    "ReplayEnd",
+    "ReplayReport",
     "ShardTimeline",
     "Timeline",
-    "Until",
+    "TimelineItem",
     "audit",
     "find_damage",
-    "head_of",
-    "history_of",
+    "history_of_recording",
     "latest_values",
+    "make_head",
     "read_history",
     "read_recording",
     "read_timeline",

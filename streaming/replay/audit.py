@@ -57,7 +57,7 @@ def audit(records: Iterable[Record], configuration: Configuration) -> list[str]:
     records = list(records)
     latest = latest_values(records)
     return [
-        *_doubled_ids(records),
+        *_find_doubled_ids(records),
         *_skipped_epochs(records),
         *_open_moves(latest),
         *_unplaced(latest),
@@ -65,7 +65,7 @@ def audit(records: Iterable[Record], configuration: Configuration) -> list[str]:
     ]
 
 
-def _doubled_ids(records: Iterable[Record]) -> Iterator[str]:
+def _find_doubled_ids(records: Iterable[Record]) -> Iterator[str]:
     """Ids that came twice: with another body it is a broken promise, else a doubled record."""
     bodies: dict[str, bytes | None] = {}
     for record in records:

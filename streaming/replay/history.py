@@ -36,7 +36,7 @@ class History:
     shortened: frozenset[str] = frozenset()
 
 
-def history_of(recording: Recording) -> History:
+def history_of_recording(recording: Recording) -> History:
     """The history that a recording holds. Raises JournalShortened when it holds none."""
     journal = recording.of(JOURNAL)
     if recording.snapshot is None and (not journal or journal[0].offset):

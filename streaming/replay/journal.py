@@ -19,7 +19,7 @@ class JournalDamaged(StreamingError):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class JournalEntry:
     """What one commit applied. `configuration` is set in a writer's first entry."""
 
     sequence: int
@@ -32,7 +32,7 @@ class Entry:
     offset: int
 
 
-def read_entries(records: Iterable[Record], cell: str) -> Iterator[Entry]:
+def read_entries(records: Iterable[Record], cell: str) -> Iterator[JournalEntry]:
     """The entries of a cell's journal records, in their order. Raises JournalDamaged."""
     waiting: list[tuple[Record, Mapping[str, Any]]] = []
     last = 0
@@ -54,7 +54,7 @@ def read_entries(records: Iterable[Record], cell: str) -> Iterator[Entry]:
                 continue
             entry = _entry(waiting)
         except (KeyError, TypeError, ValueError, IndexError) as error:
-            raise JournalDamaged(f"{_place(record)}: {_said(error)}") from error
+            raise JournalDamaged(f"{_place(record)}: {_error_text(error)}") from error
         if entry.sequence <= last:
             raise JournalDamaged(f"{_place(record)}: sequence {entry.sequence} follows {last}")
         last = entry.sequence
@@ -64,10 +64,10 @@ def read_entries(records: Iterable[Record], cell: str) -> Iterator[Entry]:
         raise JournalDamaged(f"{_place(waiting[-1][0])} is the last one, its entry is incomplete")
 
 
-def _entry(chunks: list[tuple[Record, Mapping[str, Any]]]) -> Entry:
+def _entry(chunks: list[tuple[Record, Mapping[str, Any]]]) -> JournalEntry:
     record, head = chunks[0]
     told = head.get("configuration")
-    return Entry(
+    return JournalEntry(
         sequence=head["sequence"],
         writer_epoch=head["writer_epoch"],
         now=head["now"],
@@ -83,5 +83,5 @@ def _place(record: Record) -> str:
     return f"{record.topic}-{record.partition} offset {record.offset}"
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return f"field {error} is missing" if isinstance(error, KeyError) else str(error)

@@ -17,7 +17,7 @@ from streaming.replay.history import OUTPUTS, check_beginning, marker_sequence
 from streaming.replay.recording import (
     LOG,
     STATE,
-    Head,
+    RecordingHead,
     end_line,
     head_line,
     record_line,
@@ -28,16 +28,16 @@ from streaming.replay.recording import (
 POLL_SECONDS = 0.2
 
 
-def head_of(
+def make_head(
     bootstrap: str,
     prefix: str,
     cell: str,
     settings: Mapping[str, Any],
     options: Mapping[str, str] | None = None,
-) -> Head:
+) -> RecordingHead:
     """What a file says of the system it was taken from."""
     counts = count_partitions(bootstrap, prefix, options=options)
-    return Head(prefix, cell, counts, settings)
+    return RecordingHead(prefix, cell, counts, settings)
 
 
 class Recorder:
@@ -46,7 +46,7 @@ class Recorder:
     def __init__(
         self,
         bootstrap: str,
-        head: Head,
+        head: RecordingHead,
         configuration: Configuration,
         options: Mapping[str, str] | None = None,
         *,

@@ -34,7 +34,7 @@ class RecordingUnreadable(StreamingError):
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class RecordingHead:
     """What a recording is of. `settings`: those that matter when its inputs are run again."""
 
     prefix: str
@@ -47,7 +47,7 @@ class Head:
 class Recording:
     """A whole recording. `sequence`: the last commit all of whose records it holds."""
 
-    head: Head
+    head: RecordingHead
     snapshot: Snapshot | None
     records: list[Record]
     sequence: int
@@ -57,7 +57,7 @@ class Recording:
         return [record for record in self.records if record.topic in topics]
 
 
-def head_line(head: Head) -> bytes:
+def head_line(head: RecordingHead) -> bytes:
     """The first line."""
     body = {"recording": VERSION, "prefix": head.prefix, "cell": head.cell}
     return _line(body | {"partitions": dict(head.partitions), "settings": dict(head.settings)})
@@ -72,9 +72,9 @@ def record_line(part: str, record: Record) -> bytes:
             "partition": record.partition,
             "offset": record.offset,
             "timestamp": record.timestamp_ms,
-            "key": _packed(record.raw_key),
-            "value": _packed(record.raw),
-            "headers": [[name, _packed(content)] for name, content in record.raw_headers],
+            "key": _encode_bytes(record.raw_key),
+            "value": _encode_bytes(record.raw),
+            "headers": [[name, _encode_bytes(content)] for name, content in record.raw_headers],
         }
     )
 
@@ -87,7 +87,7 @@ def end_line(sequence: int, positions: Mapping[str, Mapping[int, int]]) -> bytes
     return _line({"end": VERSION, "sequence": sequence, "positions": places})
 
 
-def snapshot_lines(head: Head, snapshot: Snapshot) -> Iterator[bytes]:
+def snapshot_lines(head: RecordingHead, snapshot: Snapshot) -> Iterator[bytes]:
     """A snapshot as a file's lines."""
     yield head_line(head)
     for record in snapshot.records:
@@ -99,7 +99,7 @@ def read_recording(path: Path) -> Recording:
     """Read a file. Raises RecordingUnreadable."""
     state: list[Record] = []
     log: list[Record] = []
-    head: Head | None = None
+    head: RecordingHead | None = None
     number = 0
     try:
         with path.open("rb") as lines:
@@ -120,13 +120,15 @@ def read_recording(path: Path) -> Recording:
     raise RecordingUnreadable(f"{path} ends after line {number} without its last line: it was cut")
 
 
-def _head(body: Mapping[str, Any]) -> Head:
+def _head(body: Mapping[str, Any]) -> RecordingHead:
     if body["recording"] != VERSION:
         raise ValueError(f"version {body['recording']} is not read, {VERSION} is")
-    return Head(body["prefix"], body["cell"], body["partitions"], body["settings"])
+    return RecordingHead(body["prefix"], body["cell"], body["partitions"], body["settings"])
 
 
-def _whole(head: Head, state: list[Record], log: list[Record], end: Mapping[str, Any]) -> Recording:
+def _whole(
+    head: RecordingHead, state: list[Record], log: list[Record], end: Mapping[str, Any]
+) -> Recording:
     positions = {
         topic: {int(p): offset for p, offset in each.items()}
         for topic, each in end["positions"].items()
@@ -139,8 +141,8 @@ def _whole(head: Head, state: list[Record], log: list[Record], end: Mapping[str,
 
 
 def _record(body: Mapping[str, Any]) -> Record:
-    key, value = _unpacked(body["key"]), _unpacked(body["value"])
-    headers = tuple((name, _unpacked(content)) for name, content in body["headers"])
+    key, value = _decode_bytes(body["key"]), _decode_bytes(body["value"])
+    headers = tuple((name, _decode_bytes(content)) for name, content in body["headers"])
     return Record.of(
         body["topic"], body["partition"], body["offset"], body["timestamp"], key, value, headers
     )
@@ -163,7 +165,7 @@ def _line(body: Mapping[str, Any]) -> bytes:
     return orjson.dumps(body) + b"\n"
 
 
-def _packed(content: bytes | None) -> str | dict[str, str] | None:
+def _encode_bytes(content: bytes | None) -> str | dict[str, str] | None:
     if content is None:
         return None
     with suppress(UnicodeDecodeError):
@@ -171,7 +173,7 @@ def _packed(content: bytes | None) -> str | dict[str, str] | None:
     return {"base64": base64.b64encode(content).decode()}
 
 
-def _unpacked(content: str | Mapping[str, str] | None) -> bytes | None:
+def _decode_bytes(content: str | Mapping[str, str] | None) -> bytes | None:
     if content is None or isinstance(content, str):
         return None if content is None else content.encode()
     return base64.b64decode(content["base64"], validate=True)

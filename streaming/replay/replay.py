@@ -16,7 +16,7 @@ from streaming import codec
 from streaming.codec import OutRecord
 from streaming.errors import StreamingError
 from streaming.recovery import Snapshot, rebuild
-from streaming.replay.journal import Entry
+from streaming.replay.journal import JournalEntry
 
 # Says of a record that `placer repair` wrote it again; its value is that of the commit that wrote
 # it first.
@@ -28,23 +28,23 @@ class ReplayRefused(StreamingError):
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
+class ReplayedCommit:
     """What one journal entry gave: records in the order in which they were written, without the
     dead letters, which are made from inputs and not by the core; and the state's digest."""
 
-    entry: Entry
+    entry: JournalEntry
     records: list[OutRecord]
     digest: str
 
 
 @dataclass(frozen=True, slots=True)
-class Until:
+class ReplayEnd:
     """Where a replay ends: after the commit of this sequence, or before this time in ms."""
 
     sequence: int | None = None
     time_ms: int | None = None
 
-    def passed(self, entry: Entry) -> bool:
+    def is_before(self, entry: JournalEntry) -> bool:
         """Whether the entry lies beyond."""
         if self.sequence is not None and entry.sequence > self.sequence:
             return True
@@ -88,20 +88,22 @@ class Replay:
         """Digest of the state behind it."""
         return self._reconciler.digest
 
-    def run(self, entries: Iterable[Entry], until: Until | None = None) -> Iterator[Replayed]:
+    def run(
+        self, entries: Iterable[JournalEntry], until: ReplayEnd | None = None
+    ) -> Iterator[ReplayedCommit]:
         """Apply the entries behind the start, in order, up to `until`."""
         for entry in entries:
             if entry.sequence <= self._sequence:
                 continue
-            if until is not None and until.passed(entry):
+            if until is not None and until.is_before(entry):
                 return
             yield self._apply(entry)
 
-    def _apply(self, entry: Entry) -> Replayed:
+    def _apply(self, entry: JournalEntry) -> ReplayedCommit:
         self._sequence = entry.sequence
         if entry.configuration is not None:
             self._reconciler = self._rebuilt(entry.configuration)
-            return Replayed(entry, [], self._reconciler.digest)
+            return ReplayedCommit(entry, [], self._reconciler.digest)
         ready = self._reconciler.apply(entry.events, entry.now, entry.caught_up)
         records = codec.ready_records(ready, self._cell, entry.now, entry.sequence)
         for record in records:
@@ -113,7 +115,7 @@ class Replay:
             else:
                 latest[record.key] = record
         self._now = self._reconciler.now
-        return Replayed(entry, records, self._reconciler.digest)
+        return ReplayedCommit(entry, records, self._reconciler.digest)
 
     def _rebuilt(self, configuration: Configuration) -> Reconciler:
         values = {

@@ -17,7 +17,7 @@ from streaming.brokers import CommittedReader
 from streaming.codec import OutRecord
 from streaming.errors import StreamingError
 from streaming.outbox import Outbox
-from streaming.recovery import Snapshot, marker_of
+from streaming.recovery import Snapshot, parse_marker
 from streaming.replay.history import History, read_history
 from streaming.replay.journal import read_entries
 from streaming.replay.replay import REPAIRED_HEADER, Replay
@@ -28,7 +28,7 @@ class RepairRefused(StreamingError):
 
 
 @dataclass(frozen=True, slots=True)
-class Mended:
+class RepairedRecord:
     """One key that held something else: `was` says what, `record` is what belongs there."""
 
     was: str
@@ -41,7 +41,7 @@ def find_damage(
     fallback: Configuration,
     start: Snapshot | None,
     options: Mapping[str, str],
-) -> list[Mended]:
+) -> list[RepairedRecord]:
     """What differs from what the journal gives, in the order of topics and keys; changes nothing.
 
     Raises RepairRefused, JournalShortened, JournalDamaged.
@@ -53,7 +53,7 @@ def find_damage(
         pass
     with CommittedReader(bootstrap, prefix, (*STATE_TOPICS, COMMITS), options=options) as reader:
         latest = reader.read_latest()
-    marker = marker_of(latest, prefix, cell)
+    marker = parse_marker(latest, prefix, cell)
     if marker is None or marker["digest"] != replay.digest:
         raise RepairRefused(
             f"the journal gives a state with digest {replay.digest}, the commit marker says "
@@ -65,16 +65,17 @@ def find_damage(
         for key, record in sorted(replay.latest[topic].items()):
             if there.get(key) != record.value:
                 was = "was missing" if key not in there else "held another value"
-                mended.append(Mended(was, _marked(record)))
+                mended.append(RepairedRecord(was, _check_against_marker(record)))
         surplus = sorted(there.keys() - replay.latest[topic].keys())
         mended += [
-            Mended("should not be there", _tombstone(topic, key, cell, replay)) for key in surplus
+            RepairedRecord("should not be there", _tombstone(topic, key, cell, replay))
+            for key in surplus
         ]
     return mended
 
 
 def write_repair(
-    bootstrap: str, prefix: str, cell: str, mended: list[Mended], options: Mapping[str, str]
+    bootstrap: str, prefix: str, cell: str, mended: list[RepairedRecord], options: Mapping[str, str]
 ) -> None:
     """Write it, as the cell's writer: an application that still runs ends. Raises OutboxFailed."""
     counts = count_partitions(bootstrap, prefix, options=options)
@@ -84,7 +85,7 @@ def write_repair(
     outbox.commit([each.record for each in mended])
 
 
-def _marked(record: OutRecord) -> OutRecord:
+def _check_against_marker(record: OutRecord) -> OutRecord:
     headers = [*record.headers, (REPAIRED_HEADER, b"1")]
     return OutRecord(record.topic, record.key, record.value, headers, record.route)
 

@@ -36,9 +36,9 @@ from schemas.topics import (
 )
 from streaming.brokers import CommittedReader, Record
 from streaming.replay.history import LOGS, check_beginning
-from streaming.replay.journal import Entry, read_entries
-from streaming.replay.replay import Replay, Replayed
-from streaming.settings import Settings, configuration
+from streaming.replay.journal import JournalEntry, read_entries
+from streaming.replay.replay import Replay, ReplayedCommit
+from streaming.settings import Settings, core_configuration
 
 # What happens at one time is told in this order: what was asked and said, then what followed.
 _ORDER = (JOURNAL, TOPOLOGY, DECISIONS, ASSIGNMENTS, MOVES, VIOLATIONS)
@@ -51,7 +51,7 @@ _SHARDS_NAMED_MAX = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Happened:
+class TimelineItem:
     """One thing that happened. `at`: ms; `topic`: where it is read; `detail`: the event or record
     itself."""
 
@@ -76,43 +76,43 @@ class Timeline:
         self.began: int | None = None
         self.whole_from: int | None = None
         self.is_whole = False
-        self._found: list[Happened] = []
+        self._found: list[TimelineItem] = []
         self._number: int | None = None
 
-    def happened(self, since: int | None = None) -> list[Happened]:
+    def items(self, since: int | None = None) -> list[TimelineItem]:
         """All of it, the oldest first; with `since` from that time on."""
         rank = {topic: place for place, topic in enumerate(_ORDER)}
-        found = [each for each in self._settled() if since is None or each.at >= since]
+        found = [each for each in self._finished_items() if since is None or each.at >= since]
         return sorted(found, key=lambda each: (each.at, rank.get(each.topic, len(rank))))
 
-    def take_entry(self, entry: Entry) -> None:
+    def take_entry(self, entry: JournalEntry) -> None:
         """Take in what one commit applied."""
         if self.began is None:
             self.began = entry.now
         for event in entry.events:
-            said = self._event(event)
+            said = self._event_text(event)
             if said:
                 self._add(event.at, JOURNAL, said)
 
     def take(self, record: Record) -> None:
         """Take in a record of an output topic."""
-        said = self._record(record)
+        said = self._record_text(record)
         if said:
             self._add(record.timestamp_ms, record.topic, said, record.value)
 
-    def _settled(self) -> list[Happened]:
+    def _finished_items(self) -> list[TimelineItem]:
         return self._found
 
     def _add(self, at: int, topic: str, said: str, detail: Mapping[str, Any] | None = None) -> None:
-        self._found.append(Happened(at, topic, said, detail))
+        self._found.append(TimelineItem(at, topic, said, detail))
 
-    def _event(self, event: Event) -> str | None:
+    def _event_text(self, event: Event) -> str | None:
         raise NotImplementedError
 
-    def _record(self, record: Record) -> str | None:
+    def _record_text(self, record: Record) -> str | None:
         raise NotImplementedError
 
-    def _counted(self, number: int, at: int) -> None:
+    def _note_number(self, number: int, at: int) -> None:
         """Note that the subject's own record of this number is there; they rise by one."""
         if self._number is None or number not in (self._number, self._number + 1):
             self.whole_from, self.is_whole = at, number == 1
@@ -126,9 +126,9 @@ class ShardTimeline(Timeline):
         super().__init__(f"{stream}/{shard}")
         self._stream, self._shard = stream, shard
 
-    def _event(self, event: Event) -> str | None:
+    def _event_text(self, event: Event) -> str | None:
         if isinstance(event, MoveAcked | ReplicaLost):
-            return self._told(event)
+            return self._ack_text(event)
         if isinstance(event, StreamDropped) and event.stream == self._stream:
             return f"stream {event.stream} dropped (sequence {event.sequence})"
         if isinstance(event, StreamCreated | StreamAltered) and event.stream == self._stream:
@@ -137,7 +137,7 @@ class ShardTimeline(Timeline):
             return f"stream {event.stream} {what} (sequence {event.sequence}): {asked}"
         return None
 
-    def _told(self, event: MoveAcked | ReplicaLost) -> str | None:
+    def _ack_text(self, event: MoveAcked | ReplicaLost) -> str | None:
         """What an executor says of it."""
         if (event.stream, event.shard) != (self._stream, self._shard):
             return None
@@ -147,24 +147,24 @@ class ShardTimeline(Timeline):
         which = "its open move" if event.move_id is None else f"move {event.move_id}"
         return f"executor: {event.kind} {which}{why}"
 
-    def _record(self, record: Record) -> str | None:
+    def _record_text(self, record: Record) -> str | None:
         value, mine = record.value, record.key == self.name
         if record.topic == DECISIONS and record.key == self._stream:
-            return _decided(value)
+            return _decision_text(value)
         if record.topic == ASSIGNMENTS and mine:
             if value is not None:
-                self._counted(int(value["epoch"]), record.timestamp_ms)
-            return _assigned(value)
+                self._note_number(int(value["epoch"]), record.timestamp_ms)
+            return _assignment_text(value)
         if record.topic == VIOLATIONS and mine:
-            return _broken(value)
+            return _violations_text(value)
         if value is None:
             return None
         if record.topic == MOVES:
             here = (value["stream"], value["shard"]) == (self._stream, self._shard)
-            return _moved(value) if here else None
+            return _move_text(value) if here else None
         if record.topic in LOGS:
             here = value.get("subject") in (self.name, self._stream)
-            return _alerted(value) if here else None
+            return _alert_text(value) if here else None
         return None
 
 
@@ -180,13 +180,13 @@ class NodeTimeline(Timeline):
         self._came: dict[int, list[str]] = {}
         self._went: dict[int, list[str]] = {}
 
-    def _event(self, event: Event) -> str | None:
+    def _event_text(self, event: Event) -> str | None:
         if isinstance(event, OperatorAsked):
-            return _asked(event) if self._is_reached(event.target) else None
+            return _order_text(event) if self._is_reached(event.target) else None
         if isinstance(event, MoveAcked) or getattr(event, "node_id", None) != self.name:
             return None
         if isinstance(event, NodeChanged):
-            return self._changed(event)
+            return self._change_text(event)
         if isinstance(event, LocationResolved):
             stands = event.location or f"nowhere that is known: {event.reason}"
             return f"{event.source} says that it stands at {stands}"
@@ -195,7 +195,7 @@ class NodeTimeline(Timeline):
             return f"executor: its replica of {event.stream}/{event.shard} is lost{why}"
         return None
 
-    def _changed(self, event: NodeChanged) -> str | None:
+    def _change_text(self, event: NodeChanged) -> str | None:
         if event.attributes is not None:
             self._place = event.attributes.location
             where = self._place or "no location"
@@ -212,22 +212,22 @@ class NodeTimeline(Timeline):
             target.startswith("/") and f"{self._place}/".startswith(f"{target}/")
         )
 
-    def _record(self, record: Record) -> str | None:
+    def _record_text(self, record: Record) -> str | None:
         value = record.value
         if record.topic == TOPOLOGY and record.key == self.name:
-            return self._seen(value)
+            return self._note_view(value)
         if record.topic == ASSIGNMENTS:
             self._hold(record)
         if value is None:
             return None
         if record.topic == MOVES and self.name in (value.get("remove"), value.get("add")):
-            said = _moved(value)
+            said = _move_text(value)
             return said and f"{value['stream']}/{value['shard']}: {said}"
         if record.topic in LOGS and self.name in (value.get("subject"), value.get("target")):
-            return _alerted(value)
+            return _alert_text(value)
         return None
 
-    def _seen(self, value: dict[str, Any] | None) -> str | None:
+    def _note_view(self, value: dict[str, Any] | None) -> str | None:
         before, self._view = self._view, value
         if value is None:
             return "forgotten: it is in no list any more"
@@ -251,10 +251,10 @@ class NodeTimeline(Timeline):
         (self._held.add if holds else self._held.discard)(key)
         (self._came if holds else self._went).setdefault(record.timestamp_ms, []).append(key)
 
-    def _settled(self) -> list[Happened]:
+    def _finished_items(self) -> list[TimelineItem]:
         told = [("received", self._came), ("gave up", self._went)]
         return self._found + [
-            Happened(at, ASSIGNMENTS, f"{what} {_named(keys)}", {"shards": keys})
+            TimelineItem(at, ASSIGNMENTS, f"{what} {_name_shards(keys)}", {"shards": keys})
             for what, groups in told
             for at, keys in groups.items()
         ]
@@ -273,15 +273,17 @@ def read_timeline(settings: Settings, timeline: Timeline, *, again: bool) -> Non
     with CommittedReader(bootstrap, prefix, [JOURNAL], options=options) as reader:
         if again:
             check_beginning(reader.bounds(JOURNAL), None)
-        entries = read_entries(_from_a_beginning(reader.records_to_end()), settings.cell)
+        entries = read_entries(_skip_incomplete_entry(reader.records_to_end()), settings.cell)
         if not again:
             for entry in entries:
                 timeline.take_entry(entry)
             return
-        take_replayed(timeline, Replay(settings.cell, configuration(settings), None).run(entries))
+        feed_replay(
+            timeline, Replay(settings.cell, core_configuration(settings), None).run(entries)
+        )
 
 
-def take_replayed(timeline: Timeline, replayed: Iterable[Replayed]) -> None:
+def feed_replay(timeline: Timeline, replayed: Iterable[ReplayedCommit]) -> None:
     """Feed the entries of a whole journal and the records that they give."""
     for each in replayed:
         timeline.take_entry(each.entry)
@@ -293,20 +295,20 @@ def take_replayed(timeline: Timeline, replayed: Iterable[Replayed]) -> None:
     timeline.is_whole = True
 
 
-def _from_a_beginning(records: Iterable[Record]) -> Iterator[Record]:
+def _skip_incomplete_entry(records: Iterable[Record]) -> Iterator[Record]:
     """Retention cuts the journal anywhere: what is left of an entry without its first chunk is
     passed over."""
     return dropwhile(lambda record: bool(record.value and record.value.get("chunk")), records)
 
 
-def _named(keys: list[str]) -> str:
+def _name_shards(keys: list[str]) -> str:
     """The first of many shards, and how many there are."""
     few = ", ".join(keys[:_SHARDS_NAMED_MAX])
     left = len(keys) - _SHARDS_NAMED_MAX
     return few + (f" and {left} more" if left > 0 else "")
 
 
-def _decided(value: dict[str, Any] | None) -> str:
+def _decision_text(value: dict[str, Any] | None) -> str:
     if value is None:
         return "decision forgotten: the name is free"
     reasons = [*value["reasons"], *value["warnings"]]
@@ -314,7 +316,7 @@ def _decided(value: dict[str, Any] | None) -> str:
     return f"stream {value['stream']} {value['outcome']}{why}"
 
 
-def _assigned(value: dict[str, Any] | None) -> str:
+def _assignment_text(value: dict[str, Any] | None) -> str:
     if value is None:
         return "assignment removed"
     changes = [f"+{node}" for node in value["adding"]] + [f"-{node}" for node in value["removing"]]
@@ -322,7 +324,7 @@ def _assigned(value: dict[str, Any] | None) -> str:
     return f"assignment epoch {value['epoch']}: {' '.join(value['replicas'])}{under_way}"
 
 
-def _moved(value: Mapping[str, Any]) -> str | None:
+def _move_text(value: Mapping[str, Any]) -> str | None:
     """A move's state; that its executor was reminded of it is no news."""
     if value.get("reminded"):
         return None
@@ -331,7 +333,7 @@ def _moved(value: Mapping[str, Any]) -> str | None:
     return f"move {value['kind']} {way} {value['state']} ({value['cause']}): {why}"
 
 
-def _broken(value: dict[str, Any] | None) -> str:
+def _violations_text(value: dict[str, Any] | None) -> str:
     if value is None:
         return "no rule is broken any more"
     said = [
@@ -342,12 +344,12 @@ def _broken(value: dict[str, Any] | None) -> str:
     return f"broken: {'; '.join(said)}"
 
 
-def _alerted(value: Mapping[str, Any]) -> str:
+def _alert_text(value: Mapping[str, Any]) -> str:
     what, code = value.get("kind") or "answer", value["reason"]["code"]
     words = what if what == code else f"{what}: {code}"
     return f"{words} {value['reason']['message']}"
 
 
-def _asked(event: OperatorAsked) -> str:
+def _order_text(event: OperatorAsked) -> str:
     seen = " with the hash of its impact" if event.expected_hash else ""
     return f"operator: {event.action} {event.target}{seen}"

@@ -18,15 +18,15 @@ from streaming.brokers import Record
 from streaming.codec import OutRecord
 from streaming.recovery import Snapshot
 from streaming.replay.history import LOGS, History
-from streaming.replay.journal import Entry, read_entries
-from streaming.replay.replay import REPAIRED_HEADER, Replay, Replayed, Until
+from streaming.replay.journal import JournalEntry, read_entries
+from streaming.replay.replay import REPAIRED_HEADER, Replay, ReplayedCommit, ReplayEnd
 
 # Of a long value its beginning; a person wants to see what is different, not all of it.
 SHOWN_LENGTH_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class RecordDifference:
     """One record that is not what the journal gives. `field` is a path in its value, a header's
     name, or empty for the record as a whole; `offset` is that of the topic's record, if any."""
 
@@ -69,7 +69,7 @@ class Verification:
         self._through = sequence_through
         self._written: dict[tuple[str, str], Record] = {}
         self._markers: list[Record] = []
-        self._found: list[Difference] = []
+        self._found: list[RecordDifference] = []
         self._missing: dict[tuple[str, str], tuple[int, OutRecord]] = {}
         self._digests: list[tuple[int, str]] = []
         self._there: set[tuple[str, str]] = set()
@@ -90,7 +90,7 @@ class Verification:
             else:
                 self._take(record)
 
-    def feed(self, replayed: Replayed) -> None:
+    def feed(self, replayed: ReplayedCommit) -> None:
         """Compare what one entry gave."""
         self._last = replayed.entry.sequence
         self._digests.append((self._last, replayed.digest))
@@ -118,7 +118,7 @@ class Verification:
                 reason = "the body is another under the same id"
                 self._found.append(_difference(reason, self._last, record, there))
 
-    def differences(self, complete: bool) -> list[Difference]:
+    def differences(self, complete: bool) -> list[RecordDifference]:
         """All that differs, the earliest commit first. `complete`: the replay went through the
         whole journal, so that what it did not make should not be there."""
         left = {(r.topic, r.key, place[1]): r for place, r in self._written.items()}
@@ -133,18 +133,18 @@ class Verification:
                 reason = "another record stands in its place"
                 found.append(_difference(reason, sequence, record, left.pop(place)))
             elif record.value is not None or (topic, key) in self._there:
-                shown = _shown(_decoded(record.value))
+                shown = _shorten(_decode(record.value))
                 reason = "the record is missing"
-                found.append(Difference(reason, topic, key, sequence, expected=shown))
+                found.append(RecordDifference(reason, topic, key, sequence, expected=shown))
         found.sort(key=lambda each: each.sequence or 0)
         found += self._wrong_digests(self._through if complete else self._last)
         if complete:
             found += [
-                Difference(
+                RecordDifference(
                     "the journal does not give this record",
                     record.topic,
                     record.key or "",
-                    got=_shown(record.value),
+                    got=_shorten(record.value),
                     partition=record.partition,
                     offset=record.offset,
                 )
@@ -153,7 +153,7 @@ class Verification:
             ]
         return [each for each in found if not self._is_mended(each)]
 
-    def _is_mended(self, found: Difference) -> bool:
+    def _is_mended(self, found: RecordDifference) -> bool:
         """Whether the record was written again since, as it should be."""
         place = (found.topic, found.key)
         written = self._repaired.get(place, found)
@@ -168,7 +168,7 @@ class Verification:
         place = (record.topic, record.headers.get("ce_id", ""))
         if place in self._written:
             self._found.append(
-                Difference(
+                RecordDifference(
                     f"id {place[1] or 'none'} came twice",
                     record.topic,
                     record.key or "",
@@ -178,7 +178,7 @@ class Verification:
             )
         self._written[place] = record
 
-    def _wrong_digests(self, through: int) -> Iterable[Difference]:
+    def _wrong_digests(self, through: int) -> Iterable[RecordDifference]:
         """Markers, also those without an entry, against the state behind the entry before them."""
         through = max(through, self._last)
         sequences = [sequence for sequence, _ in self._digests]
@@ -190,7 +190,7 @@ class Verification:
                 continue
             expected = self._digests[index][1]
             if marker.get("digest") != expected:
-                yield Difference(
+                yield RecordDifference(
                     "the state has another digest",
                     record.topic,
                     record.key or "",
@@ -203,7 +203,7 @@ class Verification:
                 )
 
 
-def _difference(reason: str, sequence: int, expected: OutRecord, got: Record) -> Difference:
+def _difference(reason: str, sequence: int, expected: OutRecord, got: Record) -> RecordDifference:
     """The first field in which two records of one key differ."""
     key = (expected.key or b"").decode()
     field = ""
@@ -211,9 +211,9 @@ def _difference(reason: str, sequence: int, expected: OutRecord, got: Record) ->
     there: Any = None
     if (expected.value is None) != (got.raw is None):
         field = "value"
-        wanted, there = _decoded(expected.value), _decoded(got.raw)
+        wanted, there = _decode(expected.value), _decode(got.raw)
     elif expected.value != got.raw:
-        field, wanted, there = first_difference(_decoded(expected.value), _decoded(got.raw))
+        field, wanted, there = first_difference(_decode(expected.value), _decode(got.raw))
     else:
         ours, theirs = dict(expected.headers), dict(got.raw_headers)
         for name in sorted(ours.keys() | theirs.keys()):
@@ -221,14 +221,14 @@ def _difference(reason: str, sequence: int, expected: OutRecord, got: Record) ->
                 field = f"header {name}"
                 wanted, there = _text(ours.get(name)), _text(theirs.get(name))
                 break
-    return Difference(
+    return RecordDifference(
         reason,
         expected.topic,
         key,
         sequence,
         field,
-        _shown(wanted),
-        _shown(there),
+        _shorten(wanted),
+        _shorten(there),
         got.partition,
         got.offset,
     )
@@ -254,7 +254,7 @@ def _identity(record: OutRecord) -> str:
     return (dict(record.headers).get("ce_id") or b"").decode()
 
 
-def _decoded(value: bytes | None) -> Any:
+def _decode(value: bytes | None) -> Any:
     try:
         return None if value is None else orjson.loads(value)
     except orjson.JSONDecodeError:
@@ -265,13 +265,13 @@ def _text(value: bytes | None) -> str | None:
     return None if value is None else value.decode("utf-8", "backslashreplace")
 
 
-def _shown(value: Any) -> str:
+def _shorten(value: Any) -> str:
     text = orjson.dumps(value).decode()
     return text if len(text) <= SHOWN_LENGTH_MAX else text[:SHOWN_LENGTH_MAX] + "..."
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ReplayReport:
     """What a replay went through, where it ended, and what it found."""
 
     entries: int
@@ -282,18 +282,18 @@ class Report:
     now: int
     digest: str
     seconds: float
-    differences: tuple[Difference, ...]
+    differences: tuple[RecordDifference, ...]
 
 
 def replay_history(
     history: History,
     cell: str,
     fallback: Configuration,
-    until: Until | None = None,
+    until: ReplayEnd | None = None,
     *,
     verify: bool,
-    on_record: Callable[[Entry, OutRecord], None] | None = None,
-) -> Report:
+    on_record: Callable[[JournalEntry, OutRecord], None] | None = None,
+) -> ReplayReport:
     """Replay a history, compare it if `verify` asks for it. `fallback`: the configuration where
     neither snapshot nor journal name one.
 
@@ -316,7 +316,7 @@ def replay_history(
             for record in each.records:
                 on_record(each.entry, record)
     found = check.differences(complete=until is None) if check else []
-    return Report(
+    return ReplayReport(
         **counted,
         compared=check.compared if check else 0,
         sequence=replay.sequence,

@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from schemas.topics import BY_NAME, full_name
 from streaming.brokers import CommittedReader, Record
 from streaming.errors import StreamingError
-from streaming.outbox import HEADER_PREFIX, VALUE_BYTES_MAX, size_of
+from streaming.outbox import LETTER_HEADER_PREFIX, LETTER_VALUE_BYTES_MAX, headers_bytes
 
 # Says of a record from which letter it was sent again; should it be refused again, its new letter
 # keeps this.
@@ -54,7 +54,7 @@ class DeadLetter:
     def said(self, name: str) -> str:
         """What its headers say: topic, partition, offset, timestamp, stage, reason, message,
         value.sha256, value.bytes; empty where a letter of an older version does not."""
-        return self.record.headers.get(HEADER_PREFIX + name, "")
+        return self.record.headers.get(LETTER_HEADER_PREFIX + name, "")
 
     @property
     def place(self) -> str:
@@ -73,7 +73,7 @@ class DeadLetter:
     @property
     def own_headers(self) -> tuple[tuple[str, bytes | None], ...]:
         """The record's headers, as far as the letter holds them."""
-        ours = (HEADER_PREFIX, REDRIVEN_HEADER)
+        ours = (LETTER_HEADER_PREFIX, REDRIVEN_HEADER)
         return tuple(each for each in self.record.raw_headers if not each[0].startswith(ours))
 
     @property
@@ -90,12 +90,14 @@ class DeadLetter:
     def is_whole(self) -> bool:
         """Whether nothing of the record was cut."""
         value, key = self.record.raw or b"", self.record.raw_key or b""
-        kept = [each for each in self.record.raw_headers if not each[0].startswith(HEADER_PREFIX)]
+        kept = [
+            each for each in self.record.raw_headers if not each[0].startswith(LETTER_HEADER_PREFIX)
+        ]
         return (
             self.said("value.bytes") == str(len(value))
             and self.said("value.sha256") == sha256(value).hexdigest()
-            and self.said("headers.bytes") == str(size_of(kept))
-            and len(key) < VALUE_BYTES_MAX
+            and self.said("headers.bytes") == str(headers_bytes(kept))
+            and len(key) < LETTER_VALUE_BYTES_MAX
         )
 
     def original(self, bootstrap: str, prefix: str, options: Mapping[str, str]) -> Original:

@@ -17,10 +17,10 @@ from streaming import codec
 from streaming.brokers import CommittedReader
 from streaming.codec import reason_body
 from streaming.errors import StreamingError
-from streaming.recovery import restored, take_snapshot
+from streaming.recovery import restore_snapshot, take_snapshot
 from streaming.requests.rehearsal import Rehearsal, rehearse
 from streaming.requests.sending import SentRecord, make_record, send_records
-from streaming.settings import Settings, configuration
+from streaming.settings import Settings, core_configuration
 
 # The outcomes that answer a request; others report later what became of it.
 FIRST_OUTCOMES = ("accepted", "refused")
@@ -71,10 +71,10 @@ def new_request_id() -> str:
 def dry_run(settings: Settings, request: OperatorRequest) -> DryRun:
     """Try a request on a copy of the running reconciler. Raises NoSnapshot, BrokerUnreachable,
     TopicMissing."""
-    core = configuration(settings)
+    core = core_configuration(settings)
     bootstrap, prefix = settings.kafka.bootstrap_servers, settings.topics.prefix
     snapshot = take_snapshot(bootstrap, prefix, core, settings.resolved_kafka_options())
-    copy = restored(snapshot, core)
+    copy = restore_snapshot(snapshot, core)
     asked = codec.operator_asked(request, snapshot.now)
     seen = copy.preview(replace(asked, expected_hash=None))
     if seen.refusal is not None:

@@ -34,7 +34,7 @@ from streaming.requests.sending import (
     now_ms,
     send_records,
 )
-from streaming.settings import Settings, configuration
+from streaming.settings import Settings, core_configuration
 
 POLL_SECONDS = 0.2
 # Outcomes of a stream that has what it asked for, if not always as it wished, or is gone as asked.
@@ -103,7 +103,7 @@ class StreamRequests:
         self.decisions = {decision.stream: decision for decision in live.decisions}
         body = live.configuration
         # Where the reconciler has not said by what it decides, it is by these settings.
-        known = configuration(settings) if body is None else parse_configuration(body)
+        known = core_configuration(settings) if body is None else parse_configuration(body)
         self._state = ClusterState(known)
         for view in live.nodes:
             condition = (view.liveness, view.administrative, view.guard)

@@ -34,7 +34,7 @@ SMALL = {
 }
 
 
-def copies(count: int, in_sync_min: int) -> dict[str, str]:
+def replication_properties(count: int, in_sync_min: int) -> dict[str, str]:
     """The properties that say how many copies of Kafka's own topics there are."""
     return {
         "offsets.topic.replication.factor": str(count),
@@ -147,7 +147,7 @@ class EmbeddedBroker:
             "controller.listener.names": "CONTROLLER",
             "log.dirs": DATA,
         }
-        return SMALL | copies(1, 1) | self._properties | ours
+        return SMALL | replication_properties(1, 1) | self._properties | ours
 
     def __enter__(self) -> Self:
         return self.start()

@@ -116,11 +116,11 @@ class BrokerProcess:
         java_command.append(f"-Djava.io.tmpdir={temporary}")
         command = [*java_command, "-cp", os.pathsep.join(map(str, files))]
         self.directory.mkdir(parents=True, exist_ok=True)
-        with _locked(self.directory) as lock:
+        with _lock_directory(self.directory) as lock:
             shutil.rmtree(temporary, ignore_errors=True)
             temporary.mkdir()
             (self.directory / "log4j2.properties").write_text(_LOG4J2, encoding="utf-8")
-            lines = [f"{name}={_escaped(value)}\n" for name, value in properties.items()]
+            lines = [f"{name}={_escape(value)}\n" for name, value in properties.items()]
             (self.directory / "server.properties").write_text("".join(lines), encoding="latin-1")
             with (self.directory / _LOG_NAME).open("ab") as log:
                 self._log_start = log.tell()
@@ -178,11 +178,11 @@ def new_cluster_id() -> str:
 
 
 @contextlib.contextmanager
-def _locked(directory: Path) -> Iterator[IO[str]]:
+def _lock_directory(directory: Path) -> Iterator[IO[str]]:
     """Claim a data directory. The broker inherits the open file: the claim lasts as long as it."""
     with (directory / "broker.lock").open("a") as file:
         deadline_seconds = time.monotonic() + CLAIM_TIMEOUT_SECONDS
-        while not _claimed(file):
+        while not _claim(file):
             if time.monotonic() > deadline_seconds:
                 raise BrokerFailed(
                     f"The data directory {directory} is in use by another embedded broker. "
@@ -192,7 +192,7 @@ def _locked(directory: Path) -> Iterator[IO[str]]:
         yield file
 
 
-def _claimed(file: IO[str]) -> bool:
+def _claim(file: IO[str]) -> bool:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -200,7 +200,7 @@ def _claimed(file: IO[str]) -> bool:
     return True
 
 
-def _escaped(value: str) -> str:
+def _escape(value: str) -> str:
     return value.replace("\\", "\\\\").replace("\n", "\\n")
 
 

@@ -120,7 +120,7 @@ def _at_home(home: Path) -> Java | None:
     executable = home / "bin" / "java"
     if not os.access(executable, os.X_OK):
         return None
-    version = _release_version(home) or _answered(executable)[1]
+    version = _release_version(home) or _ask_java(executable)[1]
     return Java(home, executable, version) if version >= MIN_VERSION else None
 
 
@@ -132,7 +132,7 @@ def _on_path() -> Java | None:
     home = executable.parent.parent
     if _release_version(home) == 0:
         # A launcher of a version switcher: only the runtime behind it knows its home.
-        answered_home, _ = _answered(executable)
+        answered_home, _ = _ask_java(executable)
         if answered_home is None:
             return None
         home = answered_home
@@ -148,7 +148,7 @@ def _release_version(home: Path) -> int:
     return _feature_release(re.search(r'^JAVA_VERSION="([^"]+)"', text, re.MULTILINE))
 
 
-def _answered(executable: Path) -> tuple[Path | None, int]:
+def _ask_java(executable: Path) -> tuple[Path | None, int]:
     """Run Java and return (its home, its feature release), (None, 0) if it does not run."""
     try:
         answer = subprocess.run(

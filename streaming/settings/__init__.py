@@ -4,21 +4,25 @@
 `core_configuration` makes the core's configuration. Imports no Kafka client, no Spark.
 """
 
-from streaming.settings.client_options import PATIENCE, encrypted, for_administration, for_spark
-from streaming.settings.core_configuration import configuration
+from streaming.settings.client_options import (
+    TIMEOUT_OPTIONS,
+    admin_client_options,
+    is_encrypted,
+    spark_client_options,
+)
 from streaming.settings.loader import load_settings
-from streaming.settings.settings import ENV_DELIMITER, ENV_PREFIX, Settings
+from streaming.settings.settings import ENV_DELIMITER, ENV_PREFIX, Settings, core_configuration
 from streaming.settings.types import SECRET_KEY
 
 __all__ = [
     "ENV_DELIMITER",
     "ENV_PREFIX",
-    "PATIENCE",
     "SECRET_KEY",
+    "TIMEOUT_OPTIONS",
     "Settings",
-    "configuration",
-    "encrypted",
-    "for_administration",
-    "for_spark",
+    "admin_client_options",
+    "core_configuration",
+    "is_encrypted",
     "load_settings",
+    "spark_client_options",
 ]

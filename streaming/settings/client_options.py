@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 REQUEST_TIMEOUT_MS = 10_000
 # What running clients take where the settings say nothing else: librdkafka would wait 60 s for an
 # answer and 30 s for a connection, Java's client 30 s.
-PATIENCE = {
+TIMEOUT_OPTIONS = {
     "socket.timeout.ms": str(REQUEST_TIMEOUT_MS),
     "socket.connection.setup.timeout.ms": str(REQUEST_TIMEOUT_MS),
 }
@@ -76,12 +76,12 @@ _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _PKCS8 = ("-----BEGIN PRIVATE KEY-----", "-----BEGIN ENCRYPTED PRIVATE KEY-----")
 
 
-def encrypted(options: Mapping[str, str]) -> bool:
+def is_encrypted(options: Mapping[str, str]) -> bool:
     """Whether the connection is TLS."""
     return _protocol(options).endswith("SSL")
 
 
-def faults(options: Mapping[str, str]) -> list[str]:
+def find_faults(options: Mapping[str, str]) -> list[str]:
     """What is wrong with options, one line each; values may still be references to secrets."""
     found = [
         f"{name}: not available in all of the clients used here; known are {', '.join(KNOWN)}"
@@ -110,13 +110,14 @@ def faults(options: Mapping[str, str]) -> list[str]:
     return found
 
 
-def for_spark(options: Mapping[str, str]) -> dict[str, str]:
-    """The options in the names of Java's client, secrets resolved before; see also `PATIENCE`.
+def spark_client_options(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options in the names of Java's client. Secrets have been resolved before; see also
+    `TIMEOUT_OPTIONS`.
 
     A key and its certificate travel with the options, so that executors need no such file; the
     authorities' file has to be on every machine. Raises SettingsInvalid when a file does not serve.
     """
-    given = {**PATIENCE, **options}
+    given = {**TIMEOUT_OPTIONS, **options}
     translated = {
         names.java: given[name]
         for name, names in _SAME.items()
@@ -130,7 +131,7 @@ def for_spark(options: Mapping[str, str]) -> dict[str, str]:
         translated["ssl.truststore.type"] = "PEM"
     if _protocol(options).startswith("SASL"):
         mechanism = _mechanism(options)
-        user, password = (_quoted(options[f"sasl.{each}"]) for each in ("username", "password"))
+        user, password = (_quote(options[f"sasl.{each}"]) for each in ("username", "password"))
         translated["sasl.mechanism"] = mechanism
         translated["sasl.jaas.config"] = (
             f"{_LOGIN_MODULES[mechanism]} required username={user} password={password};"
@@ -138,13 +139,15 @@ def for_spark(options: Mapping[str, str]) -> dict[str, str]:
     if _KEY in options:
         translated["ssl.keystore.type"] = "PEM"
         translated["ssl.keystore.key"] = _private_key(options[_KEY])
-        translated["ssl.keystore.certificate.chain"] = _read(_CERTIFICATE, options[_CERTIFICATE])
+        translated["ssl.keystore.certificate.chain"] = _read_pem(
+            _CERTIFICATE, options[_CERTIFICATE]
+        )
     if options.get(_CHECK_HOSTNAME) == "none":
         translated[_CHECK_HOSTNAME] = ""
     return translated
 
 
-def for_administration(options: Mapping[str, str]) -> dict[str, Any]:
+def admin_client_options(options: Mapping[str, str]) -> dict[str, Any]:
     """The options in kafka-python's names, secrets resolved before."""
     translated: dict[str, Any] = {
         names.python: int(options[name]) if name.endswith(_NUMBERS) else options[name]
@@ -173,13 +176,13 @@ def _mechanism(options: Mapping[str, str]) -> str:
     return next((options[name] for name in _MECHANISM if name in options), "").upper()
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """As a value of Java's login configuration: in quotes, with what would end it escaped."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _private_key(path: str) -> str:
-    text = _read(_KEY, path)
+    text = _read_pem(_KEY, path)
     if not any(head in text for head in _PKCS8):
         message = (
             f"kafka.options.{_KEY}: {path} is no PEM key of the form PKCS #8, which Java's "
@@ -189,7 +192,7 @@ def _private_key(path: str) -> str:
     return text
 
 
-def _read(name: str, path: str) -> str:
+def _read_pem(name: str, path: str) -> str:
     try:
         return Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -77,7 +77,7 @@ class KafkaSettings(Section):
         if fixed:
             raise ValueError(f"{', '.join(fixed)}: set by the application, cannot be changed")
         _refuse_plain_secrets(options)
-        found = client_options.faults(options)
+        found = client_options.find_faults(options)
         if found:
             raise ValueError("; ".join(found))
         return options
@@ -87,7 +87,7 @@ class KafkaSettings(Section):
     def _check_plaintext(cls, bootstrap_servers: str, info: ValidationInfo) -> str:
         elsewhere = [a for a in bootstrap_servers.split(",") if not LOOPBACK.fullmatch(a)]
         allowed = info.data.get("allow_plaintext", True) or "options" not in info.data
-        if elsewhere and not allowed and not client_options.encrypted(info.data["options"]):
+        if elsewhere and not allowed and not client_options.is_encrypted(info.data["options"]):
             raise ValueError(
                 f"{', '.join(elsewhere)} is another machine and the connection not encrypted: set "
                 "security.protocol in kafka.options to SSL or SASL_SSL, or kafka.allow_plaintext "

@@ -4,24 +4,24 @@ For trials, demos and tests; no part of the application imports it. Imports `bro
 `errors`.
 """
 
-from streaming.simulator.executor import Conduct, Executor
+from streaming.simulator.executor import Executor, ExecutorBehaviour
 from streaming.simulator.fleet import Fleet
-from streaming.simulator.playing import Playing, StreamCreator, told_end
-from streaming.simulator.scenario import Player, Scenario, Step, read_scenario
-from streaming.simulator.world import SHOWN, Watcher, World
+from streaming.simulator.playing import ScenarioRun, StreamCreator, verdict_lines
+from streaming.simulator.scenario import Scenario, ScenarioStep, StepPlayer, read_scenario
+from streaming.simulator.world import WATCHED_TOPICS, Watcher, World
 
 __all__ = [
-    "SHOWN",
-    "Conduct",
+    "WATCHED_TOPICS",
     "Executor",
+    "ExecutorBehaviour",
     "Fleet",
-    "Player",
-    "Playing",
     "Scenario",
-    "Step",
+    "ScenarioRun",
+    "ScenarioStep",
+    "StepPlayer",
     "StreamCreator",
     "Watcher",
     "World",
     "read_scenario",
-    "told_end",
+    "verdict_lines",
 ]

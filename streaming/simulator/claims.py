@@ -56,7 +56,7 @@ class Claims(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Before:
+class Baseline:
     """What stood before the first step: the moves there had been, the alerts, and the replicas."""
 
     moves: frozenset[str]
@@ -64,26 +64,26 @@ class Before:
     replicas: Mapping[str, Sequence[str]]
 
     @classmethod
-    def of(cls, world: World) -> "Before":
+    def of(cls, world: World) -> "Baseline":
         """As the world shows it now."""
         replicas = {key: each["replicas"] for key, each in [*world.assignments.items()]}
         return cls(frozenset(world.moves), len(world.alerts), replicas)
 
 
-def judge(
-    claims: Claims, world: World, before: Before, within: Callable[[str], Sequence[str]]
+def find_broken_claims(
+    claims: Claims, world: World, before: Baseline, within: Callable[[str], Sequence[str]]
 ) -> list[str]:
     """The claims that do not hold, a sentence each; `within` gives the nodes of a target."""
     return [
-        *(_unhealed(world) if claims.healed else ()),
-        *(_changed(world, before) if claims.unchanged else ()),
-        *_moved(claims, world, before),
+        *(_check_healed(world) if claims.healed else ()),
+        *(_check_unchanged(world, before) if claims.unchanged else ()),
+        *_check_moves(claims, world, before),
         *_nodes(claims, world, within),
-        *_alerted(claims, world, before),
+        *_check_alerts(claims, world, before),
     ]
 
 
-def _unhealed(world: World) -> Iterator[str]:
+def _check_healed(world: World) -> Iterator[str]:
     for move in world.open_moves:
         yield f"move {move['move_id']} of {move['stream']}/{move['shard']} is {move['state']}"
     alive = {n for n, view in [*world.nodes.items()] if view["liveness"] in ("up", "suspect")}
@@ -104,14 +104,14 @@ def _unhealed(world: World) -> Iterator[str]:
                 yield f"{key} breaks '{violation['rule']}': {violation['reason']['message']}"
 
 
-def _changed(world: World, before: Before) -> Iterator[str]:
+def _check_unchanged(world: World, before: Baseline) -> Iterator[str]:
     for key, replicas in before.replicas.items():
         now = (world.assignments.get(key) or {"replicas": []})["replicas"]
         if sorted(now) != sorted(replicas):
             yield f"{key} stood on {', '.join(replicas)} and stands on {', '.join(now)}"
 
 
-def _moved(claims: Claims, world: World, before: Before) -> Iterator[str]:
+def _check_moves(claims: Claims, world: World, before: Baseline) -> Iterator[str]:
     moves = [m for key, m in [*world.moves.items()] if key not in before.moves]
     most = claims.moves_at_most
     if most is not None and len(moves) > most:
@@ -141,7 +141,7 @@ def _nodes(claims: Claims, world: World, within: Callable[[str], Sequence[str]])
         yield from (f"{node} holds no replica" for node in within(target) if node not in held)
 
 
-def _alerted(claims: Claims, world: World, before: Before) -> Iterator[str]:
+def _check_alerts(claims: Claims, world: World, before: Baseline) -> Iterator[str]:
     raised: dict[str, Any] = {}
     for alert in world.alerts[before.alerts :]:
         raised[alert["kind"]] = alert

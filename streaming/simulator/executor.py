@@ -1,7 +1,7 @@
 """Simulates an executor: accepts the reconciler's moves and reports them done, copying nothing.
 
 It stands for the system whose replicas are placed. The demo and the tests run one beside a
-`Fleet`, so that moves come to their end, well or badly: its `Conduct` says how.
+`Fleet`, so that moves come to their end, well or badly: its `ExecutorBehaviour` says how.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ CALLED_OFF = frozenset({"cancelled", "superseded", "expired"})
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-class Conduct(BaseModel):
+class ExecutorBehaviour(BaseModel):
     """How an executor behaves. Shares are of moves, drawn with `seed` and the move's id, so that
     a scenario plays alike again.
 
@@ -70,7 +70,7 @@ class Conduct(BaseModel):
 Say = Callable[[str, "Mapping[str, Any]"], None]
 
 
-class Copying:
+class SimulatedCopies:
     """The moves that an executor has taken on, and what it says of them and when: the executor
     without its topics. `say` sends an acknowledgement; `clock` counts seconds; `serves` says
     whether a node is there to copy to: without it nothing is accepted or completed, and what waits
@@ -79,7 +79,7 @@ class Copying:
 
     def __init__(
         self,
-        conduct: Conduct,
+        conduct: ExecutorBehaviour,
         say: Say,
         clock: Callable[[], float] = time.monotonic,
         serves: Callable[[str], bool] | None = None,
@@ -170,7 +170,7 @@ class Executor:
         self,
         bootstrap: str,
         prefix: str,
-        conduct: Conduct | float | None = None,
+        conduct: ExecutorBehaviour | float | None = None,
         *,
         options: Mapping[str, str] | None = None,
         serves: Callable[[str], bool] | None = None,
@@ -178,8 +178,10 @@ class Executor:
     ) -> None:
         self._topic = full_name(ACKS, prefix)
         if isinstance(conduct, float | int):
-            conduct = Conduct(delay_seconds=conduct)
-        self.moves = Copying(conduct or Conduct(), self._acknowledge, serves=serves)
+            conduct = ExecutorBehaviour(delay_seconds=conduct)
+        self.moves = SimulatedCopies(
+            conduct or ExecutorBehaviour(), self._acknowledge, serves=serves
+        )
         self._reader = CommittedReader(
             bootstrap, prefix, [MOVES], options=options, reachability=reachability
         )

@@ -56,7 +56,7 @@ class FleetNode:
     leader: bool = True
 
 
-class _Life:
+class _NodeProcess:
     """A node's present: which life it is in, how far it has counted, whether it beats."""
 
     def __init__(self, node: FleetNode) -> None:
@@ -128,7 +128,7 @@ class Fleet:
             raise ValueError("a fleet needs nodes and a positive heartbeat interval")
         self._topic = full_name(NODES, prefix)
         self._interval_seconds = heartbeat_interval_seconds
-        self._lives = {node.node_id: _Life(node) for node in nodes}
+        self._lives = {node.node_id: _NodeProcess(node) for node in nodes}
         if len(self._lives) != len(nodes):
             raise ValueError("every node of a fleet needs an id of its own")
         self._producer = make_producer(bootstrap, options, LINGER_MS, reachability)
@@ -226,7 +226,7 @@ class Fleet:
             life = self._lives.get(node.node_id)
             if life is None:
                 # A new dictionary: the beating thread may be going through the old one.
-                life = _Life(node)
+                life = _NodeProcess(node)
                 self._lives = {**self._lives, node.node_id: life}
             else:
                 life.begin(uuid.uuid4().hex)
@@ -254,7 +254,7 @@ class Fleet:
     ) -> None:
         self.close()
 
-    def _register(self, life: _Life) -> _Receipt:
+    def _register(self, life: _NodeProcess) -> _Receipt:
         node = life.node
         said = {
             "location": life.location,
@@ -266,7 +266,7 @@ class Fleet:
         }
         return self._send(life, "NodeRegistered", {k: v for k, v in said.items() if v is not None})
 
-    def _send(self, life: _Life, message: str, fields: Mapping[str, Any]) -> _Receipt:
+    def _send(self, life: _NodeProcess, message: str, fields: Mapping[str, Any]) -> _Receipt:
         node_id = life.node.node_id
         receipt = _Receipt()
         with self._lock:
@@ -307,7 +307,7 @@ class Fleet:
             self._failure = error
 
     def _beat_until_stopped(self) -> None:
-        lives: list[_Life] = []
+        lives: list[_NodeProcess] = []
         started, done = time.monotonic(), 0
         while not self._stopping.wait(PACE_SECONDS):
             if len(lives) != len(self._lives):
@@ -320,7 +320,7 @@ class Fleet:
             done = due
             self._poll(0)
 
-    def _beat(self, lives: Iterable[_Life]) -> None:
+    def _beat(self, lives: Iterable[_NodeProcess]) -> None:
         for life in lives:
             if life.alive:
                 self._produce(life.key, *life.beat(), self._beats)

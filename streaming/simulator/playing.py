@@ -15,9 +15,9 @@ from schemas.inputs import StreamCreated
 from schemas.topics import STREAMS, full_name
 from streaming.brokers import make_producer
 from streaming.errors import StreamingError
-from streaming.simulator.claims import Before, judge
+from streaming.simulator.claims import Baseline, find_broken_claims
 from streaming.simulator.fleet import Fleet
-from streaming.simulator.scenario import Player, Scenario
+from streaming.simulator.scenario import Scenario, StepPlayer
 from streaming.simulator.world import World
 
 # Spark's first batch on two busy cores has taken 30 s; what takes longer has failed.
@@ -26,11 +26,11 @@ ANSWER_SECONDS = 90.0
 LOOK_SECONDS = 0.1
 
 
-class NoAnswer(StreamingError):
+class ScenarioStalled(StreamingError):
     """The reconciler does not do what a scenario needs before its first step."""
 
 
-def told_end(scenario: Scenario, found: Sequence[str]) -> list[str]:
+def verdict_lines(scenario: Scenario, found: Sequence[str]) -> list[str]:
     """The judgement in lines; none of a scenario that claims nothing."""
     if scenario.ends is None:
         return []
@@ -47,7 +47,8 @@ class StreamCreator:
         self._topic = full_name(STREAMS, prefix)
 
     def __call__(self, stream: StreamCreated) -> float:
-        """Append the creation; returns the broker's append time in seconds. Raises NoAnswer."""
+        """Append the creation and return the broker's append time in seconds. Raises
+        ScenarioStalled."""
         appended: list[int] = []
         headers = encode_headers(
             "StreamCreated",
@@ -65,11 +66,11 @@ class StreamCreator:
         )
         self._producer.flush(ANSWER_SECONDS)
         if not appended:
-            raise NoAnswer(f"the broker did not take the creation of {stream.stream}")
+            raise ScenarioStalled(f"the broker did not take the creation of {stream.stream}")
         return appended[0] / 1000
 
 
-class Playing:
+class ScenarioRun:
     """One scenario on one fleet. `create` sends a stream's creation; `stop` ends it early."""
 
     def __init__(
@@ -83,19 +84,19 @@ class Playing:
     ) -> None:
         self._scenario, self._world, self._create = scenario, world, create
         self._tell, self._stop, self._fleet = tell, stop, fleet
-        self._player = Player(fleet, tell, stop)
+        self._player = StepPlayer(fleet, tell, stop)
 
     def play(self) -> list[str]:
         """Place the streams, take all steps, and judge the end: the claims that do not hold. Raises
-        NoAnswer if the reconciler does not take in nodes or decide on streams."""
+        ScenarioStalled if the reconciler does not take in nodes or decide on streams."""
         self._place()
-        before = Before.of(self._world)
+        before = Baseline.of(self._world)
         self._player.play(self._scenario)
         claims = self._scenario.ends
         if claims is None or self._stop.wait(claims.settle_seconds):
             return []
         waited = 0.0
-        while found := judge(claims, self._world, before, self._player.targets):
+        while found := find_broken_claims(claims, self._world, before, self._player.targets):
             if waited >= claims.within_seconds or self._stop.wait(LOOK_SECONDS):
                 return found
             waited += LOOK_SECONDS
@@ -130,4 +131,6 @@ class Playing:
                 raise KeyboardInterrupt
             waited += LOOK_SECONDS
             if waited > ANSWER_SECONDS:
-                raise NoAnswer(f"the reconciler has not shown {what} within {ANSWER_SECONDS:g} s")
+                raise ScenarioStalled(
+                    f"the reconciler has not shown {what} within {ANSWER_SECONDS:g} s"
+                )

@@ -26,16 +26,16 @@ from schemas.inputs import StreamCreated
 from streaming.errors import SettingsInvalid, StreamingError
 from streaming.settings import load_settings
 from streaming.simulator.claims import Claims, Seconds, Target
-from streaming.simulator.executor import Conduct
+from streaming.simulator.executor import ExecutorBehaviour
 from streaming.simulator.fleet import Fleet, FleetNode
 
 
-def _created(body: Any) -> Any:
+def _with_first_sequence(body: Any) -> Any:
     """A stream as it is first created."""
     return {"sequence": 1} | body if isinstance(body, dict) else body
 
 
-ScenarioStream = Annotated[StreamCreated, BeforeValidator(_created)]
+ScenarioStream = Annotated[StreamCreated, BeforeValidator(_with_first_sequence)]
 
 
 class ScenarioRefused(StreamingError):
@@ -48,14 +48,14 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Layout(_Part):
+class FleetLayout(_Part):
     """A regular fleet: zones of racks of nodes, called node-<zone><rack><number>."""
 
     zones: Annotated[int, Field(ge=1, le=99)] = 3
     racks: Annotated[int, Field(ge=1, le=99)] = 2
     nodes: Annotated[int, Field(ge=1, le=999)] = 2
 
-    def made(self) -> list[FleetNode]:
+    def fleet_nodes(self) -> list[FleetNode]:
         """The nodes."""
         digits = [len(str(each)) for each in (self.zones, self.racks, self.nodes)]
         return [
@@ -77,12 +77,12 @@ class ScenarioNode(_Part):
     tags: Tags = Field(default_factory=dict)
     weight: Weight = 1.0
 
-    def made(self) -> FleetNode:
+    def to_fleet_node(self) -> FleetNode:
         """As the fleet takes it."""
         return FleetNode(self.id, self.location, tags=self.tags, weight=self.weight)
 
 
-class Step(_Part):
+class ScenarioStep(_Part):
     """One thing that happens `after` so many seconds since the step before.
 
     `do` with its `target`, a node or a domain: `kill` (silence), `revive` (a new process),
@@ -128,12 +128,12 @@ class Scenario(_Part):
     settings: Mapping[str, Mapping[str, float | int | str | bool | None]] = Field(
         default_factory=dict
     )
-    layout: Layout | None = None
+    layout: FleetLayout | None = None
     nodes: tuple[ScenarioNode, ...] = ()
     heartbeat_seconds: Annotated[float, Field(gt=0, le=60)] = 1.0
     streams: tuple[ScenarioStream, ...] = ()
-    executor: Conduct = Field(default_factory=Conduct)
-    steps: tuple[Step, ...] = ()
+    executor: ExecutorBehaviour = Field(default_factory=ExecutorBehaviour)
+    steps: tuple[ScenarioStep, ...] = ()
     ends: Claims | None = None
 
     @model_validator(mode="after")
@@ -153,7 +153,11 @@ class Scenario(_Part):
 
     def fleet(self) -> list[FleetNode]:
         """The nodes it begins with."""
-        return self.layout.made() if self.layout else [node.made() for node in self.nodes]
+        return (
+            self.layout.fleet_nodes()
+            if self.layout
+            else [node.to_fleet_node() for node in self.nodes]
+        )
 
 
 def read_scenario(text: str) -> Scenario:
@@ -192,7 +196,7 @@ def _within(location: str, domain: str) -> bool:
     return f"{location}/".startswith(f"{domain.rstrip('/')}/")
 
 
-class Player:
+class StepPlayer:
     """Plays the steps on a fleet; `stop` ends it between two looks at the clock."""
 
     def __init__(self, fleet: Fleet, tell: Callable[[str], None], stop: threading.Event) -> None:
@@ -206,7 +210,7 @@ class Player:
             self._tell(f"{time.strftime('%H:%M:%S')} {self._sentence(step)}")
             self.act(step)
 
-    def act(self, step: Step) -> None:
+    def act(self, step: ScenarioStep) -> None:
         """One step, now."""
         fleet, nodes = self._fleet, self.targets(step.target)
         to_each: dict[str, Callable[[str], object]] = {
@@ -229,12 +233,12 @@ class Player:
         else:
             fleet.join(FleetNode(step.target, step.location or fleet.location(step.target)))
 
-    def _restart(self, nodes: list[str], step: Step) -> None:
+    def _restart(self, nodes: list[str], step: ScenarioStep) -> None:
         self._each(nodes, self._fleet.stop if step.graceful else self._fleet.kill)
         self._stop.wait(step.pause_seconds)
         self._each(nodes, self._fleet.revive)
 
-    def _flap(self, nodes: list[str], step: Step) -> None:
+    def _flap(self, nodes: list[str], step: ScenarioStep) -> None:
         for _ in range(step.times):
             if self._stop.is_set():
                 return
@@ -252,7 +256,7 @@ class Player:
         nodes = self._fleet.node_ids
         return [n for n in nodes if n == target or _within(self._fleet.location(n), target)]
 
-    def _sentence(self, step: Step) -> str:
+    def _sentence(self, step: ScenarioStep) -> str:
         count = len(self.targets(step.target))
         where = f" -> {step.location}" if step.location else ""
         of = f" ({count} nodes)" if count > 1 else ""

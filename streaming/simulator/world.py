@@ -17,7 +17,7 @@ _TABLES = {
     VIOLATIONS: "violations",
 }
 # The topics that it takes notice of.
-SHOWN = (*_TABLES, ALERTS)
+WATCHED_TOPICS = (*_TABLES, ALERTS)
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class World:
         held = list(self.assignments.items())
         return [key for key, each in held if node_ids & {*each["replicas"], *each["adding"]}]
 
-    def held(self, domain: str) -> str | None:
+    def hold_reason(self, domain: str) -> str | None:
         """What the newest alert says of a hold of the domain."""
         told = [a for a in self.alerts if (a["kind"], a["subject"]) == ("HOLD", domain)]
         return told[-1]["reason"]["message"] if told else None

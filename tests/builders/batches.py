@@ -115,7 +115,7 @@ def recover(commits: Iterable[Commit], configuration: Configuration | None = Non
     assert reconciler.digest == found["digest"]
     clocks = {int(p): Clock(c["clock_ms"], c["append_ms"]) for p, c in found["clocks"].items()}
     sequence, writer_epoch = found["sequence"], found["writer_epoch"]
-    ignored = Ignored.read(found.get("ignored", {}))
+    ignored = Ignored.parse(found.get("ignored", {}))
     written = (clocks, sequence, writer_epoch, 0)
     return Recovered(configuration, reconciler, nodes, positions, *written, ignored=ignored)
 

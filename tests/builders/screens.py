@@ -17,9 +17,9 @@ from streaming.brokers import Record
 from streaming.cli.render.console import text_console
 from streaming.codec import configuration_body, ready_records
 from streaming.live.published_state import ALERTS_KEPT, StateRecords
-from streaming.replay import Entry, Timeline
+from streaming.replay import JournalEntry, Timeline
 from streaming.replay.replay import Replay
-from streaming.replay.timeline import take_replayed
+from streaming.replay.timeline import feed_replay
 from tests.stories.actors import Actors
 from tests.stories.datadriven import Command
 from tests.stories.story import Story
@@ -49,7 +49,7 @@ class World(Story):
         self.live = StateRecords(CELL, "placement.", configuration.levels)
         self.alerts: deque[Mapping[str, Any]] = deque(maxlen=ALERTS_KEPT)
         self.written: list[Record] = []
-        self.entries: list[Entry] = []
+        self.entries: list[JournalEntry] = []
 
     def answer(self, command: Command) -> str:
         """Carry out one command; of what it publishes nothing is told."""
@@ -69,7 +69,7 @@ class World(Story):
         self.sequence += 1
         self.waited_ms = 0
         where = (self.sequence, 1, self.now, caught_up, tuple(events), None, 0, len(self.entries))
-        self.entries.append(Entry(*where))
+        self.entries.append(JournalEntry(*where))
         for out in ready_records(ready, CELL, self.now, self.sequence):
             record = Record.of(
                 out.topic, 0, len(self.written), self.now, out.key, out.value, tuple(out.headers)
@@ -85,7 +85,7 @@ class World(Story):
     def tell(self, timeline: Timeline, *, again: bool = False) -> None:
         """Feed a timeline from the topics; `again`: from a replay of the journal."""
         if again:
-            take_replayed(timeline, Replay(CELL, self.configuration, None).run(self.entries))
+            feed_replay(timeline, Replay(CELL, self.configuration, None).run(self.entries))
             return
         for record in self.written:
             timeline.take(record)

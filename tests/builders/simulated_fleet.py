@@ -10,9 +10,9 @@ import orjson
 from schemas.inputs import StreamCreated
 from streaming.app import timers_of
 from streaming.codec import Raw
-from streaming.settings import configuration, load_settings
+from streaming.settings import core_configuration, load_settings
 from streaming.simulator import Scenario, World
-from streaming.simulator.executor import Copying
+from streaming.simulator.executor import SimulatedCopies
 from streaming.simulator.fleet import FleetNode
 from tests.builders.batches import Driver
 from tests.builders.kafka_rows import heartbeat, raw, tick
@@ -27,7 +27,7 @@ class SimulatedFleet:
     def __init__(self, scenario: Scenario) -> None:
         settings = load_settings(None, scenario.flags)
         self.world = World()
-        self.driver = Driver(configuration=configuration(settings), timers=timers_of(settings))
+        self.driver = Driver(configuration=core_configuration(settings), timers=timers_of(settings))
         self._now, self._due = 0, STEP_MS
         self._offsets: Counter[str] = Counter()
         self._said: dict[str, list[Raw]] = {"nodes.v1": [], "streams.v1": [], "acks.v1": []}
@@ -35,7 +35,7 @@ class SimulatedFleet:
         self._lives: Counter[str] = Counter()
         self._sequences: Counter[str] = Counter()
         self._alive: set[str] = set()
-        self._copying = Copying(
+        self._copying = SimulatedCopies(
             scenario.executor, self._acknowledge, lambda: self._now / 1000, self._alive.__contains__
         )
         for node in scenario.fleet():

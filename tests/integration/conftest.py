@@ -8,7 +8,7 @@ import pytest
 
 from placement.model import Configuration
 from streaming.administration import apply_topics
-from streaming.replay import Report, read_history, replay_history
+from streaming.replay import ReplayReport, read_history, replay_history
 from streaming.runtime import EmbeddedBroker
 from streaming.simulator import Executor
 from tests.systems.application import Application
@@ -59,7 +59,7 @@ class System:
                 "nothing is open, nothing is broken",
             )
 
-    def replay(self) -> Report:
+    def replay(self) -> ReplayReport:
         """The journal through the core again, held against what is on the topics."""
         told = read_history(self.bootstrap, self.prefix, CELL, None, written=True)
         return replay_history(told, CELL, Configuration(cell=CELL), verify=True)

@@ -29,7 +29,7 @@ from schemas.access import ROLES, WRITERS, grants
 from schemas.topics import CATALOGUE
 from streaming.cli.main import app
 from streaming.runtime import EmbeddedBroker
-from streaming.settings import for_administration
+from streaming.settings import admin_client_options
 from tests.systems.application import PATIENT, Application
 from tests.systems.topics import Inputs, Outputs
 
@@ -78,7 +78,7 @@ def guarded() -> Iterator[EmbeddedBroker]:
 @contextmanager
 def administering(broker: EmbeddedBroker) -> Iterator[KafkaAdminClient]:
     admin = KafkaAdminClient(
-        bootstrap_servers=broker.bootstrap_servers, **for_administration(options("root"))
+        bootstrap_servers=broker.bootstrap_servers, **admin_client_options(options("root"))
     )
     try:
         yield admin

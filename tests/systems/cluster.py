@@ -13,7 +13,7 @@ from typing import Self
 
 import psutil
 
-from streaming.runtime.broker import HOST, SMALL, copies
+from streaming.runtime.broker import HOST, SMALL, replication_properties
 from streaming.runtime.broker_process import DATA, BrokerProcess, new_cluster_id
 from tests.systems.proxy import Proxy
 
@@ -119,7 +119,7 @@ def _properties(
     kept = (REPLICATION_FACTOR, IN_SYNC_MIN) if nodes >= REPLICATION_FACTOR else (1, 1)
     return (
         SMALL
-        | copies(*kept)
+        | replication_properties(*kept)
         | QUICK
         | {
             "process.roles": "broker,controller",

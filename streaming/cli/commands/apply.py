@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from placement.wording import counted
-from streaming.cli.commands.stream import EXIT_UNANSWERED, finish, known_streams
-from streaming.cli.documents import read, understood
-from streaming.cli.options import Output, connected, with_options
-from streaming.cli.requests import Waiting, confirm
+from streaming.cli.commands.stream import EXIT_UNANSWERED, read_known_streams, send_and_show
+from streaming.cli.documents import check_unknown_fields, read_text
+from streaming.cli.options import Output, connection_options, with_options
+from streaming.cli.requests import AnswerOptions, confirm
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +39,7 @@ def register(app: typer.Typer) -> None:
     )(apply)
 
 
-@with_options(waiting=Waiting, settings=connected)
+@with_options(waiting=AnswerOptions, settings=connection_options)
 def apply(
     file: Annotated[
         str,
@@ -47,7 +47,7 @@ def apply(
             "-f", "--file", metavar="FILE", help="Streams as in a cluster file; - reads stdin."
         ),
     ],
-    waiting: Waiting,
+    waiting: AnswerOptions,
     settings: "Settings",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would change, field by field.")
@@ -64,7 +64,7 @@ def apply(
     if yes and not prune:
         raise typer.BadParameter("--yes agrees to what --prune drops: there is nothing to agree to")
     wanted = _streams(file)
-    found = diff_streams(known_streams(settings), wanted, prune)
+    found = diff_streams(read_known_streams(settings), wanted, prune)
     quiet = waiting.output is Output.JSON and not dry_run
     if not quiet:
         for change in found:
@@ -78,7 +78,7 @@ def apply(
     kept = [change.decision for change in found if change.action == "keep"]
     messages = [change.message for change in found if change.message is not None]
     if messages:
-        finish(settings, messages, waiting)
+        send_and_show(settings, messages, waiting)
     if not all(decision is None or is_satisfied(decision) for decision in kept):
         raise typer.Exit(EXIT_UNANSWERED)
 
@@ -89,8 +89,8 @@ def _streams(file: str) -> "Sequence[ClusterStream]":
     from streaming.offline import DocumentFault, parse_documents
 
     found: dict[str, ClusterStream] = {}
-    for each in parse_documents(read(file), parse_streams):
-        document = understood(each, file, strict=False)
+    for each in parse_documents(read_text(file), parse_streams):
+        document = check_unknown_fields(each, file, strict=False)
         if isinstance(document, DocumentFault):
             where = f"{file}:{document.line}" if document.line else file
             raise typer.BadParameter(f"{where}: {document.message}")
@@ -116,11 +116,11 @@ def _print_change(change: "StreamChange", output: Output) -> None:
     outcome = str(change.decision.outcome) if change.decision is not None else ""
     typer.echo(f": {outcome}" if waits and outcome != "placed" else "")
     for each in change.differences:
-        now = "" if change.action == "create" else f"{_shown(each.now)} -> "
-        typer.echo(f"  {each.field}: {now}{_shown(each.wanted)}")
+        now = "" if change.action == "create" else f"{_change_text(each.now)} -> "
+        typer.echo(f"  {each.field}: {now}{_change_text(each.wanted)}")
 
 
-def _shown(value: Any) -> str:
+def _change_text(value: Any) -> str:
     import orjson
 
     return "(not set)" if value is None else orjson.dumps(value).decode()

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from threading import Event
 
-    from streaming.demo import Report, Stage
+    from streaming.demo import DemoReport, Stage
     from streaming.simulator import World
 
 EXIT_FINDINGS = 1
@@ -82,16 +82,16 @@ def demo(
 
 def _stage(scenario: Path | None) -> "Callable[[Callable[[str], None], Event], Stage]":
     """What is played: the demo's own story, or a file's."""
-    from streaming.cli.documents import read
+    from streaming.cli.documents import read_text
 
     if scenario is None:
-        from streaming.demo import Demo
+        from streaming.demo import StoryDemo
 
-        return Demo
-    from streaming.demo import Played
+        return StoryDemo
+    from streaming.demo import ScenarioDemo
     from streaming.simulator import read_scenario
 
-    return partial(Played, read_scenario(read(str(scenario))))
+    return partial(ScenarioDemo, read_scenario(read_text(str(scenario))))
 
 
 class _Scene:
@@ -138,7 +138,7 @@ def _in_place(world: "World") -> list[dict[str, Any]]:
     return sorted(views, key=lambda view: (view["location"], view["node_id"]))
 
 
-def _close(console: Any, report: "Report", seconds: float) -> None:
+def _close(console: Any, report: "DemoReport", seconds: float) -> None:
     rows = [(what, str(count)) for what, count in report.counts.items()]
     for what, duration in report.seconds.items():
         rows.append((what, f"{duration:.2f} s" if duration >= 1 else f"{duration * 1000:.0f} ms"))

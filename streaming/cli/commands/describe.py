@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streaming.cli.options import Output, OutputOption, connected, with_options
+from streaming.cli.options import Output, OutputOption, connection_options, with_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ Shard = Annotated[str, typer.Argument(metavar="STREAM/SHARD", help="A shard, cou
 
 
 @app.command()
-@with_options(settings=connected)
+@with_options(settings=connection_options)
 def node(name: Name, settings: "Settings", output: OutputOption = Output.TEXT) -> None:
     """Show a node: place, condition, lives, orders, replicas by stream, moves, violations."""
     from streaming.cli.render.describe import node_lines
@@ -40,7 +40,7 @@ def node(name: Name, settings: "Settings", output: OutputOption = Output.TEXT) -
 
 
 @app.command()
-@with_options(settings=connected)
+@with_options(settings=connection_options)
 def stream(name: Name, settings: "Settings", output: OutputOption = Output.TEXT) -> None:
     """Show a stream: what it asks for, the answer, its health, where its replicas stand, moves."""
     from streaming.cli.render.describe import stream_lines
@@ -50,7 +50,7 @@ def stream(name: Name, settings: "Settings", output: OutputOption = Output.TEXT)
 
 
 @app.command()
-@with_options(settings=connected)
+@with_options(settings=connection_options)
 def shard(name: Shard, settings: "Settings", output: OutputOption = Output.TEXT) -> None:
     """Show a shard: replicas and their nodes, quorum, move, violations, and what happens next."""
     from streaming.cli.render.describe import shard_lines

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from streaming.cli.options import Bootstrap, Config, Output, OutputOption, Prefix, connection
+from streaming.cli.options import Bootstrap, Config, Output, OutputOption, Prefix, load_connection
 from streaming.cli.render.console import tell
 from streaming.cli.times import time_text
 
@@ -50,7 +50,7 @@ def show(
     """Show dead letters: id, time, reason, where the record lay, its key, and the sentence."""
     from streaming.cli.signals import stop_on_signals
 
-    settings = connection(config, bootstrap, prefix)
+    settings = load_connection(config, bootstrap, prefix)
     show_letter = _show_json if output is Output.JSON else _show_text
     with stop_on_signals() as stop:
         for letter in _letters(settings, follow):
@@ -84,7 +84,7 @@ def redrive(
 
     if not ids and reason is None:
         raise typer.BadParameter("name letters with --id, or all of a kind with --reason")
-    settings = connection(config, bootstrap, prefix)
+    settings = load_connection(config, bootstrap, prefix)
     options = settings.resolved_kafka_options()
     address, begin = settings.kafka.bootstrap_servers, settings.topics.prefix
     chosen, missing = _chosen(settings, ids or [], reason)

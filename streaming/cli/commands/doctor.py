@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from streaming.cli.options import Bootstrap, Config, Output, OutputOption, Prefix, connection
+from streaming.cli.options import Bootstrap, Config, Output, OutputOption, Prefix, load_connection
 from streaming.cli.render.console import Table, text_console
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def doctor(
     """
     from streaming.doctor import apply_fixes, run_checks
 
-    settings = connection(config, bootstrap, prefix)
+    settings = load_connection(config, bootstrap, prefix)
     done = apply_fixes(settings) if fix else []
     if output is Output.TEXT:
         for line in done:

@@ -17,7 +17,7 @@ from streaming.cli.options import (
     PluginOption,
     Prefix,
     StrictOption,
-    connection,
+    load_connection,
 )
 
 if TYPE_CHECKING:
@@ -75,13 +75,15 @@ def explain(
         if stream is not None or strict or fail_on is not None:
             message = "--live reads no file: placer explain --live STREAM/SHARD, without --strict "
             raise typer.BadParameter(f"{message}and --fail-on")
-        _explain_live(_wanted(file, node), output, connection(config, bootstrap, prefix))
+        _explain_live(
+            _parse_options(file, node), output, load_connection(config, bootstrap, prefix)
+        )
         return
     if any(each is not None for each in (bootstrap, prefix, config)):
         raise typer.BadParameter("--bootstrap, --prefix and --config belong to --live")
     from streaming.offline import ExplainResult, explain_streams
 
-    wanted = _wanted(stream, node)
+    wanted = _parse_options(stream, node)
     lost: list[str] = []
 
     def solve(document: Any) -> "ExplainResult":
@@ -108,7 +110,7 @@ def explain(
         raise
 
 
-def _wanted(stream: str | None, node: str | None) -> "ExplainOptions":
+def _parse_options(stream: str | None, node: str | None) -> "ExplainOptions":
     from streaming.offline import ExplainOptions
 
     name, slash, shard = (stream or "").partition("/")

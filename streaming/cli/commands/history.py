@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streaming.cli.commands.describe import Shard, shard_name
-from streaming.cli.options import Output, OutputOption, connected, with_options
+from streaming.cli.options import Output, OutputOption, connection_options, with_options
 from streaming.cli.times import parse_since, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streaming.replay import Happened, Timeline
+    from streaming.replay import Timeline, TimelineItem
     from streaming.settings import Settings
 
 EXIT_NOTHING = 1
@@ -63,7 +63,7 @@ class Look:
 
 
 @app.command()
-@with_options(look=Look, settings=connected)
+@with_options(look=Look, settings=connection_options)
 def shard(
     name: Shard,
     look: Look,
@@ -77,7 +77,7 @@ def shard(
 
 
 @app.command()
-@with_options(look=Look, settings=connected)
+@with_options(look=Look, settings=connection_options)
 def node(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Its id.")],
     look: Look,
@@ -94,7 +94,7 @@ def _show(timeline: "Timeline", look: Look, settings: "Settings") -> None:
 
     after = _since(look.since)
     read_timeline(settings, timeline, again=look.replay)
-    found = timeline.happened(after)
+    found = timeline.items(after)
     shown = found[-look.limit :]
     if look.output is Output.JSON:
         import orjson
@@ -120,7 +120,7 @@ def _since(text: str | None) -> int | None:
 
 
 def history_body(
-    timeline: "Timeline", shown: "Sequence[Happened]", left_out: int
+    timeline: "Timeline", shown: "Sequence[TimelineItem]", left_out: int
 ) -> dict[str, Any]:
     """The answer for programs. `left_out`: earlier ones that the limit keeps out."""
     return {
@@ -133,7 +133,9 @@ def history_body(
     }
 
 
-def history_lines(timeline: "Timeline", shown: "Sequence[Happened]", left_out: int) -> list[Any]:
+def history_lines(
+    timeline: "Timeline", shown: "Sequence[TimelineItem]", left_out: int
+) -> list[Any]:
     """The lines for people: what happened, then how far back that is whole."""
     from rich.text import Text
 

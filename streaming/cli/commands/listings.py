@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streaming.cli.commands.status import Watch, follow, print_view, watched
-from streaming.cli.options import Bootstrap, Config, Output, OutputOption, Prefix, connection
+from streaming.cli.commands.status import Watch, follow, open_state, print_view
+from streaming.cli.options import Bootstrap, Config, Output, OutputOption, Prefix, load_connection
 from streaming.cli.times import ago_text
 
 if TYPE_CHECKING:
@@ -112,12 +112,12 @@ def _command(name: str) -> "Callable[..., None]":
 
         listing = LISTINGS[name]
         wanted = _conditions(where or [], listing)
-        shown, left_out = shown_columns(name, columns, listing)
-        settings = connection(config, bootstrap, prefix)
-        with watched(settings, watch) as live:
+        shown, left_out = choose_columns(name, columns, listing)
+        settings = load_connection(config, bootstrap, prefix)
+        with open_state(settings, watch) as live:
 
             def rows(live: "PublishedState") -> "ListingRows":
-                return selected(listing.rows(live), wanted)
+                return select_rows(listing.rows(live), wanted)
 
             def told(found: "ListingRows") -> Any:
                 return listing_table(found, shown, left_out, time.time_ns() // 1_000_000)
@@ -161,7 +161,7 @@ def _refuse(option: str, why: str) -> None:
     raise typer.BadParameter(why, param_hint=option)
 
 
-def selected(rows: "ListingRows", wanted: list[tuple[str, str]]) -> "ListingRows":
+def select_rows(rows: "ListingRows", wanted: list[tuple[str, str]]) -> "ListingRows":
     """The rows that have these values in these columns."""
     return [row for row in rows if all(_fits(row[column], value) for column, value in wanted)]
 
@@ -171,7 +171,7 @@ def _fits(found: object, value: str) -> bool:
     return text.startswith(value[:-1]) if value.endswith("*") else text == value
 
 
-def shown_columns(
+def choose_columns(
     name: str, columns: str | None, listing: "Listing"
 ) -> tuple[list[str], list[str]]:
     """The columns to show, and those that a narrow terminal does without, the first first: none of

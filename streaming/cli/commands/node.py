@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streaming.cli.options import Output, connected, with_options
-from streaming.cli.requests import EXIT_REFUSED, Asking, Waiting, confirm, print_sent
+from streaming.cli.options import Output, connection_options, with_options
+from streaming.cli.requests import EXIT_REFUSED, AnswerOptions, RequestOptions, confirm, print_sent
 
 if TYPE_CHECKING:
     from streaming.settings import Settings
@@ -27,33 +27,33 @@ Node = Annotated[str, typer.Argument(metavar="NODE", help="The node's id.")]
 
 
 @app.command(epilog=_ENDS)
-@with_options(asking=Asking, settings=connected)
-def forget(node: Node, asking: Asking, settings: "Settings") -> None:
+@with_options(options=RequestOptions, settings=connection_options)
+def forget(node: Node, options: RequestOptions, settings: "Settings") -> None:
     """Drop a node that is dead, or drained, and holds nothing: it leaves every list, and holds do
     not count it any more. One that registers with this id later is a new node."""
     from schemas.requests import ForgetNode
     from streaming.requests import find_node
 
     find_node(settings, node)
-    asking.ask(settings, ForgetNode, target=node)
+    options.send(settings, ForgetNode, target=node)
 
 
 @app.command(epilog=_ENDS)
-@with_options(asking=Asking, settings=connected)
-def release(node: Node, asking: Asking, settings: "Settings") -> None:
+@with_options(options=RequestOptions, settings=connection_options)
+def release(node: Node, options: RequestOptions, settings: "Settings") -> None:
     """End the hold-down of a node that has flapped: it may receive replicas again."""
     from schemas.requests import ReleaseNode
     from streaming.requests import find_node
 
     find_node(settings, node)
-    asking.ask(settings, ReleaseNode, target=node)
+    options.send(settings, ReleaseNode, target=node)
 
 
 @app.command(epilog=_ENDS)
-@with_options(waiting=Waiting, settings=connected)
+@with_options(waiting=AnswerOptions, settings=connection_options)
 def unregister(
     node: Node,
-    waiting: Waiting,
+    waiting: AnswerOptions,
     settings: "Settings",
     yes: Annotated[
         bool, typer.Option("--yes", help="Agree to have its replicas replaced.")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from streaming.cli.options import Output, connected, with_options
-from streaming.cli.requests import Agreement, Asking, HashOption
+from streaming.cli.options import Output, connection_options, with_options
+from streaming.cli.requests import AgreementOptions, HashOption, RequestOptions
 
 if TYPE_CHECKING:
     from streaming.settings import Settings
@@ -41,11 +41,11 @@ def register(app: typer.Typer) -> None:
     app.add_typer(hold, rich_help_panel=_PANEL)
 
 
-@with_options(agreement=Agreement, asking=Asking, settings=connected)
+@with_options(agreement=AgreementOptions, options=RequestOptions, settings=connection_options)
 def drain(
     target: Target,
-    agreement: Agreement,
-    asking: Asking,
+    agreement: AgreementOptions,
+    options: RequestOptions,
     settings: "Settings",
     watch: Annotated[
         bool, typer.Option("--watch", help="Show follow_progress until nothing is left there.")
@@ -55,29 +55,29 @@ def drain(
     only watched."""
     from schemas.requests import Drain
 
-    if watch and asking.dry_run:
+    if watch and options.dry_run:
         raise typer.BadParameter("--dry-run changes nothing that --watch could follow")
-    if watch and asking.no_wait:
+    if watch and options.no_wait:
         raise typer.BadParameter("--watch waits for the end of a drain, --no-wait for nothing")
     if not (watch and _is_drained(settings, target)):
-        asking.ask(settings, Drain, agreement, target=target)
+        options.send(settings, Drain, agreement, target=target)
     if watch:
-        _watch(settings, target, asking.output)
+        _watch(settings, target, options.output)
 
 
-@with_options(asking=Asking, settings=connected)
-def undrain(target: Target, asking: Asking, settings: "Settings") -> None:
+@with_options(options=RequestOptions, settings=connection_options)
+def undrain(target: Target, options: RequestOptions, settings: "Settings") -> None:
     """End a drain or a maintenance; what has not been moved stays."""
     from schemas.requests import Undrain
 
-    asking.ask(settings, Undrain, target=target)
+    options.send(settings, Undrain, target=target)
 
 
-@with_options(asking=Asking, settings=connected)
+@with_options(options=RequestOptions, settings=connection_options)
 def maintenance(
     target: Target,
     for_seconds: For,
-    asking: Asking,
+    options: RequestOptions,
     settings: "Settings",
     hash: HashOption = None,  # noqa: A002 - the option's name
 ) -> None:
@@ -86,28 +86,28 @@ def maintenance(
     from schemas.requests import Maintenance
 
     fields = {"ttl_seconds": for_seconds, "expected_impact_hash": hash}
-    asking.ask(settings, Maintenance, None, target=target, **fields)
+    options.send(settings, Maintenance, None, target=target, **fields)
 
 
-@with_options(asking=Asking, settings=connected)
+@with_options(options=RequestOptions, settings=connection_options)
 def cordon(
-    target: Target, asking: Asking, settings: "Settings", for_seconds: ForOrNot = None
+    target: Target, options: RequestOptions, settings: "Settings", for_seconds: ForOrNot = None
 ) -> None:
     """Give a node or a domain no new replicas; it keeps what it has."""
     from schemas.requests import Cordon
 
-    asking.ask(settings, Cordon, target=target, ttl_seconds=for_seconds)
+    options.send(settings, Cordon, target=target, ttl_seconds=for_seconds)
 
 
-@with_options(asking=Asking, settings=connected)
-def uncordon(target: Target, asking: Asking, settings: "Settings") -> None:
+@with_options(options=RequestOptions, settings=connection_options)
+def uncordon(target: Target, options: RequestOptions, settings: "Settings") -> None:
     """End a cordon."""
     from schemas.requests import Uncordon
 
-    asking.ask(settings, Uncordon, target=target)
+    options.send(settings, Uncordon, target=target)
 
 
-@with_options(agreement=Agreement, asking=Asking, settings=connected)
+@with_options(agreement=AgreementOptions, options=RequestOptions, settings=connection_options)
 def approve(
     target: Annotated[
         str,
@@ -115,50 +115,50 @@ def approve(
             metavar="TARGET", help="The node that claims a new place, or all in a domain."
         ),
     ],
-    agreement: Agreement,
-    asking: Asking,
+    agreement: AgreementOptions,
+    options: RequestOptions,
     settings: "Settings",
 ) -> None:
     """Let the pending relocation of a node take effect, or together those of all nodes that stand
     in a domain."""
     from schemas.requests import ApproveRelocation
 
-    asking.ask(settings, ApproveRelocation, agreement, target=target)
+    options.send(settings, ApproveRelocation, agreement, target=target)
 
 
-@with_options(asking=Asking, settings=connected)
+@with_options(options=RequestOptions, settings=connection_options)
 def cancel(
     move: Annotated[str, typer.Argument(metavar="MOVE", help="The id of an open move.")],
-    asking: Asking,
+    options: RequestOptions,
     settings: "Settings",
 ) -> None:
     """Cancel an open move; its replica stays where it is, and another target is tried."""
     from schemas.requests import CancelMove
 
-    asking.ask(settings, CancelMove, target=move)
+    options.send(settings, CancelMove, target=move)
 
 
-@with_options(agreement=Agreement, asking=Asking, settings=connected)
+@with_options(agreement=AgreementOptions, options=RequestOptions, settings=connection_options)
 def override(
     target: Annotated[
         str, typer.Argument(metavar="TARGET", help="What the HOLD alert names: a domain, or fleet.")
     ],
-    agreement: Agreement,
-    asking: Asking,
+    agreement: AgreementOptions,
+    options: RequestOptions,
     settings: "Settings",
 ) -> None:
     """Replace what a hold keeps from being replaced."""
     from schemas.requests import OverrideHold
 
-    asking.ask(settings, OverrideHold, agreement, target=target)
+    options.send(settings, OverrideHold, agreement, target=target)
 
 
-@with_options(agreement=Agreement, asking=Asking, settings=connected)
-def rebalance(agreement: Agreement, asking: Asking, settings: "Settings") -> None:
+@with_options(agreement=AgreementOptions, options=RequestOptions, settings=connection_options)
+def rebalance(agreement: AgreementOptions, options: RequestOptions, settings: "Settings") -> None:
     """Even out the loads of the fleet, whatever the configured mode; repair goes first."""
     from schemas.requests import Rebalance
 
-    asking.ask(settings, Rebalance, agreement, target="fleet")
+    options.send(settings, Rebalance, agreement, target="fleet")
 
 
 def _is_drained(settings: "Settings", target: str) -> bool:
@@ -172,7 +172,7 @@ def _watch(settings: "Settings", target: str, output: Output) -> None:
     """Show how far a drain has come, until it is done or ended."""
     import orjson
 
-    from streaming.cli.render.progress import blocked_lines, drained
+    from streaming.cli.render.progress import blocked_lines, drain_text
     from streaming.requests import follow_progress
 
     for found in follow_progress(settings, target):
@@ -183,7 +183,7 @@ def _watch(settings: "Settings", target: str, output: Output) -> None:
         if output is Output.JSON:
             typer.echo(orjson.dumps(body))
         else:
-            typer.echo(f"{target}: {drained(body)}")
+            typer.echo(f"{target}: {drain_text(body)}")
             for line in blocked_lines(body):
                 typer.echo(f"  {line}")
         if body["done"]:

@@ -124,6 +124,6 @@ def _cluster_files() -> "Callable[[PlaceResult], Iterator[str]]":
         if written:
             yield "---"
         written += 1
-        yield cluster_text(answer.filled()).rstrip("\n")
+        yield cluster_text(answer.fill_in()).rstrip("\n")
 
     return text

@@ -5,7 +5,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from streaming.cli.documents import EXIT_DOCUMENT, File, answer_documents, read, understood
+from streaming.cli.documents import (
+    EXIT_DOCUMENT,
+    File,
+    answer_documents,
+    check_unknown_fields,
+    read_text,
+)
 from streaming.cli.options import FailOn, FailOnOption, Output, PluginOption, StrictOption
 from streaming.cli.plan_options import (
     Add,
@@ -99,9 +105,9 @@ def plan(
     what_if = WhatIf(
         tuple(lose or ()),
         tuple(drain or ()),
-        () if add is None else _joining(add, strict),
-        tuple(map(_factor, rf or ())),
-        {} if assignments is None else _assigned(assignments),
+        () if add is None else _read_nodes(add, strict),
+        tuple(map(_parse_factor, rf or ())),
+        {} if assignments is None else _read_assignments(assignments),
     )
     bounds = (max_moves, max_moves_per_node, until_balanced)
     wanted = PlanOptions(PlanPhase(phase), *bounds, what_if)
@@ -110,7 +116,7 @@ def plan(
     _answer(
         file,
         output,
-        lambda each: files.written(plan_moves(each, wanted)),
+        lambda each: files.write(plan_moves(each, wanted)),
         PlanResult.body,
         show_plan,
         found,
@@ -143,7 +149,7 @@ class _Files:
         self._wanted = wanted
         self._used = False
 
-    def written(self, answer: "PlanResult") -> "PlanResult":
+    def write(self, answer: "PlanResult") -> "PlanResult":
         """The same plan, with its files written."""
         from streaming.offline import saved_plan_text
 
@@ -191,7 +197,7 @@ def _verify(file: str, plan_file: str, output: PlanOutput, strict: bool) -> NoRe
     raise AssertionError("answer_documents ends the command")
 
 
-def _factor(text: str) -> tuple[str | None, int]:
+def _parse_factor(text: str) -> tuple[str | None, int]:
     """`5` of all streams, `orders=5` of one."""
     name, equals, number = text.rpartition("=")
     if not number.isdecimal() or (equals and not name):
@@ -200,7 +206,7 @@ def _factor(text: str) -> tuple[str | None, int]:
     return name or None, int(number)
 
 
-def _assigned(file: str) -> "Assignments":
+def _read_assignments(file: str) -> "Assignments":
     from streaming.offline import ReassignmentInvalid, read_reassignment
 
     try:
@@ -210,13 +216,13 @@ def _assigned(file: str) -> "Assignments":
         raise typer.BadParameter(f"{file}: {said}", param_hint="--assignments") from error
 
 
-def _joining(file: str, strict: bool) -> tuple["ClusterNode", ...]:
+def _read_nodes(file: str, strict: bool) -> tuple["ClusterNode", ...]:
     """The nodes of another cluster file, which are to join."""
     from streaming.offline import DocumentFault, parse_documents
 
     nodes: list[ClusterNode] = []
-    for each in parse_documents(read(file)):
-        document = understood(each, file, strict=strict)
+    for each in parse_documents(read_text(file)):
+        document = check_unknown_fields(each, file, strict=strict)
         if isinstance(document, DocumentFault):
             raise typer.BadParameter(f"{file}: {document.message}", param_hint="--add")
         nodes.extend(document.cluster.nodes)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from placement.wording import counted
-from streaming.cli.options import Bootstrap, Config, Prefix, connection
+from streaming.cli.options import Bootstrap, Config, Prefix, load_connection
 from streaming.cli.times import time_text
 
 if TYPE_CHECKING:
@@ -44,14 +44,14 @@ def snapshot(
 ) -> None:
     """Write the state of record, as it is at one commit, into a file."""
     from streaming.recovery import take_snapshot
-    from streaming.replay import head_of, snapshot_lines, write_lines
-    from streaming.settings import configuration
+    from streaming.replay import make_head, snapshot_lines, write_lines
+    from streaming.settings import core_configuration
 
-    settings = connection(config, bootstrap, prefix)
+    settings = load_connection(config, bootstrap, prefix)
     options = settings.resolved_kafka_options()
     address, begin = settings.kafka.bootstrap_servers, settings.topics.prefix
-    taken = take_snapshot(address, begin, configuration(settings), options)
-    head = head_of(address, begin, settings.cell, _lasting(settings), options)
+    taken = take_snapshot(address, begin, core_configuration(settings), options)
+    head = make_head(address, begin, settings.cell, _settings_to_keep(settings), options)
     write_lines(file, snapshot_lines(head, taken))
     typer.echo(
         f"{file}: {counted(len(taken.records), 'record')} at sequence {taken.sequence}, "
@@ -77,18 +77,18 @@ def record(
     The file stands under its name when it is complete. It can be replayed by itself.
     """
     from streaming.cli.signals import stop_on_signals
-    from streaming.replay import Recorder, head_of
-    from streaming.settings import configuration
+    from streaming.replay import Recorder, make_head
+    from streaming.settings import core_configuration
 
-    settings = connection(config, bootstrap, prefix)
+    settings = load_connection(config, bootstrap, prefix)
     options = settings.resolved_kafka_options()
     address, begin = settings.kafka.bootstrap_servers, settings.topics.prefix
-    head = head_of(address, begin, settings.cell, _lasting(settings), options)
+    head = make_head(address, begin, settings.cell, _settings_to_keep(settings), options)
     with stop_on_signals() as stop:
         recorder = Recorder(
             address,
             head,
-            configuration(settings),
+            core_configuration(settings),
             options,
             from_beginning=start is Start.BEGINNING,
         )
@@ -100,6 +100,6 @@ def record(
     typer.echo(f"{file}: {recorder.records} records")
 
 
-def _lasting(settings: "Settings") -> dict[str, Any]:
+def _settings_to_keep(settings: "Settings") -> dict[str, Any]:
     """The settings that decide what the same inputs lead to, beside the core's configuration."""
     return settings.model_dump(mode="json", include={"levels", "liveness", "moves", "policy"})

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from placement.wording import counted
-from streaming.cli.options import Bootstrap, Config, Prefix, connection
+from streaming.cli.options import Bootstrap, Config, Prefix, load_connection
 from streaming.cli.times import TIME_MS_MIN, parse_time, time_text
 
 if TYPE_CHECKING:
     from placement.model import Configuration
     from streaming.codec import OutRecord
-    from streaming.replay import Entry, History, Recording, Report, Until
+    from streaming.replay import History, JournalEntry, Recording, ReplayEnd, ReplayReport
     from streaming.settings import Settings
 
 EXIT_DIFFERENT = 1
@@ -112,21 +112,21 @@ def replay(
     With --verify ids, headers and bodies are held against what was written, byte for byte.
     """
     from streaming.replay import read_recording, replay_history
-    from streaming.settings import configuration
+    from streaming.settings import core_configuration
 
     _check_sources(file, from_topic, snapshot_file, bootstrap or prefix)
     judged = verify or until is not None or output is ReplayOutput.NDJSON
     _check_inputs(file, inputs, speed, judged)
     end = _until(until)
-    settings = connection(config, bootstrap, prefix)
+    settings = load_connection(config, bootstrap, prefix)
     recording = read_recording(file) if file else None
     if inputs and recording is not None:
-        _rerun(recording, configuration(settings), speed or 1.0, output)
+        _rerun(recording, core_configuration(settings), speed or 1.0, output)
         return
     report = replay_history(
         _history(settings, recording, snapshot_file, verify),
         recording.head.cell if recording else settings.cell,
-        configuration(settings),
+        core_configuration(settings),
         end,
         verify=verify,
         on_record=_print_record if output is ReplayOutput.NDJSON else None,
@@ -192,10 +192,10 @@ def _rerun(
 def _history(
     settings: "Settings", recording: "Recording | None", start: Path | None, verify: bool
 ) -> "History":
-    from streaming.replay import history_of, read_history, read_recording
+    from streaming.replay import history_of_recording, read_history, read_recording
 
     if recording is not None:
-        return history_of(recording)
+        return history_of_recording(recording)
     return read_history(
         settings.kafka.bootstrap_servers,
         settings.topics.prefix,
@@ -206,22 +206,22 @@ def _history(
     )
 
 
-def _until(text: str | None) -> "Until | None":
-    from streaming.replay import Until
+def _until(text: str | None) -> "ReplayEnd | None":
+    from streaming.replay import ReplayEnd
 
     if text is None:
         return None
     if text.isdecimal() and int(text) < TIME_MS_MIN:
-        return Until(sequence=int(text))
+        return ReplayEnd(sequence=int(text))
     try:
-        return Until(time_ms=parse_time(text))
+        return ReplayEnd(time_ms=parse_time(text))
     except ValueError:
         raise typer.BadParameter(
             f"--until: expected a sequence or a time such as 2026-11-21T17:00:00Z, got {text!r}"
         ) from None
 
 
-def _print_record(entry: "Entry", record: "OutRecord") -> None:
+def _print_record(entry: "JournalEntry", record: "OutRecord") -> None:
     import orjson
 
     headers = dict(record.headers)
@@ -235,7 +235,7 @@ def _print_record(entry: "Entry", record: "OutRecord") -> None:
     typer.echo(orjson.dumps(line))
 
 
-def _show(report: "Report", verify: bool, output: ReplayOutput) -> None:
+def _show(report: "ReplayReport", verify: bool, output: ReplayOutput) -> None:
     if output is not ReplayOutput.TEXT:
         import orjson
 
@@ -282,13 +282,13 @@ def repair(
     Nothing is written unless the result has the digest of the commit marker.
     """
     from streaming.replay import find_damage, read_recording, write_repair
-    from streaming.settings import configuration
+    from streaming.settings import core_configuration
 
-    settings = connection(config, bootstrap, prefix)
+    settings = load_connection(config, bootstrap, prefix)
     options = settings.resolved_kafka_options()
     address, begin = settings.kafka.bootstrap_servers, settings.topics.prefix
     start = read_recording(snapshot_file).snapshot if snapshot_file else None
-    mended = find_damage(address, begin, configuration(settings), start, options)
+    mended = find_damage(address, begin, core_configuration(settings), start, options)
     for each in mended:
         key = (each.record.key or b"").decode("utf-8", "backslashreplace")
         typer.echo(f"{each.record.topic} {key}: {each.was}")

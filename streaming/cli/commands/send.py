@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from streaming.cli.commands.stream import mapping
-from streaming.cli.options import Bootstrap, Config, Prefix, connection
+from streaming.cli.commands.stream import parse_mapping
+from streaming.cli.options import Bootstrap, Config, Prefix, load_connection
 
 app = typer.Typer(
     name="send",
@@ -226,7 +226,7 @@ def stream(
     if policies is not None and policy is not None:
         raise typer.BadParameter("--policies and --policy exclude each other")
     given: dict[str, Any] = {"shards": shards, "replication_factor": rf}
-    given |= {"placement_policies": policies, "policy": mapping(policy)}
+    given |= {"placement_policies": policies, "policy": parse_mapping(policy)}
     fields: dict[str, Any] = {"stream": name, "sequence": _sequence(sequence)}
     if drop:
         if alter or any(value is not None for value in given.values()):
@@ -235,7 +235,7 @@ def stream(
     elif alter:
         from streaming.requests import overlay_spec, read_streams, spec_fields
 
-        known = read_streams(connection(config, bootstrap, prefix)).get(name)
+        known = read_streams(load_connection(config, bootstrap, prefix)).get(name)
         if sequence is None:
             fields["sequence"] = max(fields["sequence"], known.sequence + 1)
         fields |= overlay_spec(spec_fields(known.spec), given)
@@ -323,7 +323,7 @@ def _send(
     from schemas.topics import full_name
     from streaming.requests import make_record, send_records
 
-    settings = connection(config, bootstrap, prefix)
+    settings = load_connection(config, bootstrap, prefix)
     number = fields.get("sequence") or fields.get("move_id") or _now_ms()
     identity = f"{message}:{key}:{number}"
     record = make_record(topic, message, key, fields, settings.cell, identity)

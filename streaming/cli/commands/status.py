@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streaming.cli.options import Bootstrap, Config, Output, OutputOption, Prefix, connection
+from streaming.cli.options import Bootstrap, Config, Output, OutputOption, Prefix, load_connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,8 +58,8 @@ def status(
 
     if output is Output.JSON and (path or depth is not None):
         raise typer.BadParameter("PATH and --depth fold the text; --output json is of all nodes")
-    settings = connection(config, bootstrap, prefix)
-    with watched(settings, watch) as live:
+    settings = load_connection(config, bootstrap, prefix)
+    with open_state(settings, watch) as live:
         # Planned anew when the state has changed, not at each look.
         even: dict[str, RebalancePreview | None] = {}
 
@@ -83,7 +83,7 @@ def status(
         raise typer.Exit(0 if found.healthy else EXIT_UNHEALTHY)
 
 
-def watched(settings: "Settings", watch: bool) -> "PublishedState":
+def open_state(settings: "Settings", watch: bool) -> "PublishedState":
     """The live state; with `watch` it says on standard error when the brokers go and come back."""
     from streaming.brokers import Reachability
     from streaming.cli.render.console import tell

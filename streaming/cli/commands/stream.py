@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streaming.cli.options import Output, OutputOption, connected, enable_plugins, with_options
-from streaming.cli.requests import Waiting, print_sent
+from streaming.cli.options import (
+    Output,
+    OutputOption,
+    connection_options,
+    enable_plugins,
+    with_options,
+)
+from streaming.cli.requests import AnswerOptions, print_sent
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -104,7 +110,7 @@ class Spec:
             "shards": self.shards,
             "replication_factor": self.rf,
             "placement_policies": self.policies,
-            "policy": mapping(self.policy),
+            "policy": parse_mapping(self.policy),
             "quorum": quorum,
         }
         return {name: value for name, value in given.items() if value is not None}
@@ -116,14 +122,14 @@ class Spec:
     "  placer stream create clicks --rf 2 --policy '{strategy: spread, within: \\[/eu]}'\n\n"
     f"{_ENDS}",
 )
-@with_options(spec=Spec, waiting=Waiting, settings=connected)
-def create(name: Name, spec: Spec, waiting: Waiting, settings: "Settings") -> None:
+@with_options(spec=Spec, waiting=AnswerOptions, settings=connection_options)
+def create(name: Name, spec: Spec, waiting: AnswerOptions, settings: "Settings") -> None:
     """Ask for the placement of a new stream, and show what was decided."""
     fields = spec.fields()
     fields.setdefault("shards", 1)
     if "replication" not in fields.get("policy", {}):
         fields.setdefault("replication_factor", 3)
-    finish(settings, [known_streams(settings).make_create(name, fields)], waiting)
+    send_and_show(settings, [read_known_streams(settings).make_create(name, fields)], waiting)
 
 
 @app.command(
@@ -131,27 +137,27 @@ def create(name: Name, spec: Spec, waiting: Waiting, settings: "Settings") -> No
     "  placer stream alter orders --rf 5\n\n"
     "  placer stream alter orders --policies 'shard=exclusive'\n\n" + _ENDS
 )
-@with_options(spec=Spec, waiting=Waiting, settings=connected)
-def alter(name: Name, spec: Spec, waiting: Waiting, settings: "Settings") -> None:
+@with_options(spec=Spec, waiting=AnswerOptions, settings=connection_options)
+def alter(name: Name, spec: Spec, waiting: AnswerOptions, settings: "Settings") -> None:
     """Change a stream; what is not given stays as it is."""
     fields = spec.fields()
     if not fields:
         raise typer.BadParameter("say what is to change: --shards, --rf, --policy …")
-    finish(settings, [known_streams(settings).make_alter(name, fields)], waiting)
+    send_and_show(settings, [read_known_streams(settings).make_alter(name, fields)], waiting)
 
 
 @app.command(epilog=_ENDS)
-@with_options(waiting=Waiting, settings=connected)
-def drop(name: Name, waiting: Waiting, settings: "Settings") -> None:
+@with_options(waiting=AnswerOptions, settings=connection_options)
+def drop(name: Name, waiting: AnswerOptions, settings: "Settings") -> None:
     """Drop a stream: its moves are cancelled, its assignments are taken away."""
-    finish(settings, [known_streams(settings).make_drop(name)], waiting)
+    send_and_show(settings, [read_known_streams(settings).make_drop(name)], waiting)
 
 
 @app.command(
     epilog="Exit code 1: it waits, lacks replicas, or its last change was refused; 2: there is no "
     "such stream."
 )
-@with_options(settings=connected)
+@with_options(settings=connection_options)
 def show(name: Name, settings: "Settings", output: OutputOption = Output.TEXT) -> None:
     """Show what a stream asks for, what was decided and why, and its health now."""
     from streaming.live import PublishedState
@@ -180,7 +186,7 @@ def show(name: Name, settings: "Settings", output: OutputOption = Output.TEXT) -
         raise typer.Exit(EXIT_UNANSWERED)
 
 
-def known_streams(settings: "Settings") -> "StreamRequests":
+def read_known_streams(settings: "Settings") -> "StreamRequests":
     """The streams of the running reconciler; the strategies of one's own that the settings name
     are known, too."""
     from streaming.requests import read_streams
@@ -189,7 +195,9 @@ def known_streams(settings: "Settings") -> "StreamRequests":
     return read_streams(settings)
 
 
-def finish(settings: "Settings", messages: "Sequence[StreamMessage]", waiting: Waiting) -> None:
+def send_and_show(
+    settings: "Settings", messages: "Sequence[StreamMessage]", waiting: AnswerOptions
+) -> None:
     """Send requests, show their answers as they come, and end the command as they say."""
     from streaming.requests import send_stream_requests, send_stream_requests_and_wait
 
@@ -206,7 +214,7 @@ def finish(settings: "Settings", messages: "Sequence[StreamMessage]", waiting: W
         raise typer.Exit(EXIT_UNANSWERED)
 
 
-def mapping(text: str | None) -> dict[str, Any] | None:
+def parse_mapping(text: str | None) -> dict[str, Any] | None:
     """The value of --policy, YAML or JSON; a usage error where it is no mapping."""
     import yaml
 

@@ -14,8 +14,8 @@ from streaming.cli.options import (
     Output,
     OutputOption,
     Prefix,
-    connection,
     enable_plugins,
+    load_connection,
 )
 from streaming.cli.render.console import text_console
 
@@ -73,7 +73,7 @@ def suggest(
         raise typer.BadParameter("--simple, --policy and --policies exclude each other")
     if nodes is not None and policies is not None:
         raise typer.BadParameter("--nodes goes with a structured policy, not with --policies")
-    settings = connection(config, bootstrap, prefix)
+    settings = load_connection(config, bootstrap, prefix)
     asked: dict[str, Any] = {"shards": shards, "replication_factor": rf}
     if policies is not None:
         asked["placement_policies"] = policies
@@ -112,7 +112,7 @@ def export(
     from streaming.live import PublishedState
     from streaming.offline import cluster_body, cluster_text
 
-    with PublishedState(connection(config, bootstrap, prefix)) as live:
+    with PublishedState(load_connection(config, bootstrap, prefix)) as live:
         body = cluster_body(live.cluster())
     if output is Output.JSON:
         import orjson

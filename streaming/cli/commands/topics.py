@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from streaming.cli.options import Bootstrap, Config, Output, OutputOption, Prefix, connection
+from streaming.cli.options import Bootstrap, Config, Output, OutputOption, Prefix, load_connection
 from streaming.cli.render.console import Table, text_console
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def acls(
     unknown = sorted(set(role or ()) - set(ROLES))
     if unknown:
         raise typer.BadParameter(f"--role: expected {', '.join(ROLES)}, got {unknown[0]!r}")
-    settings = connection(config, bootstrap, prefix)
+    settings = load_connection(config, bootstrap, prefix)
     wanted = [
         grant
         for grant in grants(settings.topics.prefix, settings.cell)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from streaming.cli.options import Bootstrap, Config, Output, OutputOption, Prefix, connection
+from streaming.cli.options import Bootstrap, Config, Output, OutputOption, Prefix, load_connection
 from streaming.cli.render.console import tell
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def watch(
     from streaming.cli.signals import stop_on_signals
 
     topics = topics_of(topic)
-    settings = connection(config, bootstrap, prefix)
+    settings = load_connection(config, bootstrap, prefix)
     printer = JsonPrinter() if output is Output.JSON else TextPrinter()
     with (
         stop_on_signals() as stop,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from placement.model import natural_key
 from placement.wording import counted
-from streaming.cli.render.console import Paragraph, Table, shortened
+from streaming.cli.render.console import Paragraph, Table, shorten
 from streaming.cli.render.report import print_table, show_report
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def _row(name: str, alike: Sequence[Mapping[str, Any]]) -> tuple[Any, ...]:
     first = alike[0]
     numbers = [str(each["shard"]) for each in alike if each["shard"] is not None]
     return (
-        f"{name}/{shortened(numbers, _SHARDS_NAMED_MAX, ',')}" if numbers else name,
+        f"{name}/{shorten(numbers, _SHARDS_NAMED_MAX, ',')}" if numbers else name,
         first["rule"],
         first["domain"] or "-",
         f"{first['count']} ({first['limit']})",
@@ -197,7 +197,7 @@ def _show_critical(
     if spare_none:
         names = sorted(spare_none, key=natural_key)
         need = "needs" if len(names) == 1 else "need"
-        told = shortened(names, _STREAMS_NAMED_MAX)
+        told = shorten(names, _STREAMS_NAMED_MAX)
         every = f"every node with a replica of {told}, which {need} all copies for the quorum"
         console.print(Paragraph(every))
     rows = [each for each in critical if not spare_none.issuperset(each["streams"])]
@@ -208,7 +208,7 @@ def _show_critical(
                 each["level"],
                 each["domain"],
                 each["shards"],
-                shortened(each["streams"], _STREAMS_NAMED_MAX),
+                shorten(each["streams"], _STREAMS_NAMED_MAX),
             )
             for each in rows[:_CRITICAL_SHOWN_MAX]
         ]

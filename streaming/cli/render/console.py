@@ -57,7 +57,7 @@ def tell(sentence: str) -> None:
     typer.echo(f"placer: {sentence}", err=True)
 
 
-def shortened(words: Sequence[str], most: int, separator: str = ", ") -> str:
+def shorten(words: Sequence[str], most: int, separator: str = ", ") -> str:
     """The first of a list, and how many follow: `a, b and 3 more`."""
     if len(words) <= most:
         return separator.join(words)
@@ -167,7 +167,7 @@ class Table:
 
         parts: dict[int, Sequence[Text]] = {number: [cell] for number, cell in cells.items()}
         if prose is not None:
-            parts[prose] = wrapped(cells[prose], widths[prose])
+            parts[prose] = wrap(cells[prose], widths[prose])
         for line in zip_longest(*parts.values(), fillvalue=Text()):
             told = Text(no_wrap=True, overflow="ignore")
             for place, (number, part) in enumerate(zip(parts, line, strict=True)):
@@ -198,12 +198,12 @@ class Paragraph:
         text = self._text if isinstance(self._text, Text) else Text(self._text)
         indent = len(text) - len(text.plain.lstrip(" ").removeprefix("- "))
         head, body = text.divide([indent]) if indent else (Text(), text)
-        for line in wrapped(body, max(options.max_width - indent, PROSE_WIDTH_MIN)):
+        for line in wrap(body, max(options.max_width - indent, PROSE_WIDTH_MIN)):
             yield Text.assemble(head, line, no_wrap=True, overflow="ignore")
             head = Text(" " * indent)
 
 
-def wrapped(sentence: "Text", width: int) -> "list[Text]":
+def wrap(sentence: "Text", width: int) -> "list[Text]":
     """The lines of a sentence in so many columns, without blanks behind them."""
     from rich.console import Console
 

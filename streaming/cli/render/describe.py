@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from placement.wording import counted
-from streaming.cli.render.console import Table, shortened
-from streaming.cli.render.progress import blocked_lines, progress
-from streaming.cli.render.status import STYLES, indented
+from streaming.cli.render.console import Table, shorten
+from streaming.cli.render.progress import blocked_lines, order_text
+from streaming.cli.render.status import STYLES, indent
 from streaming.cli.times import ago_text, duration_text
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class DescribeScreen:
                 continue
             label, text = each
             told = text if isinstance(text, Text) else Text(str(text))
-            yield from indented(label, told, options.max_width)
+            yield from indent(label, told, options.max_width)
 
 
 def node_lines(node: Body, at_ms: int) -> Iterator[Line | Table]:
@@ -59,14 +59,14 @@ def node_lines(node: Body, at_ms: int) -> Iterator[Line | Table]:
     yield "weight", f"{node['weight']:g}, capacity {capacity}{leads}"
     hidden = "" if node["condition"] == node["liveness"] else f"; {node['liveness']}"
     since = duration_text(max(at_ms - node["since"], 0) / 1000)
-    yield "condition", _styled(node["condition"], f"{hidden} for {since}")
+    yield "condition", _style(node["condition"], f"{hidden} for {since}")
     yield from _past(node, at_ms)
     yield from _standing(node, at_ms)
     yield "incarnation", f"{node['incarnation']}, sequence {node['sequence']}"
     yield from _lives(node, at_ms)
     yield "replicas", f"{node['replicas']}, of which {node['leaders']} lead"
     for each in node["by_stream"][:_ROWS_MAX]:
-        numbers = shortened([str(shard) for shard in each["shards"]], _SHARDS_NAMED_MAX)
+        numbers = shorten([str(shard) for shard in each["shards"]], _SHARDS_NAMED_MAX)
         held = f"{each['stream']} {each['replicas']} ({each['leaders']} lead): {numbers}"
         yield "", held
     yield from _more(node["by_stream"], "stream")
@@ -83,7 +83,7 @@ def stream_lines(stream: Body, at_ms: int) -> Iterator[Line | Table]:
     spec = stream["spec"]
     yield "stream", stream["stream"]
     decided = f", decided {ago_text(stream['decided_at'], at_ms)} (sequence {stream['sequence']})"
-    yield "outcome", _styled(stream["outcome"], decided)
+    yield "outcome", _style(stream["outcome"], decided)
     for each in (*stream["reasons"], *stream["warnings"]):
         yield "", f"{each['code']} {each['message']}"
     quorum = f"; quorum {spec['quorum']}"
@@ -99,11 +99,11 @@ def stream_lines(stream: Body, at_ms: int) -> Iterator[Line | Table]:
     if stream["health"] is None:
         yield "health", "none: the stream is not in force"
         return
-    yield "health", _styled(stream["health"], f": {_shards(stream)}")
+    yield "health", _style(stream["health"], f": {_shards(stream)}")
     yield "replicas", f"{stream['replicas']} on {counted(stream['nodes'], 'node')}"
     for each in stream["spread"]:
         domains = [f"{d['domain']} {d['replicas']}" for d in each["domains"]]
-        yield f"by {each['level']}"[:11], shortened(domains, _DOMAINS_NAMED_MAX)
+        yield f"by {each['level']}"[:11], shorten(domains, _DOMAINS_NAMED_MAX)
     yield from _moves("moves", stream["moves"], at_ms)
     yield from _violations(stream["violations"], at_ms)
 
@@ -114,7 +114,7 @@ def shard_lines(shard: Body, at_ms: int) -> Iterator[Line | Table]:
     yield "assignment", f"epoch {shard['epoch']}, decided {ago_text(shard['decided_at'], at_ms)}"
     if shard["health"] is not None:
         copies = f": {shard['live']} of {shard['replication_factor']} copies live"
-        yield "health", _styled(shard["health"], f"{copies}, quorum {shard['quorum']}")
+        yield "health", _style(shard["health"], f"{copies}, quorum {shard['quorum']}")
     yield from _moves("move", [shard["move"]] if shard["move"] else [], at_ms)
     if shard["move"]:
         left = shard["move"]["deadline"] - at_ms
@@ -129,7 +129,7 @@ def shard_lines(shard: Body, at_ms: int) -> Iterator[Line | Table]:
             each["node"],
             _role(each),
             each["location"] or "(unlocated)",
-            _styled(each["condition"], ""),
+            _style(each["condition"], ""),
             "-" if each["since"] is None else ago_text(each["since"], at_ms),
         )
         for each in shard["replicas"]
@@ -179,7 +179,7 @@ def _past(node: Body, at_ms: int) -> Iterator[Line]:
 
 def _standing(node: Body, at_ms: int) -> Iterator[Line]:
     for order in node["orders"]:
-        yield "order", progress(order, at_ms)
+        yield "order", order_text(order, at_ms)
         yield from (("", line) for line in blocked_lines(order))
     for hold in node["holds"]:
         end = "overridden" if hold.get("overridden") else "its replicas are not replaced"
@@ -198,7 +198,7 @@ def _lives(node: Body, at_ms: int) -> Iterator[Line]:
         since, why = ago_text(refused["since"], at_ms), refused["reason"]["message"]
         yield "", f"refused: {refused['incarnation']}, since {since}: {why}"
     if node["earlier_lives"]:
-        yield "", f"earlier: {shortened(node['earlier_lives'], _ROWS_MAX)}"
+        yield "", f"earlier: {shorten(node['earlier_lives'], _ROWS_MAX)}"
 
 
 def _moves(label: str, moves: Sequence[Body], at_ms: int) -> Iterator[Line]:
@@ -221,7 +221,7 @@ def _violations(found: Sequence[Body], at_ms: int) -> Iterator[Line]:
         since, why = ago_text(each["since"], at_ms), each["reason"]["message"]
         yield (
             "" if number else "violations",
-            _styled(each["class"], f" {rule}, since {since}: {why}"),
+            _style(each["class"], f" {rule}, since {since}: {why}"),
         )
     yield from _more(found, "violation")
 
@@ -236,7 +236,7 @@ def _pairs(values: Body) -> str:
     return ", ".join(f"{name}={value}" for name, value in values.items())
 
 
-def _styled(word: str, rest: str) -> Any:
+def _style(word: str, rest: str) -> Any:
     from rich.text import Text
 
     first = str(word).partition(" ")[0]

@@ -54,7 +54,7 @@ class Branch:
             yield from each.walk()
 
 
-def grown(
+def build_tree(
     nodes: Iterable["ClusterNode"],
     loads: Sequence[Mapping[str, int]],
     leaders: Mapping[str, int],
@@ -90,7 +90,7 @@ def stands_in(node: "ClusterNode", path: str) -> bool:
     return f"{node.location or f'/{UNLOCATED}'}/".startswith(f"{path}/")
 
 
-class Folded:
+class FoldedTree:
     """A tree of which some branches are closed, or open only for some of what is in them."""
 
     def __init__(self, root: Branch, depth: int) -> None:
@@ -154,17 +154,17 @@ class Folded:
         self._shown = {self.root.path: {each.path for each in worst[: max(room, 0)]}}
 
 
-def folded(root: Branch, lines_max: int | None = None, depth: int | None = None) -> Folded:
+def fold_tree(root: Branch, lines_max: int | None = None, depth: int | None = None) -> FoldedTree:
     """The tree with so many levels, or with all for which there is room (None: any)."""
     deepest = max(branch.depth for branch in root.walk())
     if depth is not None:
-        return Folded(root, depth)
+        return FoldedTree(root, depth)
     if lines_max is None:
-        return Folded(root, deepest)
-    trees = (Folded(root, level) for level in range(deepest, 0, -1))
+        return FoldedTree(root, deepest)
+    trees = (FoldedTree(root, level) for level in range(deepest, 0, -1))
     found = next((tree for tree in trees if tree.lines <= lines_max), None)
     if found is None:
-        found = Folded(root, 0)
+        found = FoldedTree(root, 0)
         # The root, the rest, and how to see it.
         found.show_first(lines_max - 3)
         return found

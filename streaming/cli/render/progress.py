@@ -10,17 +10,17 @@ from streaming.cli.times import ago_text, duration_text
 _NAMED_MAX = 5
 
 
-def progress(order: Mapping[str, Any], now_ms: int) -> str:
+def order_text(order: Mapping[str, Any], now_ms: int) -> str:
     """One line on an order: what, of which target, since when, until when, how much is left."""
     said = f"{order['action']} of {order['target']}, asked {ago_text(int(order['at']), now_ms)}"
     until = order.get("until")
     if until is not None:
         left = duration_text(max(int(until) - now_ms, 0) / 1000)
         said += f", ends by itself in {left}"
-    return f"{said}: {drained(order)}" if order["action"] == "drain" else said
+    return f"{said}: {drain_text(order)}" if order["action"] == "drain" else said
 
 
-def drained(order: Mapping[str, Any]) -> str:
+def drain_text(order: Mapping[str, Any]) -> str:
     """What is left of a drain. A replica that is being copied away is still there."""
     if order.get("done"):
         return "done, no replica is left there"

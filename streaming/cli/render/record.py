@@ -14,7 +14,7 @@ import orjson
 
 from placement.wording import counted
 from schemas.envelope import OUTCOME_HEADER
-from streaming.cli.render.console import shortened
+from streaming.cli.render.console import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -94,7 +94,7 @@ class TextPrinter:
         """Print them, reminders aside, and what there is to say of these."""
         for record in records:
             if not self._reminders.take(record):
-                self._line(record.timestamp_ms, *described(record))
+                self._line(record.timestamp_ms, *describe_record(record))
         self._sum_up(at_the_end=False)
 
     def close(self) -> None:
@@ -144,19 +144,19 @@ class Reminders:
             return None
         moves = counted(len(self._moves), "move was", "moves were")
         reminders = counted(self._count, "reminder")
-        named = shortened(list(self._moves.values()), REMINDED_SHOWN_MAX, "; ")
+        named = shorten(list(self._moves.values()), REMINDED_SHOWN_MAX, "; ")
         rest = f"{moves} called off, no executor has confirmed it: {named}"
         self._moves, self._count, self._told_at = {}, 0, self._last_at
         return self._last_at, reminders, "", rest
 
 
-def described(record: Record) -> tuple[str, str, str]:
+def describe_record(record: Record) -> tuple[str, str, str]:
     """Kind and key, the word that tells its state, and the rest of the line."""
-    kind, state, rest = describe(record)
+    kind, state, rest = describe_value(record)
     return f"{kind} {record.key or '(no key)'}", state, rest
 
 
-def describe(record: Record) -> tuple[str, str, str]:
+def describe_value(record: Record) -> tuple[str, str, str]:
     """What kind of record it is, the word that tells its state, and the rest of the line."""
     kind = KINDS.get(record.topic, record.topic.removesuffix(".v1"))
     if record.topic == "dlq.v1":
@@ -189,32 +189,32 @@ def _decision(value: Mapping[str, Any]) -> tuple[str, str]:
     missing = value.get("replicas_missing")
     rest = [size, str(value.get("strategy", "")), f"{missing} missing" if missing else ""]
     refused = "alteration refused:" if value.get("requested") else ""
-    return str(value.get("outcome", "")), _joined([*rest, refused, *_reasons(value)])
+    return str(value.get("outcome", "")), _join([*rest, refused, *_reasons(value)])
 
 
 def _move(value: Mapping[str, Any]) -> tuple[str, str]:
     shard = f"{value.get('stream')}/{value.get('shard')}"
     way = f"{value.get('remove') or '·'} -> {value.get('add') or '·'}"
     why = [str(value.get("cause", "")), str((value.get("reason") or {}).get("code", ""))]
-    return str(value.get("state", "")), _joined([shard, way, *why])
+    return str(value.get("state", "")), _join([shard, way, *why])
 
 
 def _assignment(value: Mapping[str, Any]) -> tuple[str, str]:
     changes = [f"+{node}" for node in value.get("adding") or ()]
     changes += [f"-{node}" for node in value.get("removing") or ()]
     replicas = " ".join(map(str, value.get("replicas") or ()))
-    return f"[{replicas}]", _joined([*changes, f"epoch {value.get('epoch', '?')}"])
+    return f"[{replicas}]", _join([*changes, f"epoch {value.get('epoch', '?')}"])
 
 
 def _node(value: Mapping[str, Any]) -> tuple[str, str]:
     tags = [f"{key}={tag}" for key, tag in (value.get("tags") or {}).items()]
     location = str(value.get("location") or "(no location)")
-    return str(value.get("status", "")), _joined([location, *tags])
+    return str(value.get("status", "")), _join([location, *tags])
 
 
 def _violations(value: Mapping[str, Any]) -> tuple[str, str]:
     open_ones = [
-        _joined(
+        _join(
             [
                 str(violation.get("rule", "")),
                 str(violation.get("domain") or violation.get("level") or ""),
@@ -236,29 +236,27 @@ def _dead_letter(headers: Mapping[str, str]) -> str:
     }
     place = f"{told.get('topic', '?')}-{told.get('partition', '?')}@{told.get('offset', '?')}"
     place += f"..{told['offset.last']}" if "offset.last" in told else ""
-    return _joined([place, told.get("reason", ""), told.get("message", "")])
+    return _join([place, told.get("reason", ""), told.get("message", "")])
 
 
 def _reasons(value: Mapping[str, Any]) -> list[str]:
     said = [*(value.get("reasons") or ()), *(value.get("warnings") or ())]
-    return [
-        _joined([str(reason.get("code", "")), str(reason.get("message", ""))]) for reason in said
-    ]
+    return [_join([str(reason.get("code", "")), str(reason.get("message", ""))]) for reason in said]
 
 
 def _alert(value: Mapping[str, Any]) -> tuple[str, str]:
     about = [str(value.get("subject", "")), _why(value)]
-    return str(value.get("severity", "")), _joined(about)
+    return str(value.get("severity", "")), _join(about)
 
 
 def _answer(value: Mapping[str, Any]) -> tuple[str, str]:
     about = [str(value.get("request_id", "")), str(value.get("action", ""))]
-    return str(value.get("outcome", "")), _joined([*about, _why(value)])
+    return str(value.get("outcome", "")), _join([*about, _why(value)])
 
 
 def _why(value: Mapping[str, Any]) -> str:
     reason = value.get("reason") or {}
-    return _joined([str(reason.get("code", "")), str(reason.get("message", ""))])
+    return _join([str(reason.get("code", "")), str(reason.get("message", ""))])
 
 
 KINDS = {
@@ -289,7 +287,7 @@ def _message(record: Record) -> str:
     return full.removeprefix("placement.").removesuffix(".v1")
 
 
-def _joined(parts: list[str]) -> str:
+def _join(parts: list[str]) -> str:
     return " ".join(part for part in parts if part)
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from placement.wording import counted
-from streaming.cli.render.console import Table, shortened, wrapped
-from streaming.cli.render.progress import blocked_lines, progress
+from streaming.cli.render.console import Table, shorten, wrap
+from streaming.cli.render.progress import blocked_lines, order_text
 from streaming.cli.render.topology import TopologyTree
 from streaming.cli.times import ago_text, duration_text
 
@@ -71,7 +71,7 @@ class StatusScreen:
         width = options.max_width
         body = self._found.body()
         fields = _summary(self._found, body)
-        lines = [line for field in fields for line in indented(*field, width)]
+        lines = [line for field in fields for line in indent(*field, width)]
         moves, room = _moves(body["moves"], width), None
         if console.is_terminal:
             height = (options.height or console.height) - _PROMPT_LINES
@@ -153,7 +153,7 @@ def _under_way(found: "CellStatus", body: Mapping[str, Any]) -> Iterator[Field]:
         asked = "placer rebalance --dry-run"
         yield "balance", Text(f"not planned beyond {PLANNED_REPLICAS_MAX:,} replicas: {asked}")
     for target, request in body["requests"].items():
-        yield "request", Text(progress(request, found.at_ms))
+        yield "request", Text(order_text(request, found.at_ms))
         yield from (("", Text(line)) for line in blocked_lines(request))
         yield from _end_of(target, request)
 
@@ -225,7 +225,7 @@ def _notes_on_nodes(body: Mapping[str, Any], now_ms: int) -> Iterator[Any]:
         )
     moved = [f"{node} to {place}" for node, place in body["relocations"].items()]
     if moved:
-        named = shortened(moved, _NAMED_MAX)
+        named = shorten(moved, _NAMED_MAX)
         yield Text(f"relocations to approve: {named}; see: placer approve NODE --dry-run")
 
 
@@ -294,7 +294,7 @@ def _critical(critical: Sequence[Mapping[str, Any]]) -> Iterator[Field]:
     if shards:
         ranked = sorted(shards.items(), key=lambda each: -each[1])
         named = [f"{name} ({counted(n, 'shard')})" for name, n in ranked]
-        said = f"{shortened(named, _CRITICAL_NAMED_MAX)}: the loss of any one takes a quorum"
+        said = f"{shorten(named, _CRITICAL_NAMED_MAX)}: the loss of any one takes a quorum"
         yield "critical", Text(said)
 
 
@@ -349,12 +349,12 @@ def _moves(told: Mapping[str, Any], width: int) -> list[Any]:
     return [Text(), Text(title, "bold"), *table.lines(width)]
 
 
-def indented(label: str, text: Any, width: int) -> list[Any]:
+def indent(label: str, text: Any, width: int) -> list[Any]:
     """A field with its label before the first line; what does not fit goes on below the text."""
     from rich.text import Text
 
     room = max(width - _LABEL_WIDTH, _LABEL_WIDTH)
-    lines = wrapped(text, room)
+    lines = wrap(text, room)
     heads = [Text(label.ljust(_LABEL_WIDTH), "bold"), *[Text(" " * _LABEL_WIDTH)] * len(lines)]
     return [
         Text.assemble(head, line, no_wrap=True, overflow="ignore")

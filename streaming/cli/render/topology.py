@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from placement.wording import counted
-from streaming.cli.render.location_tree import UP, Branch, Folded, folded, grown
+from streaming.cli.render.location_tree import UP, Branch, FoldedTree, build_tree, fold_tree
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -46,7 +46,7 @@ class TopologyTree:
         lines_max: int | None = None,
         hint: str = "",
     ) -> None:
-        self._root = grown(nodes, loads, leaders or {}, path)
+        self._root = build_tree(nodes, loads, leaders or {}, path)
         self._levels, self._hint, self._conditions = levels, hint, conditions or {}
         self._shows_leaders = leaders is not None
         self._depth, self._lines_max = depth, lines_max
@@ -55,7 +55,7 @@ class TopologyTree:
         for branch in self._root.walk():
             kind = branch.depth if branch.node is None else _NODES
             self._most[kind] = max(self._most[kind], *branch.replicas)
-            self._figures = max(self._figures, len(_differing(branch)))
+            self._figures = max(self._figures, len(_levels_that_differ(branch)))
 
     def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
         """The lines, with bars as long as the width allows."""
@@ -65,7 +65,7 @@ class TopologyTree:
         """Rich's Texts: the root, what is below it, and how to see what is folded, if anything."""
         from rich.text import Text
 
-        tree = folded(self._root, self._lines_max, self._depth)
+        tree = fold_tree(self._root, self._lines_max, self._depth)
         rows = list(self._rows(tree, self._root, ""))
         bar_width = self._bar_width(rows, width)
         tiers = "/" + "/".join(self._levels)
@@ -82,7 +82,7 @@ class TopologyTree:
         return lines
 
     def _rows(
-        self, tree: Folded, branch: Branch, before: str
+        self, tree: FoldedTree, branch: Branch, before: str
     ) -> Iterator[tuple[str, Branch | str, Branch | None]]:
         """Every line below a branch: the strokes before it; a branch or the words for those that
         are not shown; and again the branch, if it is closed."""
@@ -122,7 +122,7 @@ class TopologyTree:
         node = branch.node
         style, kind = ("blue", branch.depth) if node is None else ("cyan", _NODES)
         label = Text.assemble((branch.name, "bold" if node is None else ""), " ")
-        for number, count in enumerate(_differing(branch)):
+        for number, count in enumerate(_levels_that_differ(branch)):
             label.append(" → " if number else "")
             label.append(_bar(count, self._most[kind], bar_width), style)
             label.append(str(count))
@@ -177,7 +177,7 @@ def _of_concern(branch: Branch) -> Any:
     return text
 
 
-def _differing(branch: Branch) -> list[int]:
+def _levels_that_differ(branch: Branch) -> list[int]:
     """Two figures are before and after; the second only where it differs."""
     return branch.replicas if len(set(branch.replicas)) > 1 else branch.replicas[:1]
 

@@ -13,8 +13,8 @@ from typer.testing import Result
 from schemas.topics import full_name
 from streaming.brokers import CommittedReader, Record, make_producer
 from streaming.codec import Raw, Refused
-from streaming.outbox import DeadLetters
-from streaming.outbox.dead_letters import dead_letter
+from streaming.outbox import DeadLetterWriter
+from streaming.outbox.dead_letters import make_letter
 
 Placer = Callable[..., Result]
 SHORT = Raw("streams.v1", 0, 40, 1_700_000_000_000, b"a\x1b[31m", b"no JSON", [("own", b"\xff")])
@@ -23,7 +23,7 @@ EMPTY = Raw("acks.v1", 0, 41, 1_700_000_000_000, None, None, [])
 
 def write_flood(at: tuple[str, str], size: int) -> None:
     flood = [Refused(SHORT._replace(offset=n), "decode", "NOT_JSON", "torn") for n in range(size)]
-    letters, _ = DeadLetters(1).of(flood)
+    letters, _ = DeadLetterWriter(1).make_letters(flood)
     producer = make_producer(at[0])
     for letter in letters:
         name = full_name(letter.topic, at[1])
@@ -34,7 +34,7 @@ def write_flood(at: tuple[str, str], size: int) -> None:
 def write(at: tuple[str, str], *raws: Raw, code: str = "NOT_JSON") -> None:
     producer = make_producer(at[0])
     for raw in raws:
-        letter = dead_letter(raw, "decode", code, "line 1 is torn")
+        letter = make_letter(raw, "decode", code, "line 1 is torn")
         name = full_name(letter.topic, at[1])
         producer.produce(name, letter.value, letter.key, headers=letter.headers)
         assert producer.flush(20) == 0

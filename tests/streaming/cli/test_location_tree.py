@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.cluster import ClusterNode
-from streaming.cli.render.location_tree import folded, grown
+from streaming.cli.render.location_tree import build_tree, fold_tree
 from streaming.cli.render.topology import TopologyTree
 
 STATUSES = st.sampled_from(["up"] * 8 + ["dead", "suspect", "draining"])
@@ -37,7 +37,7 @@ def test_it_fits_and_accounts_for_every_node(rows: list[tuple[str, str]], room: 
     tree = TopologyTree(nodes, ({},), leaders={}, lines_max=room, hint="more")
     lines = [str(line) for line in tree.lines(80)]
     assert len(lines) <= room
-    assert len(lines) == folded(grown(nodes, ({},), {}), room).lines
+    assert len(lines) == fold_tree(build_tree(nodes, ({},), {}), room).lines
     hidden = sum(int(count) for line in lines for count in re.findall(r"… (\d+) nodes? more", line))
     leaves = sum(bool(re.search(r"── n\d+ ", line)) for line in lines)
     closed = sum(
@@ -57,8 +57,8 @@ def opens(lines: list[str], number: int) -> bool:
 
 @given(FLEETS, st.integers(LINES_MIN, 80))
 def test_what_is_dead_is_shown_before_what_is_up(rows: list[tuple[str, str]], room: int) -> None:
-    root = grown(fleet(rows), ({},), {})
-    tree = folded(root, room)
+    root = build_tree(fleet(rows), ({},), {})
+    tree = fold_tree(root, room)
     shown = {each.path for branch in root.walk() for each in tree.below(branch)}
     for branch in root.walk():
         if branch.path in shown and tree.is_open(branch) and tree.hidden(branch):
@@ -72,8 +72,8 @@ def test_without_a_limit_everything_is_shown(rows: list[tuple[str, str]]) -> Non
     lines = [str(line) for line in TopologyTree(nodes, ({},), leaders={}, hint="more").lines(80)]
     assert sum("── n" in line for line in lines) == len(nodes)
     assert lines[-1] != "more"
-    root = grown(nodes, ({},), {})
-    assert not folded(root).hides
+    root = build_tree(nodes, ({},), {})
+    assert not fold_tree(root).hides
     assert len(lines) == sum(1 for _ in root.walk())
 
 

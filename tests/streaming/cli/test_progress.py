@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streaming.cli.render.progress import blocked_lines, drained, progress
+from streaming.cli.render.progress import blocked_lines, drain_text, order_text
 
 ORDER = {"action": "drain", "target": "s11", "request_id": "r", "at": 60_000, "until": None}
 
@@ -28,13 +28,13 @@ def order(remaining: int = 0, in_flight: int = 0, stuck: int = 0, **more: Any) -
     ],
 )
 def test_a_drain(given: dict[str, Any], words: str) -> None:
-    assert drained(given) == words
-    assert progress(given, 183_000) == f"drain of s11, asked 2m03s ago: {words}"
+    assert drain_text(given) == words
+    assert order_text(given, 183_000) == f"drain of s11, asked 2m03s ago: {words}"
 
 
 def test_an_order_that_ends_by_itself() -> None:
     given = {**ORDER, "action": "maintenance", "until": 3_660_000}
-    assert progress(given, 60_000) == "maintenance of s11, asked 0s ago, ends by itself in 1h00m"
+    assert order_text(given, 60_000) == "maintenance of s11, asked 0s ago, ends by itself in 1h00m"
 
 
 def test_what_is_blocked_is_named_with_its_reason() -> None:

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from streaming.cli.commands.describe import shard_name
 from streaming.cli.commands.history import history_lines
-from streaming.cli.commands.listings import listing_table, shown_columns
+from streaming.cli.commands.listings import choose_columns, listing_table
 from streaming.cli.commands.stream import print_decision
 from streaming.cli.commands.watch import DEFAULT_TOPICS, topics_of
 from streaming.cli.main import app
@@ -97,7 +97,7 @@ def live(world: World, step: Step) -> str | None:
         )
         return rendered(StatusScreen(found, depth=depth), step.columns, HEIGHT)
     if name in LISTINGS and not options:
-        shown, left_out = shown_columns(name, None, LISTINGS[name])
+        shown, left_out = choose_columns(name, None, LISTINGS[name])
         table = listing_table(LISTINGS[name].rows(world.live), shown, left_out, world.at_ms)
         return rendered(table, step.columns)
     if name in ("describe", "history"):
@@ -115,7 +115,7 @@ def inspected(world: World, command: str, kind: str, name: str) -> Group:
     if command == "history":
         timeline = NodeTimeline(name) if kind == "node" else ShardTimeline(*shard_name(name))
         world.tell(timeline)
-        return Group(*history_lines(timeline, timeline.happened(), 0))
+        return Group(*history_lines(timeline, timeline.items(), 0))
     if kind == "node":
         return Group(DescribeScreen(describe_node(world.live, name), node_lines, world.at_ms))
     body = describe_shard(world.live, *shard_name(name))

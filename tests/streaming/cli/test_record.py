@@ -11,7 +11,7 @@ import pytest
 
 import schemas
 from streaming.brokers import Record
-from streaming.cli.render.record import Reminders, TextPrinter, describe
+from streaming.cli.render.record import Reminders, TextPrinter, describe_value
 
 EXAMPLES = Path(schemas.__file__).parent / "examples"
 
@@ -44,7 +44,7 @@ def test_the_state_comes_first_and_the_facts_follow(
     topic: str, name: str, state: str, words: list[str]
 ) -> None:
     value = example(name)
-    _, told, rest = describe(record(topic, value))
+    _, told, rest = describe_value(record(topic, value))
     assert told == value[state]
     assert [word for word in words if word not in rest] == []
 
@@ -52,11 +52,15 @@ def test_the_state_comes_first_and_the_facts_follow(
 def test_an_assignment_shows_its_replicas_and_what_changes() -> None:
     value = example("Assignment") | {"replicas": ["a", "b"], "adding": ["c"], "removing": ["a"]}
     value["epoch"] = 9
-    assert describe(record("assignments.v1", value)) == ("assignment", "[a b]", "+c -a epoch 9")
+    assert describe_value(record("assignments.v1", value)) == (
+        "assignment",
+        "[a b]",
+        "+c -a epoch 9",
+    )
 
 
 def test_violations_show_rule_count_and_class() -> None:
-    kind, _, rest = describe(record("violations.v1", example("Violations")))
+    kind, _, rest = describe_value(record("violations.v1", example("Violations")))
     assert kind == "violation"
     first = example("Violations")["violations"][0]
     assert f"{first['rule']} " in rest
@@ -97,7 +101,7 @@ def test_violations_show_rule_count_and_class() -> None:
     ],
 )
 def test_odd_records_are_shown_too(made: Record, expected: tuple[str, str, str]) -> None:
-    assert describe(made) == expected
+    assert describe_value(made) == expected
 
 
 def test_a_record_cannot_draw_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from placement.model import Code, Lives, Pending, PendingLife, Reason, RefusedLife
 from schemas.topics import COMMITS
-from streaming.cli.commands.listings import listing_table, selected, shown_columns
+from streaming.cli.commands.listings import choose_columns, listing_table, select_rows
 from streaming.cli.render.status import StatusScreen
 from streaming.codec.records import node_record
 from streaming.live import LISTINGS, CellStatus, preview_rebalance, read_status
@@ -45,10 +45,10 @@ class Screens(World):
         """`columns=`, and `where=` with one condition."""
         name, where = command.name, command.given("where")
         listing = LISTINGS[name]
-        shown, left_out = shown_columns(name, command.given("columns"), listing)
+        shown, left_out = choose_columns(name, command.given("columns"), listing)
         rows = listing.rows(self.live)
         wanted = [tuple(where.split("=", 1))] if where else []
-        table = listing_table(selected(rows, wanted), shown, left_out, self.at_ms)
+        table = listing_table(select_rows(rows, wanted), shown, left_out, self.at_ms)
         return answered(lambda: table, command)
 
     def status(self, command: Command) -> CellStatus:

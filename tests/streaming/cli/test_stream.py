@@ -171,7 +171,7 @@ def test_a_dead_letter_is_an_answer(
     from streaming.requests import StreamRequests
 
     assert placer("stream", "create", "twice", at=at).exit_code == 0
-    monkeypatch.setattr(StreamRequests, "known", lambda *_: None)
+    monkeypatch.setattr(StreamRequests, "find", lambda *_: None)
     refused = placer("stream", "create", "twice", at=at)
     assert (refused.exit_code, refused.stdout) == (
         1,

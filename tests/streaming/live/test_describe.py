@@ -59,7 +59,7 @@ class Descriptions(World):
         is_shard = command.take("kind") == "shard"
         timeline = ShardTimeline(*shard_name(name)) if is_shard else NodeTimeline(name)
         self.tell(timeline, again=command.take("replay", "no") == "yes")
-        found = timeline.happened(None if since is None else self.at_ms - int(since) * 1000)
+        found = timeline.items(None if since is None else self.at_ms - int(since) * 1000)
         shown = found[-int(command.take("limit", "100")) :]
         lines = history_lines(timeline, shown, len(found) - len(shown))
         return answered(lambda: Group(*lines), command)

@@ -11,7 +11,7 @@ import pytest
 
 from placement.model import Configuration
 from placement.nodes import KIND
-from streaming.locations.locator import RETRY_SECONDS, FromCloud, FromCommand, FromFile
+from streaming.locations.locator import RETRY_SECONDS, CloudLocator, CommandLocator, FileLocator
 from tests.builders.batches import CELL, Driver, bodies, check_contract, errors, of_topic
 from tests.builders.kafka_rows import LIFE, raw, tick
 
@@ -51,10 +51,10 @@ class Script:
             self.done.release()
 
 
-def answered(asking: FromCommand) -> list[Any]:
+def answered(asking: CommandLocator) -> list[Any]:
     """The next answers; a thread gives them."""
     for _ in range(10_000):
-        found = asking.later(7)
+        found = asking.take_answers(7)
         if found:
             return [*found]
         with asking._changed:
@@ -65,7 +65,7 @@ def answered(asking: FromCommand) -> list[Any]:
 def test_a_file_places_nodes_and_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "places.yaml"
     path.write_text("nodes: {n1: /a}", "utf-8")
-    driver = Driver(configuration=by("file"), locator=FromFile(path))
+    driver = Driver(configuration=by("file"), locator=FileLocator(path))
     driver.batch([registered("n1", 0, location="/lie"), registered("n2", 1)])
     assert places(driver) == {
         "n1": ("/a", "file", "up"),
@@ -83,7 +83,7 @@ def test_a_file_places_nodes_and_is_read_again(tmp_path: Path) -> None:
 
 
 def test_labels_place_nodes() -> None:
-    driver = Driver(configuration=by("cloud"), locator=FromCloud("gce"))
+    driver = Driver(configuration=by("cloud"), locator=CloudLocator("gce"))
     driver.batch([registered(tags={"zone": "us-central1-a"}), registered("n2", 1)])
     assert places(driver) == {
         "n1": ("/us-central1/a", "cloud", "up"),
@@ -110,7 +110,7 @@ def test_the_inventory_places_nodes_and_a_tombstone_leaves_them() -> None:
 
 def test_a_command_is_asked_beside_the_batch() -> None:
     script = Script(lambda command: "\n".join(f"/{host}" for host in command[1:]))
-    asking = FromCommand("map", 5.0, script, lambda: script.time)
+    asking = CommandLocator("map", 5.0, script, lambda: script.time)
     driver = Driver(configuration=by("command"), locator=asking)
     driver.batch([registered(host="h1", location="/lie")])
     assert places(driver) == {"n1": ("", "command", "quarantined")}
@@ -122,13 +122,13 @@ def test_a_command_is_asked_beside_the_batch() -> None:
 
 
 def test_what_was_asked_for_before_a_restart_is_asked_again() -> None:
-    silent = FromCommand("map", 5.0, Script(lambda _: ""), lambda: 0.0)
+    silent = CommandLocator("map", 5.0, Script(lambda _: ""), lambda: 0.0)
     silent.close()
     driver = Driver(configuration=by("command"), locator=silent)
     driver.batch([registered(host="h1"), registered("n2", 1)])
     recovered = Driver(driver.commits, configuration=by("command"))
     script = Script(lambda command: "\n".join("/a" for _ in command[1:]))
-    asking = FromCommand("map", 5.0, script, lambda: 0.0)
+    asking = CommandLocator("map", 5.0, script, lambda: 0.0)
     reconciler = recovered.applier._reconciler
     asking.resume(reconciler.in_force().topology.values(), reconciler.memory_of(KIND))  # type: ignore[arg-type]
     found = answered(asking)
@@ -158,7 +158,7 @@ def fail(error: Exception) -> Callable[[Sequence[str]], str]:
 )
 def test_a_failure_is_told_and_tried_again(answer: Any, reason: str) -> None:
     script = Script(answer)
-    asking = FromCommand("map", 5.0, script, lambda: script.time)
+    asking = CommandLocator("map", 5.0, script, lambda: script.time)
     asking._ask("n1", "h1")
     (failed,) = answered(asking)
     assert (failed.location, failed.reason) == (None, reason)
@@ -174,7 +174,7 @@ def test_a_failure_is_told_and_tried_again(answer: Any, reason: str) -> None:
 def test_a_real_command(tmp_path: Path) -> None:
     script = tmp_path / "map.py"
     script.write_text("import sys\nfor host in sys.argv[1:]:\n    print('/' + host[::-1])\n")
-    asking = FromCommand(f"{sys.executable} {script}", 30.0)
+    asking = CommandLocator(f"{sys.executable} {script}", 30.0)
     asking._ask("n1", "abc")
     (found,) = answered(asking)
     asking.close()

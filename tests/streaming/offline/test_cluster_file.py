@@ -63,14 +63,14 @@ def answered(text: str) -> PlaceResult:
 def test_what_is_placed_is_the_file_with_its_replicas(document: dict[str, Any]) -> None:
     """Goal: every field is kept, and placing the result again changes nothing."""
     first = answered(orjson.dumps(document).decode())
-    text = cluster_text(first.filled())
+    text = cluster_text(first.fill_in())
     second = answered(text)
     decisions = first.body()["decisions"]
     assert [each["replicas"] for each in second.body()["decisions"]] == [
         each["replicas"] for each in decisions
     ]
-    assert cluster_text(second.filled()) == text
-    filled = first.filled()
+    assert cluster_text(second.fill_in()) == text
+    filled = first.fill_in()
     for stream, decision in zip(filled["streams"], decisions, strict=True):
         assert stream.pop("replicas", []) == decision["replicas"]
     for stream in document["streams"]:

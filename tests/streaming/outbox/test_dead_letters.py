@@ -8,10 +8,10 @@ from schemas.topics import DEAD_LETTERS
 from streaming.codec import Raw, Refused
 from streaming.outbox.dead_letters import (
     HEADER_BYTES_MAX,
+    LETTER_VALUE_BYTES_MAX,
     LETTERS_PER_SECOND,
-    VALUE_BYTES_MAX,
-    DeadLetters,
-    dead_letter,
+    DeadLetterWriter,
+    make_letter,
 )
 from tests.builders.batches import Driver, errors, of_topic
 from tests.builders.kafka_rows import registered
@@ -20,15 +20,18 @@ from tests.builders.kafka_rows import registered
 def test_a_dead_letter_holds_the_first_kib_only() -> None:
     value = b"x" * 5_000
     long = Raw("streams.v1", 0, 0, 0, b"k" * 5_000, value, [("h", b"y" * HEADER_BYTES_MAX)])
-    letter = dead_letter(long, "decode", "NOT_JSON", "d")
-    assert (letter.key, letter.value) == (b"k" * VALUE_BYTES_MAX, value[:VALUE_BYTES_MAX])
+    letter = make_letter(long, "decode", "NOT_JSON", "d")
+    assert (letter.key, letter.value) == (
+        b"k" * LETTER_VALUE_BYTES_MAX,
+        value[:LETTER_VALUE_BYTES_MAX],
+    )
     assert errors(letter)["value.bytes"] == "5000"
     assert errors(letter)["value.sha256"] == sha256(value).hexdigest()
     assert "h" not in dict(letter.headers)
 
 
 def test_a_dead_letter_of_nothing() -> None:
-    letter = dead_letter(Raw("streams.v1", 0, 0, 0, None, None, []), "decode", "EMPTY_VALUE", "d")
+    letter = make_letter(Raw("streams.v1", 0, 0, 0, None, None, []), "decode", "EMPTY_VALUE", "d")
     assert (letter.key, letter.value) == (None, None)
     assert errors(letter)["value.bytes"] == "0"
 
@@ -38,10 +41,10 @@ def refused(offset: int, at: int, code: str = "NOT_JSON", topic: str = "streams.
 
 
 def test_in_a_flood_what_has_no_letter_is_in_a_summary_of_its_reason_and_place() -> None:
-    letters = DeadLetters(2)
+    letters = DeadLetterWriter(2)
     flood = [refused(offset, 1_000 + offset) for offset in range(5)]
     others = [refused(9, 1_005, "EMPTY_VALUE"), refused(3, 1_006, topic="acks.v1")]
-    written, left_out = letters.of([*flood, *others])
+    written, left_out = letters.make_letters([*flood, *others])
     told = [errors(each) for each in written]
     assert [(each["topic"], each["offset"], each.get("count")) for each in told] == [
         ("streams.v1", "0", None),
@@ -60,18 +63,20 @@ def test_in_a_flood_what_has_no_letter_is_in_a_summary_of_its_reason_and_place()
 
 
 def test_asyncapi_describes_the_headers_that_are_written() -> None:
-    written, _ = DeadLetters(1).of([refused(0, 1_000), refused(1, 1_000)])
+    written, _ = DeadLetterWriter(1).make_letters([refused(0, 1_000), refused(1, 1_000)])
     names = {name for letter in written for name, _ in letter.headers}
     messages = document(generate.MODELS, generate.examples())["components"]["messages"]
     assert names == set(messages["DeadLetter"]["headers"]["properties"])
 
 
 def test_the_limit_is_one_of_seconds_of_append_time_and_survives_batches() -> None:
-    letters = DeadLetters(1)
-    assert letters.of([refused(0, 1_999)])[1] == {}
-    assert letters.of([refused(1, 1_999)])[1] == {"NOT_JSON": 1}
-    assert letters.of([refused(2, 2_000)])[1] == {}
-    assert letters.of([refused(3, 1_500)])[1] == {"NOT_JSON": 1}, "a partition that is behind"
+    letters = DeadLetterWriter(1)
+    assert letters.make_letters([refused(0, 1_999)])[1] == {}
+    assert letters.make_letters([refused(1, 1_999)])[1] == {"NOT_JSON": 1}
+    assert letters.make_letters([refused(2, 2_000)])[1] == {}
+    assert letters.make_letters([refused(3, 1_500)])[1] == {"NOT_JSON": 1}, (
+        "a partition that is behind"
+    )
 
 
 def test_a_flood_leaves_the_good_and_every_record_is_counted() -> None:

@@ -179,12 +179,12 @@ def test_only_ticks_of_this_writer_say_how_far_it_is() -> None:
 
 def test_ticks_are_awaited_while_silence_or_a_deadline_may_decide() -> None:
     driver = Driver()
-    assert not driver.applier.judging, "no node"
+    assert not driver.applier.awaits_time, "no node"
     driver.batch(fleet(1))
-    assert driver.applier.judging
+    assert driver.applier.awaits_time
     assert driver.applier.records_read == 1
     driver.batch([tick(second, at=1_000 * second) for second in range(1, 8)])
-    assert not driver.applier.judging, "the node is dead"
+    assert not driver.applier.awaits_time, "the node is dead"
     assert driver.applier.records_read == 7
     assert driver.applier.positions["nodes.v1"] == {0: 8}
 

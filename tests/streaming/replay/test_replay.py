@@ -14,12 +14,12 @@ import pytest
 from placement.model import Configuration
 from schemas.topics import JOURNAL
 from streaming.brokers import Record
-from streaming.replay.history import LOGS, History, JournalShortened, history_of
+from streaming.replay.history import LOGS, History, JournalShortened, history_of_recording
 from streaming.replay.journal import JournalDamaged
 from streaming.replay.recording import (
     LOG,
     STATE,
-    Head,
+    RecordingHead,
     RecordingUnreadable,
     end_line,
     head_line,
@@ -27,8 +27,8 @@ from streaming.replay.recording import (
     record_line,
     write_lines,
 )
-from streaming.replay.replay import ReplayRefused, Until
-from streaming.replay.verification import Report, first_difference, replay_history
+from streaming.replay.replay import ReplayEnd, ReplayRefused
+from streaming.replay.verification import ReplayReport, first_difference, replay_history
 from tests.builders.batches import CELL
 from tests.builders.histories import altered, eventful, history, lying, snapshot_behind
 
@@ -41,7 +41,7 @@ def written() -> list[Record]:
     return lying(eventful())
 
 
-def replayed(given: History, until: Until | None = None) -> Report:
+def replayed(given: History, until: ReplayEnd | None = None) -> ReplayReport:
     return replay_history(given, CELL, Configuration(cell="unused"), until, verify=True)
 
 
@@ -82,11 +82,11 @@ def test_what_compaction_takes_is_not_missed(written: list[Record]) -> None:
 
 def test_a_replay_ends_where_it_is_told_to(written: list[Record]) -> None:
     whole = replayed(history(written))
-    part = replayed(history(written), Until(sequence=4))
+    part = replayed(history(written), ReplayEnd(sequence=4))
     assert (part.sequence, part.differences) == (4, ())
     entries = [r.value for r in written if r.topic == JOURNAL]
     moment = entries[-1]["now"]
-    part = replayed(history(written), Until(time_ms=moment))
+    part = replayed(history(written), ReplayEnd(time_ms=moment))
     assert part.differences == ()
     assert 0 < part.records < whole.records
     assert part.now < moment
@@ -232,7 +232,7 @@ def test_the_first_field_that_differs_is_found(expected: object, got: object, pa
 
 def file_of(written: list[Record], path: Path, cut: int | None = None) -> Path:
     """A recording of the history, with a snapshot at `cut` if one is given."""
-    head = Head("placement.", CELL, {}, {})
+    head = RecordingHead("placement.", CELL, {}, {})
     start = None if cut is None else snapshot_behind(written[:cut])
     lines = [head_line(head)]
     lines += [record_line(STATE, record) for record in (start.records if start else ())]
@@ -249,7 +249,7 @@ def test_a_recording_can_be_replayed_by_itself(
     markers = [i for i, record in enumerate(written) if record.topic == "commits.v1"]
     cut = None if share is None else markers[int(len(markers) * share)] + 1
     recording = read_recording(file_of(written, tmp_path / "r.ndjson", cut))
-    report = replayed(history_of(recording))
+    report = replayed(history_of_recording(recording))
     assert report.differences == ()
     assert report.compared == report.records > 0
 
@@ -258,7 +258,7 @@ def test_a_recording_loses_no_byte(tmp_path: Path) -> None:
     odd = Record.of("streams.v1", 3, 9, 17, b"\xff", b"\x00\xfe{", (("h", b"\x80"), ("h", None)))
     given = [odd, Record.of("streams.v1", 0, 0, 5, None, None, ())]
     path = tmp_path / "r.ndjson"
-    lines = [head_line(Head("p.", "c", {}, {})), *(record_line(LOG, r) for r in given)]
+    lines = [head_line(RecordingHead("p.", "c", {}, {})), *(record_line(LOG, r) for r in given)]
     write_lines(path, [*lines, end_line(1, {})])
     assert read_recording(path).records == given
 
@@ -268,7 +268,7 @@ def test_a_recording_from_the_middle_without_a_snapshot_is_refused(
 ) -> None:
     later = [r for r in written if r.topic != JOURNAL or r.offset > 5]
     with pytest.raises(JournalShortened):
-        history_of(read_recording(file_of(later, tmp_path / "r.ndjson")))
+        history_of_recording(read_recording(file_of(later, tmp_path / "r.ndjson")))
 
 
 @pytest.mark.parametrize(

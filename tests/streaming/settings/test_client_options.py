@@ -8,11 +8,11 @@ from kafka import KafkaAdminClient
 from streaming.errors import SettingsInvalid
 from streaming.settings.client_options import (
     KNOWN,
-    PATIENCE,
-    encrypted,
-    faults,
-    for_administration,
-    for_spark,
+    TIMEOUT_OPTIONS,
+    admin_client_options,
+    find_faults,
+    is_encrypted,
+    spark_client_options,
 )
 from streaming.settings.settings import Settings
 
@@ -29,9 +29,9 @@ SASL = {
 
 
 def test_a_user_with_a_password() -> None:
-    assert faults(SASL) == []
-    assert encrypted(SASL)
-    assert for_spark(SASL) == {
+    assert find_faults(SASL) == []
+    assert is_encrypted(SASL)
+    assert spark_client_options(SASL) == {
         "security.protocol": "SASL_SSL",
         "sasl.mechanism": "SCRAM-SHA-512",
         "sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required "
@@ -41,9 +41,9 @@ def test_a_user_with_a_password() -> None:
         "ssl.endpoint.identification.algorithm": "",
         "default.api.timeout.ms": "5000",
         "request.timeout.ms": "2500",
-        "socket.connection.setup.timeout.ms": PATIENCE["socket.connection.setup.timeout.ms"],
+        "socket.connection.setup.timeout.ms": TIMEOUT_OPTIONS["socket.connection.setup.timeout.ms"],
     }
-    assert for_administration(SASL) == {
+    assert admin_client_options(SASL) == {
         "security_protocol": "SASL_SSL",
         "sasl_mechanism": "SCRAM-SHA-512",
         "sasl_plain_username": "placer",
@@ -64,16 +64,16 @@ def test_a_client_with_a_certificate(tmp_path: Path) -> None:
         "ssl.certificate.location": str(certificate),
         "ssl.key.password": "secret",
     }
-    assert faults(options) == []
-    assert for_spark(options) == {
+    assert find_faults(options) == []
+    assert spark_client_options(options) == {
         "security.protocol": "SSL",
         "ssl.keystore.type": "PEM",
         "ssl.keystore.key": key.read_text(),
         "ssl.keystore.certificate.chain": certificate.read_text(),
         "ssl.key.password": "secret",
-        **for_spark({}),
+        **spark_client_options({}),
     }
-    assert for_administration(options) == {
+    assert admin_client_options(options) == {
         "security_protocol": "SSL",
         "ssl_keyfile": str(key),
         "ssl_certfile": str(certificate),
@@ -86,10 +86,10 @@ def test_a_key_that_java_cannot_read_is_told_with_the_way_out(tmp_path: Path) ->
     key.write_text("-----BEGIN RSA PRIVATE KEY-----\nabc\n")
     options = {"ssl.key.location": str(key), "ssl.certificate.location": str(key)}
     with pytest.raises(SettingsInvalid, match=r"ssl\.key\.location: .* openssl pkcs8 -topk8"):
-        for_spark(options)
+        spark_client_options(options)
     options["ssl.key.location"] = str(tmp_path / "nowhere")
     with pytest.raises(SettingsInvalid, match=r"ssl\.key\.location: .*cannot be read: No such"):
-        for_spark(options)
+        spark_client_options(options)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_a_key_that_java_cannot_read_is_told_with_the_way_out(tmp_path: Path) ->
 def test_what_one_client_would_not_do_is_refused_by_name(
     options: dict[str, str], fault: str
 ) -> None:
-    assert fault in faults(options)[0]
+    assert fault in find_faults(options)[0]
     # Settings refuse it, whatever is asked of them.
     with pytest.raises(ValueError, match="kafka"):
         Settings(kafka={"options": options | {"sasl.password": "env:P"}})  # type: ignore[arg-type]
@@ -122,4 +122,4 @@ def test_what_one_client_would_not_do_is_refused_by_name(
 
 def test_what_is_translated_exists() -> None:
     given = {name: "1" for name in KNOWN if not name.startswith(("sasl", "ssl", "security"))}
-    assert set(for_administration(given | SASL)) <= set(KafkaAdminClient.DEFAULT_CONFIG)
+    assert set(admin_client_options(given | SASL)) <= set(KafkaAdminClient.DEFAULT_CONFIG)

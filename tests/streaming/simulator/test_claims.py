@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from streaming.simulator.claims import Before, Claims, judge
-from streaming.simulator.playing import NoAnswer, Playing
+from streaming.simulator.claims import Baseline, Claims, find_broken_claims
+from streaming.simulator.playing import ScenarioRun, ScenarioStalled
 from streaming.simulator.scenario import Scenario, read_scenario
 from streaming.simulator.world import World
 from tests.builders.simulated_fleet import SimulatedFleet
@@ -20,7 +20,7 @@ SCENARIOS = sorted((Path(__file__).parents[3] / "deploy" / "examples" / "scenari
 def played(scenario: Scenario) -> tuple[list[str], SimulatedFleet, list[str]]:
     fleet, told = SimulatedFleet(scenario), list[str]()
     stands_for: Any = fleet
-    playing = Playing(scenario, stands_for, fleet.world, fleet.create, told.append, stands_for)
+    playing = ScenarioRun(scenario, stands_for, fleet.world, fleet.create, told.append, stands_for)
     return playing.play(), fleet, told
 
 
@@ -134,22 +134,22 @@ WAITS = {"outcome": "waiting", "spec": {}, "reasons": [{"message": "2 nodes are 
 def test_a_claim_that_does_not_hold_says_what_was_seen(
     claims: dict[str, Any], changed: dict[str, Any], said: list[str]
 ) -> None:
-    before = Before.of(world_of())
-    assert judge(Claims(), world_of(), before, within) == []
-    assert judge(Claims(**claims), world_of(**changed), before, within) == said
+    before = Baseline.of(world_of())
+    assert find_broken_claims(Claims(), world_of(), before, within) == []
+    assert find_broken_claims(Claims(**claims), world_of(**changed), before, within) == said
 
 
 def test_what_came_before_the_first_step_is_no_matter() -> None:
     world = world_of(moves={"m": move("completed")}, alerts=[ALERT])
     claims = Claims(moves_at_most=0, no_alerts=("HOLD",), unchanged=True)
-    assert judge(claims, world, Before.of(world), within) == []
+    assert find_broken_claims(claims, world, Baseline.of(world), within) == []
 
 
 def test_a_reconciler_that_does_not_decide_is_no_end() -> None:
     text = "layout: {}\nstreams: [{stream: s, shards: 1, replication_factor: 1}]"
     fleet: Any = SimulatedFleet(read_scenario(text))
-    playing = Playing(
+    playing = ScenarioRun(
         read_scenario(text), fleet, fleet.world, lambda _stream: None, lambda _line: None, fleet
     )
-    with pytest.raises(NoAnswer, match=r"a decision on s within 90 s"):
+    with pytest.raises(ScenarioStalled, match=r"a decision on s within 90 s"):
         playing.play()

@@ -25,7 +25,7 @@ from schemas.topics import full_name
 from streaming.administration import apply_topics
 from streaming.brokers import CommittedReader, Record, make_producer
 from streaming.runtime import EmbeddedBroker
-from streaming.simulator.executor import Conduct, Copying, Executor
+from streaming.simulator.executor import Executor, ExecutorBehaviour, SimulatedCopies
 from streaming.simulator.fleet import Fleet, FleetNode
 
 WAIT_SECONDS = 20.0
@@ -263,7 +263,7 @@ class TestExecutor:
     def test_a_bad_conduct_is_told_apart(
         self, bootstrap: str, prefix: str, acks_log: Log, issue: Callable[..., None]
     ) -> None:
-        bad = Conduct(delay_seconds=0, fail=1, double=1, lie=1)
+        bad = ExecutorBehaviour(delay_seconds=0, fail=1, double=1, lie=1)
         with Executor(bootstrap, prefix, bad) as executor:
             issue("m1", move("m1"))
             acks_log.wait_for(lambda acks: len(acks) == 4)
@@ -300,8 +300,8 @@ class TestExecutor:
     def test_nothing_is_copied_to_a_node_that_is_gone(self) -> None:
         said: list[str] = []
         now, gone = [0.0], {"n7"}
-        moves = Copying(
-            Conduct(delay_seconds=1),
+        moves = SimulatedCopies(
+            ExecutorBehaviour(delay_seconds=1),
             lambda message, move: said.append(f"{message} {move['move_id']}"),
             lambda: now[0],
             lambda node: node not in gone,
@@ -341,7 +341,7 @@ class TestExecutor:
         """Half of the times it is not heard; the others are answered, and never what was told
         before the executor came."""
         issue("m1", move("m1", "expired"))
-        forgetful = Conduct(lose=0.5)
+        forgetful = ExecutorBehaviour(lose=0.5)
         heard = [n for n in range(1, 9) if not forgetful.draws(f"m1/{n}", "lose")]
         with Executor(bootstrap, prefix, forgetful) as executor:
             # The last one ends the wait, and says that the ones before were seen.

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from streaming.simulator.executor import Conduct
+from streaming.simulator.executor import ExecutorBehaviour
 from streaming.simulator.fleet import FleetNode
-from streaming.simulator.scenario import Player, ScenarioRefused, read_scenario
+from streaming.simulator.scenario import ScenarioRefused, StepPlayer, read_scenario
 
 ROOT = Path(__file__).parents[3]
 PLAYED = [
@@ -58,7 +58,7 @@ def silence(_line: str) -> None:
 def played(text: str) -> list[str]:
     scenario = read_scenario(text)
     fleet = Recorded(scenario.fleet())
-    Player(fleet, silence, threading.Event()).play(scenario)  # type: ignore[arg-type]
+    StepPlayer(fleet, silence, threading.Event()).play(scenario)  # type: ignore[arg-type]
     return fleet.done
 
 
@@ -75,7 +75,7 @@ def test_examples(path: Path) -> None:
             )
         }
     )
-    Player(fleet, silence, threading.Event()).play(steps)  # type: ignore[arg-type]
+    StepPlayer(fleet, silence, threading.Event()).play(steps)  # type: ignore[arg-type]
     assert fleet.done
 
 
@@ -102,7 +102,7 @@ def test_a_stopped_player_does_nothing_more() -> None:
     scenario = read_scenario("layout: {}\nsteps: [{after: 60, do: kill, target: /zone1}]")
     fleet, stop = Recorded(scenario.fleet()), threading.Event()
     stop.set()
-    Player(fleet, silence, stop).play(scenario)  # type: ignore[arg-type]
+    StepPlayer(fleet, silence, stop).play(scenario)  # type: ignore[arg-type]
     assert fleet.done == []
 
 
@@ -135,7 +135,7 @@ def test_what_cannot_be_played(text: str, said: str) -> None:
 
 
 def test_conduct_draws_alike_again_and_by_share() -> None:
-    conduct = Conduct(fail=0.3, seed=5)
+    conduct = ExecutorBehaviour(fail=0.3, seed=5)
     drawn = [conduct.draws(f"m{number}", "fail") for number in range(2_000)]
     assert drawn == [conduct.draws(f"m{number}", "fail") for number in range(2_000)]
     assert 500 < sum(drawn) < 700

@@ -1,11 +1,14 @@
-"""`placer fleet FILE`: simulated nodes and an executor play a scenario, to try things out."""
+"""`placer fleet FILE` and `placer executor`: simulate what surrounds a running reconciler.
+
+A fleet registers and beats as a scenario says; an executor answers moves without copying.
+"""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streaming.cli.documents import EXIT_FINDINGS, read
-from streaming.cli.options import Bootstrap, Config, Prefix, connection
+from streaming.cli.documents import EXIT_FINDINGS, read_text
+from streaming.cli.options import connection_options, with_options
 from streaming.cli.render.console import tell
 
 if TYPE_CHECKING:
@@ -14,9 +17,12 @@ if TYPE_CHECKING:
     from streaming.settings import Settings
     from streaming.simulator import Executor, Scenario, World
 
+# How soon the executor's command notices that its thread has failed.
+LOOK_SECONDS = 0.5
+
 
 def register(app: typer.Typer) -> None:
-    """Add the command."""
+    """Add the commands."""
     app.command(
         "fleet",
         epilog="[bold]Examples[/bold]\n\n"
@@ -27,9 +33,17 @@ def register(app: typer.Typer) -> None:
         "deploy/examples/scenarios has files to start from: rolling restart, rack and zone loss, "
         "flapping, relabelling, bad executors. Exit code 1: a claim of the scenario does not hold.",
     )(fleet)
+    app.command(
+        "executor",
+        epilog="[bold]Examples[/bold]\n\n"
+        "  placer executor --delay-seconds 2\n\n"
+        "  placer fleet FILE --no-executor    [dim]# in another terminal: nodes to move to[/dim]",
+    )(executor)
 
 
+@with_options(settings=connection_options)
 def fleet(
+    settings: "Settings",
     file: Annotated[
         str, typer.Argument(metavar="FILE", help="Scenario file in YAML; - reads stdin.")
     ],
@@ -39,12 +53,13 @@ def fleet(
             "--keep/--leave", help="After the last step: keep beating until Ctrl-C, or fall silent."
         ),
     ] = True,
-    executor: Annotated[
-        bool, typer.Option(help="Carry moves out, as the scenario says; else only beat.")
+    with_executor: Annotated[
+        bool,
+        typer.Option(
+            "--executor/--no-executor",
+            help="Carry moves out, as the scenario says; else only beat.",
+        ),
     ] = True,
-    bootstrap: Bootstrap = None,
-    prefix: Prefix = None,
-    config: Config = None,
 ) -> None:
     """Simulate a fleet on a running reconciler: its nodes register and beat, its streams are
     created, it lives through the scenario of a file, and the end is judged."""
@@ -55,31 +70,30 @@ def fleet(
     from streaming.simulator import (
         Executor,
         Fleet,
-        Playing,
+        ScenarioRun,
         StreamCreator,
         World,
         read_scenario,
-        told_end,
+        verdict_lines,
     )
 
-    scenario = read_scenario(read(file))
-    settings = connection(config, bootstrap, prefix)
+    scenario = read_scenario(read_text(file))
     address, options = settings.kafka.bootstrap_servers, settings.resolved_kafka_options()
     topics, nodes, world = settings.topics.prefix, scenario.fleet(), World()
     _tell_settings(scenario, file)
     shared: dict[str, Any] = {"options": options, "reachability": Reachability(address, tell)}
     with (
         stop_on_signals() as stop,
-        _watched(scenario, world, settings),
+        _watch_topics(scenario, world, settings),
         Fleet(address, topics, nodes, scenario.heartbeat_seconds, **shared) as running,
         Executor(address, topics, scenario.executor, **shared, serves=running.serves)
-        if executor
+        if with_executor
         else nullcontext() as acts,
     ):
         create = StreamCreator(address, topics, options)
-        found = Playing(scenario, running, world, create, typer.echo, stop).play()
+        found = ScenarioRun(scenario, running, world, create, typer.echo, stop).play()
         judged = not stop.is_set()
-        for line in told_end(scenario, found) if judged else ():
+        for line in verdict_lines(scenario, found) if judged else ():
             typer.echo(line)
         if keep and not stop.is_set():
             typer.echo("all steps are played; Ctrl-C ends the fleet")
@@ -90,7 +104,35 @@ def fleet(
         raise typer.Exit(EXIT_FINDINGS)
 
 
-def _watched(
+@with_options(settings=connection_options)
+def executor(
+    settings: "Settings",
+    delay_seconds: Annotated[
+        float, typer.Option("--delay-seconds", min=0, max=86_400, help="How long a move takes.")
+    ] = 2.0,
+) -> None:
+    """Simulate the executor: acknowledge each move, report it completed later, copy nothing."""
+    from streaming.brokers import Reachability
+    from streaming.cli.signals import stop_on_signals
+    from streaming.simulator import Executor, ExecutorBehaviour
+
+    with (
+        stop_on_signals() as stop,
+        Executor(
+            settings.kafka.bootstrap_servers,
+            settings.topics.prefix,
+            ExecutorBehaviour(delay_seconds=delay_seconds),
+            options=settings.resolved_kafka_options(),
+            reachability=Reachability(settings.kafka.bootstrap_servers, tell),
+        ) as running,
+    ):
+        typer.echo("executor ready")
+        # What failed in its thread is raised when it closes.
+        while not stop.wait(LOOK_SECONDS) and running.running:
+            pass
+
+
+def _watch_topics(
     scenario: "Scenario", world: "World", settings: "Settings"
 ) -> "AbstractContextManager[object]":
     """The world is shown what the topics show, if the scenario has anything to look at: nodes that
@@ -98,12 +140,14 @@ def _watched(
     from contextlib import nullcontext
 
     from streaming.brokers import CommittedReader
-    from streaming.simulator import SHOWN, Watcher
+    from streaming.simulator import WATCHED_TOPICS, Watcher
 
     if not scenario.streams and scenario.ends is None:
         return nullcontext()
     address, options = settings.kafka.bootstrap_servers, settings.resolved_kafka_options()
-    return Watcher(world, CommittedReader(address, settings.topics.prefix, SHOWN, options=options))
+    return Watcher(
+        world, CommittedReader(address, settings.topics.prefix, WATCHED_TOPICS, options=options)
+    )
 
 
 def _tell_settings(scenario: "Scenario", file: str) -> None:
