@@ -1,4 +1,4 @@
-"""Who may do what with which topic: the least rights of each role, declared once.
+"""Declares the least rights of each role on each topic, once.
 
 `placer topics acls` writes them out for brokers with an authorizer; a test runs every role with
 them, and tries what they forbid.

@@ -1,4 +1,4 @@
-"""What executors say of moves and replicas, on `acks.v1`.
+"""Messages of executors about moves and replicas, on `acks.v1`.
 
 Every message is idempotent: one that is repeated, or that comes when its move has ended, changes
 nothing and is counted.
@@ -10,7 +10,9 @@ from schemas.base import Id, Index, Message, Text
 
 
 class MoveMessage(Message):
-    """What an executor says of a move. Key: `stream/shard`.
+    """Base of an executor's messages about a move.
+
+    Key: `stream/shard`.
 
     `move_id` names the move; it may be left out by executors that only know the shard.
     """
@@ -40,9 +42,12 @@ class MoveAccepted(MoveMessage):
 
 
 class MoveCompleted(MoveMessage):
-    """The executor has done the move: the new replica is complete (`replace`, `add`), or the old
-    one serves no more (`remove`). The answer is an assignment with the next epoch; the old copy may
-    be deleted when that has come, and no sooner."""
+    """The executor has completed the move.
+
+    The new replica is complete (`replace`, `add`), or the old one has stopped serving (`remove`).
+    The answer is an assignment with the next epoch; the old copy may be deleted when that has come,
+    and no sooner.
+    """
 
 
 class MoveFailed(MoveMessage):

@@ -1,4 +1,4 @@
-"""What the reconciler tells people: alerts, and the answers to operators' requests.
+"""Messages of the reconciler to people: alerts, and the answers to operators' requests.
 
 They are two messages on two topics, because they have two readers: a pager follows `alerts.v1`, the
 command that asked waits on `answers.v1`. What to do about each kind of alert is in `words`.
@@ -16,8 +16,7 @@ from schemas.requests import Target
 
 
 class Severity(StrEnum):
-    """How soon somebody has to look: not at all (`info`), within the day (`warning`), at once
-    (`critical`)."""
+    """Urgency of an alert: `info` (none), `warning` (within the day), `critical` (at once)."""
 
     INFO = "info"
     WARNING = "warning"
@@ -25,7 +24,7 @@ class Severity(StrEnum):
 
 
 class AlertKind(StrEnum):
-    """What an alert is about: see the table of alerts in this package's README."""
+    """Subject of an alert: see the table of alerts in this package's README."""
 
     HOLD = "HOLD"
     HELD_DOWN = "HELD_DOWN"
@@ -40,9 +39,11 @@ class AlertKind(StrEnum):
 
 
 class Action(StrEnum):
-    """What a request asked for, each by a message of its own: `drain`, `undrain`, `maintenance`,
-    `cordon`, `uncordon`, `approve_relocation`, `override_hold`, `cancel_move`, `rebalance`, and of
-    nodes `forget` and `release`."""
+    """Action of a request; each is asked for by a message of its own.
+
+    These are `drain`, `undrain`, `maintenance`, `cordon`, `uncordon`, `approve_relocation`,
+    `override_hold`, `cancel_move`, `rebalance`, and of nodes `forget` and `release`.
+    """
 
     DRAIN = "drain"
     UNDRAIN = "undrain"
@@ -58,7 +59,7 @@ class Action(StrEnum):
 
 
 class AnswerOutcome(StrEnum):
-    """What became of a request.
+    """Outcome of a request.
 
     Every request has one answer, `accepted` or `refused`. A drain that was accepted is `done` when
     nothing is left on its target; what was asked for a time has `ended` when the time is over.
@@ -99,7 +100,9 @@ class Alert(Message):
 
 
 class RequestAnswered(Message):
-    """What became of an operator's request. Key: `target`, as on `operator.v1`.
+    """The outcome of an operator's request.
+
+    Key: `target`, as on `operator.v1`.
 
     `reason` says it in a sentence. The first answer to a request counts the `nodes` and `shards`
     that the request touches, and carries the `impact_hash` that agrees to it, if it needs one. The
@@ -128,5 +131,5 @@ class RequestAnswered(Message):
     )
 
     def record_key(self) -> str:
-        """What the request was about."""
+        """The target of the request."""
         return self.target

@@ -1,4 +1,4 @@
-"""What all wire models share: strictness, the types of ids, places and times, and error texts.
+"""Base of all wire models: strictness, the types of ids, locations and times, and error texts.
 
 Models are frozen and strict (no "3" for 3, no true for 1). Unknown fields are ignored, so that
 writers may be newer than readers, and can be counted with `unknown_fields`; those that are hardly
@@ -159,8 +159,9 @@ _FORMS = {
 
 
 def describe(error: ValidationError, data: Any) -> tuple[str, str]:
-    """The field and a sentence for the first thing wrong in `data`; the other fields that are wrong
-    are named after it, the first `_WRONG_NAMED_MAX` of them.
+    """Name the first faulty field of `data` and its fault, then the other faulty fields.
+
+    At most `_WRONG_NAMED_MAX` others are named.
 
     What was given is cut and escaped, so that no record can write into a log.
     """
@@ -184,7 +185,7 @@ def _also_wrong(fields: Sequence[str]) -> str:
 
 
 def echo(value: object) -> str:
-    """What was given, as ASCII without control characters, cut to a length fit for a log."""
+    """Quote a value as ASCII without control characters, cut to a length fit for a log."""
     text = ascii(value)
     cut = text[: limits.ECHO_LENGTH_MAX]
     return cut if cut == text else f"{cut}..."

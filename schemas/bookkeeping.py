@@ -1,4 +1,4 @@
-"""What the reconciler writes for itself: its memory, its journal, and where a restart goes on.
+"""Records that the reconciler writes for itself: memory, journal, and the positions of a restart.
 
 They are published like all records, so that anyone can check and replay what was decided; other
 consumers should build on `outputs` alone.
@@ -14,8 +14,10 @@ Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{1,128}$")]
 
 
 class Memory(Message):
-    """Something the reconciler remembers that no other record holds: a hold, an operator's order,
-    what a stream's next placement goes on from. Key: `kind/name`; a tombstone forgets it.
+    """Something the reconciler remembers that no other record holds.
+
+    For instance a hold, an operator's order, or what a stream's next placement continues from. Key:
+    `kind/name`; a tombstone forgets it.
 
     `body` is the reconciler's own affair; consumers should not build on it.
     """
@@ -76,7 +78,8 @@ class PartitionClock(WireModel):
 
 
 class IgnoredRecords(WireModel):
-    """How many well-formed records changed nothing for one reason, and when the last one came."""
+    """Counts well-formed records that changed nothing for one reason, with the time of the last
+    one."""
 
     count: Ordinal = Field(description="How many records were ignored for the reason.")
     last_at: TimeMs = Field(

@@ -36,9 +36,12 @@ LevelName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")]
 
 
 class ClusterNodeStatus(StrEnum):
-    """How a node stands: `up`, `suspect`, `dead`, `draining`, `maintenance`, `cordoned`,
-    `held_down`, `quarantined`, `registered` or `unregistered`, as NodeView has it; `down` is
-    another word for `dead`, `fenced` for `suspect`."""
+    """Status of a node, as in NodeView, with two more words.
+
+    These are `up`, `suspect`, `dead`, `draining`, `maintenance`, `cordoned`, `held_down`,
+    `quarantined`, `registered` and `unregistered`; `down` is another word for `dead`, `fenced` for
+    `suspect`.
+    """
 
     REGISTERED = "registered"
     UP = "up"
@@ -88,7 +91,7 @@ class ClusterNode(WireModel):
 
 
 class ReplicaState(WireModel):
-    """How far a node's replicas are: end of its log, and how long it has been behind the leader."""
+    """Progress of a node's replicas: end of its log, and time behind the leader."""
 
     offset: Ordinal | None = Field(
         default=None, description="End of its log: the offset that it would write next."
@@ -235,7 +238,7 @@ def parse_cluster(document: object) -> Cluster | DocumentError:
 
 
 def parse_streams(document: object) -> Cluster | DocumentError:
-    """The same of a document that may leave out the nodes, as nobody asks where replicas go."""
+    """Parse a document as `parse_cluster` does, but without requiring nodes."""
     if isinstance(document, Mapping) and "nodes" not in document:
         return parse_cluster({**document, "nodes": ()})
     return parse_cluster(document)
@@ -252,8 +255,10 @@ _LISTED: Mapping[str, type[WireModel]] = {
 def _misspelt(
     document: Mapping[Any, Any], model: type[WireModel], place: str
 ) -> DocumentError | None:
-    """An unknown field whose name is nearly that of a field that is not given: to ignore it would
-    answer for a cluster without streams, or without levels."""
+    """Find an unknown field whose name is nearly that of a missing one.
+
+    To ignore it would answer for a cluster without streams, or without levels.
+    """
     if model.model_fields.keys() >= document.keys():
         return None
     absent = [name for name in model.model_fields if name not in document]
@@ -268,7 +273,8 @@ def _misspelt(
 
 
 def _misspelt_in_lists(document: Mapping[Any, Any]) -> DocumentError | None:
-    """The same of what the lists hold, but for streams, each of which is answered for itself."""
+    """Find misspelt fields in the lists of a document, streams excepted: each is answered for
+    itself."""
     for name, model in _LISTED.items():
         listed = document.get(name)
         for index, each in enumerate(listed if isinstance(listed, list | tuple) else ()):

@@ -11,7 +11,7 @@ from schemas.reason import Band
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What a code means and what to do about it."""
+    """Meaning of a code, and the action to take."""
 
     meaning: str
     action: str

@@ -103,8 +103,10 @@ def has_unknown_fields(envelope: Envelope) -> bool:
 
 
 def _misspelt(envelope: Envelope) -> Refusal | None:
-    """The first unknown field that is meant for one that is not given: to ignore it would carry out
-    another request than was meant."""
+    """Find the first unknown field whose name is nearly that of a missing one.
+
+    To ignore it would carry out another request than was meant.
+    """
     if not has_unknown_fields(envelope):
         return None
     fields = INPUTS[envelope.message].model_fields

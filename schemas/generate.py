@@ -1,5 +1,7 @@
-"""Writes what is derived from the models: `json/*.schema.json`, `asyncapi.json`, the tables of the
-README, and of `deploy/kubernetes` the topics, users and monitoring.
+"""Writes the files that are derived from the models.
+
+These are `json/*.schema.json`, `asyncapi.json`, the tables of the README, and of
+`deploy/kubernetes` the topics, users and monitoring.
 
 python -m schemas.generate           rewrite what is stale
 python -m schemas.generate --check   change nothing; exit status 1 if something is stale

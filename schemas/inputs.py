@@ -49,7 +49,7 @@ Quorum = Count | Annotated[Text, Field(json_schema_extra={"enum": ["majority", "
 
 
 class NodeMessage(Message):
-    """What every message about a node carries; key: `node_id`.
+    """Base of every message about a node; key: `node_id`.
 
     `incarnation` names one life of the node's process (a UUID does), `sequence` rises with every
     message of a node. An equal sequence with an equal body is a repeat.
@@ -171,9 +171,11 @@ class NodeLivenessReported(NodeMessage):
 
 
 class NodeInventory(Message):
-    """Where a node stands by the inventory, which counts if it is the configured authority, and
-    for nodes too that have not registered yet. Key: `node_id`; a tombstone removes the entry, and
-    a node that is there keeps its place."""
+    """The location of a node by the inventory.
+
+    It counts if the inventory is the configured authority, also for nodes that have not registered
+    yet. Key: `node_id`; a tombstone removes the entry, and a node that is there keeps its place.
+    """
 
     node_id: Id = Field(description="The node's id. It is the record's key.")
     location: Location = Field(description="Where the node stands, top tier first.")
@@ -184,8 +186,10 @@ class NodeInventory(Message):
 
 
 class Tick(Message):
-    """Written by the reconciler itself to every partition of `nodes.v1` about once a second, so
-    that the silence of nodes can be measured in the log. Key: `tick`."""
+    """A tick that the reconciler writes to every partition of `nodes.v1` about once a second.
+
+    With it the silence of nodes can be measured in the log. Key: `tick`.
+    """
 
     partition: Index = Field(
         description="The partition of `nodes.v1` that the tick was written to, from 0."
@@ -197,7 +201,7 @@ class Tick(Message):
     number: Ordinal = Field(description="Number of the tick, from 1 at each start of a writer.")
 
     def record_key(self) -> str:
-        """The same for all ticks."""
+        """The key of all ticks."""
         return TICK_KEY
 
 
@@ -209,7 +213,7 @@ def _whole_number(value: object) -> int:
 
 
 class StreamRequest(WireModel):
-    """What a stream asks for, on the topic and in a cluster file alike.
+    """Request of a stream for placement, on the topic and in a cluster file alike.
 
     `policy` is free JSON here: the core compiles it and answers unknown names with a rejected
     decision. `replicas` is an existing placement to adopt, leader first, one list per shard.
@@ -295,7 +299,8 @@ class StreamCreated(StreamRequest, Message):
 
 
 class StreamAltered(StreamRequest, Message):
-    """What a stream is to be from now on: its full spec, which takes the place of the one in force.
+    """The full new spec of a stream, which replaces the one in force.
+
     Key: `stream`.
 
     Replicas stay where they are as far as the new spec allows; shards can become more, not fewer.

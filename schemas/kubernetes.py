@@ -1,4 +1,4 @@
-"""What `schemas.generate` writes into `deploy/kubernetes` for the operators that run there.
+"""Writes the manifests in `deploy/kubernetes` for the operators that run there.
 
 Strimzi's `KafkaTopic`s come from the catalogue, so that who keeps topics in git has the same ones
 as `placer topics apply` makes, its `KafkaUser`s from the rights of the roles, and the

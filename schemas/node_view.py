@@ -1,4 +1,4 @@
-"""What is published of a node: the state of record of topology."""
+"""The published record of a node: the state of record of topology."""
 
 from enum import StrEnum
 from typing import Annotated, Literal
@@ -26,7 +26,7 @@ LocationOrNone = Location | Annotated[str, Field(max_length=0)]
 
 
 class Liveness(StrEnum):
-    """What the failure detector believes of a node.
+    """Verdict of the failure detector on a node.
 
     `up`: it is heard of. `suspect`: it is silent, and gets no replicas. `dead`: it has been silent
     for so long that its replicas are replaced. `unregistered`: it has left for good.
@@ -39,7 +39,7 @@ class Liveness(StrEnum):
 
 
 class AdministrativeState(StrEnum):
-    """What operators have ordered for a node.
+    """Order of operators for a node.
 
     `cordoned`: it gets no replicas and keeps what it has. `maintenance`: it may be away, and what
     stands on it is not replaced. `draining`: all its replicas are moved off.
@@ -52,7 +52,7 @@ class AdministrativeState(StrEnum):
 
 
 class Guard(StrEnum):
-    """Why a node that lives gets no new replicas.
+    """Reason why a live node gets no new replicas.
 
     `held_down`: it came and went too often, and has to stay up for a while. `quarantined`: its
     location is doubtful.
@@ -64,9 +64,11 @@ class Guard(StrEnum):
 
 
 class NodeStatus(StrEnum):
-    """A node in one word for people: the first of `unregistered`, `dead`, `quarantined`,
-    `draining`, `maintenance`, `held_down`, `suspect` and `cordoned` that is so, else `up`;
-    `registered` is not used."""
+    """Status of a node in one word for people.
+
+    The first of `unregistered`, `dead`, `quarantined`, `draining`, `maintenance`, `held_down`,
+    `suspect` and `cordoned` that applies, else `up`; `registered` is not used.
+    """
 
     REGISTERED = "registered"
     UP = "up"
@@ -100,7 +102,7 @@ class HoldDown(WireModel):
 
 
 class LivenessMode(StrEnum):
-    """Who says whether a node lives: itself by its `heartbeat`s, or an `external` detector."""
+    """Source of a node's liveness: its own `heartbeat`s, or an `external` detector."""
 
     HEARTBEAT = "heartbeat"
     EXTERNAL = "external"
@@ -118,8 +120,10 @@ class Reported(WireModel):
 
 
 class LocationSource(StrEnum):
-    """Who says where nodes stand: they themselves (`claim`), or the configured authority: a
-    `command`, a `file`, the topic `inventory`, or the metadata of a `cloud`."""
+    """Source of locations: the nodes themselves (`claim`), or the configured authority.
+
+    An authority is a `command`, a `file`, the topic `inventory`, or the metadata of a `cloud`.
+    """
 
     CLAIM = "claim"
     COMMAND = "command"
@@ -129,8 +133,11 @@ class LocationSource(StrEnum):
 
 
 class PendingPlace(WireModel):
-    """A place and tags that a node claims and that are not in force: `impact_hash` is what an
-    approval has to name, `meant` the known place it probably means if that looks like a typo."""
+    """A location and tags that a node claims and that are not in force.
+
+    An approval has to name `impact_hash`; `meant` is the known location that the claim probably
+    means, if it looks like a typing error.
+    """
 
     location: LocationOrNone = Field(
         description="The location that is claimed, top tier first; empty: none."
@@ -187,7 +194,9 @@ class RefusedLife(WireModel):
 
 
 class NodeView(Message):
-    """What the reconciler believes of a node. Key: `node_id`. The state of record of topology.
+    """The reconciler's view of a node.
+
+    Key: `node_id`. The state of record of topology.
 
     `location` is empty for a node that has none. `since` is when `liveness` was reached,
     `transitions` are its latest changes, by which flapping is told, `hold_down` the node's last.

@@ -28,7 +28,7 @@ from schemas.reason import LAX, Domain, Reason
 
 
 class Outcome(StrEnum):
-    """How a stream stands after its last event.
+    """Outcome of a stream's last event.
 
     `placed`: all replicas are placed and every rule holds. `degraded`: all are placed, a preferred
     rule does not hold. `partial`: some replicas wait for nodes. `waiting`: none is placed yet, and
@@ -45,7 +45,7 @@ class Outcome(StrEnum):
 
 
 class MoveKind(StrEnum):
-    """What the executor of a move has to do.
+    """Task of a move's executor.
 
     `replace`: make a replica on `add`, then give up the one on `remove`. `add`: make one more, on
     `add`. `remove`: give up the one on `remove`. `leader`: let another replica lead; it stands in
@@ -76,7 +76,7 @@ class MoveState(StrEnum):
 
 
 class MoveCause(StrEnum):
-    """Why a shard gets a move: see the table of causes in this package's README."""
+    """Cause of a move: see the table of causes in this package's README."""
 
     UNDER_REPLICATED = "under_replicated"
     LEADER = "leader"
@@ -88,15 +88,14 @@ class MoveCause(StrEnum):
 
 
 class Completion(StrEnum):
-    """When a move counts as done: when its executor says so, or when it is issued."""
+    """End of a move: when its executor acknowledges it, or when it is issued."""
 
     ACKED = "acked"
     IMMEDIATE = "immediate"
 
 
 class Strength(StrEnum):
-    """Whether placement never breaks a rule (`required`), or keeps it as well as the topology
-    allows (`preferred`)."""
+    """Strength of a rule: never broken (`required`), or kept as well as possible (`preferred`)."""
 
     REQUIRED = "required"
     PREFERRED = "preferred"
@@ -115,7 +114,7 @@ class ViolationClass(StrEnum):
 
 
 class StreamSpec(WireModel):
-    """What a stream asks for, with defaults filled in; a rejected one is echoed as given."""
+    """Spec of a stream with defaults filled in; a rejected one is echoed as given."""
 
     stream: Id = Field(description="The stream's name.")
     shards: Count = Field(description="How many shards the stream has.")
@@ -196,7 +195,9 @@ class Decision(Message):
 
 
 class Assignment(Message):
-    """Where the replicas of one shard belong, leader first. Key: `stream/shard`.
+    """The nodes of one shard's replicas, leader first.
+
+    Key: `stream/shard`.
 
     `epoch` rises by one with every published change; a lower one than seen is old news. While a
     move runs, `adding` and `removing` name its nodes and `move_id` the move. `roles`, where the

@@ -20,7 +20,8 @@ _INTEGER_TEXT_MAX = 20
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a record is not an input message: a `RefusalCode` and a sentence that names the field."""
+    """Reason why a record is not an input message: a `RefusalCode` and a message that names the
+    field."""
 
     code: str
     detail: str

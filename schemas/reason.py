@@ -9,7 +9,7 @@ from schemas.base import Items, Text, WireModel
 
 
 class Band(StrEnum):
-    """Who has to act on a reason.
+    """Class of a reason: it says who has to act.
 
     `ok`: nobody. `soft`: nobody at once; it ends by itself, or only wishes are not met.
     `throttled`: nobody; it waits for a limit, a hold or a pause. `config`: whoever wrote the
@@ -33,7 +33,7 @@ Summary = Annotated[str, Field(max_length=8192)]
 
 
 class Reason(WireModel):
-    """Why: a stable code, its band, a sentence, and the numbers and domains behind it."""
+    """A stable code, its band, a message, and the numbers and domains behind it."""
 
     code: Code = Field(
         description="Stable code: one of the table of reasons in this package's README. Treat an "

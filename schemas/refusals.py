@@ -1,4 +1,4 @@
-"""Why a record is not an input message: it becomes a dead letter with one of these codes.
+"""Refusals: codes of records that are not input messages and become dead letters.
 
 The table of this package's README is written from here.
 """
@@ -9,7 +9,7 @@ from schemas.codes import Advice
 
 
 class RefusalCode(StrEnum):
-    """Why a record is not an input message."""
+    """Code of a record that is not an input message."""
 
     EMPTY_VALUE = "EMPTY_VALUE"
     TOO_LARGE = "TOO_LARGE"

@@ -1,4 +1,4 @@
-"""What operators ask for, on `operator.v1`, which has an ACL of its own.
+"""Messages of operators, on `operator.v1`, which has an ACL of its own.
 
 Each request is answered on `answers.v1` by a message that names its `request_id`. What is
 destructive needs `expected_impact_hash`: the hash that its dry run showed.
@@ -18,7 +18,7 @@ Ttl = Annotated[int, Field(ge=1, le=TTL_SECONDS_MAX)]
 
 
 class OperatorRequest(Message):
-    """What every request carries; key: `target`.
+    """Base of every operator's request; key: `target`.
 
     `target` is a node's id or a domain (`/eu/az1`), nodes that join it later included; of a hold
     its name, of a cancellation a move's id. `request_id` names the request in its answer. `reason`
@@ -44,7 +44,7 @@ class OperatorRequest(Message):
     reason: Text | None = Field(default=None, description="Why, as free text for people.")
 
     def record_key(self) -> str:
-        """What the request is about."""
+        """The target of the request."""
         return self.target
 
 

@@ -17,8 +17,7 @@ _SUGGESTED_MAX = 3
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:
-    """The end of a sentence that suggests the names that an unknown one is like; empty where it is
-    like none."""
+    """End a sentence with the names that an unknown one resembles; empty if it resembles none."""
     near = get_close_matches(name, known, _SUGGESTED_MAX)
     return f"; did you mean {' or '.join(near)}?" if near else ""
 

@@ -120,7 +120,7 @@ CATALOGUE: tuple[Topic, ...] = (
         # A long weekend's stop loses nothing; heartbeats make a longer time expensive.
         4,
         1,
-        "What nodes say of themselves, and the reconciler's ticks (key `tick`)",
+        "Registrations and heartbeats of nodes, and the reconciler's ticks (key `tick`)",
     ),
     _input(
         DETECTOR,
@@ -128,7 +128,7 @@ CATALOGUE: tuple[Topic, ...] = (
         ("NodeLivenessReported",),
         4,
         1,
-        "What external failure detectors say of nodes; give them alone the right to write",
+        "Reports of external failure detectors; give them alone the right to write",
     ),
     Topic(
         INVENTORY,
@@ -138,7 +138,7 @@ CATALOGUE: tuple[Topic, ...] = (
         ("NodeInventory",),
         1,
         {**_STATE, "message.timestamp.type": "LogAppendTime"},
-        "Where nodes stand by an inventory; give it alone the right to write",
+        "Locations of nodes by an inventory; give it alone the right to write",
     ),
     _input(
         STREAMS,
@@ -146,7 +146,7 @@ CATALOGUE: tuple[Topic, ...] = (
         ("StreamCreated", "StreamAltered", "StreamDropped"),
         30,
         1,
-        "What streams ask for",
+        "Requests for streams",
     ),
     _input(
         ACKS,
@@ -154,7 +154,7 @@ CATALOGUE: tuple[Topic, ...] = (
         ("MoveAccepted", "MoveCompleted", "MoveFailed", "MoveStopped", "ReplicaLost"),
         30,
         1,
-        "What executors say of moves and replicas",
+        "Acknowledgements of executors, and losses of replicas",
     ),
     _input(
         OPERATOR,
@@ -174,7 +174,7 @@ CATALOGUE: tuple[Topic, ...] = (
         ),
         30,
         1,
-        "What operators ask for; it has an ACL of its own",
+        "Requests of operators; it has an ACL of its own",
     ),
     _state(
         DECISIONS,
@@ -196,16 +196,18 @@ CATALOGUE: tuple[Topic, ...] = (
         "Commands in their current state; partitioned by `stream/shard`, so that the moves of one "
         "shard are in order; a tombstone follows a while after a move ended",
     ),
-    _state(TOPOLOGY, "node_id", "NodeView", "What the reconciler believes of each node"),
+    _state(TOPOLOGY, "node_id", "NodeView", "The reconciler's view of each node"),
     _state(VIOLATIONS, "stream/shard", "Violations", "Open violations; a tombstone when healed"),
     _state(
         MEMORY,
         "kind/name",
         "Memory",
-        "What else the reconciler remembers: holds, operators' orders and the like",
+        "The rest of the reconciler's memory: holds, operators' orders and the like",
     ),
-    _log(ALERTS, "kind", ("Alert",), 30, "What a person should know of, with a severity"),
-    _log(ANSWERS, "target", ("RequestAnswered",), 30, "What became of operators' requests"),
+    _log(
+        ALERTS, "kind", ("Alert",), 30, "Conditions that a person should know of, with a severity"
+    ),
+    _log(ANSWERS, "target", ("RequestAnswered",), 30, "Answers to operators' requests"),
     _log(
         JOURNAL,
         "cell",

@@ -1,5 +1,4 @@
-"""Words that records and answers use beside the codes: health, rules, causes of moves and kinds of
-alerts, with what they mean.
+"""Words beside the codes, with their meaning: health, rules, causes of moves, kinds of alerts.
 
 The tables of this package's README are written from here; tests hold them against what is said.
 """
@@ -164,8 +163,10 @@ ALERTS: dict[AlertKind, AlertAdvice] = {
 
 @dataclass(frozen=True, slots=True)
 class MoveAdvice(Advice):
-    """What a kind of move means and what its executor does; whether the record has `remove` and
-    `add`, and when the old copy may go."""
+    """Meaning of a kind of move, the executor's task, and when the old copy may be deleted.
+
+    `removes` and `adds` say whether the record has `remove` and `add`.
+    """
 
     removes: bool
     adds: bool

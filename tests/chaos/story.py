@@ -41,7 +41,7 @@ BROKER = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "
 
 @dataclass
 class Outcome:
-    """What a run has shown: seconds to the first new decision by part, and what was wrong."""
+    """Result of a run: seconds to the first new decision by part, and the faults found."""
 
     recoveries: dict[str, list[float]] = field(default_factory=dict)
     asked: int = 0
@@ -74,7 +74,7 @@ class Chaos:
         return len(self._system.outputs.latest("decisions.v1"))
 
     def order(self, kills: int) -> list[str]:
-        """Which part each kill hits: all equally often, in random order."""
+        """Draw the part that each kill hits: all equally often, in random order."""
         names = [name for name, _ in zip(cycle(self.parts), range(kills), strict=False)]
         self._choice.shuffle(names)
         return names

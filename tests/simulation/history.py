@@ -133,8 +133,10 @@ class History:
         self._tell("\n".join((f"batch{caught_up}", *lines)))
 
     def _restart(self) -> None:
-        """Processes are restarted in time, or doubled: what was up stays up, and nothing is told
-        of its coming and going."""
+        """Restart processes in time, or run them twice: nodes that were up stay up.
+
+        Nothing is reported of the coming and going.
+        """
         rng, nodes = self.restarts, self.story.records.nodes
         up = [node_id for node_id in self.homes if node_id in nodes]
         up = [node_id for node_id in up if nodes[node_id].liveness is Liveness.UP]

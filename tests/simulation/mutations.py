@@ -61,7 +61,7 @@ def mutated(name: str | None) -> Iterator[None]:
 
 
 def seeds_to_catch(name: str, first: int = 0, most: int = SEEDS_MAX) -> tuple[int, str] | None:
-    """How many seeds it takes to find a fault, and what it was found by; None if it was not."""
+    """Count the seeds until a fault is found, and name what found it; None if nothing did."""
     with mutated(name):
         for count in range(1, most + 1):
             try:
@@ -281,7 +281,7 @@ def confirmations_are_not_heard(patch: Patch) -> None:
 
 @mutation
 def holds_are_forgotten(patch: Patch) -> None:
-    """What went all at once is replaced like anything else."""
+    """Replace the replicas of nodes lost all at once like any others."""
     patch.setattr(Topology, "set_held", nothing)
 
 
@@ -322,7 +322,7 @@ def nobody_is_promoted(patch: Patch) -> None:
 
 @mutation
 def returning_domains_are_not_seen(patch: Patch) -> None:
-    """What was made in an emergency stays as it is when a domain comes back."""
+    """Leave an emergency placement as it is when a domain comes back."""
     patch.setattr(RepairPlanner, "enqueue_rule_breakers", nothing)
 
 

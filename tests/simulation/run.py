@@ -19,8 +19,10 @@ TOLD_WIDTH = 90
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What became of some seeds: copies made where a fleet settled, and the fewest that could be;
-    failures as (seed, what)."""
+    """Results of some seeds.
+
+    Copies made where a fleet settled, and the fewest possible; failures as (seed, message).
+    """
 
     seeds: int
     batches: int
@@ -86,8 +88,10 @@ def report(first: int, count: int, jobs: int, show: int) -> bool:
 
 
 def report_mutations(names: Iterable[str]) -> bool:
-    """Put every fault into the planner, one after the other, and tell after how many seeds it is
-    found; whether all are."""
+    """Put every fault into the planner, one after the other, and count the seeds to find it.
+
+    Returns whether all are found.
+    """
     caught_all = True
     for name in names:
         caught = seeds_to_catch(name)

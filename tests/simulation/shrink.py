@@ -16,7 +16,8 @@ Items = list[str]
 
 
 def signature(error: BaseException) -> tuple[str, ...]:
-    """What two failures of one fault have in common: the kind of the error and its first words."""
+    """Reduce a failure to what two failures of one fault share: the kind of the error, its first
+    words."""
     return type(error).__name__, *re.findall(r"\b[a-z]{4,}\b", str(error))[:5]
 
 

@@ -44,7 +44,7 @@ def test_histories(first: int, record_property: Callable[[str, object], None]) -
 
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_every_fault_can_be_put_in(name: str) -> None:
-    """What a fault replaces is still there."""
+    """Every function that a fault replaces exists."""
     with mutated(name):
         pass
 

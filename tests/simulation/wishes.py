@@ -1,4 +1,4 @@
-"""What simulated users ask for: every strategy and every kind of rule, in the written form.
+"""Policies of simulated users: every strategy and every kind of rule, in the written form.
 
 Locations are those of `tests/simulation/fleets.py`: one to three components, of which the first
 is called `site`.
