@@ -21,7 +21,6 @@ from streaming.errors import BrokerUnreachable, StreamingError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from types import TracebackType
 
     from streaming.brokers.reachability import Reachability
 
@@ -226,12 +225,7 @@ class CommittedReader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def end(self, topic: str, partition: int) -> int:

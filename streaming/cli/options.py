@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from streaming.settings import Settings
 
 
@@ -105,17 +107,24 @@ PluginOption = Annotated[
 ]
 
 
-def load_connection(config: Path | None, bootstrap: str | None, prefix: str | None) -> "Settings":
-    """The settings of a command that only needs to find the topics. Raises SettingsInvalid."""
+def load_connection(
+    config: Path | None,
+    bootstrap: str | None,
+    prefix: str | None,
+    more: "Mapping[str, Any] | None" = None,
+) -> "Settings":
+    """Read the settings of a command that talks to Kafka. `more`: further settings by dotted name.
+    Raises SettingsInvalid."""
     from streaming.settings import load_settings
 
-    return load_settings(config, {"kafka.bootstrap_servers": bootstrap, "topics.prefix": prefix})
+    flags = {"kafka.bootstrap_servers": bootstrap, "topics.prefix": prefix, **(more or {})}
+    return load_settings(config, flags)
 
 
 def connection_options(
     bootstrap: Bootstrap = None, prefix: Prefix = None, config: Config = None
 ) -> "Settings":
-    """The options of `connection`, for `with_options`."""
+    """Read the settings with the options that find a cluster, for `with_options`."""
     return load_connection(config, bootstrap, prefix)
 
 

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self
 
 from placement.model import Configuration
@@ -93,12 +92,7 @@ class Stage:
         self._owned.enter_context(Watcher(self.world, reader))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._owned.close()
 
     def play(self) -> DemoReport:

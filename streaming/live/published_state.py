@@ -7,7 +7,6 @@ what the offline tool reads from a file, so that the same code judges both.
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from types import TracebackType
 from typing import Any, Self
 
 import orjson
@@ -219,12 +218,7 @@ class PublishedState(StateRecords):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._reader.close()
         if self._alerts_reader is not None:
             self._alerts_reader.close()

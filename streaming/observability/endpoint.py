@@ -7,7 +7,6 @@ never waits for a batch.
 import threading
 from collections.abc import Callable, Iterable
 from socketserver import ThreadingMixIn
-from types import TracebackType
 from typing import Any, Self
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
@@ -59,12 +58,7 @@ class Endpoint:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
 

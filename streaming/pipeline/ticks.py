@@ -5,7 +5,6 @@ behind: the newest tick it has read against the newest it has written.
 """
 
 import threading
-from types import TracebackType
 from typing import Self
 
 import orjson
@@ -65,12 +64,7 @@ class Ticker:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _run(self) -> None:

@@ -23,7 +23,6 @@ from streaming.simulator.executor import Executor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from types import TracebackType
 
     from confluent_kafka import KafkaError, Message
 
@@ -246,12 +245,7 @@ class Fleet:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _register(self, life: _NodeProcess) -> _Receipt:

@@ -3,7 +3,6 @@
 import threading
 import time
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, Self
 
 from schemas.topics import ALERTS, ASSIGNMENTS, DECISIONS, MOVES, TOPOLOGY, VIOLATIONS
@@ -77,12 +76,7 @@ class Watcher:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._closing.set()
         self._thread.join()
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from streaming.cli.options import Bootstrap, Config, Output, OutputOption, Prefix, load_connection
+from streaming.cli.options import Output, OutputOption, connection_options, with_options
 from streaming.cli.render.console import tell
 from streaming.cli.times import time_text
 
@@ -37,20 +37,18 @@ app = typer.Typer(
 
 
 @app.command()
+@with_options(settings=connection_options)
 def show(
+    settings: "Settings",
     reason: ReasonOption = None,
     follow: Annotated[
         bool, typer.Option("--follow", help="Go on with what comes, until Ctrl-C.")
     ] = False,
     output: OutputOption = Output.TEXT,
-    bootstrap: Bootstrap = None,
-    prefix: Prefix = None,
-    config: Config = None,
 ) -> None:
     """Show dead letters: id, time, reason, where the record lay, its key, and the sentence."""
     from streaming.cli.signals import stop_on_signals
 
-    settings = load_connection(config, bootstrap, prefix)
     show_letter = _show_json if output is Output.JSON else _show_text
     with stop_on_signals() as stop:
         for letter in _letters(settings, follow):
@@ -61,7 +59,9 @@ def show(
 
 
 @app.command()
+@with_options(settings=connection_options)
 def redrive(
+    settings: "Settings",
     ids: Annotated[
         list[str] | None,
         typer.Option("--id", help="A letter, as show names it. Repeatable.", show_default=False),
@@ -70,9 +70,6 @@ def redrive(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be sent, and send nothing.")
     ] = False,
-    bootstrap: Bootstrap = None,
-    prefix: Prefix = None,
-    config: Config = None,
 ) -> None:
     """Send refused records again to their topics, as they were.
 
@@ -84,7 +81,6 @@ def redrive(
 
     if not ids and reason is None:
         raise typer.BadParameter("name letters with --id, or all of a kind with --reason")
-    settings = load_connection(config, bootstrap, prefix)
     options = settings.resolved_kafka_options()
     address, begin = settings.kafka.bootstrap_servers, settings.topics.prefix
     chosen, missing = _chosen(settings, ids or [], reason)

@@ -4,13 +4,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from streaming.cli.options import Bootstrap, Config, Output, OutputOption, Prefix, load_connection
+from streaming.cli.options import Output, OutputOption, connection_options, with_options
 from streaming.cli.render.console import Table, text_console
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from streaming.doctor import DoctorResult
+    from streaming.settings import Settings
 
 EXIT_FAILED = 3
 EXIT_WARNED = 1
@@ -28,17 +29,16 @@ def register(app: typer.Typer) -> None:
     )(doctor)
 
 
+@with_options(settings=connection_options)
 def doctor(
+    settings: "Settings",
     fix: Annotated[
         bool,
         typer.Option(
-            "--fix", help="First fetch jars, create missing topics and apply_fixes their settings."
+            "--fix", help="First fetch jars, create missing topics and correct their settings."
         ),
     ] = False,
     output: OutputOption = Output.TEXT,
-    bootstrap: Bootstrap = None,
-    prefix: Prefix = None,
-    config: Config = None,
 ) -> None:
     """Check the surroundings: Java, jars, brokers, topics, rights, transactions, the state.
 
@@ -46,7 +46,6 @@ def doctor(
     """
     from streaming.doctor import apply_fixes, run_checks
 
-    settings = load_connection(config, bootstrap, prefix)
     done = apply_fixes(settings) if fix else []
     if output is Output.TEXT:
         for line in done:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streaming.cli.commands.status import Watch, follow, open_state, print_view
-from streaming.cli.options import Bootstrap, Config, Output, OutputOption, Prefix, load_connection
+from streaming.cli.options import Output, OutputOption, connection_options, with_options
 from streaming.cli.times import ago_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streaming.live import Listing, ListingRows, PublishedState
+    from streaming.settings import Settings
 
 _HELP = {
     "nodes": "List the nodes: where they stand, whether they live, what they hold.",
@@ -99,21 +100,19 @@ def register(app: typer.Typer) -> None:
 
 
 def _command(name: str) -> "Callable[..., None]":
+    @with_options(settings=connection_options)
     def command(
+        settings: "Settings",
         where: Where = None,
         columns: Columns = None,
         watch: Watch = False,
         output: OutputOption = Output.TEXT,
-        bootstrap: Bootstrap = None,
-        prefix: Prefix = None,
-        config: Config = None,
     ) -> None:
         from streaming.live import LISTINGS
 
         listing = LISTINGS[name]
         wanted = _conditions(where or [], listing)
         shown, left_out = choose_columns(name, columns, listing)
-        settings = load_connection(config, bootstrap, prefix)
         with open_state(settings, watch) as live:
 
             def rows(live: "PublishedState") -> "ListingRows":

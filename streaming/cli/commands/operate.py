@@ -48,7 +48,7 @@ def drain(
     options: RequestOptions,
     settings: "Settings",
     watch: Annotated[
-        bool, typer.Option("--watch", help="Show follow_progress until nothing is left there.")
+        bool, typer.Option("--watch", help="Show progress until nothing is left there.")
     ] = False,
 ) -> None:
     """Move all replicas off a node or a domain. With --watch, one that is drained already is

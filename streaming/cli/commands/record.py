@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from placement.wording import counted
-from streaming.cli.options import Bootstrap, Config, Prefix, load_connection
+from streaming.cli.options import connection_options, with_options
 from streaming.cli.times import time_text
 
 if TYPE_CHECKING:
@@ -36,18 +36,16 @@ def register(app: typer.Typer) -> None:
     )(record)
 
 
+@with_options(settings=connection_options)
 def snapshot(
+    settings: "Settings",
     file: Annotated[Path, typer.Argument(help="File to write, one JSON object a line.")],
-    bootstrap: Bootstrap = None,
-    prefix: Prefix = None,
-    config: Config = None,
 ) -> None:
     """Write the state of record, as it is at one commit, into a file."""
     from streaming.recovery import take_snapshot
     from streaming.replay import make_head, snapshot_lines, write_lines
     from streaming.settings import core_configuration
 
-    settings = load_connection(config, bootstrap, prefix)
     options = settings.resolved_kafka_options()
     address, begin = settings.kafka.bootstrap_servers, settings.topics.prefix
     taken = take_snapshot(address, begin, core_configuration(settings), options)
@@ -59,7 +57,9 @@ def snapshot(
     )
 
 
+@with_options(settings=connection_options)
 def record(
+    settings: "Settings",
     file: Annotated[Path, typer.Argument(help="File to write, one JSON object a line.")],
     start: Annotated[
         Start,
@@ -68,9 +68,6 @@ def record(
     for_seconds: Annotated[
         float | None, typer.Option("--for-seconds", min=0, help="End after so long.")
     ] = None,
-    bootstrap: Bootstrap = None,
-    prefix: Prefix = None,
-    config: Config = None,
 ) -> None:
     """Write inputs, journal and outputs of a running system into a file, until Ctrl-C.
 
@@ -80,7 +77,6 @@ def record(
     from streaming.replay import Recorder, make_head
     from streaming.settings import core_configuration
 
-    settings = load_connection(config, bootstrap, prefix)
     options = settings.resolved_kafka_options()
     address, begin = settings.kafka.bootstrap_servers, settings.topics.prefix
     head = make_head(address, begin, settings.cell, _settings_to_keep(settings), options)

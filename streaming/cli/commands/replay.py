@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from placement.wording import counted
-from streaming.cli.options import Bootstrap, Config, Prefix, load_connection
+from streaming.cli.options import (
+    Bootstrap,
+    Config,
+    Prefix,
+    connection_options,
+    load_connection,
+    with_options,
+)
 from streaming.cli.times import TIME_MS_MIN, parse_time, time_text
 
 if TYPE_CHECKING:
@@ -265,7 +272,9 @@ def _show(report: "ReplayReport", verify: bool, output: ReplayOutput) -> None:
     typer.echo(f"  {report.differences[0]}")
 
 
+@with_options(settings=connection_options)
 def repair(
+    settings: "Settings",
     snapshot_file: Annotated[
         Path | None,
         typer.Option("--snapshot", help="Start here, not at the journal's beginning."),
@@ -273,9 +282,6 @@ def repair(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be written, and write nothing.")
     ] = False,
-    bootstrap: Bootstrap = None,
-    prefix: Prefix = None,
-    config: Config = None,
 ) -> None:
     """Restore damaged records of the state topics from the journal.
 
@@ -284,7 +290,6 @@ def repair(
     from streaming.replay import find_damage, read_recording, write_repair
     from streaming.settings import core_configuration
 
-    settings = load_connection(config, bootstrap, prefix)
     options = settings.resolved_kafka_options()
     address, begin = settings.kafka.bootstrap_servers, settings.topics.prefix
     start = read_recording(snapshot_file).snapshot if snapshot_file else None

@@ -5,12 +5,15 @@ It waits for no answer; `placer stream`, `apply` and `node` do.
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from streaming.cli.commands.stream import parse_mapping
-from streaming.cli.options import Bootstrap, Config, Prefix, load_connection
+from streaming.cli.options import connection_options, with_options
+
+if TYPE_CHECKING:
+    from streaming.settings import Settings
 
 app = typer.Typer(
     name="send",
@@ -55,7 +58,9 @@ TagOption = Annotated[
 
 
 @app.command()
+@with_options(settings=connection_options)
 def node(
+    settings: "Settings",
     node_id: Node,
     location: LocationOption = None,
     rackdc: Annotated[
@@ -90,9 +95,6 @@ def node(
         ),
     ] = None,
     sequence: Sequence = None,
-    bootstrap: Bootstrap = None,
-    prefix: Prefix = None,
-    config: Config = None,
 ) -> None:
     """Register a node, so that it may hold replicas.
 
@@ -112,11 +114,13 @@ def node(
         "liveness": "external" if external else None,
         "replaces": replaces,
     }
-    _send("nodes.v1", "NodeRegistered", node_id, fields, config, bootstrap, prefix)
+    _send("nodes.v1", "NodeRegistered", node_id, fields, settings)
 
 
 @app.command()
+@with_options(settings=connection_options)
 def heartbeat(
+    settings: "Settings",
     node_id: Node,
     incarnation: Incarnation = "manual",
     stopping: Annotated[
@@ -126,65 +130,61 @@ def heartbeat(
         ),
     ] = False,
     sequence: Sequence = None,
-    bootstrap: Bootstrap = None,
-    prefix: Prefix = None,
-    config: Config = None,
 ) -> None:
     """Say that a node lives."""
     fields = _about_node(node_id, incarnation, sequence) | {"stopping": stopping or None}
-    _send("nodes.v1", "NodeHeartbeat", node_id, fields, config, bootstrap, prefix)
+    _send("nodes.v1", "NodeHeartbeat", node_id, fields, settings)
 
 
 @app.command()
+@with_options(settings=connection_options)
 def locality(
+    settings: "Settings",
     node_id: Node,
     location: Annotated[str, typer.Option("--location", metavar="/A/B", help="The new place.")],
     tag: TagOption = None,
     incarnation: Incarnation = "manual",
     sequence: Sequence = None,
-    bootstrap: Bootstrap = None,
-    prefix: Prefix = None,
-    config: Config = None,
 ) -> None:
     """Say that a node now stands elsewhere; tags, if given, replace all it had."""
     fields = _about_node(node_id, incarnation, sequence)
     fields |= {"location": location, "tags": _tags(tag)}
-    _send("nodes.v1", "NodeLocalityChanged", node_id, fields, config, bootstrap, prefix)
+    _send("nodes.v1", "NodeLocalityChanged", node_id, fields, settings)
 
 
 @app.command()
+@with_options(settings=connection_options)
 def unregister(
+    settings: "Settings",
     node_id: Node,
     incarnation: Incarnation = "manual",
     sequence: Sequence = None,
-    bootstrap: Bootstrap = None,
-    prefix: Prefix = None,
-    config: Config = None,
 ) -> None:
     """Say that a node leaves for good; its replicas are replaced at once."""
     fields = _about_node(node_id, incarnation, sequence)
-    _send("nodes.v1", "NodeUnregistered", node_id, fields, config, bootstrap, prefix)
+    _send("nodes.v1", "NodeUnregistered", node_id, fields, settings)
 
 
 @app.command()
+@with_options(settings=connection_options)
 def report(
+    settings: "Settings",
     node_id: Node,
     status: Annotated[str, typer.Argument(metavar="up|down", help="What the detector found.")],
     incarnation: Incarnation = "manual",
     sequence: Sequence = None,
-    bootstrap: Bootstrap = None,
-    prefix: Prefix = None,
-    config: Config = None,
 ) -> None:
     """Say, as an external failure detector, whether a node lives that registered so."""
     if status not in ("up", "down"):
         raise typer.BadParameter(f"expected up or down, got {status!r}")
     fields = _about_node(node_id, incarnation, sequence) | {"status": status}
-    _send("detector.v1", "NodeLivenessReported", node_id, fields, config, bootstrap, prefix)
+    _send("detector.v1", "NodeLivenessReported", node_id, fields, settings)
 
 
 @app.command()
+@with_options(settings=connection_options)
 def stream(
+    settings: "Settings",
     name: Annotated[str, typer.Argument(metavar="NAME", help="The stream's name.")],
     shards: Annotated[
         int | None,
@@ -217,9 +217,6 @@ def stream(
     ] = False,
     drop: Annotated[bool, typer.Option("--drop", help="Drop a stream and its replicas.")] = False,
     sequence: Sequence = None,
-    bootstrap: Bootstrap = None,
-    prefix: Prefix = None,
-    config: Config = None,
 ) -> None:
     """Ask for the placement of a new stream, change one, or drop it, without waiting: the answer
     appears on the decisions topic. placer stream checks the request and shows the answer."""
@@ -231,19 +228,19 @@ def stream(
     if drop:
         if alter or any(value is not None for value in given.values()):
             raise typer.BadParameter("--drop excludes everything that says what a stream is")
-        _send("streams.v1", "StreamDropped", name, fields, config, bootstrap, prefix)
+        _send("streams.v1", "StreamDropped", name, fields, settings)
     elif alter:
         from streaming.requests import overlay_spec, read_streams, spec_fields
 
-        known = read_streams(load_connection(config, bootstrap, prefix)).get(name)
+        known = read_streams(settings).get(name)
         if sequence is None:
             fields["sequence"] = max(fields["sequence"], known.sequence + 1)
         fields |= overlay_spec(spec_fields(known.spec), given)
-        _send("streams.v1", "StreamAltered", name, fields, config, bootstrap, prefix)
+        _send("streams.v1", "StreamAltered", name, fields, settings)
     else:
         fields |= {**given, "shards": 1 if shards is None else shards}
         fields["replication_factor"] = 3 if rf is None else rf
-        _send("streams.v1", "StreamCreated", name, fields, config, bootstrap, prefix)
+        _send("streams.v1", "StreamCreated", name, fields, settings)
 
 
 # What an executor can say of a move or of a replica, and the message that says it.
@@ -257,7 +254,9 @@ ACKS = {
 
 
 @app.command()
+@with_options(settings=connection_options)
 def ack(
+    settings: "Settings",
     what: Annotated[str, typer.Argument(metavar="|".join(ACKS), help="What became of it.")],
     shard: Annotated[str, typer.Option("--shard", metavar="STREAM/N", help="The shard it is on.")],
     move: Annotated[
@@ -266,9 +265,6 @@ def ack(
     ] = None,
     node_id: Annotated[str | None, typer.Option("--node", help="The node that speaks.")] = None,
     reason: Annotated[str | None, typer.Option("--reason", help="For people.")] = None,
-    bootstrap: Bootstrap = None,
-    prefix: Prefix = None,
-    config: Config = None,
 ) -> None:
     """Acknowledge a move, as its executor does, or say that a replica is lost on --node."""
     if what not in ACKS:
@@ -286,7 +282,7 @@ def ack(
         "reason": reason,
     }
     key = f"{stream_name}/{int(number)}"
-    _send("acks.v1", ACKS[what], key, fields, config, bootstrap, prefix)
+    _send("acks.v1", ACKS[what], key, fields, settings)
 
 
 def _now_ms() -> int:
@@ -315,15 +311,12 @@ def _send(
     message: str,
     key: str,
     fields: dict[str, Any],
-    config: Path | None,
-    bootstrap: str | None,
-    prefix: str | None,
+    settings: "Settings",
 ) -> None:
     """Send one record if the reconciler would take it, and print where it went."""
     from schemas.topics import full_name
     from streaming.requests import make_record, send_records
 
-    settings = load_connection(config, bootstrap, prefix)
     number = fields.get("sequence") or fields.get("move_id") or _now_ms()
     identity = f"{message}:{key}:{number}"
     record = make_record(topic, message, key, fields, settings.cell, identity)

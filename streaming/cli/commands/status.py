@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from streaming.cli.options import Bootstrap, Config, Output, OutputOption, Prefix, load_connection
+from streaming.cli.options import Output, OutputOption, connection_options, with_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +35,9 @@ def register(app: typer.Typer) -> None:
     )(status)
 
 
+@with_options(settings=connection_options)
 def status(
+    settings: "Settings",
     path: Annotated[
         str,
         typer.Argument(metavar="[PATH]", help="Only this domain: /eu/az1.", show_default=False),
@@ -46,9 +48,6 @@ def status(
     ] = None,
     watch: Watch = False,
     output: OutputOption = Output.TEXT,
-    bootstrap: Bootstrap = None,
-    prefix: Prefix = None,
-    config: Config = None,
 ) -> None:
     """Show the health of streams, nodes, holds, moves and requests, then the nodes by location with
     their load."""
@@ -58,7 +57,6 @@ def status(
 
     if output is Output.JSON and (path or depth is not None):
         raise typer.BadParameter("PATH and --depth fold the text; --output json is of all nodes")
-    settings = load_connection(config, bootstrap, prefix)
     with open_state(settings, watch) as live:
         # Planned anew when the state has changed, not at each look.
         even: dict[str, RebalancePreview | None] = {}

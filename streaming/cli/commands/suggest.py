@@ -4,20 +4,21 @@
 changing nothing. `export` writes that state as a cluster file, for every offline command.
 """
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from streaming.cli.options import (
-    Bootstrap,
-    Config,
     Output,
     OutputOption,
-    Prefix,
+    connection_options,
     enable_plugins,
-    load_connection,
+    with_options,
 )
 from streaming.cli.render.console import text_console
+
+if TYPE_CHECKING:
+    from streaming.settings import Settings
 
 EXIT_UNANSWERED = 1
 
@@ -41,7 +42,9 @@ def register(app: typer.Typer) -> None:
     )(export)
 
 
+@with_options(settings=connection_options)
 def suggest(
+    settings: "Settings",
     shards: Annotated[int, typer.Option("--shards", help="Shards of the stream.")] = 1,
     rf: Annotated[int, typer.Option("--rf", help="Replicas of each shard.")] = 3,
     nodes: Annotated[
@@ -60,9 +63,6 @@ def suggest(
         typer.Option("--policies", metavar="TEXT", help="placement_policies.", show_default=False),
     ] = None,
     output: OutputOption = Output.TEXT,
-    bootstrap: Bootstrap = None,
-    prefix: Prefix = None,
-    config: Config = None,
 ) -> None:
     """Suggest where a new stream would be placed beside what is there; nothing is changed."""
     from pydantic import ValidationError
@@ -73,7 +73,6 @@ def suggest(
         raise typer.BadParameter("--simple, --policy and --policies exclude each other")
     if nodes is not None and policies is not None:
         raise typer.BadParameter("--nodes goes with a structured policy, not with --policies")
-    settings = load_connection(config, bootstrap, prefix)
     asked: dict[str, Any] = {"shards": shards, "replication_factor": rf}
     if policies is not None:
         asked["placement_policies"] = policies
@@ -99,20 +98,19 @@ def suggest(
     raise typer.Exit(EXIT_UNANSWERED if whole.unanswered else 0)
 
 
+@with_options(settings=connection_options)
 def export(
+    settings: "Settings",
     output: Annotated[
         Output,
         typer.Option("--output", help="text: a cluster file in YAML; json: the same on one line."),
     ] = Output.TEXT,
-    bootstrap: Bootstrap = None,
-    prefix: Prefix = None,
-    config: Config = None,
 ) -> None:
     """Write the live state as a cluster file: nodes, streams with replicas, moves under way."""
     from streaming.live import PublishedState
     from streaming.offline import cluster_body, cluster_text
 
-    with PublishedState(load_connection(config, bootstrap, prefix)) as live:
+    with PublishedState(settings) as live:
         body = cluster_body(live.cluster())
     if output is Output.JSON:
         import orjson

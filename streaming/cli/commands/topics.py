@@ -6,19 +6,28 @@
 import json
 import shlex
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from streaming.cli.options import Bootstrap, Config, Output, OutputOption, Prefix, load_connection
+from streaming.cli.options import (
+    Bootstrap,
+    Config,
+    Output,
+    OutputOption,
+    Prefix,
+    connection_options,
+    load_connection,
+    with_options,
+)
 from streaming.cli.render.console import Table, text_console
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from schemas.access import Grant
     from streaming.administration import TopicChange
+    from streaming.settings import Settings
 
 
 class Form(StrEnum):
@@ -29,7 +38,9 @@ class Form(StrEnum):
     YAML = "yaml"
 
 
+@with_options(settings=connection_options)
 def acls(
+    settings: "Settings",
     principal: Annotated[
         list[str] | None,
         typer.Option(
@@ -46,9 +57,6 @@ def acls(
     output: Annotated[
         Form, typer.Option("--output", help="commands: of kafka-acls.sh; or data.")
     ] = Form.COMMANDS,
-    bootstrap: Bootstrap = None,
-    prefix: Prefix = None,
-    config: Config = None,
 ) -> None:
     """Write out what each role needs on topics and transactional ids, and no more.
 
@@ -61,7 +69,6 @@ def acls(
     unknown = sorted(set(role or ()) - set(ROLES))
     if unknown:
         raise typer.BadParameter(f"--role: expected {', '.join(ROLES)}, got {unknown[0]!r}")
-    settings = load_connection(config, bootstrap, prefix)
     wanted = [
         grant
         for grant in grants(settings.topics.prefix, settings.cell)
@@ -150,34 +157,40 @@ app = typer.Typer(
 )
 
 
-@app.command()
-def apply(
+def topic_settings(
+    replication_factor: ReplicationFactor = None,
     bootstrap: Bootstrap = None,
     prefix: Prefix = None,
-    replication_factor: ReplicationFactor = None,
-    output: OutputOption = Output.TEXT,
     config: Config = None,
-) -> None:
-    """Create missing topics and mend settings; nothing is ever deleted.
+) -> "Settings":
+    """Read the settings with the options of `apply` and `diff`. Raises SettingsInvalid."""
+    return load_connection(
+        config, bootstrap, prefix, {"topics.replication_factor": replication_factor}
+    )
 
-    Exit code 1 when a difference is left that cannot be mended.
+
+@app.command()
+@with_options(settings=topic_settings)
+def apply(settings: "Settings", output: OutputOption = Output.TEXT) -> None:
+    """Create missing topics and correct settings; nothing is ever deleted.
+
+    Exit code 1 when a difference is left that cannot be corrected.
     """
-    changes = _changes("apply", bootstrap, prefix, replication_factor, config)
+    from streaming.administration import apply_topics
+
+    changes = _changes(apply_topics, settings)
     _show(changes, output)
     if any(change.action == "refused" for change in changes):
         raise typer.Exit(1)
 
 
 @app.command()
-def diff(
-    bootstrap: Bootstrap = None,
-    prefix: Prefix = None,
-    replication_factor: ReplicationFactor = None,
-    output: OutputOption = Output.TEXT,
-    config: Config = None,
-) -> None:
+@with_options(settings=topic_settings)
+def diff(settings: "Settings", output: OutputOption = Output.TEXT) -> None:
     """Show what apply would do, and change nothing. Exit code 1 when something differs."""
-    changes = _changes("diff", bootstrap, prefix, replication_factor, config)
+    from streaming.administration import diff_topics
+
+    changes = _changes(diff_topics, settings)
     _show(changes, output)
     if any(change.action != "ok" for change in changes):
         raise typer.Exit(1)
@@ -186,26 +199,8 @@ def diff(
 app.command()(acls)
 
 
-def _changes(
-    what: str,
-    bootstrap: str | None,
-    prefix: str | None,
-    replication_factor: int | None,
-    config: Path | None,
-) -> "list[TopicChange]":
-    from streaming.administration import apply_topics, diff_topics
-    from streaming.settings import load_settings
-
-    settings = load_settings(
-        config,
-        {
-            "kafka.bootstrap_servers": bootstrap,
-            "topics.prefix": prefix,
-            "topics.replication_factor": replication_factor,
-        },
-    )
-    carry_out = apply_topics if what == "apply" else diff_topics
-    return carry_out(
+def _changes(act: "Callable[..., list[TopicChange]]", settings: "Settings") -> "list[TopicChange]":
+    return act(
         settings.kafka.bootstrap_servers,
         settings.topics.prefix,
         settings.topics.replication_factor,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from streaming.cli.options import Bootstrap, Config, Output, OutputOption, Prefix, load_connection
+from streaming.cli.options import Output, OutputOption, connection_options, with_options
 from streaming.cli.render.console import tell
 
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from streaming.brokers import CommittedReader
     from streaming.cli.render.record import JsonPrinter, TextPrinter
+    from streaming.settings import Settings
 
 # How soon the command notices Ctrl-C or that its time is over.
 POLL_SECONDS = 0.2
@@ -39,7 +40,9 @@ def register(app: typer.Typer) -> None:
     )(watch)
 
 
+@with_options(settings=connection_options)
 def watch(
+    settings: "Settings",
     topic: Annotated[
         str,
         typer.Option(
@@ -57,9 +60,6 @@ def watch(
     for_seconds: Annotated[
         float | None, typer.Option("--for-seconds", min=0, help="End after so long.")
     ] = None,
-    bootstrap: Bootstrap = None,
-    prefix: Prefix = None,
-    config: Config = None,
 ) -> None:
     """Show decisions, moves, alerts and what the reconciler believes, as they are committed.
 
@@ -71,7 +71,6 @@ def watch(
     from streaming.cli.signals import stop_on_signals
 
     topics = topics_of(topic)
-    settings = load_connection(config, bootstrap, prefix)
     printer = JsonPrinter() if output is Output.JSON else TextPrinter()
     with (
         stop_on_signals() as stop,
