@@ -11,6 +11,7 @@ from placement.controllers import (
     HoldController,
     MoveController,
     NodeController,
+    NodeRegistry,
     OperatorController,
     Preview,
     RebalanceController,
@@ -35,48 +36,60 @@ from placement.model import (
     StreamDropped,
     Violation,
 )
-from placement.nodes import AdministrativeOrders, Links
+from placement.nodes import (
+    AdministrativeOrders,
+    Admission,
+    Links,
+    LocationAuthority,
+    Relocations,
+)
 from placement.repair import RepairPlanner
-from placement.state import ClusterState, rebuild
+from placement.state import ClusterState, ReadModel, rebuild
 
 
 class Reconciler:
     """A deterministic state machine over events; holds no clock and does no I/O."""
 
-    def __init__(self, configuration: Configuration) -> None:
-        self._state = ClusterState(configuration)
-        self._repair = RepairPlanner(self._state)
-        retry_gate = RetryGate(self._state, self._repair)
-        self._rebalancing = RebalanceController(self._state, self._repair)
-        self._moves = MoveController(self._state, self._repair, retry_gate, self._rebalancing)
-        self._streams = StreamController(self._state, self._repair, retry_gate, self._moves)
-        self._links = Links(self._state)
-        self._holds = HoldController(self._state, self._repair, self._moves)
-        self._orders = AdministrativeOrders(self._state)
-        self._nodes = NodeController(
-            self._state, self._repair, retry_gate, self._moves, self._holds, self._orders
-        )
+    def __init__(self, configuration: Configuration, state: ClusterState | None = None) -> None:
+        """Make the controllers, each after those that it calls.
+
+        `state`: what is known already, as `restore` has read it; none of it is published again.
+        """
+        state = ClusterState(configuration) if state is None else state
+        self._state = state
+        self._repair = RepairPlanner(state)
+        self._links = Links(state)
+        orders, authority = AdministrativeOrders(state), LocationAuthority(state)
+        retry_gate = RetryGate(state, self._repair)
+        rebalancing = RebalanceController(state, self._repair)
+        moves = MoveController(state, self._repair, retry_gate, rebalancing)
+        holds = HoldController(state, self._repair, moves)
+        streams = StreamController(state, self._repair, retry_gate, moves)
+        registry = NodeRegistry(state, self._repair, retry_gate, moves, holds, authority)
+        admission = Admission(state, registry.forget)
+        relocations = Relocations(state, admission, orders, registry.enter)
+        nodes = NodeController(state, registry, admission, authority, relocations, orders)
         self._operators = OperatorController(
-            self._state,
-            self._orders,
-            self._nodes,
-            self._moves,
-            self._holds,
-            self._rebalancing,
+            state, orders, registry, nodes, relocations, moves, holds, rebalancing
         )
+        self._rebalancing, self._moves, self._holds = rebalancing, moves, holds
+        self._streams, self._registry, self._nodes = streams, registry, nodes
+        # In any order, but for repair: it asks the topology whose replicas are held, which is
+        # what the holds write there.
+        for each in (orders, rebalancing, holds, streams, registry, self._repair):
+            each.resume()
 
     @classmethod
     def restore(cls, configuration: Configuration, published: Published, now: int) -> "Reconciler":
-        """The reconciler that published these records; see `rebuild` for errors."""
-        made = cls(configuration)
-        rebuild(made._state, published, now)
-        made._orders.resume()
-        made._rebalancing.resume()
-        made._holds.resume()
-        made._streams.resume()
-        made._repair.resume()
-        made._nodes.resume()
-        return made
+        """Make the reconciler that published these records; see `rebuild` for errors."""
+        state = ClusterState(configuration)
+        rebuild(state, published, now)
+        return cls(configuration, state)
+
+    @property
+    def state(self) -> ReadModel:
+        """The facts that it decides from, to be read between two batches."""
+        return self._state
 
     @property
     def digest(self) -> str:
@@ -160,7 +173,7 @@ class Reconciler:
         state = self._state
         self._streams.revise()
         self._operators.progress()
-        self._nodes.retire()
+        self._registry.retire()
         past = state.now - state.configuration.retention_ms
         state.moves.forget_ended(past)
         self._streams.forget_dropped(past)

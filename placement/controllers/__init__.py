@@ -6,6 +6,7 @@ the core but `liveness` and `explain`; only the reconciler imports it.
 
 from placement.controllers.holds import KIND, HoldController
 from placement.controllers.moves import MoveController
+from placement.controllers.node_registry import NodeRegistry
 from placement.controllers.nodes import NodeController
 from placement.controllers.operators import OperatorController
 from placement.controllers.preview import Preview
@@ -18,6 +19,7 @@ __all__ = [
     "HoldController",
     "MoveController",
     "NodeController",
+    "NodeRegistry",
     "OperatorController",
     "Preview",
     "RebalanceController",

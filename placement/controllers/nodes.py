@@ -1,19 +1,19 @@
-"""Carries out events of nodes: their condition and place, and the end of those that leave."""
+"""Carries out events of nodes: what is known of a node after each.
+
+Whether a new node is admitted, where it stands and what operators have ordered for it is decided in
+`placement.nodes`; `NodeRegistry` enters the result.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from placement.controllers.holds import HoldController
-from placement.controllers.moves import MoveController
-from placement.controllers.retry_gate import RetryGate
+from placement.controllers.node_registry import NodeRegistry
 from placement.model import (
     DEPTH_MAX,
-    AdministrativeState,
     AlertKind,
     Code,
     FlapHistory,
     Guard,
-    Liveness,
     Lives,
     Location,
     LocationResolved,
@@ -31,47 +31,29 @@ from placement.nodes import (
     LocationDecision,
     Relocations,
 )
-from placement.repair import RepairPlanner
 from placement.state import ClusterState
-from placement.topology import Scope, Topology
+from placement.topology import Scope
 
 
 class NodeController:
-    """Keeps the topology, and has looked at whatever a change of it touches."""
+    """Makes of events of a node what is known of it."""
 
     def __init__(
         self,
         state: ClusterState,
-        repair: RepairPlanner,
-        retry_gate: RetryGate,
-        moves: MoveController,
-        holds: HoldController,
+        registry: NodeRegistry,
+        admission: Admission,
+        authority: LocationAuthority,
+        relocations: Relocations,
         orders: AdministrativeOrders,
     ) -> None:
-        self._state, self._repair = state, repair
-        self._retry_gate, self._moves, self._holds = retry_gate, moves, holds
-        self._orders = orders
-        self._leaving: set[str] = set()
-        self._admission = Admission(state, self._forget)
-        self._authority = LocationAuthority(state)
-        self._relocations = Relocations(
-            state, self._admission, self._move, self._administrative_state
-        )
+        self._state, self._registry, self._admission = state, registry, admission
+        self._authority, self._relocations, self._orders = authority, relocations, orders
 
     def begin(self) -> None:
-        """A batch begins: indexes of nodes that are gone and that nothing names are free."""
+        """Begin a batch."""
         self._admission.begin()
-        state = self._state
-        for node in sorted(state.topology.forgotten):
-            if not state.table.load(node + 1)[node] and not state.ledger.refers_to(node):
-                state.topology.release(node)
-
-    def resume(self) -> None:
-        """Go on where the nodes of a restored state say that things stand."""
-        views = self._state.nodes.values()
-        gone = (view for view in views if view.liveness is Liveness.UNREGISTERED)
-        self._leaving.update(view.node_id for view in gone)
-        self._relocations.resume()
+        self._registry.release_indexes()
 
     def apply_change(self, event: NodeChanged) -> Reason | None:
         """Record a node's new condition, or say why it is not taken in; a sign of life of one that
@@ -99,7 +81,7 @@ class NodeController:
         self._relocations.record(event.node_id, decision)
         ordered = event.administrative
         if ordered is None:
-            ordered = self._administrative_state(event.node_id, decision.attributes)
+            ordered = self._orders.state_at(event.node_id, decision.attributes.location)
         flaps = _flaps_after(event, before)
         changed = before is None or before.liveness is not event.liveness
         view = NodeView(
@@ -126,7 +108,7 @@ class NodeController:
         self._authority.alert_on_difference(before, view)
         if flaps.held and (before is None or not _flaps(before).held):
             self._alert_on_hold_down(event.node_id, flaps)
-        self._enter(view)
+        self._registry.enter(view)
         return None
 
     def apply_location(self, event: LocationResolved) -> Reason | None:
@@ -160,41 +142,6 @@ class NodeController:
         """What is pending takes effect if little comes of it; whether a node has moved."""
         return self._relocations.apply_pending()
 
-    @property
-    def relocations(self) -> Relocations:
-        """The places that nodes newly claim."""
-        return self._relocations
-
-    def _enter(self, view: NodeView) -> None:
-        """Take a node's view into topology and records, and look at what it touches."""
-        state = self._state
-        guard = view.guard
-        if view.quarantine is not None:
-            guard = Guard.QUARANTINED
-        elif view.hold_down is not None and view.hold_down.active:
-            guard = Guard.HELD_DOWN
-        elif view.node_id in state.nodes and state.nodes[view.node_id].quarantine is not None:
-            guard = Guard.NONE
-        view = replace(view, guard=guard, revision=view.revision + 1)
-        use = _placement_traits(state.topology, view.node_id)
-        node = state.upsert_node(view)
-        self._relocations.observe(view)
-        self._holds.observe(node)
-        self._repair.enqueue(state.table.shards_on(node))
-        self._moves.review(node)
-        now = _placement_traits(state.topology, view.node_id)
-        if now != use:
-            self._repair.reprioritize_waiting()
-            self._retry_gate.note_change(
-                node, use is not None and now is not None and now[0] != use[0]
-            )
-        if view.liveness is Liveness.UNREGISTERED:
-            self._leaving.add(view.node_id)
-
-    def forget(self, name: str) -> None:
-        """Drop a node that holds nothing, because an operator says that it is gone for good."""
-        self._forget(name)
-
     def release(self, name: str) -> None:
         """End the hold-down of a node that has flapped."""
         view = self._state.nodes[name]
@@ -210,31 +157,6 @@ class NodeController:
                 flaps=flaps.released() if flaps.held else None,
             )
         )
-
-    def _forget(self, name: str) -> None:
-        """Drop a node that holds nothing."""
-        state = self._state
-        node = state.topology.index[name]
-        state.topology.set_condition(
-            node, Liveness.UNREGISTERED, state.topology.administrative[node], Guard.NONE
-        )
-        self._holds.observe(node)
-        self._relocations.observe(None, name)
-        self._authority.forget(name)
-        state.forget_node(name)
-
-    def _move(self, view: NodeView) -> None:
-        """A place that was pending takes effect."""
-        ordered = self._administrative_state(view.node_id, view.attributes)
-        self._enter(replace(view, administrative=ordered))
-
-    def _administrative_state(self, node_id: str, now: NodeAttributes) -> AdministrativeState:
-        """What operators have ordered for the node where it now stands; a place that it claims
-        and that is pending is none."""
-        before = self._state.nodes.get(node_id)
-        standing = before.administrative if before else AdministrativeState.NONE
-        was = before.attributes.location if before else None
-        return self._orders.state_after_relocation(node_id, was, now.location, standing)
 
     def _alert_on_conflict(self, before: NodeView | None, view: NodeView) -> None:
         """Tell people, once, of a second process that uses a node's id."""
@@ -269,17 +191,6 @@ class NodeController:
         keys = sorted({key for each in tags for key, _ in each})
         return (*(Scope(depth=depth) for depth in range(1, DEPTH_MAX + 1)), *map(_tag_scope, keys))
 
-    def retire(self) -> None:
-        """Drop unregistered nodes that hold nothing any more."""
-        state = self._state
-        for name in sorted(self._leaving):
-            node = state.topology.index[name]
-            if state.topology.liveness[node] is not Liveness.UNREGISTERED:
-                self._leaving.discard(name)
-            elif not state.table.load(node + 1)[node] and not state.ledger.moves_of_node(node):
-                self._leaving.discard(name)
-                self._forget(name)
-
 
 def _flaps(before: NodeView | None) -> FlapHistory:
     return FlapHistory() if before is None else FlapHistory(before.transitions, before.hold_down)
@@ -309,16 +220,6 @@ def _guard_after(event: NodeChanged, before: NodeView | None) -> Guard:
     if before is None or (event.flaps is not None and before.guard is Guard.HELD_DOWN):
         return Guard.NONE
     return before.guard
-
-
-def _placement_traits(topology: Topology, node_id: str) -> tuple[object, ...] | None:
-    """What placement asks of a node: its attributes, and for what it counts."""
-    node = topology.index.get(node_id)
-    if node is None:
-        return None
-    counts = (topology.eligible, topology.counts_for_rules, topology.fenced)
-    attributes = replace(topology.attributes[node], host=None)
-    return attributes, topology.is_dead(node), *(bool(each[node]) for each in counts)
 
 
 def _tag_scope(key: str) -> Scope:

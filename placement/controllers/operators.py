@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from placement.controllers.holds import HoldController
 from placement.controllers.moves import MoveController
+from placement.controllers.node_registry import NodeRegistry
 from placement.controllers.nodes import NodeController
 from placement.controllers.preview import Preview, preview
 from placement.controllers.rebalance import RebalanceController
@@ -23,7 +24,7 @@ from placement.model import (
     Reason,
     ViolationClass,
 )
-from placement.nodes import AdministrativeOrders, Order
+from placement.nodes import AdministrativeOrders, Order, Relocations
 from placement.repair import DRAIN_RULE
 from placement.state import ClusterState
 
@@ -45,13 +46,16 @@ class OperatorController:
         self,
         state: ClusterState,
         orders: AdministrativeOrders,
+        registry: NodeRegistry,
         nodes: NodeController,
+        relocations: Relocations,
         moves: MoveController,
         holds: HoldController,
         rebalancing: RebalanceController,
     ) -> None:
         self._state, self._orders = state, orders
-        self._nodes, self._moves, self._holds = nodes, moves, holds
+        self._registry, self._nodes, self._relocations = registry, nodes, relocations
+        self._moves, self._holds = moves, holds
         self._rebalancing = rebalancing
 
     def preview(self, asked: OperatorAsked) -> Preview:
@@ -61,7 +65,7 @@ class OperatorController:
             self._orders,
             self._holds,
             self._rebalancing,
-            self._nodes.relocations,
+            self._relocations,
             asked,
         )
 
@@ -106,10 +110,10 @@ class OperatorController:
         """Drop a node, and the order that names it: one of its domain goes on."""
         if node_id in self._orders.by_target:
             self._orders.end(node_id)
-        self._nodes.forget(node_id)
+        self._registry.forget(node_id)
 
     def _approve(self, event: OperatorAsked, seen: Preview) -> Reason | None:
-        relocations, ids = self._nodes.relocations, self._state.topology.ids
+        relocations, ids = self._relocations, self._state.topology.ids
         if not event.target.startswith("/"):
             return relocations.approve(event.target, event.expected_hash or "")
         relocations.approve_all([ids[node] for node in seen.nodes])

@@ -76,17 +76,20 @@ class AdministrativeOrders:
         ranks = list(_STATES)
         return min(reaching, key=lambda each: (ranks.index(each.action), each.target), default=None)
 
-    def state_after_relocation(
-        self, node_id: str, before: str | None, now: str, ordered: AdministrativeState
-    ) -> AdministrativeState:
-        """What is ordered for a node whose location was `before` (None: it is new), is `now`, and
-        for which `standing` was ordered."""
+    def state_at(self, node_id: str, location: str) -> AdministrativeState:
+        """Say what is ordered for a node that stands at a location from now on.
+
+        A location that it claims and that is pending is not one where it stands. An order that its
+        last location was under is left behind with it; what the node was ordered itself stays.
+        """
+        known = self._state.nodes.get(node_id)
+        ordered = known.administrative if known else AdministrativeState.NONE
         if not self.by_target:
             return ordered
-        order = self._order_at(node_id, now)
+        order = self._order_at(node_id, location)
         if order is not None:
             return order.state
-        left = before is not None and self._order_at(node_id, before) is not None
+        left = known is not None and self._order_at(node_id, known.attributes.location) is not None
         return AdministrativeState.NONE if left else ordered
 
     def nodes(self, target: str) -> list[int] | None:

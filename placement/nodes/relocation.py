@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from placement.model import (
-    AdministrativeState,
     AlertKind,
     Code,
     Location,
@@ -25,6 +24,7 @@ from placement.model import (
 from placement.nodes.admission import Admission
 from placement.nodes.location_authority import CLAIM
 from placement.nodes.location_checks import likely_meant, new_domain, tier_flaw
+from placement.nodes.orders import AdministrativeOrders
 from placement.nodes.relocation_forecast import RelocationForecaster, RelocationImpact
 from placement.state import ClusterState
 from placement.wording import counted
@@ -45,38 +45,28 @@ class LocationDecision:
 
 
 class Relocations:
-    """Decides what becomes of the places that nodes claim. `enter` takes a node's new view into
-    topology and records."""
+    """Decides what becomes of the locations that nodes claim.
+
+    `enter` takes a node's new view into the state.
+    """
 
     def __init__(
         self,
         state: ClusterState,
         admission: Admission,
+        orders: AdministrativeOrders,
         enter: Callable[[NodeView], None],
-        ordered: Callable[[str, NodeAttributes], AdministrativeState],
     ) -> None:
-        self._state, self._admission, self._enter = state, admission, enter
-        self._forecaster = RelocationForecaster(state, ordered)
-        self._undecided: set[str] = set()
+        self._state, self._admission, self._orders = state, admission, orders
+        self._enter_view = enter
+        self._forecaster = RelocationForecaster(state, orders)
         self._new_pending: dict[str, None] = {}
         self._moved = False
-
-    def resume(self) -> None:
-        """Go on where the nodes of a restored state say that things stand."""
-        for view in self._state.nodes.values():
-            self.observe(view)
-
-    def observe(self, view: NodeView | None, name: str = "") -> None:
-        """A node's view has changed, or is gone."""
-        if view is not None and (view.pending is not None or view.quarantine is not None):
-            self._undecided.add(view.node_id)
-        else:
-            self._undecided.discard(name if view is None else view.node_id)
 
     @property
     def waiting(self) -> int:
         """Nodes whose place is in doubt or not agreed to."""
-        return len(self._undecided)
+        return len(self._state.undecided_locations)
 
     def decide_location(
         self, node_id: str, before: NodeView | None, wanted: NodeAttributes
@@ -129,7 +119,7 @@ class Relocations:
                 self._apply(name)
             else:
                 self._publish(name, found)
-        for name in sorted(self._undecided, key=natural_key):
+        for name in sorted(self._state.undecided_locations, key=natural_key):
             pending = nodes[name].pending
             if pending is not None and not pending.meant and not self._is_in_use(name):
                 self._apply(name)
@@ -138,7 +128,11 @@ class Relocations:
 
     def pending_in(self, nodes: Iterable[str]) -> list[str]:
         """Those of the nodes whose new place waits, in natural order."""
-        waiting = (n for n in nodes if n in self._undecided and self._state.nodes[n].pending)
+        waiting = (
+            n
+            for n in nodes
+            if n in self._state.undecided_locations and self._state.nodes[n].pending
+        )
         return sorted(waiting, key=natural_key)
 
     def forecast(self, nodes: Sequence[str]) -> RelocationImpact:
@@ -208,6 +202,11 @@ class Relocations:
         self._enter(
             replace(view, attributes=attributes, claimed=claimed, pending=None, quarantine=None)
         )
+
+    def _enter(self, view: NodeView) -> None:
+        """Enter a node's view, under the orders that reach its location."""
+        ordered = self._orders.state_at(view.node_id, view.attributes.location)
+        self._enter_view(replace(view, administrative=ordered))
 
     def _publish(self, name: str, forecast: RelocationImpact) -> None:
         view, pending, found = self._state.nodes[name], self._pending(name), forecast.impact

@@ -6,11 +6,12 @@ back.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from placement.model import AdministrativeState, NodeAttributes, Pending, Violation
+from placement.nodes.orders import AdministrativeOrders
 from placement.planning import Impact, Phase, PlannedMove, ShardState, StreamSnapshot, impact, plan
 from placement.repair import ActionFinder, ViolationReporter
 from placement.state import ClusterState, Stream
@@ -47,13 +48,10 @@ class RelocationImpact:
 
 
 class RelocationForecaster:
-    """Looks ahead in the state as it is; `ordered` says what is ordered for a node that stands
-    somewhere else."""
+    """Looks ahead in the state as it is."""
 
-    def __init__(
-        self, state: ClusterState, ordered: Callable[[str, NodeAttributes], AdministrativeState]
-    ) -> None:
-        self._state, self._ordered = state, ordered
+    def __init__(self, state: ClusterState, orders: AdministrativeOrders) -> None:
+        self._state, self._orders = state, orders
 
     def impact_of(self, names: Sequence[str]) -> RelocationImpact:
         """What would happen if these nodes' pending places were in force."""
@@ -67,7 +65,7 @@ class RelocationForecaster:
         old = {node: (topology.attributes[node], topology.administrative[node]) for node in nodes}
         for node, pending in nodes.items():
             now = replace(old[node][0], location=pending.location, tags=pending.tags)
-            self._stand(node, now, self._ordered(topology.ids[node], now))
+            self._stand(node, now, self._orders.state_at(topology.ids[node], now.location))
         # Where another order reaches them, what is under way from there is called off.
         freed = {node for node in nodes if topology.administrative[node] is not old[node][1]}
         under_way = state.ledger.by_shard.values()

@@ -5,7 +5,7 @@ records of their changes, `digest` proves a rebuild. Imports `strategies`, `move
 stand on.
 """
 
-from placement.state.cluster_state import ClusterState
+from placement.state.cluster_state import ClusterState, ReadModel
 from placement.state.memory_store import MemoryStore
 from placement.state.move_log import MoveLog
 from placement.state.publisher import Keys, Publisher, Violations
@@ -18,6 +18,7 @@ __all__ = [
     "MemoryStore",
     "MoveLog",
     "Publisher",
+    "ReadModel",
     "ShardKey",
     "Stream",
     "StreamCatalog",

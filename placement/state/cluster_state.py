@@ -7,6 +7,7 @@ way: controllers -> `ClusterState`, its `moves` and `memory` -> `Publisher` -> `
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,49 @@ from placement.topology import Topology
 _EPOCH_FLOOR = ("epochs", "highest")
 
 
+class ReadModel(Protocol):
+    """The facts for those who only read them: tests, benchmarks, questions of people."""
+
+    @property
+    def configuration(self) -> Configuration:
+        """The settings that the reconciler decides by."""
+
+    @property
+    def now(self) -> int:
+        """Time of the core in ms."""
+
+    @property
+    def nodes(self) -> Mapping[str, NodeView]:
+        """What is known of each node, by its id."""
+
+    @property
+    def topology(self) -> Topology:
+        """The fleet as columns."""
+
+    @property
+    def streams(self) -> StreamCatalog:
+        """The streams with their shards."""
+
+    @property
+    def table(self) -> AssignmentTable:
+        """The planned replicas of every shard."""
+
+    @property
+    def ledger(self) -> Ledger:
+        """The open moves, and the ended ones that are still known."""
+
+    @property
+    def memory(self) -> MemoryStore:
+        """What is remembered, by kind and name."""
+
+    @property
+    def publisher(self) -> Publisher:
+        """What was published last: epochs, violations, digest."""
+
+    def current_replicas(self, shard: int) -> list[int]:
+        """List the nodes that hold a whole replica of a shard, by slot."""
+
+
 class ClusterState:
     """Nodes, streams, planned replicas, moves and memory, with the methods that change them."""
 
@@ -38,6 +82,8 @@ class ClusterState:
         self.nodes: dict[str, NodeView] = {}
         # Domains by path, with how many nodes stand in each whose location is trusted.
         self.domain_paths: Counter[str] = Counter()
+        # Nodes whose location is in doubt or not agreed to.
+        self.undecided_locations: set[str] = set()
         self.now = 0
         self.streams = StreamCatalog(configuration.default_policy, self.topology, self.table)
         self.publisher = Publisher(self.topology, self.table, self.ledger, self.streams)
@@ -82,6 +128,10 @@ class ClusterState:
         before = self.nodes.get(view.node_id)
         self._count_domains(before, -1)
         self._count_domains(view, 1)
+        if view.pending is not None or view.quarantine is not None:
+            self.undecided_locations.add(view.node_id)
+        else:
+            self.undecided_locations.discard(view.node_id)
         self.nodes[view.node_id] = view
         self.publisher.publish_node(view, before)
         return node
@@ -90,6 +140,7 @@ class ClusterState:
         """Forget a node that is gone and holds nothing."""
         view = self.nodes.pop(node_id)
         self._count_domains(view, -1)
+        self.undecided_locations.discard(node_id)
         self.topology.forget(node_id)
         self.publisher.retract_node(view)
 

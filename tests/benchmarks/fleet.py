@@ -11,6 +11,7 @@ import numpy as np
 
 from placement.allocator import Placement, View
 from placement.model import (
+    Configuration,
     Decision,
     Limits,
     Liveness,
@@ -23,7 +24,6 @@ from placement.planning import StreamSnapshot
 from placement.policy import Policy
 from placement.reconciler import Reconciler
 from placement.state import ClusterState
-from placement.state.cluster_state import Configuration
 from placement.strategies import STRATEGIES
 from tests.benchmarks.placing import REPLICATION_FACTOR, SHARDS
 from tests.benchmarks.processes import BenchmarkFailed
@@ -48,11 +48,12 @@ class Site:
             yield NodeChanged(0, f"n{number}", "i", 0, Liveness.UP, attributes)
 
 
-def registered(site: Site, limits: Limits) -> Reconciler:
-    """A reconciler that knows the nodes and no stream."""
-    core = Reconciler(Configuration(levels=site.levels, limits=limits))
+def registered(site: Site, limits: Limits) -> tuple[ClusterState, Reconciler]:
+    """A state that knows the nodes and no stream, and the reconciler that goes on with it."""
+    state = ClusterState(Configuration(levels=site.levels, limits=limits))
+    core = Reconciler(state.configuration, state)
     core.apply([*site.events()], 0)
-    return core
+    return state, core
 
 
 def policy_of(state: ClusterState) -> Policy:
@@ -76,9 +77,8 @@ def placed(state: ClusterState, shards: int, view: View | None = None) -> Iterat
         yield StreamSnapshot(spec, policy, np.asarray(found.shards, np.int32))
 
 
-def enter(core: Reconciler, shards: int) -> None:
-    """Give the reconciler so many shards, placed."""
-    state = core._state
+def enter(state: ClusterState, shards: int) -> None:
+    """Give the state so many shards, placed."""
     everything = []
     for each in placed(state, shards):
         decision = Decision(

@@ -128,14 +128,14 @@ def compile_into(directory: Path) -> None:
 def measure(strategy: str, tree: Tree, extent: Extent) -> Placed:
     """Place the streams with one strategy, and one more stream through the reconciler."""
     asked = {"strategy": strategy}
-    core = Reconciler(Configuration(levels=LEVELS))
+    state = ClusterState(Configuration(levels=LEVELS))
+    core = Reconciler(state.configuration, state)
     nodes = [
         NodeChanged(0, f"n{n}", "i", 0, Liveness.UP, NodeAttributes(location))
         for n, location in enumerate(tree.locations())
     ]
     core.apply(nodes, 0)
     placer = STRATEGIES[strategy]
-    state: ClusterState = core._state
     policy = compile_policy(None, asked, {}, state.topology, STRATEGIES)
     if not isinstance(policy, Policy):
         raise BenchmarkFailed(f"{strategy}: {policy.message}")

@@ -22,6 +22,7 @@ from placement.model import (
     AckKind,
     AdministrativeState,
     Assignment,
+    Configuration,
     Guard,
     Limits,
     Liveness,
@@ -101,8 +102,8 @@ def deaths(tree: Tree, amount: Amount) -> Death:
     site = Site(LEVELS, tree.locations(), heavy, weight)
     share = tree.size + len(heavy) * (weight - 1)
     shards = int(share * MEAN_REPLICAS) // REPLICATION_FACTOR // amount.divisor
-    core = registered(site, Limits())
-    enter(core, shards)
+    state, core = registered(site, Limits())
+    enter(state, shards)
     memory = psutil.Process().memory_info().rss
     with _settled():
         victims = iter(heavy)
@@ -110,7 +111,7 @@ def deaths(tree: Tree, amount: Amount) -> Death:
         limited = [_die(core, next(victims)) for _ in range(amount.deaths)]
         few = _records_alone(core, next(victims))
         idle, acks = _aftermath(core, next(victims))
-        _unlimited(core)
+        _unlimited(state.configuration)
         unlimited = [_die(core, next(victims)) for _ in range(amount.deaths - 1)]
         every = _records_alone(core, next(victims))
         with _one_by_one():
@@ -169,9 +170,9 @@ def _aftermath(core: Reconciler, node: int) -> tuple[float, float]:
     return idle, statistics.median(acks)
 
 
-def _unlimited(core: Reconciler) -> None:
+def _unlimited(configuration: Configuration) -> None:
     """The reconciler goes on without limits."""
-    object.__setattr__(core._state.configuration, "limits", WITHOUT_LIMITS)
+    object.__setattr__(configuration, "limits", WITHOUT_LIMITS)
 
 
 @contextmanager
@@ -205,9 +206,9 @@ def large(amount: Amount) -> tuple[Moved, float]:
     """Diagnose and plan a fleet of Cruise Control's size, a node of which has died: what moves,
     and the seconds that diagnosis took of it."""
     locations = [f"/z{n % 5}/r{n % 25}" for n in range(LARGE_NODES)]
-    core = registered(Site(("zone", "rack"), locations), Limits())
-    topology: Topology = core._state.topology
-    streams = [*placed(core._state, LARGE_REPLICAS // amount.divisor // REPLICATION_FACTOR)]
+    state, _ = registered(Site(("zone", "rack"), locations), Limits())
+    topology = state.topology
+    streams = [*placed(state, LARGE_REPLICAS // amount.divisor // REPLICATION_FACTOR)]
     _kill(topology, [7])
     with _settled():
         examined = [
@@ -263,20 +264,20 @@ def racked(nodes: int) -> Site:
 
 def joining(nodes: int) -> Changed:
     """A node has come to so many that hold everything: it is to get its share."""
-    core = registered(racked(nodes + 1), Limits())
-    topology: Topology = core._state.topology
+    state, _ = registered(racked(nodes + 1), Limits())
+    topology = state.topology
     _kill(topology, [nodes])
     replicas = nodes * SMALL_REPLICAS
-    streams = [*placed(core._state, replicas // REPLICATION_FACTOR)]
+    streams = [*placed(state, replicas // REPLICATION_FACTOR)]
     topology.set_condition(nodes, Liveness.UP, AdministrativeState.NONE, Guard.NONE)
     return Changed(topology, streams, replicas // (nodes + 1))
 
 
 def leaving(nodes: int, gone: Sequence[int]) -> Changed:
     """Some of the nodes that hold everything are gone: what they held is to be given back."""
-    core = registered(racked(nodes), Limits())
-    topology: Topology = core._state.topology
-    streams = [*placed(core._state, nodes * SMALL_REPLICAS // REPLICATION_FACTOR)]
+    state, _ = registered(racked(nodes), Limits())
+    topology = state.topology
+    streams = [*placed(state, nodes * SMALL_REPLICAS // REPLICATION_FACTOR)]
     _kill(topology, gone)
     lost = sum(int(np.isin(np.asarray(each.shards), gone).sum()) for each in streams)
     return Changed(topology, streams, lost)

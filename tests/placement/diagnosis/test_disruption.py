@@ -30,6 +30,7 @@ from placement.model import (
 )
 from placement.policy import Policy, compile_policy
 from placement.reconciler import Reconciler
+from placement.state import ClusterState
 from placement.strategies import STRATEGIES
 from placement.topology import Topology
 
@@ -129,13 +130,13 @@ def test_what_repair_leaves_exposed():
 
 def test_a_copy_under_way_is_none_yet():
     """The running reconciler's shards: while a move runs its source counts, not its target."""
-    reconciler = Reconciler(Configuration())
+    state = ClusterState(Configuration())
+    reconciler = Reconciler(state.configuration, state)
     nodes = [
         NodeChanged(0, name, "i", 1, Liveness.UP, NodeAttributes(f"/{name}")) for name in "abcd"
     ]
     asked = StreamCreated(0, "s", 1, 1, 3, replicas=(("a", "b", "c"),))
     reconciler.apply([*nodes, asked], 0)
-    state = reconciler._state
     index = state.topology.index
     drained = NodeChanged(1, "a", "i", 2, Liveness.UP, administrative=AdministrativeState.DRAINING)
     ready = reconciler.apply([drained], 1)

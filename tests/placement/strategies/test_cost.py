@@ -323,25 +323,25 @@ def test_roles_are_published_and_restored():
     assert (move.slot, move.add[:2]) == (3, dead[:2])
     everything |= ready.assignments
     published = Published(
-        core._state.nodes.values(),
-        [each.decision for each in core._state.streams.values()],
+        core.state.nodes.values(),
+        [each.decision for each in core.state.streams.values()],
         everything.values(),
         [each for each, _ in ready.moves.values()],
-        list(core._state.publisher.violations.values()),
-        core._state.memory.values(),
+        list(core.state.publisher.violations.values()),
+        core.state.memory.values(),
     )
     again = Reconciler.restore(Configuration(), published, 1)
     assert again.digest == core.digest
-    shards = core._state.streams["s"].shards
+    shards = core.state.streams["s"].shards
     for shard in shards:
-        assert again._state.table.nodes(shard) == core._state.table.nodes(shard)
+        assert again.state.table.nodes(shard) == core.state.table.nodes(shard)
 
 
 def test_a_cold_copy_keeps_its_slot_where_a_primary_is_missing():
-    core = Reconciler(Configuration())
+    state = ClusterState(Configuration())
+    core = Reconciler(state.configuration, state)
     core.apply(fleet(), 0)
     core.apply([stream(COST)], 0)
-    state = core._state
     [shard] = state.streams["s"].shards
     nodes = state.table.nodes(shard)
     state.table.set(shard, 1, -1)

@@ -167,7 +167,7 @@ def test_a_fleet_whose_nodes_come_and_go_for_good_takes_no_more_room_than_it_has
             assert again.apply(events, at) == ready
         records.commit(ready)
     assert len(records.nodes) <= 30
-    assert core._state.topology.size <= 40, "of 150 nodes that have been there"
+    assert core.state.topology.size <= 40, "of 150 nodes that have been there"
 
 
 def joined(at, number, zone):
