@@ -21,7 +21,6 @@ FOLDER_MODULES_MAX = 26
 MODULE_LINES_MIN = 60
 # Modules of the core that are shorter; the list is to become empty.
 SHORT = {
-    "placement/assignments/slot_layout.py",
     "placement/controllers/retry_gate.py",
     "placement/repair/leadership.py",  # takes in what the issuer knows of leaders
     "placement/topology/node_filter.py",

@@ -1,4 +1,4 @@
-"""Which node holds which slot of which shard, as columns, and questions to many shards at once.
+"""Holds the node of every slot of every shard as columns, and answers questions about many shards.
 
 Slots and their layout, rows of shards, and the risk that an arrangement bears. Imports `model` and
 `topology`.

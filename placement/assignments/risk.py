@@ -1,4 +1,5 @@
-"""What a placement risks when nodes fail together: copysets, scatter width, loss probability.
+"""Computes the risk of a placement when nodes fail together: copysets, scatter width, probability
+of loss.
 
 A copyset is a set of nodes that holds all copies of some shard; data is lost when every node of a
 copyset fails at once. Definitions and formula: Cidon et al., "Copysets: Reducing the Frequency of
@@ -25,7 +26,7 @@ class ScatterWidth:
 
 @dataclass(frozen=True, slots=True)
 class Risk:
-    """What happens when `failed` nodes, drawn at random, fail at once."""
+    """Risk of loss when `failed` nodes, drawn at random, fail at once."""
 
     failed: int
     copysets: int
@@ -89,7 +90,9 @@ def scatter_width(copysets: Mapping[int, NDArray[np.int64]]) -> ScatterWidth:
 
 
 def loss_probability(nodes: int, failed: int, copysets: Mapping[int, int]) -> float:
-    """1 - prod over R of (1 - C(F, R) / C(N, R)) ** copysets[R] for N nodes of which F fail.
+    """Compute the probability that F of N nodes, drawn at random, hold all copies of some shard.
+
+    It is 1 - prod over R of (1 - C(F, R) / C(N, R)) ** copysets[R].
 
     `copysets` counts distinct sets by their size R. Computed in logarithms, so that neither large
     binomials nor tiny probabilities are lost.
@@ -108,7 +111,7 @@ def loss_probability(nodes: int, failed: int, copysets: Mapping[int, int]) -> fl
 
 
 def failures(text: str, nodes: int) -> int | None:
-    """How many of `nodes` nodes `text` means: a number, or a percentage, which rounds down.
+    """Parse a number of failed nodes: a count, or a percentage of `nodes`, which rounds down.
 
     None where it is neither, or less than nothing or more than all of them by percentage.
     """

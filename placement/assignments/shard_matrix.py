@@ -32,7 +32,7 @@ def max_per_domain(rows: Rows) -> NDArray[np.int64]:
 
 
 def first_occurrences(rows: Rows) -> NDArray[np.bool_]:
-    """Where a row names a domain for the first time."""
+    """Mask the entries that name a domain for the first time in their row."""
     fresh = np.ones(rows.shape, bool)
     for column in range(1, rows.shape[1]):
         for before in range(column):
@@ -107,8 +107,10 @@ class ShardRows:
         return nodes
 
     def holders(self, alive: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Where a row names a living node for the first time. `alive` says it by node, with two
-        more entries, which are false, for the numbers below zero."""
+        """Mask the entries that name a live node for the first time in their row.
+
+        `alive` says it by node, with two more entries, which are false, for the numbers below zero.
+        """
         found: NDArray[np.bool_] = alive[self.nodes] & first_occurrences(self.nodes)
         return found
 
@@ -116,8 +118,11 @@ class ShardRows:
 def by_size(
     nodes: NDArray[np.int64], kept: NDArray[np.bool_]
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]:
-    """What is kept of each row, for rows of which equally much is: their numbers, and as matrices
-    the nodes and the slots they have. Rows of which nothing is kept are left out."""
+    """Group rows by the number of entries that they keep.
+
+    Each group has the rows' numbers, and as matrices their nodes and slots. Rows of which nothing
+    is kept are left out.
+    """
     counts = kept.sum(axis=1)
     for size in np.unique(counts[counts > 0]).tolist():
         rows = np.flatnonzero(counts == size)

@@ -12,8 +12,10 @@ from placement.assignments.table import EMPTY
 
 
 def resized(nodes: Sequence[int], before: int, after: int, role_copies: int) -> list[int]:
-    """The nodes by slot for `after` copies, where `before` were asked for: with EMPTY in front of
-    the `role_copies` last in a role of their own where the shard had them all."""
+    """Lay out the nodes of a shard of `before` copies for `after` copies.
+
+    EMPTY slots stand in front of the last `role_copies`, if the shard had all of these.
+    """
     if after <= before or not role_copies or len(nodes) < before:
         return list(nodes)
     plain = before - role_copies
@@ -22,15 +24,21 @@ def resized(nodes: Sequence[int], before: int, after: int, role_copies: int) -> 
 
 @dataclass(frozen=True, slots=True)
 class SlotLayout:
-    """Divides a shard's slots: `copies` are asked for, the last `role_copies` of these are for
-    copies in a role of their own, and what stands behind them is a surplus."""
+    """Divides a shard's slots: plain copies, copies with a role, surplus.
+
+    `copies` are asked for; the last `role_copies` of these have a role; slots behind them are a
+    surplus.
+    """
 
     copies: int
     role_copies: int
 
     def lay_out(self, plain: Sequence[int], kept: Sequence[int]) -> list[int]:
-        """Nodes by slot: `plain` ones in front, `kept` ones aside; who finds no place in one part
-        takes one in the other. Slots in between that nobody takes stay EMPTY."""
+        """Assign `plain` nodes to the front slots and `kept` ones to the role slots.
+
+        A node that finds no slot in one part takes one in the other. Slots in between that nobody
+        takes stay EMPTY.
+        """
         first = self.copies - self.role_copies
         rest = [*plain, *kept[self.role_copies :]]
         behind = [*kept[: self.role_copies], *rest[first:]]

@@ -83,8 +83,7 @@ class AssignmentTable:
         return self._shards.end
 
     def shards_of(self, stream: int) -> Sequence[int]:
-        """The shards of a stream in the order of their numbers: a range, or an array where some
-        were added later."""
+        """List a stream's shards by number: a range, or an array if some were added later."""
         return self._owned.get(stream, range(0))
 
     def load(self, nodes: int) -> NDArray[np.int64]:
@@ -151,8 +150,8 @@ class AssignmentTable:
         return int(self._shard_number[shard])
 
     def factor(self, shard: int) -> int:
-        """How many slots the shard has: its replication factor, or more where a stream that was
-        adopted has more replicas than that."""
+        """Count the slots of the shard: its replication factor, or more if an adopted stream has a
+        surplus."""
         return int(self._shard_factor[shard])
 
     def nodes(self, shard: int) -> list[int]:
@@ -207,8 +206,11 @@ class AssignmentTable:
         counts: NDArray[np.int64],
         nodes: NDArray[np.int64],
     ) -> None:
-        """Put nodes into the first slots of shards that are empty, each once: `counts` nodes of
-        `nodes`, or EMPTY, for each. Raises IndexError when a shard has fewer slots."""
+        """Put nodes into the first slots of empty shards, each shard once.
+
+        `counts` nodes of `nodes`, or EMPTY, for each. Raises IndexError when a shard has fewer
+        slots.
+        """
         if (counts > self._shard_factor[shards]).any():
             raise IndexError("more replicas than slots")
         firsts = np.cumsum(counts) - counts

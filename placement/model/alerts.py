@@ -1,4 +1,4 @@
-"""What people and their tools are told beside the state of record: alerts, and answers to requests.
+"""Messages to people and their tools beside the state of record: alerts, and answers to requests.
 
 The parts of the core note both in `Ready`; the shell publishes each on a topic of its own, so that
 a pager can follow the alerts without the receipts of what operators asked for. Neither is state:
@@ -14,7 +14,7 @@ from placement.model.reasons import Code, Reason
 
 
 class Severity(StrEnum):
-    """How soon somebody has to look at an alert; the words of Prometheus' own examples."""
+    """Urgency of an alert, in the words of Prometheus' own examples."""
 
     INFO = "info"
     WARNING = "warning"
@@ -22,7 +22,7 @@ class Severity(StrEnum):
 
 
 class AlertKind(StrEnum):
-    """What an alert is about."""
+    """Subject of an alert."""
 
     HOLD = "HOLD"
     HELD_DOWN = "HELD_DOWN"
@@ -57,8 +57,9 @@ _ENDS = frozenset({Code.HOLD_ENDED})
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """Something that a person should know of, reported once; `subject` names what it is about: a
-    node, a domain, a link.
+    """Something that a person should know of, reported once.
+
+    `subject` names a node, a domain or a link.
 
     `detail` is plain JSON for programs; the reason's sentence is for people.
     """
@@ -71,12 +72,12 @@ class Alert:
 
     @property
     def severity(self) -> Severity:
-        """That of the kind; the end of a condition is `info`."""
+        """The severity of the kind; the end of a condition is `info`."""
         return Severity.INFO if self.reason.code in _ENDS else SEVERITIES[self.kind]
 
 
 class AnswerOutcome(StrEnum):
-    """What became of a request: the first two answer it, the others follow an accepted one."""
+    """Outcome of a request: the first two answer it, the others follow an accepted one."""
 
     ACCEPTED = "accepted"
     REFUSED = "refused"
@@ -86,7 +87,7 @@ class AnswerOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of an operator's request; `action` and `target` are those of the request.
+    """Outcome of an operator's request; `action` and `target` are those of the request.
 
     `nodes` and `shards` count what the request touches; `impact_hash` is the hash that agrees to
     it, if it needs one. All three are None in what follows the first answer.

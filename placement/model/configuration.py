@@ -1,4 +1,4 @@
-"""What the operator of the reconciler chose: all that decides beside the events.
+"""Configuration of the core: everything beside the events that decisions depend on.
 
 Limits on what may be under way at once: per node, between domains, and in total.
 
@@ -52,8 +52,10 @@ class Quotas:
 
 
 class Rebalance(StrEnum):
-    """When loads are evened out, besides on request: never, when a node has joined, or whenever
-    nodes or streams have changed."""
+    """Occasion for evening out loads without a request.
+
+    Never, when a node has joined, or when nodes or streams have changed.
+    """
 
     OFF = "off"
     ON_JOIN = "on_join"
@@ -62,7 +64,9 @@ class Rebalance(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What the operator of the reconciler chose. Durations are milliseconds.
+    """The configuration in force.
+
+    Durations are milliseconds.
 
     `retention_ms`: an hour covers every executor that we know of reporting late. `hold_window_ms`:
     twice the time after which a silent node is dead, so that those that go one after the other

@@ -1,4 +1,4 @@
-"""What happened: the events that a batch applies, in their order.
+"""Events: the recorded facts that a batch applies, in their order.
 
 All are immutable; `at` is the broker's append time in milliseconds since the epoch (UTC). The
 shell makes them from input messages and from the verdicts of the liveness table.
@@ -38,7 +38,10 @@ class NodeChanged:
 
 @dataclass(frozen=True, slots=True)
 class StreamRequested:
-    """What a stream asks for, in full. `policy` is the structured form, as given."""
+    """Request of a stream, in full.
+
+    `policy` is the structured form, as given.
+    """
 
     at: int
     stream: str
@@ -77,7 +80,7 @@ class StreamDropped:
 
 
 class AckKind(StrEnum):
-    """What an executor says of a move."""
+    """Kind of an executor's acknowledgement."""
 
     ACCEPTED = "accepted"
     COMPLETED = "completed"
@@ -87,8 +90,11 @@ class AckKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MoveAcked:
-    """The executor's word on a move; without `move_id`, on whichever its shard has open, or, where
-    it has stopped, on all that were called off."""
+    """An executor acknowledged a move.
+
+    Without `move_id` it means the open move of the shard, or, if the executor has stopped, all of
+    the shard's moves that were called off.
+    """
 
     at: int
     kind: AckKind
@@ -99,7 +105,7 @@ class MoveAcked:
 
 
 class Action(StrEnum):
-    """What an operator can ask for."""
+    """Kind of an operator's request."""
 
     DRAIN = "drain"
     UNDRAIN = "undrain"

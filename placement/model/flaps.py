@@ -13,7 +13,7 @@ from placement.model.records import HoldDown, Liveness, Transition
 
 @dataclass(frozen=True, slots=True)
 class FlapPolicy:
-    """How many transitions within which time hold a node down, and for how long at first.
+    """Transitions and window that hold a node down, and the length of its first hold-down.
 
     Five in ten minutes: Ceph counts more than five times down in 600 s as flapping and keeps an
     OSD out for up to a day (rook/rook#12715), which bounds the doubling here.

@@ -36,7 +36,7 @@ class Location:
         return self if depth >= len(self.components) else Location(self.components[:depth])
 
     def common_depth(self, other: "Location") -> int:
-        """How many leading components both paths share, compared whole."""
+        """Count the leading components that both paths share, compared whole."""
         paths = zip(self.components, other.components, strict=False)
         for shared, (mine, theirs) in enumerate(paths):
             if mine != theirs:

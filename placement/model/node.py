@@ -1,4 +1,4 @@
-"""What nodes say of themselves: their attributes, and the lives of their processes.
+"""Facts that a node reports of itself: its attributes, and the lives of its processes.
 
 A life is one run of a node's process, named by its incarnation. One life at a time holds the
 node's name; the others are remembered here because they decide who holds it next, and because two
@@ -15,8 +15,11 @@ Tokens = tuple[int, ...] | tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class NodeAttributes:
-    """What a node says of itself; `capacity` counts replicas, `weight` is a share of load,
-    `tokens` are its explicit places on the rings of `ring` and `network_topology`."""
+    """Attributes of a node, as it reports them.
+
+    `capacity` counts replicas, `weight` is a share of load, `tokens` are its explicit places on the
+    rings of `ring` and `network_topology`.
+    """
 
     location: str = ""
     tags: tuple[tuple[str, str], ...] = ()
@@ -53,8 +56,10 @@ class RefusedLife:
 
 @dataclass(frozen=True, slots=True)
 class Lives:
-    """The lives of a node besides the one that holds its name; `earlier` are incarnations that
-    others have followed, the latest last."""
+    """The lives of a node besides the one that holds its name.
+
+    `earlier` are incarnations that others have followed, the latest last.
+    """
 
     pending: PendingLife | None = None
     refused: RefusedLife | None = None

@@ -10,7 +10,8 @@ from enum import StrEnum
 
 
 class Band(StrEnum):
-    """Who has to act: nobody, time, the limits, the author of the policy, or the fleet's owner."""
+    """Class of a reason: nobody, time, the limits, the author of the policy, or the fleet's owner
+    acts."""
 
     OK = "ok"
     SOFT = "soft"
@@ -176,8 +177,10 @@ BAND_OF: dict[Code, Band] = {
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A stable code, a sentence, and the numbers behind it where there are any; `rule`: the text
-    of the placement rule that a stream's warning is about."""
+    """A stable code, a sentence, and the numbers behind it, if any.
+
+    `rule` is the text of the placement rule that a stream's warning is about.
+    """
 
     code: Code
     message: str
@@ -189,5 +192,5 @@ class Reason:
 
     @property
     def band(self) -> Band:
-        """Which kind of reaction the reason calls for."""
+        """The class of the code."""
         return BAND_OF[self.code]

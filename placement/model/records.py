@@ -1,4 +1,4 @@
-"""What was decided: the records that the core hands out, and the words they are made of.
+"""Records that the core hands out: decisions, assignments, moves, node views, violations.
 
 All are immutable. Times are milliseconds since the epoch in UTC and are called `at` or `*_at`;
 the core never asks a clock. The shell translates them from and to the wire in `streaming.codec`.
@@ -17,7 +17,7 @@ from placement.model.reasons import Reason
 
 
 class Liveness(StrEnum):
-    """What the failure detector believes of a node."""
+    """Verdict of the failure detector on a node."""
 
     UP = "up"
     SUSPECT = "suspect"
@@ -26,7 +26,7 @@ class Liveness(StrEnum):
 
 
 class AdministrativeState(StrEnum):
-    """What the operator has ordered for a node; none of them lets new replicas in.
+    """Order of the operator for a node; every one but `none` keeps new replicas away.
 
     A draining node is to be emptied. One in maintenance or cordoned keeps what it has.
     """
@@ -38,8 +38,10 @@ class AdministrativeState(StrEnum):
 
 
 class Guard(StrEnum):
-    """Why a node that lives is not trusted with new replicas: it has flapped (`held_down`), or
-    its location is doubtful (`quarantined`)."""
+    """Reason why a live node gets no new replicas.
+
+    It has flapped (`held_down`), or its location is in doubt (`quarantined`).
+    """
 
     NONE = "none"
     HELD_DOWN = "held_down"
@@ -58,8 +60,10 @@ class Outcome(StrEnum):
 
 
 class MoveKind(StrEnum):
-    """What the executor of a move has to do. `leader` moves no data and is told by the order of
-    the assignment's list alone."""
+    """Task of a move's executor.
+
+    `leader` moves no data and is told by the order of the assignment's list alone.
+    """
 
     REPLACE = "replace"
     ADD = "add"
@@ -68,7 +72,7 @@ class MoveKind(StrEnum):
 
 
 class Cause(StrEnum):
-    """Why a shard gets a move, the most urgent first."""
+    """Cause of a move, the most urgent first."""
 
     UNDER_REPLICATED = "under_replicated"
     LEADER = "leader"
@@ -80,7 +84,7 @@ class Cause(StrEnum):
 
 
 class RepairMode(StrEnum):
-    """What repair may do to a stream: everything, or only give back what is dead or missing."""
+    """Scope of repair for a stream: everything, or only dead and missing replicas."""
 
     ALL = "all"
     DEAD_ONLY = "dead_only"
@@ -171,8 +175,11 @@ class Decision:
 
 
 class Assignment(NamedTuple):
-    """Where one shard's replicas stand, leader first; key: stream/shard. `roles` says what each
-    of them is for, where the policy keeps copies aside: `replica`, or the name of the role."""
+    """The nodes of one shard's replicas, leader first; key: stream/shard.
+
+    `roles` says what each of them is for, where the policy keeps copies aside: `replica`, or the
+    name of the role.
+    """
 
     stream: str
     shard: int
@@ -229,8 +236,10 @@ class HoldDown:
 
 @dataclass(frozen=True, slots=True)
 class Reporting:
-    """Whether an external detector alone says if the node lives; the sequence of its last report,
-    -1 before the first, and what that said."""
+    """Whether only an external detector judges the node, and its last report.
+
+    The report's sequence is -1 before the first one.
+    """
 
     external: bool = False
     sequence: int = -1
@@ -249,10 +258,13 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """What the reconciler believes of a node; key: node_id. `transitions` are the latest ones, by
-    which flapping is told; `claimed` is the location the node claims where that is not in force
-    or not what counts, `source` who says where it stands, `quarantine` why its place is not
-    trusted, `lives` the lives of its process besides `incarnation`."""
+    """The reconciler's view of a node; key: node_id.
+
+    `transitions` are the latest ones, by which flapping is told; `claimed` is the location the node
+    claims where that is not in force or not what counts, `source` who says where it stands,
+    `quarantine` why its place is not trusted, `lives` the lives of its process besides
+    `incarnation`.
+    """
 
     node_id: str
     incarnation: str

@@ -58,5 +58,5 @@ class Backoff:
 
 
 def name_of(shard: tuple[str, int], node_id: str) -> str:
-    """What it is remembered by."""
+    """Name under which the entry is remembered."""
     return f"{shard[0]}/{shard[1]}/{node_id}"

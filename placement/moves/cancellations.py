@@ -30,8 +30,7 @@ class CancelNotices:
         return move_id in self._told
 
     def record(self, move: Move, now: int) -> Mapping[str, Any]:
-        """The executor of a move that was called off is told so, for the first time or again; what
-        is to be remembered of it."""
+        """Record that the executor of a called-off move was told, and return what to remember."""
         shard = (move.stream, move.shard)
         if self._told.get(move.move_id) != (now, shard):
             heappush(self._queue, (now, move.move_id))

@@ -93,7 +93,7 @@ class Ledger:
         self.known[move.move_id] = move
 
     def refers_to(self, node: int) -> bool:
-        """Whether an open move adds to, removes from or copies from the node."""
+        """Whether an open move adds to the node, removes from it, or copies from it."""
         counts = (self.incoming, self.copied, self.leaving)
         return any(count[node] for count in counts) or bool(self._by_node.get(node))
 

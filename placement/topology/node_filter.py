@@ -1,4 +1,4 @@
-"""Which nodes a policy admits at all: strict locality, exclusions, a list of ids, tags."""
+"""Filters of nodes that a policy admits: strict locality, exclusions, a list of ids, tags."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from placement.topology.topology import Topology
 
 @dataclass(frozen=True, slots=True)
 class NodeFilter:
-    """Which nodes are candidates at all; never broken, not even in an emergency."""
+    """Filter of candidate nodes; never broken, not even in an emergency."""
 
     within: tuple[Location, ...] = ()
     avoid: tuple[Location, ...] = ()

@@ -19,7 +19,7 @@ from placement.topology.topology import Topology
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """How far a replica is: the end of its log, and how many ms it has been behind the leader."""
+    """Progress of a replica: the end of its log, and how many ms it has been behind the leader."""
 
     offset: int | None = None
     lag_ms: int | None = None
@@ -66,8 +66,11 @@ class _Shard:
 def nearest(
     client: Client, replicas: Sequence[int], topology: Topology, fresh: Mapping[int, Freshness]
 ) -> Choice:
-    """The replica on the client's node, else that with the longest common prefix, else with most
-    common tags; among equals the freshest, then the leader, then the highest id."""
+    """Choose the replica nearest to the client.
+
+    The one on the client's node, else the longest common prefix, else most common tags; among
+    equals the freshest, then the leader, then the highest id.
+    """
     shard = _shard(replicas, topology, fresh)
     if isinstance(shard, Choice):
         return shard
@@ -122,7 +125,7 @@ def exact_rack(
 def _shard(
     replicas: Sequence[int], topology: Topology, fresh: Mapping[int, Freshness]
 ) -> _Shard | Choice:
-    """What may be chosen from, or why nothing may."""
+    """Collect the replicas to choose from, or say why there is none."""
     live = [node for node in replicas if not topology.is_dead(node)]
     if not live:
         states = ", ".join(f"{topology.ids[n]} is {topology.status(n)}" for n in replicas)
@@ -155,7 +158,7 @@ def _beside(chosen: int, equals: Sequence[int], topology: Topology) -> str:
 
 
 def _decided(chosen: int, equals: Sequence[int], shard: _Shard) -> str:
-    """What decided between replicas that are equally near."""
+    """Name the tie-break between replicas that are equally near."""
     if len(equals) < 2:
         return ""
     if chosen == shard.leader and chosen not in shard.fresh:

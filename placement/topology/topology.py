@@ -63,7 +63,7 @@ _GONE = (Liveness.DEAD, Liveness.UNREGISTERED)
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a rule counts by: the domains of a level (a depth), or the values of a tag."""
+    """Scope that a rule counts by: the domains of a level (a depth), or the values of a tag."""
 
     depth: int | None = None
     tag: str | None = None
@@ -75,7 +75,7 @@ class Scope:
 
     @property
     def level(self) -> str:
-        """What reasons and violations call it: a tag by its bare key, a depth by its number."""
+        """The scope's name in reasons and violations: a tag's bare key, a depth's number."""
         return (self.name or str(self.depth)) if self.tag is None else self.tag
 
 
@@ -148,15 +148,19 @@ class Topology:
 
     @property
     def counts_for_rules(self) -> NDArray[np.bool_]:
-        """Whether a node's domains count when an arrangement is judged: not those of nodes that
-        are lost, draining or quarantined; those of suspect nodes and of nodes that are held or in
-        maintenance do, because their replicas are meant to stay."""
+        """Whether a node's domains count when an arrangement is judged.
+
+        Not those of lost, draining or quarantined nodes. Those of suspect nodes, and of nodes that
+        are held or in maintenance, count, because their replicas are meant to stay.
+        """
         return self._counts_for_rules[: self.size]
 
     @property
     def lost(self) -> NDArray[np.bool_]:
-        """Whether a node's replicas have to be replaced: it is gone, or dead without being held
-        or in maintenance."""
+        """Whether a node's replicas have to be replaced.
+
+        The node is gone, or dead without being held or in maintenance.
+        """
         return self._lost[: self.size]
 
     @property
@@ -166,7 +170,7 @@ class Topology:
 
     @property
     def dead(self) -> NDArray[np.bool_]:
-        """Whether nothing lives on a node: it is dead or gone."""
+        """Whether nothing lives on a node, because it is dead or gone."""
         return self._dead[: self.size]
 
     @property
@@ -185,7 +189,7 @@ class Topology:
         return self._domain_of[scope.depth or 0, : self.size]
 
     def inside(self, location: Location) -> NDArray[np.bool_]:
-        """Which nodes stand in the domain that a path names."""
+        """Mask the nodes in the domain that a path names."""
         domain = self._domain_index.get(location, NO_DOMAIN)
         found: NDArray[np.bool_] = self._domain_of[location.depth, : self.size] == domain
         return found
@@ -220,7 +224,7 @@ class Topology:
         return tuple(sorted((self.domain_name(scope, d) for d in domains), key=natural_key))
 
     def seen(self, scope: Scope, domains: Iterable[int]) -> tuple[str, ...]:
-        """What a reason has seen, in natural order: paths, or for a tag its values."""
+        """List the domains for a reason, in natural order: paths, or for a tag its values."""
         names = self.domain_names(scope, domains)
         if scope.tag is None:
             return names
@@ -298,8 +302,10 @@ class Topology:
     def set_condition(
         self, node: int, liveness: Liveness, administrative: AdministrativeState, guard: Guard
     ) -> None:
-        """Record what failure detector, operator and guard say; a node is eligible only where it
-        is `up` and neither of the others objects."""
+        """Record the states of failure detector, operator and guard.
+
+        A node is eligible only if it is `up` and neither of the others objects.
+        """
         self.condition_cache.clear()
         self.liveness[node] = liveness
         self.administrative[node] = administrative
@@ -342,11 +348,11 @@ class Topology:
         return found
 
     def for_diagnosis(self) -> "Topology":
-        """The same nodes as diagnosis sees them: eligible are those that count for rules."""
+        """Copy the topology as diagnosis sees it: eligible are the nodes that count for rules."""
         return self.with_eligible(self._counts_for_rules)
 
     def with_eligible(self, eligible: NDArray[np.bool_]) -> "Topology":
-        """The same nodes, of which others are eligible; it shares the rest and stays as it is."""
+        """Copy the topology with other eligible nodes; the rest is shared."""
         made = copy(self)
         vars(made).update(_eligible=eligible, _live={}, attribute_cache={}, condition_cache={})
         return made
@@ -433,8 +439,10 @@ class Topology:
         return domain
 
     def _tag_column(self, key: str) -> tuple[NDArray[np.int32], dict[str, int]]:
-        """Domain of every place in the columns, and the number of every value ever seen; made
-        when a rule first asks for the tag, and kept up to date from then on."""
+        """Number every value of a tag, and find the domain of every node.
+
+        Made when a rule first asks for the tag, and kept up to date from then on.
+        """
         column = self._tag_domains.get(key)
         if column is None:
             values: dict[str, int] = {}
