@@ -125,8 +125,16 @@ yaml_values = st.recursive(
     )
 )
 def test_no_document_raises(document):
+    """A document is understood with all its nodes and streams, or refused with a sentence."""
     answer = parse_cluster(document)
-    assert isinstance(answer, Cluster | DocumentError)
+    if isinstance(answer, DocumentError):
+        assert answer.message
+        return
+    assert isinstance(answer, Cluster)
+    assert [node.id for node in answer.nodes] == [
+        node["id"] for node in document.get("nodes") or ()
+    ]
+    assert len(answer.streams) == len(document.get("streams") or ())
 
 
 def test_a_document_that_contains_itself_is_refused():

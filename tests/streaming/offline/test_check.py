@@ -327,15 +327,38 @@ def test_under_diversified_shards():
     assert levels == [("region", [0], 1, 2), ("location", [0], 2, 3)]
 
 
-def test_every_word_is_enumerated():
-    documents = (
+def word_of(rule):
+    """The word of `schemas.words.RULES` that a violation's rule begins with; None if none does."""
+    return max((w for w in RULES if rule == w or rule.startswith(f"{w} ")), key=len, default=None)
+
+
+def broken(*rules):
+    """Shards that break whatever is asked of their zones and regions."""
+    return cluster("a1 a2 b1 c1 d1", stream("s", "a1 a2", "a1 c1", factor=2, rules=rules))
+
+
+WORDS = [
+    (
         cluster("a1 a2 b1:dead c1:draining", stream("s", "a1 b1 c1", "a1 a1", "a1 a2 b1 c1")),
-    )
-    for document in documents:
-        _, answer = check(document)
-        assert set(answer["health"]["shards"]["s"]) <= set(HEALTH)
-        for violation in answer["violations"]:
-            assert any(kind in violation["rule"] for kind in RULES), violation["rule"]
+        {"at_most", "distinct nodes", "drain", "replicas", "surplus"},
+        ["under_replicated", "unavailable", "degraded"],
+    ),
+    (broken({"exactly": {"/us": 2}}), {"exactly", "even"}, ["degraded", "degraded"]),
+    (broken({"exclusive": "nodes"}), {"exclusive nodes", "even"}, ["degraded", "degraded"]),
+    (broken({"colocate": "slots"}), {"colocate slots", "even"}, ["degraded", "degraded"]),
+    (broken({"leader_in": ["/us"]}), {"leader_in", "even"}, ["degraded", "degraded"]),
+    (broken({"balance": 0.1, "per": "zone"}), {"balance", "even"}, ["degraded", "degraded"]),
+]
+
+
+@pytest.mark.parametrize(("document", "words", "health"), WORDS, ids=range(len(WORDS)))
+def test_every_word_is_enumerated(document, words, health):
+    """Method: documents that break one rule each; the words that come are exactly the expected, of
+    `schemas.words`, which consumers read."""
+    _, answer = check(document)
+    assert {word_of(violation["rule"]) for violation in answer["violations"]} == words
+    assert answer["health"]["shards"]["s"] == health
+    assert {*health} <= {*HEALTH}
 
 
 def shown(document, *arguments):
