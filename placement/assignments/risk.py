@@ -35,10 +35,11 @@ class Risk:
 
 
 def risk(shards: Iterable[Sequence[int]], nodes: int, failed: int) -> Risk:
-    """The risk of a placement over `nodes` nodes. A shard is the list of the nodes that hold its
-    copies; lists may differ in length, their order and repeated nodes do not matter.
+    """Compute the risk of a placement over `nodes` nodes.
 
-    A shard that has no copy left is lost already: the probability is then 1.
+    A shard is the list of the nodes that hold its copies; lists may differ in length, their order
+    and repeated nodes do not matter. A shard that has no copy left is lost already: the probability
+    is then 1.
     """
     copysets = distinct_copysets(shards)
     counts = {size: len(sets) for size, sets in copysets.items()}
@@ -51,7 +52,7 @@ def risk(shards: Iterable[Sequence[int]], nodes: int, failed: int) -> Risk:
 
 
 def distinct_copysets(shards: Iterable[Sequence[int]]) -> dict[int, NDArray[np.int64]]:
-    """The distinct sets by their size, one per row, nodes ascending."""
+    """Find the distinct sets by their size, one per row, nodes ascending."""
     by_size: dict[int, list[list[int]]] = {}
     for nodes in shards:
         members = sorted(set(nodes))
@@ -64,7 +65,7 @@ def distinct_copysets(shards: Iterable[Sequence[int]]) -> dict[int, NDArray[np.i
 
 
 def partners(copysets: Mapping[int, NDArray[np.int64]]) -> tuple[NDArray[np.int64], ...]:
-    """The nodes that hold something, ascending, and the scatter width of each."""
+    """List the nodes that hold something, ascending, and the scatter width of each."""
     held = [sets.ravel() for size, sets in copysets.items() if size]
     members = np.unique(np.concatenate(held)) if held else np.zeros(0, np.int64)
     base = int(members.max(initial=0)) + 1
@@ -82,7 +83,7 @@ def partners(copysets: Mapping[int, NDArray[np.int64]]) -> tuple[NDArray[np.int6
 
 
 def scatter_width(copysets: Mapping[int, NDArray[np.int64]]) -> ScatterWidth:
-    """Least, mean and greatest scatter width; nodes that hold nothing have none."""
+    """Compute least, mean and greatest scatter width; nodes that hold nothing have none."""
     _, widths = partners(copysets)
     if not len(widths):
         return ScatterWidth()
@@ -90,12 +91,11 @@ def scatter_width(copysets: Mapping[int, NDArray[np.int64]]) -> ScatterWidth:
 
 
 def loss_probability(nodes: int, failed: int, copysets: Mapping[int, int]) -> float:
-    """Compute the probability that F of N nodes, drawn at random, hold all copies of some shard.
+    """Compute the probability that F of N nodes, failing together, take a whole shard.
 
-    It is 1 - prod over R of (1 - C(F, R) / C(N, R)) ** copysets[R].
-
-    `copysets` counts distinct sets by their size R. Computed in logarithms, so that neither large
-    binomials nor tiny probabilities are lost.
+    It is 1 - prod over R of (1 - C(F, R) / C(N, R)) ** copysets[R]; `copysets` counts distinct sets
+    by their size R. Computed in logarithms, so that neither large binomials nor tiny probabilities
+    are lost.
     """
     failed = min(failed, nodes)
     survival: list[float] = []
@@ -111,7 +111,7 @@ def loss_probability(nodes: int, failed: int, copysets: Mapping[int, int]) -> fl
 
 
 def failures(text: str, nodes: int) -> int | None:
-    """Parse a number of failed nodes: a count, or a percentage of `nodes`, which rounds down.
+    """Parse how many of `nodes` nodes fail: a number, or a percentage, which rounds down.
 
     None where it is neither, or less than nothing or more than all of them by percentage.
     """

@@ -19,7 +19,7 @@ Doubts = NDArray[np.bool_]
 
 
 def max_per_domain(rows: Rows) -> NDArray[np.int64]:
-    """For each row of domains how often the one that is named most is named; nowhere is none."""
+    """Count for each row of domains how often its most frequent one occurs; NO_DOMAIN is none."""
     ordered = np.sort(rows, axis=1)
     most = np.zeros(len(rows), np.int64)
     run = np.zeros(len(rows), np.int64)
@@ -32,7 +32,7 @@ def max_per_domain(rows: Rows) -> NDArray[np.int64]:
 
 
 def first_occurrences(rows: Rows) -> NDArray[np.bool_]:
-    """Mask the entries that name a domain for the first time in their row."""
+    """Mark where a row names a domain for the first time."""
     fresh = np.ones(rows.shape, bool)
     for column in range(1, rows.shape[1]):
         for before in range(column):
@@ -41,14 +41,16 @@ def first_occurrences(rows: Rows) -> NDArray[np.bool_]:
 
 
 def exceeds_factor(slots: NDArray[np.int64], copies: int) -> Doubts:
-    """Rows with a replica in a slot beyond the copies that are asked for. Which of the others are
-    kept aside is not told by their number then."""
+    """Find the rows with a replica in a slot beyond the copies that are asked for.
+
+    Their number does not tell, then, which of the others are kept aside.
+    """
     doubtful: Doubts = np.any(slots >= copies, axis=1)
     return doubtful
 
 
 def uneven(rows: Rows, live: Rows) -> Doubts:
-    """Rows in which a domain may be two ahead of one of the `live` ones."""
+    """Find the rows in which a domain may be two ahead of one of the `live` ones."""
     is_live = np.zeros(max(int(rows.max(initial=0)), int(live.max(initial=0))) + 2, bool)
     is_live[live] = True
     seen = (first_occurrences(rows) & is_live[rows]).sum(axis=1)
@@ -58,11 +60,11 @@ def uneven(rows: Rows, live: Rows) -> Doubts:
 
 
 def uneven_inside(rows: Rows, parents: Rows, live: NDArray[np.bool_], children: Rows) -> Doubts:
-    """Rows in which a domain may be two ahead of another one inside the same parent.
+    """Find the rows in which a domain may be two ahead of another one inside the same parent.
 
-    `rows` and `parents` name each replica's domain and its parent; `live` says by domain whether
-    it may take a replica, `children` by parent how many such domains it has. A live domain that is
-    not named has none; of those named the one with fewest counts, whether it has room or not.
+    `rows` and `parents` name each replica's domain and its parent; `live` says by domain whether it
+    may take a replica, `children` by parent how many such domains it has. A live domain that is not
+    named has none; of those named the one with fewest counts, whether it has room or not.
     """
     doubtful: Doubts = max_per_domain(rows) > 1
     some, above = rows[doubtful], parents[doubtful]
@@ -91,7 +93,7 @@ class ShardRows:
 
     @classmethod
     def of(cls, streams: Sequence[ShardLists]) -> "ShardRows":
-        """The shards of several streams, one stream below the other."""
+        """Stack the shards of several streams, one stream below the other."""
         parts = [matrix(lists) for lists in streams]
         width = max((nodes.shape[1] for nodes, _ in parts), default=0)
         nodes = np.full((sum(len(nodes) for nodes, _ in parts), width), EMPTY, np.int64)
@@ -102,12 +104,12 @@ class ShardRows:
         return cls(nodes, np.concatenate([np.zeros(0, np.int64), *(each for _, each in parts)]))
 
     def listed(self, row: int) -> list[int]:
-        """One shard's list as it was given."""
+        """Return one shard's list as it was given."""
         nodes: list[int] = self.nodes[row, : self.lengths[row]].tolist()
         return nodes
 
     def holders(self, alive: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Mask the entries that name a live node for the first time in their row.
+        """Mark where a row names a living node for the first time.
 
         `alive` says it by node, with two more entries, which are false, for the numbers below zero.
         """
@@ -118,10 +120,10 @@ class ShardRows:
 def by_size(
     nodes: NDArray[np.int64], kept: NDArray[np.bool_]
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]:
-    """Group rows by the number of entries that they keep.
+    """Group rows by how many of their places are kept.
 
-    Each group has the rows' numbers, and as matrices their nodes and slots. Rows of which nothing
-    is kept are left out.
+    For each size: the rows' numbers, and as matrices the nodes and the slots that are kept. Rows of
+    which nothing is kept are left out.
     """
     counts = kept.sum(axis=1)
     for size in np.unique(counts[counts > 0]).tolist():
@@ -132,7 +134,7 @@ def by_size(
 
 
 def distinct(rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The first of all equal rows, and for each row which of these it equals."""
+    """Find the first of all equal rows, and for each row the number of the one that it equals."""
     if not rows.size:
         return np.zeros(min(len(rows), 1), np.int64), np.zeros(len(rows), np.int64)
     least = int(rows.min())
@@ -148,7 +150,7 @@ def distinct(rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
 
 def matrix(lists: ShardLists) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """One row for each list, EMPTY behind the end of shorter ones, and how long each is."""
+    """Stack lists as rows, EMPTY behind the end of shorter ones; returns them and the lengths."""
     if isinstance(lists, np.ndarray):
         return lists.astype(np.int64, copy=False), np.full(len(lists), lists.shape[1], np.int64)
     lengths = np.fromiter(map(len, lists), np.int64, len(lists))

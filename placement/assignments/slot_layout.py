@@ -12,9 +12,10 @@ from placement.assignments.table import EMPTY
 
 
 def resized(nodes: Sequence[int], before: int, after: int, role_copies: int) -> list[int]:
-    """Lay out the nodes of a shard of `before` copies for `after` copies.
+    """Lay out `before` copies in the slots of `after`.
 
-    EMPTY slots stand in front of the last `role_copies`, if the shard had all of these.
+    Where the shard had them all, the new slots are empty and stand before the `role_copies` last,
+    which are in a role of their own.
     """
     if after <= before or not role_copies or len(nodes) < before:
         return list(nodes)
@@ -34,9 +35,9 @@ class SlotLayout:
     role_copies: int
 
     def lay_out(self, plain: Sequence[int], kept: Sequence[int]) -> list[int]:
-        """Assign `plain` nodes to the front slots and `kept` ones to the role slots.
+        """Lay out nodes by slot: `plain` ones in front, `kept` ones in a role behind them.
 
-        A node that finds no slot in one part takes one in the other. Slots in between that nobody
+        A node that finds no place in one part takes one in the other. Slots in between that nobody
         takes stay EMPTY.
         """
         first = self.copies - self.role_copies
@@ -48,13 +49,13 @@ class SlotLayout:
         return [*front, *[EMPTY] * (first - len(front)), *behind]
 
     def split(self, nodes: Sequence[int]) -> tuple[list[int], list[int]]:
-        """The plain replicas and those aside, without empty slots."""
+        """Split a shard's nodes into plain replicas and those in a role, without empty slots."""
         first = self.copies - self.role_copies
         plain = [*nodes[:first], *nodes[self.copies :]]
         kept = nodes[first : self.copies]
         return [n for n in plain if n != EMPTY], [n for n in kept if n != EMPTY]
 
     def without(self, nodes: Sequence[int], slot: int) -> list[int]:
-        """The nodes by slot when the replica in one of them is gone."""
+        """Lay out the nodes by slot when the replica in one of them is gone."""
         plain, kept = self.split([EMPTY if at == slot else n for at, n in enumerate(nodes)])
         return self.lay_out(plain, kept)

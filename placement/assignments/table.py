@@ -26,8 +26,10 @@ class Extents:
         self._free: list[tuple[int, int]] = []
 
     def take(self, count: int) -> int:
-        """The first place of a stretch of so many: the first gap that is long enough, or the
-        end."""
+        """Take a stretch of so many places: the first gap that is long enough, or the end.
+
+        Returns its first place.
+        """
         for place, (first, length) in enumerate(self._free):
             if length >= count:
                 self._free[place : place + 1] = (
@@ -38,7 +40,7 @@ class Extents:
         return first
 
     def give(self, first: int, count: int) -> None:
-        """The stretch is free again; neighbours become one."""
+        """Give a stretch back; free neighbours become one."""
         place = bisect_left(self._free, (first, 0))
         if place < len(self._free) and self._free[place][0] == first + count:
             count += self._free.pop(place)[1]
@@ -83,16 +85,19 @@ class AssignmentTable:
         return self._shards.end
 
     def shards_of(self, stream: int) -> Sequence[int]:
-        """List a stream's shards by number: a range, or an array if some were added later."""
+        """List the shards of a stream in the order of their numbers.
+
+        It is a range, or an array where some shards were added later.
+        """
         return self._owned.get(stream, range(0))
 
     def load(self, nodes: int) -> NDArray[np.int64]:
-        """Planned replicas on each of the first `nodes` nodes."""
+        """Count the planned replicas on each of the first `nodes` nodes."""
         self._node(nodes - 1)
         return self._load[:nodes]
 
     def leaders(self, nodes: int) -> NDArray[np.int64]:
-        """Planned preferred leaders on each of the first `nodes` nodes."""
+        """Count the planned preferred leaders on each of the first `nodes` nodes."""
         self._node(nodes - 1)
         return self._leaders[:nodes]
 
@@ -131,7 +136,7 @@ class AssignmentTable:
         self._owned.pop(stream, None)
 
     def streams(self) -> Iterator[tuple[int, NDArray[np.int32]]]:
-        """Every stream by index, with the planned nodes of its shards, one row per shard."""
+        """Yield every stream by index, with the planned nodes of its shards, one row per shard."""
         for stream, shards in self._owned.items():
             slots, base = int(self._shard_factor[shards[0]]), int(self._shard_base[shards[0]])
             if isinstance(shards, range):
@@ -142,32 +147,34 @@ class AssignmentTable:
             yield stream, found
 
     def stream_of(self, shard: int) -> int:
-        """Index of the stream that the shard belongs to."""
+        """Return the index of the stream that the shard belongs to."""
         return int(self._shard_stream[shard])
 
     def number_of(self, shard: int) -> int:
-        """The shard's number within its stream."""
+        """Return the shard's number within its stream."""
         return int(self._shard_number[shard])
 
     def factor(self, shard: int) -> int:
-        """Count the slots of the shard: its replication factor, or more if an adopted stream has a
-        surplus."""
+        """Count the slots of a shard: its replication factor or more.
+
+        There are more where a stream was adopted with more replicas than that.
+        """
         return int(self._shard_factor[shard])
 
     def nodes(self, shard: int) -> list[int]:
-        """Planned node of every slot, leader first; EMPTY where none is."""
+        """List the planned node of every slot, leader first; EMPTY where none is."""
         base = int(self._shard_base[shard])
         nodes: list[int] = self._slot_node[base : base + int(self._shard_factor[shard])].tolist()
         return nodes
 
     def rows(self, shards: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Planned nodes of shards that have equally many slots, one row each."""
+        """Read the planned nodes of shards that have equally many slots, one row each."""
         slots = np.arange(int(self._shard_factor[shards[0]]) if len(shards) else 0)
         found: NDArray[np.int32] = self._slot_node[self._shard_base[shards][:, None] + slots]
         return found.astype(np.int64)
 
     def padded(self, shards: NDArray[np.int64]) -> NDArray[np.int64]:
-        """`rows` of shards of any length, EMPTY behind the slots of shorter ones."""
+        """Read `rows` of shards of any length, EMPTY behind the slots of shorter ones."""
         factors = self._shard_factor[shards]
         found = np.full((len(shards), int(factors.max(initial=0))), EMPTY, np.int64)
         for factor in np.unique(factors).tolist():
@@ -176,15 +183,15 @@ class AssignmentTable:
         return found
 
     def streams_of(self, shards: NDArray[np.int64]) -> NDArray[np.int32]:
-        """Index of the stream of each shard."""
+        """Read the index of the stream of each shard."""
         return self._shard_stream[shards]
 
     def numbers_of(self, shards: NDArray[np.int64]) -> NDArray[np.int32]:
-        """Number of each shard within its stream."""
+        """Read the number of each shard within its stream."""
         return self._shard_number[shards]
 
     def replicas(self, shard: int) -> list[int]:
-        """Planned nodes of the shard without its empty slots."""
+        """List the planned nodes of the shard without its empty slots."""
         return [node for node in self.nodes(shard) if node != EMPTY]
 
     def set(self, shard: int, slot: int, node: int) -> int:
@@ -244,8 +251,10 @@ class AssignmentTable:
                 self._leaders[node] += (slot == 0) - (before == 0)
 
     def lead(self, heirs: Mapping[int, int]) -> None:
-        """Exchange the first slot of each shard with the one that is given for it, where replicas
-        are in both."""
+        """Exchange the first slot of each shard with the slot given for it.
+
+        Replicas have to be in both.
+        """
         first = self._shard_base[np.fromiter(heirs, np.int64, len(heirs))]
         second = first + np.fromiter(heirs.values(), np.int64, len(heirs))
         column, places = self._slot_node, self._slot_place
@@ -269,7 +278,7 @@ class AssignmentTable:
             self.set(shard, slot, node)
 
     def shards_on(self, node: int) -> list[int]:
-        """Shards that have a planned replica on the node, ascending."""
+        """List the shards that have a planned replica on the node, ascending."""
         self._node(node)
         slots = self._node_slots[node][: self._load[node]]
         shards: list[int] = np.unique(self._slot_shard[slots]).tolist()
@@ -356,7 +365,7 @@ def _grown(column: NDArray[_T], size: int, fill: int) -> NDArray[_T]:
 def _stretches(
     firsts: NDArray[np.int64], lengths: NDArray[np.int64] | NDArray[np.int32]
 ) -> Iterator[tuple[int, int]]:
-    """Stretches (first, length), those that follow each other taken together."""
+    """Yield stretches (first, length), those that follow each other taken together."""
     if not len(firsts):
         return
     breaks = np.flatnonzero(firsts[1:] != firsts[:-1] + lengths[:-1]) + 1

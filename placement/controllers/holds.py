@@ -53,7 +53,7 @@ class ActiveHold:
 
     @property
     def name(self) -> str:
-        """What it is remembered and overridden by."""
+        """Name under which the hold is remembered and overridden."""
         return self.domain or FLEET
 
 
@@ -80,18 +80,21 @@ class HoldController:
         self._changed = False
 
     def active_names(self) -> list[str]:
-        """What is held."""
+        """List the holds that are under way and not overridden."""
         return sorted(name for name, held in self._held.items() if not held.overridden)
 
     def nodes(self, name: str) -> list[int] | None:
-        """The nodes of a hold, by index; None where there is none of that name."""
+        """List the nodes that a hold keeps, by index; None where there is none of that name."""
         if name not in self.active_names():
             return None
         rank = self._state.topology.order()
         return sorted(self._reached(self._held[name]), key=lambda node: int(rank[node]))
 
     def override(self, name: str) -> None:
-        """Have what is held replaced all the same, until what has gone is no news any more."""
+        """Have what is held replaced all the same.
+
+        The hold stays overridden until the nodes that went are away for longer than the window.
+        """
         held = self._held[name]
         self._keep(name, replace(held, overridden=True))
         nodes = counted(held.away, "node")
@@ -100,7 +103,10 @@ class HoldController:
         self._state.publisher.alert(AlertKind.HOLD, name, Reason(Code.HOLD_ENDED, message), detail)
 
     def observe(self, node: int) -> None:
-        """A node's condition or place has changed. Who is in maintenance is away on purpose."""
+        """Note that a node's condition or location has changed.
+
+        Nodes in maintenance are away on purpose: they trigger no hold.
+        """
         topology = self._state.topology
         away = topology.liveness[node] in _AWAY
         self._changed = True
@@ -110,7 +116,7 @@ class HoldController:
             self._away.pop(node, None)
 
     def update(self) -> bool:
-        """Begin and end holds as the nodes say; whether one has begun."""
+        """Begin and end holds as the nodes say; returns whether one has begun."""
         if not (self._changed or self._held):
             return False
         self._changed = False
@@ -129,7 +135,7 @@ class HoldController:
         return bool(begun)
 
     def _find_triggers(self, recent: set[int]) -> dict[str, HoldTrigger]:
-        """What would be held, had nothing been known of it, by name."""
+        """Find what would be held if no hold were known, by name."""
         topology = self._state.topology
         gone = self._mask(recent)
         there = ~topology.dead & ~self._mask(self._away)
@@ -147,14 +153,14 @@ class HoldController:
         return mask
 
     def _is_new(self, name: str) -> bool:
-        """Whether nothing under way says the same: the hold of all, or of a domain around."""
+        """Return whether no hold under way covers this one: of the fleet, or of a domain around."""
         if name == FLEET:
             return FLEET not in self._held
         around = (held for held in self._held if held == name or name.startswith(f"{held}/"))
         return FLEET not in self._held and not any(around)
 
     def _begin_hold(self, hold: HoldTrigger, since: int) -> None:
-        """One hold for all that is gone: a domain inside of one that has just begun is none."""
+        """Begin a hold, unless one that has just begun covers it."""
         held = ActiveHold(hold.domain, since, hold.nodes, hold.nodes, self._state.now)
         if not self._is_new(held.name):
             return
@@ -166,8 +172,11 @@ class HoldController:
         )
 
     def _update_hold(self, held: ActiveHold, window: int) -> None:
-        """Count who is away; end the hold when all are back, or when most are and no other has
-        followed within the window: what is left then are nodes that have failed."""
+        """Count who is away, and end the hold when it is over.
+
+        It is over when all are back, or when most are and no other has followed within the window:
+        nodes that are still away then have failed.
+        """
         if held.overridden:
             return
         now, away = self._state.now, len(self._reached(held))
@@ -193,7 +202,7 @@ class HoldController:
         self._state.memory.remember(KIND, name, body)
 
     def _reached(self, held: ActiveHold) -> set[int]:
-        """The nodes that are away and in the hold."""
+        """Find the nodes that are away and in the hold."""
         domain = UNLOCATED if held.domain is None else parse_location(held.domain)
         assert not isinstance(domain, Reason)
         places = self._state.topology.locations
@@ -204,7 +213,7 @@ class HoldController:
         }
 
     def _held_nodes(self) -> set[int]:
-        """The nodes that a hold reaches, and none that was overridden does."""
+        """Find the nodes that a hold reaches, and that no overridden one does."""
         reached: dict[bool, set[int]] = {True: set(), False: set()}
         for held in self._held.values():
             reached[held.overridden] |= self._reached(held)

@@ -33,8 +33,10 @@ class MoveController:
         self._rebalancing = rebalancing
 
     def apply_ack(self, event: MoveAcked) -> Reason | None:
-        """Apply an executor's word on a move, or say what of it there is not. What is late or
-        repeated is counted."""
+        """Apply an executor's acknowledgement of a move, or return why there is no such move.
+
+        What is late or repeated is counted.
+        """
         state = self._state
         confirmed = self._confirmed_moves(event)
         for move_id in confirmed:
@@ -68,8 +70,10 @@ class MoveController:
         return None
 
     def _confirmed_moves(self, event: MoveAcked) -> list[str]:
-        """Moves that were called off and that the executor says it has stopped. One that it has
-        accepted or completed it still has to undo."""
+        """Find the cancelled moves that the executor says it has stopped.
+
+        One that it has accepted or completed it still has to undo.
+        """
         if event.kind not in (AckKind.STOPPED, AckKind.FAILED):
             return []
         known = self._state.moves.cancel_notices
@@ -78,7 +82,10 @@ class MoveController:
         return known.of((event.stream, event.shard)) if event.kind is AckKind.STOPPED else []
 
     def _find_move(self, event: MoveAcked) -> Move | Reason | None:
-        """The move an executor speaks of; None where it names a shard that has none open."""
+        """Find the move that an acknowledgement is about.
+
+        None: it names a shard that has no open move. A reason: there is no such move or shard.
+        """
         state = self._state
         if event.move_id is not None:
             return state.ledger.known.get(event.move_id) or self._no_such_move(event)
@@ -116,8 +123,10 @@ class MoveController:
             state.moves.amend(again)
 
     def review(self, node: int) -> None:
-        """Look at the moves from and to the node: cancel those whose target may no longer receive,
-        or whose source came back in time."""
+        """Cancel the node's moves that its condition has made needless or impossible.
+
+        Needless: the source came back in time. Impossible: the target may no longer receive.
+        """
         state = self._state
         name = state.topology.ids[node]
         for opened in state.ledger.moves_of_node(node):
@@ -136,7 +145,7 @@ class MoveController:
                 self.end(opened, MoveState.CANCELLED, back)
 
     def _still_leaves(self, node: int, why: Code) -> bool:
-        """Whether a replica is to leave the node for the reason that its move was issued for."""
+        """Return whether a replica still has to leave the node for the reason of its move."""
         topology = self._state.topology
         match why:
             case Code.NODE_DEAD | Code.NODE_UNREGISTERED:
@@ -148,8 +157,10 @@ class MoveController:
         return True
 
     def cancel(self, move_id: str) -> None:
-        """Cancel an open move because somebody asked for it: its target is left alone for a while,
-        as if it had failed there."""
+        """Cancel an open move because an operator asked for it.
+
+        Its target is left alone for a while, as if the move had failed there.
+        """
         move = self._state.ledger.known[move_id]
         shard = self._state.streams[move.stream].shards[move.shard]
         opened = self._state.ledger.by_shard[shard]
@@ -159,7 +170,9 @@ class MoveController:
 
     def end(self, opened: OpenMove, end: MoveState, reason: Reason, replaced: bool = True) -> None:
         """End an open move; unless it completed, the replica stands where it stood before.
-        `replaced`: the shard's next move, if it comes in this batch, supersedes a cancelled one."""
+
+        `replaced`: the shard's next move, if it comes in this batch, supersedes a cancelled one.
+        """
         state = self._state
         shard = opened.shard
         state.moves.end(shard, end, reason)
@@ -181,6 +194,6 @@ class MoveController:
         state.moves.back_off(at, node_id)
 
     def _forget_failures_of(self, move: Move) -> None:
-        """What a node has failed at before does not count once it has succeeded."""
+        """Forget earlier failures on a node where a move has succeeded."""
         at = (move.stream, move.shard)
         self._state.moves.forget_failures(at, move.add or move.remove or "")

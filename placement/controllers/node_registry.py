@@ -99,7 +99,7 @@ class NodeRegistry:
 
 
 def _placement_traits(topology: Topology, node_id: str) -> tuple[object, ...] | None:
-    """What placement asks of a node: its attributes, and for what it counts."""
+    """Read what placement sees of a node: its attributes, and for what it counts."""
     node = topology.index.get(node_id)
     if node is None:
         return None

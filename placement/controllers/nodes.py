@@ -56,12 +56,17 @@ class NodeController:
         self._registry.release_indexes()
 
     def apply_change(self, event: NodeChanged) -> Reason | None:
-        """Record a node's new condition, or say why it is not taken in; a sign of life of one that
-        is not known is counted."""
+        """Record a node's new condition, or return why the node is not admitted.
+
+        A sign of life of a node that is not known is counted.
+        """
         return self._change(event, event.attributes is not None or event.location is not None)
 
     def _change(self, event: NodeChanged, placed: bool) -> Reason | None:
-        """`placed`: where the node stands may have changed with it."""
+        """Record what is known of a node after an event.
+
+        `placed`: where the node stands may have changed with it.
+        """
         state = self._state
         before = state.nodes.get(event.node_id)
         if before is None and event.attributes is None:
@@ -112,7 +117,7 @@ class NodeController:
         return None
 
     def apply_location(self, event: LocationResolved) -> Reason | None:
-        """Take note of what the authority says, and let it count for a node that is there."""
+        """Record a location that an authority resolved, and let it count for a known node."""
         reason = self._authority.record_location(event)
         view = self._state.nodes.get(event.node_id)
         if reason is not None or view is None or not self._authority.is_source(event):
@@ -123,7 +128,7 @@ class NodeController:
     def _decide_location(
         self, event: NodeChanged, before: NodeView | None, placed: bool
     ) -> tuple[LocationDecision, str]:
-        """Where the node stands after the event, and who says so."""
+        """Decide where the node stands after the event, and by whose word."""
         if before is not None and not placed:
             same = LocationDecision(
                 before.attributes, before.claimed, before.pending, before.quarantine
@@ -139,7 +144,7 @@ class NodeController:
         return decision, located.source
 
     def apply_pending(self) -> bool:
-        """What is pending takes effect if little comes of it; whether a node has moved."""
+        """Apply pending locations of little impact; returns whether a node has moved."""
         return self._relocations.apply_pending()
 
     def release(self, name: str) -> None:
@@ -181,7 +186,10 @@ class NodeController:
         )
 
     def scopes(self, changed: Sequence[NodeChanged]) -> tuple[Scope, ...]:
-        """What domains may come or go with these events: of every level, and of the nodes' tags."""
+        """List the scopes whose domains may come or go with these events.
+
+        They are those of every level, and of the tags that the nodes have or get.
+        """
         if not changed:
             return ()
         known = [self._state.nodes.get(event.node_id) for event in changed]
@@ -197,8 +205,11 @@ def _flaps(before: NodeView | None) -> FlapHistory:
 
 
 def _flaps_after(event: NodeChanged, before: NodeView | None) -> FlapHistory:
-    """The node's flaps after the event. The liveness table does not hear of a hold-down that an
-    operator has ended: as long as it tells of the same one, that stays ended."""
+    """Compute the node's flaps after the event.
+
+    The liveness table does not hear of a hold-down that an operator has ended: as long as the table
+    reports the same hold-down, it stays ended.
+    """
     known = _flaps(before)
     reported = event.flaps
     if reported is None:
@@ -214,7 +225,10 @@ def _flaps_after(event: NodeChanged, before: NodeView | None) -> FlapHistory:
 
 
 def _guard_after(event: NodeChanged, before: NodeView | None) -> Guard:
-    """What the event itself says of trust: a word of it, or that the node flaps no more."""
+    """Compute the guard that the event itself leads to.
+
+    It is the event's own where it has one; a node that was held down and flaps no more has none.
+    """
     if event.guard is not None:
         return event.guard
     if before is None or (event.flaps is not None and before.guard is Guard.HELD_DOWN):
@@ -227,7 +241,11 @@ def _tag_scope(key: str) -> Scope:
 
 
 def _attributes_after(event: NodeChanged, before: NodeView | None) -> NodeAttributes:
-    """Attributes after the event: a registration's own, else the known ones, relocated if told."""
+    """Compute the attributes after the event.
+
+    They are a registration's own, else those that are known, with the location and tags that the
+    event gives.
+    """
     if event.attributes is not None:
         return event.attributes
     assert before is not None

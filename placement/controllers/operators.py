@@ -59,7 +59,7 @@ class OperatorController:
         self._rebalancing = rebalancing
 
     def preview(self, asked: OperatorAsked) -> Preview:
-        """What the request would touch, and what stands against it."""
+        """Preview what the request would touch, and what stands against it."""
         return preview(
             self._state,
             self._orders,
@@ -70,7 +70,7 @@ class OperatorController:
         )
 
     def apply_request(self, event: OperatorAsked) -> None:
-        """Carry out a request, or say why not."""
+        """Carry out a request and answer it, or answer why not."""
         seen = self.preview(event)
         refused = seen.refusal_for(event.expected_hash) or self._carry_out(event, seen)
         answer = Answer(
@@ -107,7 +107,7 @@ class OperatorController:
         return None
 
     def _forget(self, node_id: str) -> None:
-        """Drop a node, and the order that names it: one of its domain goes on."""
+        """Forget a node, and the order that names it; an order of its domain goes on."""
         if node_id in self._orders.by_target:
             self._orders.end(node_id)
         self._registry.forget(node_id)
@@ -132,7 +132,7 @@ class OperatorController:
             self._order(node)
 
     def _end(self, target: str) -> None:
-        """End an order: what it was moving stays where it is up."""
+        """End an order; replicas that it was moving stay where they are up."""
         nodes = self._orders.nodes(target) or []
         drained = self._orders.end(target).action is Action.DRAIN
         for node in nodes:
@@ -166,7 +166,7 @@ class OperatorController:
                 self._moves.end(opened, MoveState.CANCELLED, why)
 
     def expire(self) -> bool:
-        """End the orders whose time is over; whether there were any."""
+        """End the orders whose time is over; returns whether there were any."""
         now = self._state.now
         expired = [
             o for o in self._orders.by_target.values() if o.until is not None and o.until <= now
@@ -178,7 +178,7 @@ class OperatorController:
         return bool(expired)
 
     def progress(self) -> None:
-        """Say how far drains have come: now and then, and when nothing is left."""
+        """Report how far drains have come: now and then, and when nothing is left."""
         for order in sorted(self._orders.by_target.values(), key=lambda each: each.target):
             if order.action is not Action.DRAIN:
                 continue
@@ -196,7 +196,7 @@ class OperatorController:
                 self._answer(order, AnswerOutcome.DONE, reason)
 
     def _left(self, order: Order) -> tuple[int, int]:
-        """Replicas that stand on the order's nodes, and those on their way from there."""
+        """Count the replicas on the order's nodes, and those on their way from there."""
         nodes = self._orders.nodes(order.target) or []
         load, leaving = (
             self._state.table.load(self._state.topology.size),
@@ -231,7 +231,7 @@ class OperatorController:
         )
 
     def _answer(self, order: Order, outcome: AnswerOutcome, reason: Reason) -> None:
-        """What follows an accepted request."""
+        """Answer an accepted request with its consequence."""
         now = self._state.now
         answer = Answer(order.request_id, order.action, order.target, outcome, now, reason)
         self._state.publisher.answer(answer)

@@ -76,7 +76,8 @@ class Preview:
     relocated: tuple[RelocationSummary, ...] = ()
 
     def refusal_for(self, expected: str | None) -> Reason | None:
-        """Why the request is refused to who has seen the impact of hash `expected`."""
+        """Return why the request is refused to an operator who has seen the impact of hash
+        `expected`."""
         if self.refusal is not None:
             return self.refusal
         if expected is None and self.destructive:
@@ -167,7 +168,7 @@ def _shard(state: ClusterState, name: str, number: int) -> ShardState:
 def _balance(
     state: ClusterState, rebalancing: RebalanceController, asked: OperatorAsked
 ) -> Preview:
-    """The plan as it would be made now; its hash is that of its moves."""
+    """Plan the rebalance as it would be made now; its hash is that of its moves."""
     if asked.target != FLEET:
         message = f"loads are evened out in the whole fleet: the target is '{FLEET}'"
         return Preview(refusal=Reason(Code.REQUEST_MALFORMED, message))
@@ -195,9 +196,11 @@ def _balance(
 def _relocation(
     state: ClusterState, relocations: Relocations, asked: OperatorAsked, nodes: list[int]
 ) -> Preview:
-    """The relocations that wait in the target. That of one node waits with the hash of its impact,
-    and whether that still is so is judged by who applies it; those of a domain are looked at
-    together, as they are now."""
+    """Preview the relocations that wait in the target.
+
+    That of one node waits with the hash of its impact, and who applies it judges whether that still
+    is so; those of a domain are looked at together, as they are now.
+    """
     topology = state.topology
     names = relocations.pending_in(topology.ids[node] for node in nodes)
     if not names:
@@ -227,7 +230,7 @@ def _unknown(target: str) -> Reason:
 
 
 def _contradiction(orders: AdministrativeOrders, asked: OperatorAsked) -> Reason | None:
-    """What stands against the request."""
+    """Find what stands against the request."""
     standing = orders.by_target.get(asked.target)
     if asked.action in _STANDS:
         if asked.action is Action.MAINTENANCE and not asked.ttl_ms:
@@ -246,7 +249,7 @@ def _contradiction(orders: AdministrativeOrders, asked: OperatorAsked) -> Reason
 
 
 def _unsafe(state: ClusterState, asked: OperatorAsked, nodes: Collection[int]) -> Reason | None:
-    """Which shards would lose their quorum or their last copy."""
+    """Name the shards that would lose their quorum or their last copy."""
     topology = state.topology
     if asked.action is Action.MAINTENANCE:
         away = {*nodes, *in_maintenance(topology)}
@@ -268,7 +271,7 @@ def _draining(state: ClusterState) -> list[int]:
 def _stuck(
     state: ClusterState, held: Iterable[AffectedShard], away: Collection[int]
 ) -> list[AffectedShard]:
-    """Shards whose copies have nowhere to go: no node is left that their policy admits."""
+    """Name the shards whose copies have nowhere to go: their policy admits no node that is left."""
     topology = state.topology
     open_to = topology.eligible.copy()
     open_to[[*away]] = False
@@ -283,7 +286,7 @@ def _stuck(
 
 
 def _of_one_node(state: ClusterState, asked: OperatorAsked) -> Reason | None:
-    """What stands against forgetting a node, or against ending its hold-down."""
+    """Find what stands against forgetting a node, or against ending its hold-down."""
     if asked.target.startswith("/"):
         message = f"'{asked.target}' is a domain: name one node"
         return Reason(Code.REQUEST_MALFORMED, message)
@@ -304,8 +307,10 @@ def _not_held_down(state: ClusterState, name: str) -> Reason | None:
 
 
 def _still_needed(state: ClusterState, name: str) -> Reason | None:
-    """Why a node cannot be forgotten: copies would be lost with it, or it would come back at its
-    next heartbeat as a stranger."""
+    """Say why a node cannot be forgotten.
+
+    Copies would be lost with it, or it would come back at its next heartbeat as a stranger.
+    """
     topology = state.topology
     node = topology.index[name]
     held = int(state.table.load(topology.size)[node])
@@ -324,7 +329,10 @@ def _still_needed(state: ClusterState, name: str) -> Reason | None:
 
 
 def _uncancellable(state: ClusterState, move_id: str) -> Reason | None:
-    """Why a move cannot be cancelled. Its replica stays where it was, so that has to be up."""
+    """Say why a move cannot be cancelled.
+
+    Its replica stays where it was, so that has to be up.
+    """
     move = state.ledger.known.get(move_id)
     if move is None or not move.state.is_open:
         message = f"no move '{move_id}' is open" + (f": it is {move.state}" if move else "")
@@ -337,8 +345,10 @@ def _uncancellable(state: ClusterState, move_id: str) -> Reason | None:
 
 
 def held_shards(state: ClusterState, nodes: Collection[int]) -> Iterator[AffectedShard]:
-    """The shards with a copy on any of the nodes (by index), as the running reconciler has them:
-    the work is in proportion to these. A copy under way is none yet, one that is to go still is."""
+    """List the shards with a whole copy on any of the nodes, given by index.
+
+    The work is in proportion to these. A copy under way is none yet, one that is to go still is.
+    """
     found = {shard for node in nodes for shard in state.table.shards_on(node)}
     found |= {shard for shard, each in state.ledger.by_shard.items() if each.removed in nodes}
     for shard in sorted(found, key=state.streams.key):

@@ -60,7 +60,7 @@ class Proposal:
 
     @property
     def why_nothing(self) -> str:
-        """Why it has no moves."""
+        """Reason why the plan has no moves."""
         found = []
         if self.too_large:
             streams = ", ".join(self.too_large)
@@ -79,7 +79,7 @@ class RebalanceController:
         self._eligible = np.zeros(0, bool)
 
     def resume(self) -> None:
-        """Go on with what a restored state remembers."""
+        """Go on with the plan that a restored state remembers."""
         found = self._state.memory.of_kind(KIND)
         queued = {name: body for name, body in found.items() if name != WANTED}
         self._left = cast("dict[str, QueuedMove]", queued)
@@ -90,7 +90,7 @@ class RebalanceController:
         self._state.memory.remember(KIND, WANTED, {"why": why, "after": after})
 
     def plan(self) -> Proposal:
-        """What would be done, were it done now."""
+        """Plan the rebalance as if it were made now."""
         dwelling = self._dwelling()
         found = self._planned(frozenset())
         again = (m for m in found.plan.moves if m.kind is not MoveKind.LEADER)
@@ -122,12 +122,12 @@ class RebalanceController:
             moving |= stays
 
     def note_move_end(self, cause: str, end: MoveState) -> None:
-        """A move has ended; one for balance that was not completed is looked for again."""
+        """Plan again later if a move for balance has ended without being completed."""
         if cause == Cause.BALANCE and end is not MoveState.COMPLETED:
             self.want("a move was not completed", self._later)
 
     def run(self, caught_up: bool) -> None:
-        """Notice what makes it wanted; plan and issue where nothing else is to be done."""
+        """Notice what makes a rebalance wanted; plan and issue it where no repair is wanted."""
         self._notice()
         wanted = self._state.memory.get((KIND, WANTED))
         if not caught_up or (wanted is None and not self._left) or not self._repair.is_idle():
@@ -139,11 +139,12 @@ class RebalanceController:
 
     @property
     def _later(self) -> int:
-        """When to look again for what cannot be now."""
+        """Time from which to look again for what is not possible now (ms)."""
         return self._state.now + self._state.configuration.dwell_ms
 
     def _notice(self) -> None:
-        """A change of the nodes that may receive replicas overtakes a plan, and may ask for one."""
+        """Drop the plan where other nodes may receive replicas, and want one where the mode says
+        so."""
         state = self._state
         before, now = self._eligible, state.topology.eligible.copy()
         known = np.zeros(len(now), bool)
@@ -162,7 +163,7 @@ class RebalanceController:
             self.want("the load has changed")
 
     def _begin(self, why: str) -> None:
-        """Plan, and remember what there is to do. It stays wanted until nothing is found."""
+        """Plan, and remember the moves; a rebalance stays wanted until nothing is found."""
         if self._state.ledger.by_shard or self._repair.has_dirty:
             return  # what is under way may be what keeps something from being found
         found = self.plan()
@@ -189,8 +190,10 @@ class RebalanceController:
         }
 
     def _issue(self) -> None:
-        """Issue what limits allow, in the order of the plan; what does not fit any more is left
-        out."""
+        """Issue what limits allow, in the order of the plan.
+
+        Moves that do not fit any more are left out.
+        """
         state, done = self._state, []
         view = state.view()
         most = state.configuration.limits.max_per_batch
@@ -218,7 +221,7 @@ class RebalanceController:
         self._drop(done)
 
     def _fits(self, body: QueuedMove) -> bool:
-        """Whether the shard still stands as the plan had it."""
+        """Return whether the shard still stands as the plan had it."""
         state = self._state
         stream, index = state.streams.get(body["stream"]), state.topology.index
         if stream is None or body["shard"] >= len(stream.shards) or body["add"] not in index:
@@ -234,7 +237,8 @@ class RebalanceController:
         return nodes[body["slot"]] == remove and add not in nodes and not backed_off_targets
 
     def _overfills(self, moves: Sequence[QueuedMove], view: View) -> bool:
-        """Whether a node would hold more than it may when the turn of one of these comes."""
+        """Return whether a node would exceed its capacity when the turn of one of these moves
+        comes."""
         index, capacity, load = self._state.topology.index, view.topology.capacity, view.load.copy()
         for body in moves:
             if body["kind"] != MoveKind.LEADER:
@@ -246,7 +250,7 @@ class RebalanceController:
         return False
 
     def _copies(self, moves: Sequence[QueuedMove]) -> list[tuple[int, int, int]]:
-        """Shard, node and target of those that copy."""
+        """List the moves that copy, as (shard, node that gives its replica up, target)."""
         streams, index = self._state.streams, self._state.topology.index
         copies = (body for body in moves if body["kind"] != MoveKind.LEADER)
         return [
@@ -298,7 +302,7 @@ class RebalanceController:
             self._state.memory.remember(KIND, name, None)
 
     def _dwelling(self) -> set[int]:
-        """Shards of which a replica was moved for balance a short while ago: it stays for now."""
+        """Find the shards of which a replica was moved for balance less than `dwell_ms` ago."""
         state = self._state
         since = state.now - state.configuration.dwell_ms
         moves = (

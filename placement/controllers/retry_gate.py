@@ -19,25 +19,28 @@ class RetryGate:
         self._moved = False
 
     def note_change(self, node: int, moved: bool) -> None:
-        """A node may receive replicas that could not, or the other way round, or counts among its
-        domains or does no more; `moved`: its place, tags or size are others."""
+        """Note a node that placement may see in another way than before.
+
+        It may receive replicas now or no more, or its domains count now or no more; `moved`: its
+        location, tags or size are others.
+        """
         self._repair.retry_unfixable()
         self._changed.add(node)
         self._moved |= moved
 
     def note_freed_node(self, node: int) -> None:
-        """A replica has left a node that lives."""
+        """Note that a replica has left a node that lives."""
         self._repair.retry_unfixable()
         if self._state.topology.capacity[node] >= 0:
             self._changed.add(node)
 
     def may_help(self, policy: Policy) -> bool:
-        """Whether a stream of this policy may find what it did not find before."""
+        """Return whether a stream of this policy may find a node that it did not find before."""
         topology = self._state.topology
         return self._moved or any(_admits(policy, topology, node) for node in self._changed)
 
     def reset(self) -> None:
-        """Everybody has been tried."""
+        """Forget what has changed: every waiting stream has been tried."""
         self._changed.clear()
         self._moved = False
 

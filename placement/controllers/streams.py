@@ -59,7 +59,7 @@ class StreamController:
         self._dropped: deque[tuple[int, str]] = deque()
 
     def resume(self) -> None:
-        """Go on where the decisions of a restored state say that things stand."""
+        """Go on with the streams of a restored state."""
         for stream in self._state.streams.values():
             self._file(stream.decision)
         for opened in self._state.ledger.by_shard.values():
@@ -69,8 +69,10 @@ class StreamController:
     # Events
 
     def apply_request(self, event: StreamRequested | StreamDropped) -> Reason | None:
-        """Apply a stream event; the reason says why it is refused. One that is older than what was
-        applied last, or repeats it, is counted."""
+        """Apply a stream event, or return why it is refused.
+
+        One that is older than what was applied last, or repeats it, is counted.
+        """
         known = self._state.streams.get(event.stream)
         if known is not None and event.sequence <= known.decision.sequence:
             sequence = known.decision.sequence
@@ -102,8 +104,11 @@ class StreamController:
         return None
 
     def _decide(self, event: StreamRequested, known: Stream | None) -> None:
-        """Place a stream that has no replicas. One that waits goes on waiting as it did where what
-        it asks for now is refused."""
+        """Place a stream that has no replicas.
+
+        A waiting stream goes on waiting for what it asked for before where the new request is
+        refused.
+        """
         decision, policy, placement = decide(self._state, event, known)
         waits = known is not None and known.decision.outcome is Outcome.WAITING
         if known is not None and waits and decision.outcome is Outcome.REJECTED:
@@ -116,7 +121,7 @@ class StreamController:
             self._repair.enqueue(stream.shards)
 
     def _enter(self, stream: Stream, shards: Sequence[Sequence[int]]) -> None:
-        """Put the placement of a stream into the table."""
+        """Enter the placement of a stream."""
         topology, outcome = self._state.topology, stream.decision.outcome
         allotted = self._state.allocate_slots(stream, shards)
         self._fill(allotted, shards)
@@ -129,14 +134,16 @@ class StreamController:
                 self._repair.enqueue([shard])
 
     def _fill(self, allotted: Sequence[int], shards: Sequence[Sequence[int]]) -> None:
-        """Put nodes into new shards, which are empty."""
+        """Place the first replicas of new shards."""
         counts = np.fromiter(map(len, shards), np.int64, len(allotted))
         nodes = np.fromiter(chain.from_iterable(shards), np.int64, int(counts.sum()))
         self._state.place_replicas(np.asarray(allotted, np.int64), counts, nodes)
 
     def _alter(self, event: StreamAltered, stream: Stream) -> None:
-        """Let another spec be in force; a stream that was rejected is decided as if it were created
-        now."""
+        """Put another spec in force.
+
+        A stream that was rejected or waits is decided as if it were created now.
+        """
         self.retry_waiting()
         if stream.decision.outcome in (Outcome.REJECTED, Outcome.WAITING):
             self._decide(event, stream)
@@ -148,12 +155,12 @@ class StreamController:
             self._refuse(event, stream, found)
 
     def _refuse(self, event: StreamRequested, stream: Stream, reasons: tuple[Reason, ...]) -> None:
-        """Say why a request changes nothing."""
+        """Publish why a request changes nothing."""
         wanted = spec_of(self._state, event)
         self._publish(self._next(event, stream, requested=wanted, reasons=reasons), stream.policy)
 
     def _change(self, event: StreamAltered, stream: Stream, found: Alteration) -> None:
-        """Go over to another spec: the replicas stay, new shards are placed."""
+        """Put another spec in force: the replicas stay, new shards are placed."""
         state, policy = self._state, found.policy
         same = policy == stream.policy
         why = Reason(Code.SPEC_CHANGED, f"{event.stream} was altered")
@@ -184,7 +191,8 @@ class StreamController:
                 self._note_removal(opened)
 
     def _note_removal(self, opened: OpenMove) -> None:
-        """A removal goes on although more replicas are asked for by now: one will be missing."""
+        """Note that a removal under way leaves a shard short of the replicas it is now asked
+        for."""
         state = self._state
         stream = state.streams.of_shard(opened.shard)
         lacks = len(state.table.replicas(opened.shard)) < stream.copies
@@ -192,7 +200,7 @@ class StreamController:
             self._unsettled.add(opened.move.stream)
 
     def _drop(self, event: StreamDropped, stream: Stream) -> None:
-        """Take a stream's replicas away."""
+        """Drop a stream with its replicas."""
         state, shards = self._state, stream.shards
         self._cancel(shards, Reason(Code.STREAM_DROPPED, f"{event.stream} was dropped"))
         self._repair.forget(shards)
@@ -212,9 +220,12 @@ class StreamController:
         self._publish(decision, None)
 
     def apply_replica_loss(self, event: ReplicaLost) -> Reason | None:
-        """Take a replica out of its shard, so that repair makes another, or say that there is no
-        such shard or node. The same node may be chosen again, like any other; it says so if it
-        cannot hold it. A replica that is not there is counted: it was reported before."""
+        """Take a lost replica out of its shard, so that repair makes another.
+
+        Returns why, where there is no such shard or node. The same node may be chosen again, like
+        any other; it says so if it cannot hold it. A replica that is not there is counted: it was
+        reported before.
+        """
         state = self._state
         unknown = state.streams.unknown_shard(event.stream, event.shard)
         if unknown is not None:
@@ -245,7 +256,7 @@ class StreamController:
         return None
 
     def _cancel(self, shards: Iterable[int], why: Reason) -> None:
-        """End the open moves of shards that are not what they were."""
+        """Cancel the open moves of shards that have changed under them."""
         for shard in shards:
             opened = self._state.ledger.by_shard.get(shard)
             if opened is not None:
@@ -256,7 +267,7 @@ class StreamController:
     def _next(
         self, event: StreamRequested | StreamDropped, stream: Stream, **changed: Any
     ) -> Decision:
-        """The decision on a further event."""
+        """Make the decision on a further event."""
         return replace(
             stream.decision,
             sequence=event.sequence,
@@ -267,7 +278,10 @@ class StreamController:
         )
 
     def _revise(self, stream: Stream, decision: Decision, policy: Policy | None) -> None:
-        """Publish what has become of a stream since its decision. What was refused stays said."""
+        """Publish a revision of a stream's decision.
+
+        The reasons of a refused request stay.
+        """
         refused = stream.decision.requested is not None
         decision = replace(
             decision,
@@ -283,7 +297,7 @@ class StreamController:
         return stream
 
     def _file(self, decision: Decision) -> None:
-        """Keep in mind what may have to be said of the stream later."""
+        """Note what may have to be revised of the stream later."""
         name, outcome = decision.stream, decision.outcome
         (self._waiting.add if outcome is Outcome.WAITING else self._waiting.discard)(name)
         unsettled = outcome in (Outcome.PARTIAL, Outcome.DEGRADED)
@@ -292,8 +306,10 @@ class StreamController:
             self._dropped.append((decision.decided_at, name))
 
     def retry_waiting(self) -> None:
-        """Place waiting streams again, in the order of their names, where the nodes that they may
-        use have changed."""
+        """Place waiting streams again where the nodes that they may use have changed.
+
+        They are tried in the order of their names.
+        """
         state = self._state
         if not self._retry_gate:
             return
@@ -322,8 +338,11 @@ class StreamController:
         self._retry_gate.reset()
 
     def revise(self) -> None:
-        """Revise the decisions of streams that lack other replicas than they say, and of those that
-        break no rule any more."""
+        """Revise decisions that are no longer true.
+
+        They are those of streams that lack other replicas than they say, and of degraded ones that
+        break no rule any more.
+        """
         state = self._state
         touched = self._unsettled & state.publisher.changed_streams() if self._unsettled else set()
         for name in sorted(touched):
@@ -339,8 +358,10 @@ class StreamController:
                 self._revise(stream, decision, stream.policy)
 
     def forget_dropped(self, before: int) -> None:
-        """Let go of the decisions of streams that were dropped before the given time: what is said
-        of them is news from then on."""
+        """Forget the streams that were dropped before the given time (ms).
+
+        An event of theirs is that of an unknown stream from then on.
+        """
         due: set[str] = set()
         while self._dropped and self._dropped[0][0] < before:
             at, name = self._dropped.popleft()

@@ -38,7 +38,7 @@ class FlapHistory:
         return self.hold is not None and self.hold.active
 
     def turned(self, at: int, liveness: Liveness, rule: FlapPolicy) -> "FlapHistory":
-        """After one more transition; those older than the window are forgotten."""
+        """Add one more transition; those older than the window are forgotten."""
         recent = [each for each in self.transitions if each.at > at - rule.window_ms]
         kept = (*recent, Transition(at, liveness))[-rule.transitions :]
         counted_from = -1 if self.hold is None else self.hold.since
@@ -47,18 +47,18 @@ class FlapHistory:
         return FlapHistory(kept, HoldDown(at, at + self._length(at, rule)))
 
     def released(self) -> "FlapHistory":
-        """After the hold-down has run out."""
+        """End the hold-down."""
         assert self.hold is not None
         return FlapHistory(self.transitions, replace(self.hold, active=False))
 
     def forgotten(self, at: int, rule: FlapPolicy) -> bool:
-        """Whether nothing of this matters any more."""
+        """Return whether nothing of this matters any more."""
         if self.transitions and self.transitions[-1].at > at - rule.window_ms:
             return False
         return self.hold is None or (not self.held and at >= self._quiet_at(self.hold))
 
     def plain(self) -> list[Any]:
-        """As JSON has it; `read` of it is equal."""
+        """Convert to plain JSON values; `read` of them is equal."""
         hold = self.hold
         turns = [[each.at, each.liveness] for each in self.transitions]
         return [turns, hold and [hold.since, hold.until, hold.active]]
@@ -71,7 +71,7 @@ class FlapHistory:
         return cls(transitions, HoldDown(*hold) if hold else None)
 
     def _length(self, at: int, rule: FlapPolicy) -> int:
-        """Twice the last hold-down, unless the node has been quiet for as long as that since."""
+        """Double the last hold-down, unless the node has been quiet for as long as that since."""
         if self.hold is None or at >= self._quiet_at(self.hold):
             return rule.hold_ms
         return min(2 * (self.hold.until - self.hold.since), rule.hold_max_ms)

@@ -32,7 +32,7 @@ class Location:
         return len(self.components)
 
     def prefix(self, depth: int) -> "Location":
-        """The domain at `depth`; a shorter path stands for itself."""
+        """Return the domain at `depth`; a shorter path stands for itself."""
         return self if depth >= len(self.components) else Location(self.components[:depth])
 
     def common_depth(self, other: "Location") -> int:
@@ -44,7 +44,7 @@ class Location:
         return min(self.depth, other.depth)
 
     def within(self, domain: "Location") -> bool:
-        """Whether this path lies in `domain` (a domain lies in itself)."""
+        """Return whether this path lies in `domain` (a domain lies in itself)."""
         return self.components[: len(domain.components)] == domain.components
 
 
@@ -74,7 +74,7 @@ def _malformed(text: str, why: str) -> Reason:
 
 
 def natural_key(text: str) -> tuple[tuple[int, int, str], ...]:
-    """Sort key in which runs of digits compare as numbers, so that n2 comes before n10."""
+    """Make a sort key in which runs of digits compare as numbers: n2 comes before n10."""
     return tuple(
         (0, int(part), part) if part.isdecimal() else (1, 0, part)
         for part in _DIGITS.split(text)

@@ -20,7 +20,7 @@ class Backoff:
     def record_failure(
         self, shard: tuple[str, int], node_id: str, now: int, first_ms: int, most_ms: int
     ) -> Mapping[str, Any]:
-        """One more failure; what is to be remembered of it."""
+        """Count one more failure; returns the body to remember of it."""
         nodes = self.known.setdefault(shard, {})
         failures = nodes.get(node_id, (0, 0))[0] + 1
         # Beyond 2^40 pauses are bounded whatever the figures.
@@ -30,19 +30,19 @@ class Backoff:
         return body | {"failures": failures, "until": now + pause}
 
     def restore(self, body: Mapping[str, Any]) -> None:
-        """Take over what was remembered."""
+        """Take over a failure that was remembered."""
         nodes = self.known.setdefault((body["stream"], body["shard"]), {})
         nodes[body["node"]] = (body["failures"], body["until"])
 
     def pauses_of(self, shard: tuple[str, int], now: int) -> dict[str, int]:
-        """Nodes that the shard leaves alone now, each with the time until when."""
+        """List the nodes that the shard leaves alone at `now`, each with the time until when."""
         nodes = self.known.get(shard)
         if not nodes:
             return {}
         return {node_id: until for node_id, (_, until) in nodes.items() if until > now}
 
     def forget(self, shard: tuple[str, int], node_id: str) -> bool:
-        """Nothing is held against the node any more; whether something was."""
+        """Forget the failures on a node; returns whether there were any."""
         nodes = self.known.get(shard, {})
         found = nodes.pop(node_id, None) is not None
         if not nodes:
@@ -50,7 +50,7 @@ class Backoff:
         return found
 
     def expired(self, before: int) -> Iterator[tuple[tuple[str, int], str]]:
-        """Shards and nodes whose pause ended before the given time."""
+        """Yield the shards and nodes whose pause ended before the given time."""
         for shard in [*self.known]:
             for node_id, (_, until) in [*self.known[shard].items()]:
                 if until < before:
@@ -58,5 +58,5 @@ class Backoff:
 
 
 def name_of(shard: tuple[str, int], node_id: str) -> str:
-    """Name under which the entry is remembered."""
+    """Name a failure in the memory."""
     return f"{shard[0]}/{shard[1]}/{node_id}"

@@ -30,7 +30,10 @@ class CancelNotices:
         return move_id in self._told
 
     def record(self, move: Move, now: int) -> Mapping[str, Any]:
-        """Record that the executor of a called-off move was told, and return what to remember."""
+        """Note that an executor is told, for the first time or again, of the end of its move.
+
+        Returns the body to remember of it.
+        """
         shard = (move.stream, move.shard)
         if self._told.get(move.move_id) != (now, shard):
             heappush(self._queue, (now, move.move_id))
@@ -39,11 +42,11 @@ class CancelNotices:
         return {"stream": move.stream, "shard": move.shard, "reminded": move.reminded or 0}
 
     def of(self, shard: tuple[str, int]) -> list[str]:
-        """Ids of the shard's moves that are not confirmed."""
+        """List the ids of the shard's cancelled moves that are not confirmed."""
         return sorted(self._by_shard.get(shard, ()))
 
     def confirm(self, move_id: str) -> None:
-        """The executor has stopped the move, or it is not spoken of any more."""
+        """Forget a move: its executor has stopped it, or its record is taken away."""
         _, shard = self._told.pop(move_id, (0, None))
         if shard is not None:
             self._by_shard[shard].discard(move_id)
@@ -51,7 +54,7 @@ class CancelNotices:
                 del self._by_shard[shard]
 
     def due(self, before: int) -> list[str]:
-        """Ids of the moves that were told last at the given time or earlier."""
+        """List the ids of the moves that were told last at the given time or earlier."""
         found: list[str] = []
         while self._queue and self._queue[0][0] <= before:
             told, move_id = heappop(self._queue)

@@ -28,7 +28,7 @@ class OpenMove:
     source: int
 
     def put_source_back(self, nodes: list[int] | NDArray[np.int64]) -> None:
-        """Among a shard's planned nodes, let the source stand instead of the target."""
+        """Replace the target by the source among a shard's planned nodes, in place."""
         if self.move.kind is not MoveKind.LEADER:
             nodes[self.move.slot] = self.removed
 
@@ -61,7 +61,7 @@ class Ledger:
         heappush(self._deadlines, (opened.move.deadline, opened.move.move_id, opened.shard))
 
     def accept(self, shard: int) -> Move:
-        """The executor has taken the move over."""
+        """Record that the executor has taken the shard's open move over."""
         opened = self.by_shard[shard]
         opened.move = opened.move._replace(state=MoveState.ACCEPTED)
         self.known[opened.move.move_id] = opened.move
@@ -93,17 +93,17 @@ class Ledger:
         self.known[move.move_id] = move
 
     def refers_to(self, node: int) -> bool:
-        """Whether an open move adds to the node, removes from it, or copies from it."""
+        """Return whether an open move adds to, removes from or copies from the node."""
         counts = (self.incoming, self.copied, self.leaving)
         return any(count[node] for count in counts) or bool(self._by_node.get(node))
 
     def moves_of_node(self, node: int) -> list[OpenMove]:
-        """Open moves that add to or remove from the node, in the order of their shards' names."""
+        """List the open moves that add to or remove from the node, by the names of their shards."""
         shards = self._by_node.get(node, ())
         return _in_order(self.by_shard[shard] for shard in shards)
 
     def expired(self, now: int) -> list[OpenMove]:
-        """Open moves past their deadline; to be closed by who asks."""
+        """List the open moves past their deadline; the caller closes them."""
         found: list[OpenMove] = []
         while self._deadlines and self._deadlines[0][0] <= now:
             _, move_id, shard = heappop(self._deadlines)

@@ -186,11 +186,11 @@ class ClusterState:
             self.table.widen(stream.index, slots)
 
     def add_shards(self, stream: Stream, count: int, slots: int = 0) -> Sequence[int]:
-        """Give a stream so many more shards with empty slots, as many as the others have where
-        `slots` is 0; returns their indexes.
+        """Give a stream `count` more shards with empty slots; returns their indexes.
 
-        Their epochs begin above those of all streams that were dropped: a stream of the same name
-        may have been, and no epoch of a shard comes twice.
+        They have as many slots as the others where `slots` is 0. Their epochs begin above those of
+        all streams that were dropped: a stream of the same name may have been, and no epoch of a
+        shard comes twice.
         """
         slots = slots or self.table.factor(stream.shards[0])
         added = self.streams.add_shards(stream, count, slots)

@@ -141,8 +141,10 @@ class Publisher:
         self._hash_assignments(shards, counts, nodes, told)
 
     def _publish_assignments(self, changed: Collection[int]) -> None:
-        """Publish shards, each at an epoch one higher; while a move runs its source still stands in
-        the list of replicas."""
+        """Publish shards, each at an epoch one higher.
+
+        While a move runs its source still stands in the list of replicas.
+        """
         if not changed:
             return
         keys, shards = self._streams.keys_and_shards(changed)
@@ -174,8 +176,10 @@ class Publisher:
         nodes: NDArray[np.int64],
         told: NDArray[np.uint64] | np.uint64,
     ) -> None:
-        """Take shards' records at their epochs into the digest: `counts` replicas for each, on all
-        the `nodes`, and what `digest.of_told` hashes."""
+        """Take shards' records at their epochs into the digest.
+
+        `counts` replicas for each, on all the `nodes`, and what `digest.of_told` hashes.
+        """
         columns = self._columns
         hashes = digest.of_assignments(
             self._streams.name_hashes(shards),
@@ -327,8 +331,11 @@ class Publisher:
 
 
 def _what_is_new(before: Violations, now: Violations) -> Violations | None:
-    """Say what to publish of a shard whose violations were others `before`, each with the time
-    since when it is open; None where what was published still holds."""
+    """Compare a shard's violations with those published `before`.
+
+    Returns what to publish, each with the time since when it is open; None where what was published
+    still holds.
+    """
     if not before:
         return now or None
     if [_essence(v) for v in before] == [_essence(v) for v in now]:
@@ -338,7 +345,7 @@ def _what_is_new(before: Violations, now: Violations) -> Violations | None:
 
 
 def _essence(violation: Violation) -> tuple[object, ...]:
-    """What makes a violation worth publishing again."""
+    """Pick what makes a violation worth publishing again."""
     v = violation
     reason = v.reason.code, v.reason.seen
     return v.rule, v.domain, v.count, v.limit, v.violation_class, *reason

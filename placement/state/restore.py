@@ -58,15 +58,17 @@ class ColumnLoader:
         self._chunks.append(tuple(np.fromiter(column, np.int64) for column in columns))
 
     def longest(self) -> dict[str, int]:
-        """By stream the length of its longest list."""
+        """Find the length of each stream's longest list."""
         lengths = np.zeros(len(self._names), np.int64)
         for streams, _, _, counts, _ in self._chunks:
             np.maximum.at(lengths, streams, counts)
         return dict(zip(self._names, lengths.tolist(), strict=True))
 
     def fill(self, state: ClusterState) -> None:
-        """Put all of it into the table. Raises KeyError or IndexError when a stream or one of its
-        shards does not exist."""
+        """Put all chunks into the state.
+
+        Raises KeyError or IndexError when a stream or one of its shards does not exist.
+        """
         if not self._names:
             return
         columns = [np.concatenate(parts) for parts in zip(*self._chunks, strict=True)]
@@ -114,7 +116,7 @@ def rebuild(state: ClusterState, records: Published, now: int) -> None:
 
 
 def _columns(state: ClusterState, records: Published) -> tuple[ColumnLoader, list[Assignment]]:
-    """The assignments at rest as columns, and the others."""
+    """Split the assignments into those at rest, as columns, and the others."""
     columns = ColumnLoader(state.topology.index)
     for chunk in records.settled:
         columns.add(chunk)
@@ -186,7 +188,7 @@ def _restore_shard(state: ClusterState, assignment: Assignment, moves: Mapping[s
 
 
 def slots_of(state: ClusterState, assignment: Assignment) -> list[int]:
-    """The nodes by slot: those with a role stand last, whatever is missing before them."""
+    """Lay out an assignment's nodes by slot: those with a role stand last, whatever is missing."""
     nodes = [state.topology.index[node_id] for node_id in assignment.replicas]
     if assignment.roles is None:
         return nodes

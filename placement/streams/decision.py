@@ -53,8 +53,10 @@ class Answer:
 def decide(
     state: ClusterState, event: StreamRequested, known: Stream | None
 ) -> tuple[Decision, Policy | None, Sequence[Sequence[int]] | None]:
-    """Decide a stream that has no replicas yet: the record, the compiled policy, and the placement
-    if any."""
+    """Decide a stream that has no replicas yet.
+
+    Returns the record, the compiled policy, and the placement if there is any.
+    """
     policy, spec = compile_request(state, event), spec_of(state, event)
     if isinstance(policy, Reason):
         answer, compiled, strategy = Answer(Outcome.REJECTED, reasons=(policy,)), None, ""
@@ -81,7 +83,7 @@ def decide(
 
 
 def compile_request(state: ClusterState, event: StreamRequested) -> Policy | Reason:
-    """The policy that a request compiles to, or what is wrong with the request."""
+    """Compile the policy of a request, or return what is wrong with the request."""
     policy = (
         out_of_range(event.shards, event.replication_factor, event.quorum)
         or _mislabelled(event)
@@ -100,8 +102,10 @@ def place(
     policy: Policy,
     given: Sequence[Sequence[str]] | None = None,
 ) -> Answer:
-    """Ask the strategy, or adopt the given replicas, and name the outcome: the columns of the
-    table in `placement/policy/README.md`."""
+    """Ask the strategy, or adopt the given replicas, and name the outcome.
+
+    The outcomes are the columns of the table in `placement/policy/README.md`.
+    """
     view = state.view()
     return place_in(view, spec, policy, given)
 
@@ -112,7 +116,7 @@ def place_in(
     policy: Policy,
     given: Sequence[Sequence[str]] | None = None,
 ) -> Answer:
-    """The same among the replicas that a view counts."""
+    """Place a stream among the replicas that a view counts; see `place`."""
     topology, strategy, before = view.topology, STRATEGIES[policy.strategy], view.fork()
     wrong = strategy.unfit(spec, policy, topology)
     if wrong:
@@ -134,13 +138,16 @@ def place_in(
 
 
 def _refuses(reason: Reason) -> bool:
-    """Whether the request itself is wrong. A domain where nobody stands yet is a shortage: nodes
-    may come, and `on_infeasible` says what becomes of the stream until then."""
+    """Return whether the request itself is wrong.
+
+    A domain where no node stands yet is a shortage: nodes may come, and `on_infeasible` says what
+    becomes of the stream until then.
+    """
     return reason.band is Band.CONFIG and reason.code is not Code.DOMAIN_UNKNOWN
 
 
 def _led(placed: Placement, topology: Topology) -> Placement:
-    """The placement, with a warning where a shard stands on nodes alone that may not lead."""
+    """Warn of shards that stand on nodes alone that may not lead."""
     if topology.can_lead.all():
         return placed
     barred = [
@@ -159,7 +166,7 @@ def _led(placed: Placement, topology: Topology) -> Placement:
 
 
 def outcome_of(placed: Placement, policy: Policy, topology: Topology, adopted: bool) -> Answer:
-    """The outcome of a placement, which may lack replicas."""
+    """Name the outcome of a placement, which may lack replicas."""
     placed = _led(placed, topology)
     missing = _missing(placed.shards)
     if not missing:
@@ -176,7 +183,7 @@ def outcome_of(placed: Placement, policy: Policy, topology: Topology, adopted: b
 
 
 def _placed(spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
-    """What the strategy answers, as even as it can be."""
+    """Place with the strategy, and even the answer out."""
     placed = STRATEGIES[policy.strategy].place(spec, policy, view)
     placed = _checked(placed, spec, policy, view)
     return placed if isinstance(placed, Reason) else evened(placed, spec, policy, view)
@@ -185,7 +192,7 @@ def _placed(spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
 def _checked(
     placed: Placement | Reason, spec: StreamSpec, policy: Policy, view: View
 ) -> Placement | Reason:
-    """What the strategy answered, unless a whole shard of it breaks a required rule."""
+    """Return the strategy's answer unless a whole shard of it breaks a required rule."""
     if isinstance(placed, Reason):
         return placed
     topology, rules = view.topology, STRATEGIES[policy.strategy].rules(policy, view.topology)
@@ -204,7 +211,7 @@ def _checked(
 
 
 def _lacking(rule: Rule, rules: Sequence[Rule], everywhere: RuleContext) -> Reason | None:
-    """What a shard lacks to keep the rule, however its replicas stand; None if it lacks nothing."""
+    """Find what a shard lacks to keep the rule, however its replicas stand; None: nothing."""
     required = tuple(
         each for each in rules if each.strength is Strength.REQUIRED and not each.needs_whole_stream
     )
@@ -219,8 +226,10 @@ def _lacking(rule: Rule, rules: Sequence[Rule], everywhere: RuleContext) -> Reas
 def _fill_empty_slots(
     placed: Placement | Reason, fills: bool, spec: StreamSpec, policy: Policy, view: View
 ) -> Placement:
-    """The placement with its empty slots filled as far as rules that may be broken allow; what
-    kept the strategy from filling them is then a warning."""
+    """Fill the empty slots as far as rules that may be broken allow.
+
+    The reason why the strategy did not fill them is a warning then.
+    """
     if isinstance(placed, Reason):
         factor = policy.copies(spec.replication_factor)
         placed = Placement([[EMPTY] * factor for _ in range(spec.shards)], (placed,))
@@ -241,7 +250,7 @@ def _missing(shards: Sequence[Sequence[int]]) -> int:
 
 
 def out_of_range(shards: int, factor: int, quorum: str | int | None) -> Reason | None:
-    """Counts that no fleet could mean."""
+    """Refuse counts that no fleet could mean."""
     if not 1 <= factor <= REPLICATION_FACTOR_MAX:
         message = f"replication_factor is {factor}, expected 1 to {REPLICATION_FACTOR_MAX}"
         return Reason(Code.REPLICATION_FACTOR_OUT_OF_RANGE, message)
@@ -260,7 +269,7 @@ def out_of_range(shards: int, factor: int, quorum: str | int | None) -> Reason |
 
 
 def _mislabelled(event: StreamRequested) -> Reason | None:
-    """Range labels that are not one for each shard."""
+    """Refuse range labels that are not one for each shard."""
     if event.ranges is None or len(event.ranges) == event.shards:
         return None
     have = len(event.ranges)
@@ -269,7 +278,7 @@ def _mislabelled(event: StreamRequested) -> Reason | None:
 
 
 def unknown_repair(mode: str | None) -> Reason | None:
-    """A word for `repair` that nobody knows."""
+    """Refuse a value of `repair` that is not known."""
     if mode is None or mode in tuple(RepairMode):
         return None
     known = ", ".join(RepairMode)
@@ -278,7 +287,7 @@ def unknown_repair(mode: str | None) -> Reason | None:
 
 
 def spec_of(state: ClusterState, event: StreamRequested) -> StreamSpec:
-    """The request with defaults filled in; the Timeplus string is echoed compacted."""
+    """Fill in the defaults of a request; the Timeplus string is echoed compacted."""
     policies = event.placement_policies
     if policies is not None:
         parsed = parse_placement_policies(policies)

@@ -19,7 +19,7 @@ class NodeFilter:
     with_tags: tuple[tuple[str, str], ...] = ()
 
     def mask(self, topology: Topology) -> NDArray[np.bool_]:
-        """True for every node that passes, whatever its liveness; not to be changed."""
+        """Mark every node that passes, whatever its liveness; the array is not to be changed."""
         known: NDArray[np.bool_] | None = topology.attribute_cache.get(self)
         if known is None:
             known = np.fromiter((self.passes(topology, n) for n in range(topology.size)), bool)
@@ -32,7 +32,7 @@ class NodeFilter:
         return not (self.within or self.avoid or self.nodes or self.with_tags)
 
     def passes(self, topology: Topology, node: int) -> bool:
-        """Whether one node passes."""
+        """Return whether one node passes."""
         location = topology.locations[node]
         if self.within and not any(location.within(domain) for domain in self.within):
             return False

@@ -54,8 +54,11 @@ class _Shard:
     fresh: Mapping[int, Freshness] = field(default_factory=dict)
 
     def rank(self, node: int) -> tuple[object, ...]:
-        """KIP-392's order, greatest first: end of the log, the smaller lag, the leader, the higher
-        id. A leader that says nothing of itself is taken as complete, others as not."""
+        """Rank a replica by KIP-392, greatest first.
+
+        End of the log, the smaller lag, the leader, the higher id. A leader that says nothing of
+        itself is taken as complete, others as not.
+        """
         told = self.fresh.get(node, Freshness())
         leads = node == self.leader
         offset = told.offset if told.offset is not None else inf if leads else -1
@@ -66,10 +69,10 @@ class _Shard:
 def nearest(
     client: Client, replicas: Sequence[int], topology: Topology, fresh: Mapping[int, Freshness]
 ) -> Choice:
-    """Choose the replica nearest to the client.
+    """Choose the replica that is nearest to the client.
 
-    The one on the client's node, else the longest common prefix, else most common tags; among
-    equals the freshest, then the leader, then the highest id.
+    It is the one on the client's node, else that with the longest common prefix, else with most
+    common tags; among equals the freshest, then the leader, then the highest id.
     """
     shard = _shard(replicas, topology, fresh)
     if isinstance(shard, Choice):
@@ -100,8 +103,11 @@ def nearest(
 def exact_rack(
     client: Client, replicas: Sequence[int], topology: Topology, fresh: Mapping[int, Freshness]
 ) -> Choice:
-    """KIP-392: the leader if its location is the client's, else the most caught-up replica at that
-    location, else the leader."""
+    """Choose by KIP-392.
+
+    It is the leader if its location is the client's, else the most caught-up replica at that
+    location, else the leader.
+    """
     shard = _shard(replicas, topology, fresh)
     if isinstance(shard, Choice):
         return shard
@@ -125,7 +131,7 @@ def exact_rack(
 def _shard(
     replicas: Sequence[int], topology: Topology, fresh: Mapping[int, Freshness]
 ) -> _Shard | Choice:
-    """Collect the replicas to choose from, or say why there is none."""
+    """List the replicas to choose from, or say why there is none."""
     live = [node for node in replicas if not topology.is_dead(node)]
     if not live:
         states = ", ".join(f"{topology.ids[n]} is {topology.status(n)}" for n in replicas)
@@ -136,7 +142,7 @@ def _shard(
 
 
 def stands_on(client: Client, node: int, topology: Topology) -> bool:
-    """Whether the client and the node are one machine."""
+    """Return whether the client and the node are one machine."""
     name, host = topology.ids[node], topology.attributes[node].host
     if client.client == name or (host is not None and _machine(host) == _machine(client.host)):
         return True
@@ -144,13 +150,13 @@ def stands_on(client: Client, node: int, topology: Topology) -> bool:
 
 
 def _machine(host: str | None) -> str | None:
-    """A host's name without the port behind it."""
+    """Cut the port off a host's name."""
     name, colon, port = (host or "").rpartition(":")
     return name if colon and port.isdecimal() else host
 
 
 def _beside(chosen: int, equals: Sequence[int], topology: Topology) -> str:
-    """The replicas that are as near."""
+    """List the replicas that are as near."""
     others = [topology.ids[node] for node in equals if node != chosen]
     if not others:
         return ""
@@ -158,7 +164,7 @@ def _beside(chosen: int, equals: Sequence[int], topology: Topology) -> str:
 
 
 def _decided(chosen: int, equals: Sequence[int], shard: _Shard) -> str:
-    """Name the tie-break between replicas that are equally near."""
+    """Say what decided between replicas that are equally near."""
     if len(equals) < 2:
         return ""
     if chosen == shard.leader and chosen not in shard.fresh:

@@ -39,14 +39,14 @@ class NodeOrder:
         self._ranks: NDArray[np.int64] | None = None
 
     def insert(self, node: int, node_id: str, before: str | None = None) -> None:
-        """The index is the node's, no longer that of the one called `before`."""
+        """Give the index to a node, in place of the one called `before`."""
         if before is not None:
             del self._ids[bisect_left(self._ids, (natural_key(before), node))]
         insort(self._ids, (natural_key(node_id), node))
         self._ranks = None
 
     def ranks(self) -> NDArray[np.int64]:
-        """Rank of each node by its index."""
+        """Compute the rank of each node by its index."""
         if self._ranks is None:
             self._ranks = np.empty(len(self._ids), np.int64)
             self._ranks[[node for _, node in self._ids]] = np.arange(len(self._ids))
@@ -179,17 +179,17 @@ class Topology:
         return self._digest[: self.size]
 
     def order(self) -> NDArray[np.int64]:
-        """Rank of each node by the natural order of ids: the only order of nodes there is."""
+        """Rank nodes by the natural order of their ids: the only order of nodes there is."""
         return self._order.ranks()
 
     def domain_of(self, scope: Scope) -> NDArray[np.int32]:
-        """Domain index of each node at `scope`; NO_DOMAIN for a node without the tag."""
+        """Read the domain index of each node at `scope`; NO_DOMAIN for a node without the tag."""
         if scope.tag is not None:
             return self._tag_column(scope.tag)[0][: self.size]
         return self._domain_of[scope.depth or 0, : self.size]
 
     def inside(self, location: Location) -> NDArray[np.bool_]:
-        """Mask the nodes in the domain that a path names."""
+        """Mark the nodes that stand in the domain that a path names."""
         domain = self._domain_index.get(location, NO_DOMAIN)
         found: NDArray[np.bool_] = self._domain_of[location.depth, : self.size] == domain
         return found
@@ -205,13 +205,13 @@ class Topology:
         return self._domain_index.get(UNLOCATED, NO_DOMAIN)
 
     def domain_name(self, scope: Scope, domain: int) -> str:
-        """The domain's full path, or `key=value` for a tag."""
+        """Name a domain by its full path, or by `key=value` for a tag."""
         if scope.tag is not None:
             return f"{scope.tag}={list(self._tag_column(scope.tag)[1])[domain]}"
         return str(self.domains[domain]) or "(unlocated)"
 
     def live_domains(self, scope: Scope) -> NDArray[np.int32]:
-        """Indexes of the domains with at least one eligible node: the denominator of rules."""
+        """List the domains with at least one eligible node: the denominator of rules."""
         live = self._live.get(scope)
         if live is None:
             found = np.unique(self.domain_of(scope)[self.eligible])
@@ -220,18 +220,19 @@ class Topology:
         return live
 
     def domain_names(self, scope: Scope, domains: Iterable[int]) -> tuple[str, ...]:
-        """Names in natural order, for sentences."""
+        """Name domains in natural order, for sentences."""
         return tuple(sorted((self.domain_name(scope, d) for d in domains), key=natural_key))
 
     def seen(self, scope: Scope, domains: Iterable[int]) -> tuple[str, ...]:
-        """List the domains for a reason, in natural order: paths, or for a tag its values."""
+        """Name domains as a reason has seen them, in natural order: paths, or for a tag its
+        values."""
         names = self.domain_names(scope, domains)
         if scope.tag is None:
             return names
         return tuple(name.removeprefix(f"{scope.tag}=") for name in names)
 
     def scope(self, name: str) -> Scope | Reason:
-        """The scope called `name`: a tier's name, a depth, `location`, or `tag:KEY`."""
+        """Find the scope called `name`: a tier's name, a depth, `location`, or `tag:KEY`."""
         if name == LEAF.name:
             return LEAF
         if name.startswith("tag:") and len(name) > len("tag:"):
@@ -245,7 +246,7 @@ class Topology:
         return Reason(Code.LEVEL_UNKNOWN, f"{told} `levels` in the cluster file or the settings")
 
     def tiers(self) -> tuple[Scope, ...]:
-        """Scopes of all levels that distinguish nodes, top first, the whole path last."""
+        """List the scopes of all levels that distinguish nodes, top first, the whole path last."""
         deepest = max((depth for depth, nodes in enumerate(self._at_depth) if nodes), default=0)
         names = (*self.levels, *map(str, range(len(self.levels) + 1, DEPTH_MAX + 1)))
         return (*(Scope(depth=d, name=names[d - 1]) for d in range(1, deepest)), LEAF)
@@ -287,7 +288,7 @@ class Topology:
         return node
 
     def forget(self, node_id: str) -> None:
-        """The name is free again; the index stays unused until it is released."""
+        """Free a node's name; its index stays unused until it is released."""
         node = self.index.pop(node_id)
         self.forgotten.add(node)
         self.attribute_cache.clear()
@@ -295,16 +296,16 @@ class Topology:
         self._at_depth[self.locations[node].depth] -= 1
 
     def release(self, node: int) -> None:
-        """Nothing refers to a forgotten node's index any more: one that comes may have it."""
+        """Free a forgotten node's index, to which nothing refers any more."""
         self.forgotten.remove(node)
         self._free.append(node)
 
     def set_condition(
         self, node: int, liveness: Liveness, administrative: AdministrativeState, guard: Guard
     ) -> None:
-        """Record the states of failure detector, operator and guard.
+        """Record what failure detector, operator and guard say of a node.
 
-        A node is eligible only if it is `up` and neither of the others objects.
+        It is eligible only where it is `up` and neither of the others objects.
         """
         self.condition_cache.clear()
         self.liveness[node] = liveness
@@ -330,17 +331,17 @@ class Topology:
         self._dead[node] = self.is_dead(node)
 
     def set_held(self, node: int, held: bool) -> None:
-        """Whether the node's replicas are meant to stay although it is dead."""
+        """Record whether the node's replicas are meant to stay although it is dead."""
         self._held[node] = held
         condition = (self.liveness[node], self.administrative[node], self.guard[node])
         self.set_condition(node, *condition)
 
     def is_held(self, node: int) -> bool:
-        """Whether the node's replicas are meant to stay by a hold, should it be dead."""
+        """Return whether a hold keeps the node's replicas, should it be dead."""
         return bool(self._held[node])
 
     def occupied_domains(self, scopes: Iterable[Scope]) -> dict[Scope, set[int]]:
-        """The domains of each scope in which a node counts for rules."""
+        """List the domains of each scope in which a node counts for rules."""
         found = {}
         for scope in scopes:
             domains = self.domain_of(scope)[self.counts_for_rules]
@@ -348,18 +349,23 @@ class Topology:
         return found
 
     def for_diagnosis(self) -> "Topology":
-        """Copy the topology as diagnosis sees it: eligible are the nodes that count for rules."""
+        """Make a view of the same nodes in which those are eligible that count for rules."""
         return self.with_eligible(self._counts_for_rules)
 
     def with_eligible(self, eligible: NDArray[np.bool_]) -> "Topology":
-        """Copy the topology with other eligible nodes; the rest is shared."""
+        """Make a view of the same nodes of which others are eligible.
+
+        It shares the rest and stays as it is.
+        """
         made = copy(self)
         vars(made).update(_eligible=eligible, _live={}, attribute_cache={}, condition_cache={})
         return made
 
     def sampled(self, nodes: NDArray[np.int64]) -> "Topology":
-        """Some of the nodes, numbered anew. It is there to be asked about domains and is not to be
-        changed."""
+        """Copy some of the nodes, numbered anew.
+
+        The copy is there to be asked about domains and is not to be changed.
+        """
         sampled = self.with_eligible(self._eligible[nodes])
         tags = {k: (column[nodes], known) for k, (column, known) in self._tag_domains.items()}
         vars(sampled).update(
@@ -371,15 +377,15 @@ class Topology:
         return sampled
 
     def status(self, node: int) -> str:
-        """The node's condition in one word."""
+        """Name the node's condition in one word."""
         return status(self.liveness[node], self.administrative[node], self.guard[node])
 
     def is_dead(self, node: int) -> bool:
-        """Whether nothing lives on the node."""
+        """Return whether nothing lives on the node."""
         return self.liveness[node] in _GONE
 
     def is_lost(self, node: int) -> bool:
-        """Whether replicas on the node have to be replaced; see `lost`."""
+        """Return whether replicas on the node have to be replaced; see `lost`."""
         return bool(self._lost[node])
 
     def _append(self, node_id: str, attributes: NodeAttributes) -> int:
@@ -397,7 +403,7 @@ class Topology:
         return node
 
     def _extend(self, node_id: str, attributes: NodeAttributes) -> int:
-        """A new index, at the end of all columns."""
+        """Make a new index, at the end of all columns."""
         node = len(self.ids)
         if node == self._capacity:
             self._grow()
@@ -439,9 +445,9 @@ class Topology:
         return domain
 
     def _tag_column(self, key: str) -> tuple[NDArray[np.int32], dict[str, int]]:
-        """Number every value of a tag, and find the domain of every node.
+        """Return the domain of every index, and the number of every value ever seen.
 
-        Made when a rule first asks for the tag, and kept up to date from then on.
+        The column is made when a rule first asks for the tag, and kept up to date from then on.
         """
         column = self._tag_domains.get(key)
         if column is None:
