@@ -1,4 +1,4 @@
-"""What strategies are made of: the view of loads, the ranking of candidates, the search.
+"""Building blocks of strategies: the view of loads, the ranking of candidates, the search.
 
 The members of a strategy, the choice of nodes one by one, by classes of equal nodes or in bulk, and
 the election of leaders. Imports `policy`, `rules` and what they stand on; knows no strategy.

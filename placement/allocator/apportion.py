@@ -1,4 +1,4 @@
-"""How many replicas and leaders of a stream each domain and node is to have, before any is placed.
+"""Computes how many replicas and leaders of a stream each domain and node should have.
 
 From the root down, the children of an element share what it is to hold. The shares are the best by
 the objective of `spread`: the totals of siblings within one of their shares by
@@ -91,8 +91,10 @@ def apportion(  # noqa: C901 - numba caches no function that calls another kerne
 def match_leaders(  # noqa: C901 - numba caches no function that calls another kernel
     members: Any, factor: int, begin: Any, held: Any, quota: Any, leader: Any
 ) -> None:
-    """Choose the leading position of each shard so that nodes lead as many as their `quota`, as far
-    as that is possible: a matching, improved along shortest chains of shards.
+    """Choose the leading position of each shard so that nodes lead as close to their `quota` as
+    possible.
+
+    It is a matching, improved along shortest chains of shards.
 
     `members` has the nodes of the shards, `factor` each; `held` the shards of each node, those of
     node n in `held[begin[n] : begin[n + 1]]`. `quota` ends as what is left of it.

@@ -26,8 +26,12 @@ from placement.topology import LEAF, NO_DOMAIN, Scope, Topology
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeClasses:
-    """`of` is the class of each node, `of_node` the same as a list; `sample` one node of each
-    class, `sampled` the fleet of these; those of class c are `members[begin[c] : begin[c + 1]]`."""
+    """Classes of equal nodes.
+
+    `of` is the class of each node, `of_node` the same as a list; `sample` is one node of each
+    class, `sampled` the fleet of these; the nodes of class c are `members[begin[c] : begin[c +
+    1]]`.
+    """
 
     of: NDArray[np.int64]
     sample: NDArray[np.int64]
@@ -46,7 +50,7 @@ class NodeClasses:
         return self.members[self.begin[its_class] : self.begin[its_class + 1]]
 
     def counts(self, kinds: NDArray[np.int64], most: int) -> NDArray[np.int64]:
-        """How many nodes of each class are of each kind up to `most`, one row per class."""
+        """Count the nodes of each kind up to `most` in each class, one row per class."""
         size = most + 1
         found = np.bincount(self.of * size + kinds, minlength=self.count * size)
         return found.reshape(self.count, size)
@@ -94,9 +98,11 @@ def chooses(strategy: Strategy, need: ReplicaRequest) -> bool:
 def choose_by_class(
     rules: Sequence[Rule], policy: Policy, need: ReplicaRequest, view: View
 ) -> int | None:
-    """The node that `choose` takes out of `candidates`; None where there is none, `choose` has the
-    reasons, and where nodes are not asked about by class: the fleet is small, or a rule asks for
-    more than domains."""
+    """Choose the node that `choose` would take out of `candidates`, asking rules once per class.
+
+    None if there is no such node (`choose` has the reasons), if the fleet is small, or if a rule
+    depends on more than domains.
+    """
     if view.topology.size < CLASSED_FROM:
         return None
     if view.class_indexes is None:
@@ -174,8 +180,10 @@ class LeastLoaded:
 
 
 class ClassIndexes:
-    """All that one view knows of nodes by class; policies that admit the same nodes share it, if
-    their rules count by the same tags."""
+    """Everything that one view knows of nodes by class.
+
+    Policies that admit the same nodes share it, if their rules count by the same tags.
+    """
 
     def __init__(self, view: View) -> None:
         self._view = view
@@ -289,7 +297,7 @@ class ClassIndex:
 
     @staticmethod
     def _are(kind: int, kinds: Any) -> Any:
-        """Whether a node, or which of several, are all that is asked for."""
+        """Whether a kind, or each of several, has all the properties of `kind`."""
         return (kinds & kind) == kind
 
     def choose(self, class_rules: Sequence[ClassRule], need: ReplicaRequest) -> int | None:
@@ -345,9 +353,11 @@ class ClassIndex:
         return groups[kind]
 
     def _best(self, class_rules: Sequence[ClassRule], need: ReplicaRequest) -> AllowedClasses:
-        """The classes with open nodes that obey the required rules and keep the others best, none
-        of which outweighs one before it. A rule asks for nothing but where the others stand, so
-        that equals are asked about once."""
+        """Find the classes with open nodes that keep the required rules and keep the others best.
+
+        None of them outweighs one before it. A rule asks for nothing but where the others stand, so
+        that equals are asked about once.
+        """
         if self._all is None:
             self._all = self._allowed_of(np.flatnonzero(self._counts[_OPEN]))
         found, of = self._all, self._class_of
@@ -380,8 +390,11 @@ class ClassIndex:
     def _nearest(
         self, found: AllowedClasses, old: int, kind: int
     ) -> tuple[Nodes, Sequence[LevelLoads]] | None:
-        """The nearest of some classes that have a node of this kind, and the levels whose domains
-        tell them apart; None where only the farthest are left."""
+        """Find the nearest of some classes that have a node of this kind, and the levels that tell
+        them apart.
+
+        None if only the farthest are left.
+        """
         if old not in self._levels:
             climbs = distance(self._shared, old)
             levels = range(int(climbs.max()))

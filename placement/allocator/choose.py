@@ -144,8 +144,10 @@ def least(found: NDArray[np.int64], key: NDArray[np.generic]) -> NDArray[np.int6
 
 
 def distance(topology: Topology, replaced: int) -> NDArray[np.int64]:
-    """Levels to climb from each node to a domain shared with the replaced one: same leaf domain
-    first, then same parent, then any."""
+    """Count the levels from each node up to a domain that it shares with the replaced one.
+
+    The same leaf domain comes first, then the same parent, then any.
+    """
     place = topology.locations[replaced]
     shared = np.zeros(topology.size, np.int64)
     for depth in range(1, place.depth + 1):
@@ -183,8 +185,7 @@ def _fenced(mask: Mask, view: View) -> bool:
 
 
 def _left(found: Supply, need: ReplicaRequest, mask: Mask, view: View) -> list[Part]:
-    """What is left of the nodes that the policy admits when capacity, limits, and the shard's
-    other replicas have taken theirs."""
+    """Mask the admitted nodes that capacity, limits, and the shard's other replicas leave."""
     has_room = found.mask & view.has_room()
     now = has_room & mask
     others = now.copy()

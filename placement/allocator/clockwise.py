@@ -74,7 +74,7 @@ def first_fitting(shards: Positions, starts: Positions, size: int, fits: Fits) -
 
 
 def among(values: NDArray[np.generic], held: NDArray[np.generic]) -> Mask:
-    """Which values, a row for each shard, are among those that the shard holds."""
+    """Mask the values, a row for each shard, that the shard holds."""
     found = np.zeros(values.shape, bool)
     for column in held.T:
         found |= values == column[:, None]

@@ -23,8 +23,10 @@ def per_weight(load: Any, weight: Any, more: float = HALF) -> Any:
 
 
 def pooled(topology: Topology, values: NDArray[Any]) -> NDArray[np.float64]:
-    """For each node the sum of the values of all; of those with a location, if it has one and
-    others have none, else of these others."""
+    """Sum the values of all nodes of a node's pool, for each node.
+
+    If some nodes have a location and others have none, these are two pools.
+    """
     pools = np.zeros(topology.size, np.int64)
     if topology.mixes_located:
         pools[topology.domain_of(LEAF) == topology.unlocated] = 1
@@ -33,8 +35,10 @@ def pooled(topology: Topology, values: NDArray[Any]) -> NDArray[np.float64]:
 
 
 class DomainLoads:
-    """Load and weight of the eligible nodes of each domain of a level, by those of the nodes:
-    `weights` in whole millionths, 0 where a node is not eligible."""
+    """Load and weight of the eligible nodes of each domain of a level.
+
+    `weights` are by node in whole millionths, 0 for a node that is not eligible.
+    """
 
     def __init__(
         self,
@@ -51,7 +55,7 @@ class DomainLoads:
         self._weights = np.maximum(whole, np.finfo(float).tiny)
 
     def copy(self) -> "DomainLoads":
-        """The same loads, to be changed apart."""
+        """Copy the loads, to be changed apart."""
         made = copy(self)
         made.loads = self.loads.copy()
         return made

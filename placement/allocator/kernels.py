@@ -27,8 +27,10 @@ _so_far = {"looked at": 0}
 
 
 def run(kernel: Callable[..., Any], looked_at: int, *arguments: Any) -> tuple[Any, ...]:
-    """Call `kernel` in the form that suits the work; returns its arguments, arrays among them as
-    the kernel has left them."""
+    """Call `kernel` in the form that suits the amount of work.
+
+    Returns its arguments, arrays among them as the kernel has left them.
+    """
     if not _pays(looked_at):
         plain = [a.tolist() if isinstance(a, np.ndarray) else a for a in arguments]
         kernel(*plain)
@@ -61,10 +63,11 @@ def _compile(kernel: Callable[..., Any]) -> Callable[..., Any]:
 def spread_shards(  # noqa: C901 - numba caches no function that calls another kernel
     tree: Any, need: Any, room: Any, key: Any, cap: Any, seeds: Any, factor: int, out: Any
 ) -> None:
-    """Place shard after shard, each replica where the shard has fewest copies, then where most of
-    what is to be placed is left (`placement.allocator.apportion`): level by level from the top, at
-    last the node. Whatever is left most is taken first, so that all of it finds a place where it
-    can.
+    """Place shard after shard: level by level from the top, at last the node.
+
+    Each replica goes where the shard has fewest copies, then where most of the stream's share is
+    left (`placement.allocator.apportion`). Whatever is left most is taken first, so that all of it
+    finds a place where it can.
 
     By element of the tree, numbered from the root, 0: `tree` holds the first child and the one
     behind the last (equal for a node), the parent, the worth of one copy (a copy at a higher level
@@ -122,9 +125,10 @@ def spread_shards(  # noqa: C901 - numba caches no function that calls another k
 def deal_shards(  # noqa: C901 - numba caches no function that calls another kernel
     tree: Any, turn: Any, pressure: Any, weight: Any, room: Any, factor: int, out: Any
 ) -> None:
-    """Deal shard after shard out over a tree of rings: from the root down to the child with fewest
-    of the shard, then fewest of the stream (for nodes by weight, with one more), then least
-    pressure, then the one whose turn comes first.
+    """Deal shard after shard out over a tree of rings, from the root down.
+
+    Each step goes to the child with fewest of the shard, then fewest of the stream (for nodes by
+    weight, with one more), then least pressure, then the one whose turn comes first.
 
     `tree` as in `spread_shards`; by element `turn` says how many children the ring has passed,
     `pressure` the load of other streams, `weight` and `room` those of nodes. Fills `out` with
@@ -181,8 +185,9 @@ def deal_shards(  # noqa: C901 - numba caches no function that calls another ker
 def choose_locations(  # noqa: C901 - numba caches no function that calls another kernel
     servers: Any, load: Any, shares: Any, ties: Any, cap: int, factor: int, out: Any
 ) -> None:
-    """Choose the location of replica after replica: the least loaded of those with fewer than
-    `cap` of the shard, or of the others if there is none, that have a server left.
+    """Choose the location of replica after replica: the least loaded one that has a server left.
+
+    Locations with fewer than `cap` replicas of the shard come before the others.
 
     By location the number of `servers`, their `load`, the weight `shares`, and the 31-bit hash
     `ties`. Fills `out` with `factor` locations per shard; ends where none is left, with -1 from
@@ -237,8 +242,10 @@ def choose_locations(  # noqa: C901 - numba caches no function that calls anothe
 def draw_servers(
     begin: Any, load: Any, weight: Any, seeds: Any, locations: Any, factor: int, out: Any
 ) -> None:
-    """Of each location in `locations` take the less loaded of two servers drawn by lot, the one
-    drawn first among equals; one that holds a replica of the shard gives its lot to the next.
+    """Take the less loaded of two servers drawn by hash, for each location in `locations`.
+
+    Among equals the one drawn first; a server that holds a replica of the shard gives its lot to
+    the next.
 
     Servers are numbered location by location, `begin` has the first of each; `load` and `weight`
     are theirs, `seeds` 31-bit hashes of the shards. Fills `out`.
@@ -271,8 +278,10 @@ def draw_servers(
 
 
 def least_leading(weight: Any, factor: int, out: Any) -> None:
-    """Bring to the front of each shard in `out` the node that leads least for its weight, the
-    first one among equals."""
+    """Bring the node that leads least for its weight to the front of each shard in `out`.
+
+    Among equals the first one.
+    """
     leads = [0] * len(weight)
     for start in range(0, len(out), factor):
         leader, least = start, 0.0

@@ -1,4 +1,4 @@
-"""Who leads: leaders even over the domains of every level, then over nodes, by weight.
+"""Elects leaders, even over the domains of every level, then over nodes, by weight.
 
 The choice of one member of each shard is a semi-matching; it is best when no chain of shards can
 hand leadership from a node that leads more to one that leads less (Harvey, Ladner, Lovász and
@@ -19,9 +19,11 @@ _STEPS = 200_000
 
 
 def elect_leaders(members: Sequence[Sequence[int]], view: View, levels: bool = True) -> list[int]:
-    """The leader of each shard out of its possible ones, which are in order of preference among
-    equals; `view.leaders` has the leaders of other streams and gets these. Without `levels` they
-    are even over nodes alone."""
+    """Elect the leader of each shard out of its possible ones.
+
+    These are in order of preference among equals. `view.leaders` has the leaders of other streams
+    and gets the new ones. Without `levels` they are even over nodes alone.
+    """
     counts = _Leaders(view, levels)
     chosen: list[int] = []
     for able in members:
@@ -70,8 +72,10 @@ class _Leaders:
         )
 
     def gain(self, source: int, target: int) -> bool:
-        """Whether a leader less on one node and one more on the other is more even: on the first
-        level where they differ, by the sum of squares per weight."""
+        """Whether passing one lead from source to target makes leaders more even.
+
+        The first level where the nodes differ decides, by the sum of squares per weight.
+        """
         for domains, counts, weights in self._levels():
             one, other = int(domains[source]), int(domains[target])
             if one != other:

@@ -36,8 +36,11 @@ def pick_ahead(
     need: ReplicaRequest,
     view: View,
 ) -> int | Reason:
-    """What `pick` picks, but a node after which the shard's other missing replicas find no lawful
-    place comes only if all are like that."""
+    """Pick as `pick` does, but avoid a node after which the shard's other replicas find no lawful
+    place.
+
+    Such a node is taken only if all are like that.
+    """
     first = pick(need, mask)
     left = need.replication_factor - len(need.kept) - 1
     node, kinds, open_nodes = first, node_kinds(view.topology), mask
@@ -58,8 +61,10 @@ def pick_ahead(
 def arrangements(
     rules: Sequence[Rule], mask: Mask, need: ReplicaRequest, view: View
 ) -> Iterator[list[int]]:
-    """Nodes for all replicas that the shard lacks, such that no required rule is broken; of equal
-    nodes only the least loaded. Ends early when the plan's steps are used up."""
+    """Generate nodes for all replicas that the shard lacks, so that no required rule is broken.
+
+    Of equal nodes only the least loaded. Ends early when the plan's steps are used up.
+    """
     required = [rule for rule in rules if rule.strength is Strength.REQUIRED]
     held = frozenset((*need.kept, *need.excluded))
     # Sets are tried once, in the order of kinds, unless a rule tells one slot from another.

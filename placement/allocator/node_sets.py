@@ -33,8 +33,11 @@ Pairs = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """An attribute: the domain of every node, the most replicas that a domain may take, and
-    whether evenness over its domains is wanted. A node without a domain shares it with none."""
+    """An attribute of nodes that limits a set.
+
+    It has the domain of every node, the most replicas that a domain may take, and whether evenness
+    over its domains is wanted. A node without a domain shares it with none.
+    """
 
     domains: NDArray[np.int32]
     cap: int | None = None
@@ -42,8 +45,10 @@ class Column:
 
 
 def load_costs(view: View) -> list[int]:
-    """By node, what one more replica adds to the sum of load²/weight over the nodes: the set with
-    the least sum makes load by weight the evenest."""
+    """Price one more replica on each node by the growth of the sum of load²/weight over the nodes.
+
+    The set with the least sum makes load by weight the evenest.
+    """
     shares = zip(view.load.tolist(), view.topology.weight.tolist(), strict=True)
     return [round((2 * load + 1) / weight * _COST_UNIT) for load, weight in shares]
 
@@ -57,8 +62,9 @@ def best_set(
     costs: Sequence[int],
     ranks: Sequence[int],
 ) -> list[int]:
-    """The nodes that complete the shard best, cheapest first; fewer than it lacks where the limits
-    of the columns and the required ones of `rules` admit no more.
+    """Find the nodes that complete the shard best, cheapest first.
+
+    Fewer than it lacks if the limits of the columns and the required ones of `rules` admit no more.
 
     By node: `costs`, whose least sum wins, and `ranks`, which order nodes of one cost.
     """
@@ -207,8 +213,11 @@ class _Search:
             self._count(position, -1)
 
     def _bound(self, start: int, left: int) -> tuple[Pairs, int] | None:
-        """The fewest pairs of replicas in one domain, by column, and the least cost of `left` more
-        candidates from `start` on; None where so many cannot be placed."""
+        """Bound the cost of `left` more candidates from `start` on.
+
+        It is the fewest pairs of replicas in one domain, by column, and the least cost; None if so
+        many cannot be placed.
+        """
         total = len(self._nodes)
         self._steps -= (total - start) * max(len(self._caps), 1)
         if total - start < left:
@@ -247,8 +256,11 @@ class _Search:
         )
 
     def _flow(self, one: int, other: int, start: int, enough: int) -> int:
-        """The most candidates from `start` on that two columns admit, up to `enough`: a maximum
-        flow from the domains of one column to those of the other, one candidate an edge."""
+        """Count the candidates from `start` on that two columns admit, up to `enough`.
+
+        It is a maximum flow from the domains of one column to those of the other, one candidate an
+        edge.
+        """
         edges: dict[int, dict[int, list[int]]] = {}
         free: dict[int, int] = {}
         for position in range(start, len(self._nodes)):
@@ -304,7 +316,7 @@ class _Search:
         return any(self._able[position] for position in chosen)
 
     def _asked(self, chosen: Sequence[int]) -> tuple[Mask | None, list[list[int]]]:
-        """Which nodes the user's required rules leave, and what the preferred ones say of each."""
+        """Mask the nodes that the user's required rules leave, and rank them by the others."""
         if not (self._required or self._wishes):
             return None, []
         need = self._need

@@ -1,4 +1,4 @@
-"""What strategies share that place shard by shard in an order of their own: Kafka's and Kudu's.
+"""Base of strategies that place shard by shard in an order of their own: Kafka's and Kudu's.
 
 A `StreamDraft` knows what the stream under placement and all others hold, which nodes the user's
 rules leave open, and searches the strategy's order for a shard's replicas. The first of the order
@@ -69,8 +69,11 @@ class StreamDraft:
 
     @property
     def start(self) -> int:
-        """Where Kafka starts at random: as the policy says; else at 0, like its documents, on an
-        empty cluster, and wherever the stream's name falls on one that holds anything."""
+        """Choose the position at which Kafka starts at random.
+
+        The policy's `start`; else 0, as in Kafka's documents, on an empty cluster; else a hash of
+        the stream's name.
+        """
         given = self.policy.parameters.get("start")
         if given is not None:
             return int(given)
@@ -107,7 +110,8 @@ class StreamDraft:
         return RuleContext(topology, factor, kept, others, self.policy.nodes, shards)
 
     def wishes(self, shard: int, kept: Sequence[int]) -> list[Key]:
-        """What the user prefers: where the leader stands, then the preferred rules as written."""
+        """List the user's preferences: where the leader stands, then the preferred rules as
+        written."""
         keys: list[Key] = []
         if not kept:
             topology = self.view.topology
@@ -119,9 +123,11 @@ class StreamDraft:
         return keys
 
     def fill(self, order: Order, leader: Callable[[list[int]], int] | None = None) -> list[Reason]:
-        """Fill the EMPTY slots of every shard, or of `partial` streams what can be filled; `leader`
-        names the node that is to lead a shard
-        that had no replica, the first one placed otherwise."""
+        """Fill the EMPTY slots of every shard, or as many as possible for `partial` streams.
+
+        `leader` names the node that is to lead a shard that had no replica; by default the first
+        one placed.
+        """
         reasons: dict[Code, Reason] = {}
         for shard, nodes in enumerate(self.shards):
             kept = [node for node in nodes if node != EMPTY]
@@ -181,8 +187,10 @@ class StreamDraft:
         return None
 
     def _stuck(self, shard: int, kept: list[int], order: Order) -> tuple[Reason, list[int]]:
-        """Why the shard finds no node, as the first dead end of the order says, and what it has
-        got until there."""
+        """Explain why the shard finds no node, and return the slots filled so far.
+
+        The reason is the first dead end of the order.
+        """
         reached = list(kept)
         while len(found := self.open_nodes(shard, reached)):
             reached.append(next(_ranked(found, order(shard, reached))))
@@ -207,8 +215,10 @@ slot finds no node or more has to be weighed than can be at once."""
 def place_by(
     strategy: Strategy, spec: StreamSpec, policy: Policy, view: View, at_once: AtOnce | None = None
 ) -> Placement | Reason:
-    """Place a whole stream: without rules of the user by `at_once` if that finds nodes for all,
-    else by the strategy's `resume`, for which nothing is there to go on from."""
+    """Place a whole stream, by `at_once` if the user has no rules and it finds nodes for all.
+
+    Otherwise by the strategy's `resume`, with nothing to continue from.
+    """
     rules = strategy.rules(policy, view.topology)
     if at_once and not policy.rules:
         draft = StreamDraft(spec, policy, [], view)
@@ -230,7 +240,7 @@ def is_colocated(policy: Policy) -> bool:
 
 
 def shortage(spec: StreamSpec, policy: Policy, mask: Mask, view: View) -> Reason | None:
-    """Why there cannot be enough nodes, by counting alone, unless some will do."""
+    """Explain, by counting alone, why there cannot be enough nodes, unless some will do."""
     factor, have = spec.replication_factor, int(mask.sum())
     if have >= factor or (have and policy.on_shortage is OnInfeasible.PARTIAL):
         return None
@@ -271,8 +281,10 @@ def _ranked(found: Nodes, keys: Sequence[Key]) -> Iterator[int]:
 
 
 def least_leading(draft: StreamDraft) -> Callable[[list[int]], int]:
-    """Names the node of a shard that leads least by weight, the first one among equals, of those
-    that the user's rules let lead."""
+    """Name the node of a shard that leads least by weight, of those that the user's rules let lead.
+
+    Among equals the first one.
+    """
     topology, rules = draft.view.topology, draft.policy.rules
     able = draft.usable & topology.can_lead
     aside = max((rule.count for rule in rules if isinstance(rule, RoleApart)), default=0)
@@ -289,9 +301,11 @@ def least_leading(draft: StreamDraft) -> Callable[[list[int]], int]:
 
 
 def balance_leaders(draft: StreamDraft, shards: Sequence[int]) -> None:
-    """Even out the leaders of these shards: along a chain of shards that share nodes the lead
-    passes from a node that leads two more than another to that one. Nodes of different weight are
-    left as `lead_least` chose them, and so are leaders that the user has rules for."""
+    """Even out the leaders of these shards along chains of shards that share nodes.
+
+    The lead passes from a node that leads two more than another to that one. Nodes of different
+    weight are left as `lead_least` chose them, and so are leaders that the user has rules for.
+    """
     topology = draft.view.topology
     able = draft.usable & topology.can_lead & (draft.counts > 0)
     ruled = RuleSet(draft.policy.rules).names_leaders

@@ -21,7 +21,7 @@ _NEARNESS_UNIT = 1 << 90
 
 
 class Plans(Protocol):
-    """What such a strategy brings."""
+    """Members that such a strategy has to bring."""
 
     def rules(self, policy: Policy, topology: Topology, /) -> tuple[Rule, ...]:
         """The rules it is held to."""
@@ -92,8 +92,10 @@ class SetStrategy(ByRules):
 
 
 def _lead_evenly(shards: Sequence[list[int]], policy: Policy, view: View) -> None:
-    """Hand the lead of these shards on to those of their nodes that lead less, unless the user has
-    rules, which may be about leaders."""
+    """Pass the lead of these shards on to those of their nodes that lead less.
+
+    Not if the user has rules, which may be about leaders.
+    """
     able = view.topology.can_lead & view.topology.eligible
     led = [nodes for nodes in shards if nodes[0] != EMPTY and able[nodes[0]]]
     if policy.rules or not led:

@@ -28,9 +28,11 @@ Pick = Callable[[ReplicaRequest, Mask], int | Reason]
 def fill_slots(
     spec: StreamSpec, policy: Policy, view: View, pick: Pick, rules: Sequence[Rule] = ()
 ) -> tuple[list[list[int]], tuple[Reason, ...]]:
-    """Pick every slot of every shard, leader first; slots that find no node stay EMPTY, with one
-    reason for each kind of failure. With user's rules, a shard that runs into a dead end is picked
-    again, with an eye on the required ones of `rules`."""
+    """Pick a node for every slot of every shard, leader first.
+
+    Slots that find no node stay EMPTY, with one reason for each kind of failure. With user's rules,
+    a shard that runs into a dead end is picked again, with an eye on the required ones of `rules`.
+    """
     topology = view.topology
     colocated = RuleSet(policy.rules).is_colocated
     wide = RuleSet(policy.rules).spans_stream
@@ -95,8 +97,11 @@ def _ahead(
 
 
 def pick_by_preferences(pick: Callable[[Policy], int | Reason], policy: Policy) -> int | Reason:
-    """The pick under the user's rules, or under the required ones alone where the preferred ones
-    leave none: they come after what the strategy requires."""
+    """Pick under all of the user's rules, or under the required ones alone if the others leave no
+    node.
+
+    Preferred rules come after what the strategy requires.
+    """
     node = pick(policy)
     required = tuple(rule for rule in policy.rules if rule.strength is Strength.REQUIRED)
     if isinstance(node, Reason) and len(required) < len(policy.rules):
@@ -105,8 +110,10 @@ def pick_by_preferences(pick: Callable[[Policy], int | Reason], policy: Policy) 
 
 
 def admitted_mask(policy: Policy, mask: Mask, need: ReplicaRequest, view: View) -> Mask | Reason:
-    """The nodes of `mask` that are left for the need and that the user's rules leave: those that
-    break no required one, and of them those that keep the preferred ones best."""
+    """Mask the nodes of `mask` that the request and the user's rules leave.
+
+    These break no required rule, and of them they keep the preferred ones best.
+    """
     if not policy.rules:
         return mask
     standing = need.standing(view.topology)
@@ -133,8 +140,11 @@ def without_taken(mask: Mask, need: ReplicaRequest) -> Mask:
 
 
 def leader_first(nodes: list[int], policy: Policy, factor: int, topology: Topology) -> list[int]:
-    """The nodes in their order, in front the first that may lead, where the user's rules want the
-    leader; the last slots, where a role is kept, stay as they are."""
+    """Put the first node that may lead, where the user's rules want the leader, in front of the
+    others.
+
+    The last slots, where a role is kept, stay as they are.
+    """
     leaders = _able(nodes, policy, factor, topology)
     return _led_by(leaders[0], nodes) if leaders else list(nodes)
 
@@ -142,8 +152,10 @@ def leader_first(nodes: list[int], policy: Policy, factor: int, topology: Topolo
 def spread_leaders(
     shards: list[list[int]], policy: Policy, factor: int, view: View
 ) -> list[list[int]]:
-    """Whole shards, each with its leader in front, with others in front where these are not even
-    over the nodes: for strategies whose source says where replicas stand, and not who leads."""
+    """Put other leaders in front of whole shards if leaders are not even over the nodes.
+
+    For strategies whose source says where replicas stand, and not which one leads.
+    """
     able = [_able(nodes, policy, factor, view.topology) for nodes in shards]
     leads = Counter(dict.fromkeys((node for nodes in able for node in nodes), 0))
     leads.update(nodes[0] for nodes in shards)
@@ -158,8 +170,10 @@ def _led_by(leader: int, nodes: list[int]) -> list[int]:
 
 
 def _able(nodes: list[int], policy: Policy, factor: int, topology: Topology) -> list[int]:
-    """The nodes that may lead, of these where the user's rules want the leader; if none may, where
-    they want it."""
+    """Keep the nodes that may lead and stand where the user's rules want the leader.
+
+    If none may lead, all that stand where the rules want it.
+    """
     roles = RuleSet(policy.rules).role_copies
     wishes = [rule.leader_rank(topology) for rule in RuleSet(policy.rules).leader_preferences]
 

@@ -52,8 +52,10 @@ class Strategy(Compiles, Protocol):
         ...
 
     def unfit(self, spec: StreamSpec, policy: Policy, topology: Topology, /) -> Reason | None:
-        """What is wrong with the request as such, such as an unknown name: the stream is rejected,
-        also if it brings its replicas."""
+        """Name a fault of the request as such, for instance an unknown name.
+
+        The stream is then rejected, also if it brings its replicas.
+        """
         ...
 
     def advice(self, spec: StreamSpec, policy: Policy, topology: Topology, /) -> tuple[Reason, ...]:
@@ -63,13 +65,15 @@ class Strategy(Compiles, Protocol):
     def resume(
         self, spec: StreamSpec, policy: Policy, shards: list[list[int]], view: View, /
     ) -> tuple[Reason, ...]:
-        """Fill the EMPTY slots of given shards as `place` would have gone on; those that find no
-        node stay EMPTY, with reasons. `extend` fills what is left."""
+        """Fill the EMPTY slots of given shards as `place` would have continued.
+
+        Slots that find no node stay EMPTY, with reasons. `extend` fills what is left.
+        """
         ...
 
     @property
     def balance(self) -> Balance:
-        """What rebalancing evens out first for the strategy's streams, if anything."""
+        """The order in which rebalancing evens out the strategy's streams, if it does."""
         ...
 
     @property
@@ -79,8 +83,11 @@ class Strategy(Compiles, Protocol):
 
     @property
     def places_by_choice(self) -> bool:
-        """Whether a shard's last replica goes where `choose` says, so that `explain` names the
-        step of it that decided instead of an order of the strategy's own."""
+        """Whether `choose` decides where a shard's last replica goes.
+
+        `explain` then names the step of `choose` that decided, instead of an order of the
+        strategy's own.
+        """
         ...
 
     @property
@@ -90,8 +97,10 @@ class Strategy(Compiles, Protocol):
 
 
 class ByRules:
-    """Base of a strategy that says all it asks for in its rules; has a default for every member
-    that a strategy need not bring."""
+    """Base of a strategy whose rules say everything that it asks for.
+
+    It has a default for every member that a strategy need not bring.
+    """
 
     on_shortage: ClassVar[OnInfeasible] = OnInfeasible.REJECT
     balance: ClassVar[Balance] = Balance.TOTALS_FIRST

@@ -28,8 +28,10 @@ VNODES_MAX = 1024
 
 @dataclass(frozen=True, slots=True)
 class TokenRing:
-    """Tokens in their order, all integers or all strings, and the node that owns each; equal
-    tokens stand in the natural order of their nodes' ids."""
+    """Tokens in their order, all integers or all strings, and the node that owns each.
+
+    Equal tokens stand in the natural order of their nodes' ids.
+    """
 
     tokens: list[Any]
     nodes: list[int]
@@ -131,7 +133,7 @@ class OnRing(Rule):
         return [RuleFinding(name, 1, 0) for name in sorted(names, key=natural_key)]
 
     def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
-        """Which of many whole shards, a row of nodes each, break the rule."""
+        """Mask the whole shards, a row of nodes each, that may break the rule."""
         ring = token_ring(standing.topology, self.vnodes)
         members = ring.members(standing.topology)
         off: Mask = np.any(~members[shards], axis=1)
@@ -139,7 +141,7 @@ class OnRing(Rule):
 
 
 def unfit_tokens(spec: StreamSpec, topology: Topology) -> Reason | None:
-    """Why the explicit tokens of nodes and shards are no ring, if they are not."""
+    """Explain why the explicit tokens of nodes and shards form no ring, if they do not."""
     kinds = dict(_kinds(topology))
     if spec.shard_tokens is not None:
         if len(spec.shard_tokens) != spec.shards:

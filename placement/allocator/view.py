@@ -110,7 +110,7 @@ class View:
             self.class_indexes.changed(node)
 
     def room(self) -> NDArray[np.int64]:
-        """How many more replicas the capacity of each node allows."""
+        """Count the replicas that the capacity of each node still allows."""
         capacity = self.topology.capacity
         return np.where(capacity < 0, _UNLIMITED, capacity - self.load)
 
@@ -126,14 +126,17 @@ class View:
 
     @cached_property
     def near_mean(self) -> NDArray[np.float64]:
-        """The most a node may hold and count as near its share of the replicas of the beginning:
-        of those on nodes with a location, if it has one, else of the others."""
+        """Compute the most replicas with which a node counts as near its share.
+
+        The share is of the replicas at the beginning: of those on nodes with a location, if it has
+        one, else of the others.
+        """
         weight = np.maximum(pooled(self.topology, self._millionths), 1) / 1e6  # of no node at all
         share = self.topology.weight * (self._begin / weight)
         return share + np.maximum(_NEAR * share, 1)
 
     def crowded(self, nodes: Any) -> Any:
-        """Whether a node, or which of several, would hold too many to be near with one more."""
+        """Whether one more replica puts each of `nodes` (an index or several) above `near_mean`."""
         return self.load[nodes] + 1 > self.near_mean[nodes]
 
     def pressure(self, nodes: Any) -> Any:
@@ -156,7 +159,7 @@ class View:
         return level.pressure(level.domains[nodes], HALF)
 
     def level(self, scope: Scope) -> DomainLoads:
-        """What the domains of a level carry; kept up to date."""
+        """The loads of a level's domains; kept up to date."""
         if scope not in self.levels:
             self.levels[scope] = DomainLoads(self.topology, scope, self.load, self._millionths)
         return self.levels[scope]
@@ -196,7 +199,7 @@ class ReplicaRequest(NamedTuple):
     leads: bool = False  # the first replica of a new shard, which is likely to lead
 
     def standing(self, topology: Topology) -> RuleContext:
-        """What the rules are asked about."""
+        """The context in which rules are asked."""
         parts = self.kept, self.stream_nodes, self.nodes, self.shards, self.slots, self.slot
         return RuleContext(topology, self.replication_factor, *parts)
 

@@ -207,15 +207,17 @@ class AffinityStrategy(ByRules):
 def _unkept(
     shards: list[list[int]] | Reason, spec: StreamSpec, policy: Policy, view: View
 ) -> float:
-    """How many of the user's preferred rules the arrangement does not keep."""
+    """Count the user's preferred rules that the arrangement breaks."""
     if isinstance(shards, Reason):
         return inf
     return len(unmet(policy.rules, shards, spec, policy, view.topology))
 
 
 def zigzag(groups: Sequence[Sequence[int]], preferred: Sequence[int] = ()) -> list[int]:
-    """Preferred nodes in their order, then one node of each group in turn, starting with the
-    groups of which the fewest were taken."""
+    """Order nodes: preferred ones first, then one node of each group in turn.
+
+    Groups of which the fewest were taken come first.
+    """
     taken = [sum(node in group for node in preferred) for group in groups]
     queues = [[node for node in group if node not in preferred] for group in groups]
     order = list(preferred)
@@ -258,8 +260,10 @@ def fill_by_domain(
 def rotate(
     spec: StreamSpec, order: Sequence[int], domains: NDArray[np.int32]
 ) -> list[list[int]] | None:
-    """An arrangement for nodes that do not suffice for one replica each: shards take the domains
-    in turn, and within a domain its nodes in turn."""
+    """Arrange nodes that do not suffice for one replica each.
+
+    Shards take the domains in turn, and within a domain its nodes in turn.
+    """
     groups: dict[int, list[int]] = {}
     for node in order:
         groups.setdefault(int(domains[node]), []).append(node)
@@ -273,8 +277,10 @@ def rotate(
 
 
 def _by_domain(spec: StreamSpec, policy: Policy, scope: Scope, view: View) -> list[list[int]]:
-    """Candidates by location; the less loaded location and node first, then the one that leads
-    less (of locations: whose first node does), then natural order."""
+    """Group the candidates by location, the less loaded location and node first.
+
+    Then the one that leads less (of locations: whose first node does), then natural order.
+    """
     topology = view.topology
     domains, rank = topology.domain_of(scope), topology.order()
     mask = candidates(policy, view) & (domains != NO_DOMAIN)
@@ -306,7 +312,7 @@ def _shortage(
     groups: list[list[int]],
     view: View,
 ) -> Reason | None:
-    """Why the stream cannot be placed, by counting alone."""
+    """Explain, by counting alone, why the stream cannot be placed."""
     topology = view.topology
     factor, nodes = spec.replication_factor, sum(map(len, groups))
     domains = [int(topology.domain_of(scope)[group[0]]) for group in groups]
@@ -384,8 +390,10 @@ def _checked(
     policy: Policy,
     view: View,
 ) -> list[list[int]] | Reason:
-    """The arrangement with its leaders in front, or the first required rule that it breaks; in a
-    colocated stream the leader is the same for all shards."""
+    """Put leaders in front of the arrangement, or name the first required rule that it breaks.
+
+    In a colocated stream all shards have the same leader.
+    """
     topology, factor = view.topology, spec.replication_factor
     shards = [leader_first(nodes, policy, factor, topology) for nodes in shards]
     rules = strategy.rules(policy, topology)

@@ -40,8 +40,11 @@ _LAST_RESORT = 1 << 120
 
 @dataclass(frozen=True, slots=True)
 class AwareOf(DomainCountRule):
-    """At most ceil(copies / values) replicas of a shard on each value of an attribute, where values
-    are those of the usable nodes and the forced ones; none on a node without the attribute."""
+    """At most ceil(copies / values) replicas of a shard on each value of an attribute.
+
+    Values are those of the usable nodes and the forced ones. A node without the attribute holds
+    none.
+    """
 
     per: Scope
     forced: tuple[str, ...] = ()
@@ -94,7 +97,7 @@ class AwareOf(DomainCountRule):
         return sorted(found, key=lambda finding: natural_key(finding.domain or ""))
 
     def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
-        """Which of many shards, a row of nodes each, break the rule."""
+        """Mask the shards, a row of nodes each, that break the rule."""
         held = standing.topology.domain_of(self.per)[shards]
         doubtful: Mask = (max_per_domain(held) > self.cap(standing)) | (held == NO_DOMAIN).any(
             axis=1
@@ -213,8 +216,11 @@ def _why(
     standing: RuleContext,
     view: View,
 ) -> Reason:
-    """What keeps the shard from one more copy, with the numbers that Elasticsearch' explain gives
-    since nobody could find a mistyped or stale forced value otherwise."""
+    """Explain what keeps the shard from one more copy.
+
+    With the numbers of Elasticsearch' explain, because nobody could find a mistyped or stale forced
+    value otherwise.
+    """
     topology = standing.topology
     bare = [rule for rule in caps if (topology.domain_of(rule.per)[mask] == NO_DOMAIN).all()]
     if mask.any() and bare:

@@ -37,8 +37,11 @@ BULK_FROM = 128
 
 
 def walkable(rules: Sequence[Rule], topology: Topology) -> bool:
-    """Whether the walk keeps these rules of a policy: required ones on the levels of the tree, or
-    on what a node carries. What it makes of them is judged nevertheless."""
+    """Whether the walk keeps all of these rules.
+
+    They are required ones on the levels of the tree, or on what a node carries. What it makes of
+    them is judged nevertheless.
+    """
     return all(
         rule.strength is Strength.REQUIRED
         and (
@@ -128,7 +131,7 @@ class _Walk:
         return int(self._size[0])
 
     def dealt(self, copies: int, view: View) -> Integers | None:
-        """So many nodes for every shard, a row each; None where some replica finds no node."""
+        """Deal nodes to every shard, a row each; None if some replica finds no node."""
         tree, spec, room, size = self._tree, self._spec, self._room, self._size
         amount = spec.shards * copies
         # All kernels run in the form that suits the largest work, which is dealing out.
@@ -159,8 +162,10 @@ class _Walk:
 def _weights(
     tree: DomainTree, policy: Policy, able: NDArray[np.bool_], topology: Topology
 ) -> tuple[Integers, Integers]:
-    """Weights by element, in whole millionths: of all nodes that are able, and of those of them
-    that the policy admits."""
+    """Sum weights by element, in whole millionths.
+
+    Of all nodes that are able, and of those of them that the policy admits.
+    """
     parts = np.rint(topology.weight * 1e6) * able
     return _whole(tree, parts), _whole(tree, parts * policy.nodes.mask(topology))
 
@@ -206,7 +211,7 @@ def _apportioned(
     amount: int,
     looked_at: int,
 ) -> Integers:
-    """What each element is to get of so much."""
+    """Divide an amount over the elements."""
     need = np.zeros(tree.elements.shape[1], np.int64)
     need[0] = amount
     arguments = np.stack(weights), held, size, np.stack(bounds), shards, factor, need

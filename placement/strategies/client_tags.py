@@ -114,8 +114,11 @@ _UNTAGGED = 1 << 120
 
 @dataclass(frozen=True, slots=True)
 class DistinctTags(AtMost):
-    """At most one holder per value of a key of tags; a node without the key shares no value, as
-    in KIP-708, so that a wish minds it less than a shared one."""
+    """At most one holder per value of a key of tags.
+
+    A node without the key shares no value, as in KIP-708; a preferred rule minds it less than a
+    shared value.
+    """
 
     def penalty(self, standing: RuleContext) -> Penalties:
         """As of `AtMost`; where values may be shared, none for a node without the key."""

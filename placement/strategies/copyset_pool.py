@@ -30,8 +30,10 @@ _Keys = list[NDArray[np.generic]]
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What the sets have to be: `factor` nodes that `nodes` admits and that keep `rules`; every
-    node shall share sets with at least `width` others. Any member may lead that the rules let."""
+    """Terms of the sets: `factor` nodes that `nodes` admits and that keep `rules`.
+
+    Every node shares sets with at least `width` others. Any member may lead that the rules let.
+    """
 
     topology: Topology
     factor: int
@@ -68,8 +70,9 @@ class Terms:
 
 
 class Copysets:
-    """The sets in use, those that replace them where a member is gone, and as many new ones as the
-    scatter width still asks for.
+    """The sets in use, their replacements, and new ones.
+
+    A set that lost a member is replaced; new ones come until the scatter width is reached.
 
     Method: Cidon et al. (USENIX ATC 2013) for the first sets: random permutations cut into groups,
     here with groups that break a rule passed over; Cidon et al., "Tiered Replication" (USENIX ATC
@@ -171,8 +174,10 @@ class Copysets:
         return digest64("copysets", what, self.terms.factor, *ids)
 
     def _replace_leavers(self, known: set[Copyset]) -> None:
-        """Take over the sets in use; a set that lost a member goes on with another in its place,
-        or as the set that others of its shards have already moved to."""
+        """Take over the sets in use, with another member in place of a lost one.
+
+        A set may also continue as the set that others of its shards have already moved to.
+        """
         by_name = sorted(known, key=lambda members: [int(self._order[node]) for node in members])
         broken = []
         for members in by_name:

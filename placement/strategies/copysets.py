@@ -104,9 +104,12 @@ class CopysetsStrategy(ByRules):
         return Placement(shards, (self._summary(copysets, shards, policy, view),), told)
 
     def extend(self, need: ReplicaRequest, policy: Policy, mask: Mask, view: View) -> int | Reason:
-        """The member that the remaining ones lack: of the set that took the place of theirs, of
-        another set they are in, or of a new one around them. Sets that break a preferred rule
-        more than others do come last, since repair would leave them again."""
+        """Find the member that the remaining ones lack.
+
+        Of the set that took the place of theirs, of another set they are in, or of a new one around
+        them. Sets that break a preferred rule more than others do come last, since repair would
+        leave them again.
+        """
         copysets = self._copysets(policy, need.replication_factor, view)
         mask = mask & _allowed(need, self.rules(policy, view.topology), view)
         mask[list(need.excluded)] = False
@@ -147,7 +150,7 @@ class CopysetsStrategy(ByRules):
         return found
 
     def _short(self, copysets: Copysets, policy: Policy) -> Reason | None:
-        """Why the scatter width that was asked for cannot be reached."""
+        """Explain why the requested scatter width cannot be reached."""
         if not copysets.short or policy.parameters["scatter_width"] is None:
             return None
         topology = copysets.terms.topology
@@ -162,7 +165,7 @@ class CopysetsStrategy(ByRules):
     def _summary(
         self, copysets: Copysets, shards: Sequence[Sequence[int]], policy: Policy, view: View
     ) -> Reason:
-        """What the stream's sets are worth."""
+        """Summarise the stream's sets: their number, scatter width and probability of loss."""
         factor = copysets.terms.factor
         mine = distinct_copysets(shards)
         width = scatter_width(mine)
@@ -240,8 +243,10 @@ def _digests(sets: _Rows, view: View) -> NDArray[np.uint64]:
 
 
 def _leader_first(members: Sequence[int], policy: Policy, view: View) -> list[int]:
-    """The members, in front the one with the fewest leaders per weight that can lead, where the
-    user's rules want the leader."""
+    """Put the member with the fewest leaders per weight in front.
+
+    It can lead, and stands where the user's rules want the leader.
+    """
     topology, rank = view.topology, view.topology.order()
     able = [node for node in members if topology.can_lead[node]] or list(members)
     for rule in RuleSet(policy.rules).leader_preferences:
@@ -265,7 +270,7 @@ def _allowed(need: ReplicaRequest, rules: Sequence[Rule], view: View) -> Mask:
 
 
 def _content(need: ReplicaRequest, view: View) -> int:
-    """The same for all shards of a set, so that its node is replaced once."""
+    """Seed for all shards of a set alike, so that its node is replaced once."""
     return digest64("copyset", *sorted(view.topology.ids[node] for node in need.kept))
 
 

@@ -259,8 +259,10 @@ def _weights(given: Any, topology: Topology) -> Mapping[str, int] | Reason:
 
 
 def _costs(need: ReplicaRequest, policy: Policy, view: View) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """What one more replica costs on each node; a voter in a zone without one is worth its term
-    while fewer than three have one."""
+    """Price one more replica on each node.
+
+    A voter in a zone without one is worth its term while fewer than three have one.
+    """
     topology, cold = view.topology, policy.extra_copies
     voters = need.replication_factor - cold
     shape = Shape(voters, cold, policy.parameters["weights"])

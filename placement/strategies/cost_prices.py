@@ -31,7 +31,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class DomainLevels:
-    """What the strategy calls region, zone and rack."""
+    """The levels that the strategy calls region, zone and rack."""
 
     region: Scope
     zone: Scope
@@ -177,8 +177,10 @@ class Prices:
         return (2 * (self._loads[term][domain] + more) + 1) * self._factors[term][domain]
 
     def _ordered(self, term: str, found: Mapping[int, _T], seed: int) -> Iterator[_T]:
-        """Domains in the order of a hash of their names, so that ties fall differently for every
-        shard, and alike whatever the order of nodes."""
+        """Order domains by a hash of their names.
+
+        Ties so fall differently for every shard, and alike whatever the order of nodes.
+        """
         names = {domain: str(self._topology.domains[domain]) for domain in found}
         for domain in sorted(found, key=lambda d: (digest64(seed, term, names[d]), names[d])):
             yield found[domain]
@@ -252,7 +254,7 @@ class Prices:
         return table
 
     def _alone(self, node: int) -> int:
-        """What the node and its rack cost."""
+        """Price the node and its rack."""
         own = int((2 * self._node_loads[node] + 1) * self._node_factors[node])
         return own + self._price("rack", self._domains["rack"][node], 0)
 
@@ -299,8 +301,11 @@ def _keep(table: _Table, state: _State, found: _Found) -> None:
 
 
 def levels_of(topology: Topology) -> DomainLevels:
-    """Region, zone and rack by their names where levels have such; otherwise the first, second
-    and third component of a path. On a path shorter than a level the deepest component counts."""
+    """Find region, zone and rack by the names of levels.
+
+    Without such names they are the first, second and third component of a path. On a path shorter
+    than a level the deepest component counts.
+    """
     depths = []
     for at, names in enumerate((("region",), ("zone", "az", "availability_zone"), ("rack",))):
         named = [topology.levels.index(name) for name in names if name in topology.levels]

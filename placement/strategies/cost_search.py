@@ -149,7 +149,7 @@ class Attempt:
                 yield broken, 1 + price, chosen
 
     def _judged(self, chosen: Chosen, used: Sequence[int]) -> tuple[int, ...] | None:
-        """How far the user's preferred rules are broken; None if a required one is."""
+        """Count how far the user's preferred rules are broken; None if a required one is."""
         nodes = self._ordered(*chosen)
         standing = RuleContext(
             self.view.topology,

@@ -45,7 +45,7 @@ _UPGRADE_DOMAIN_TAGS = ("upgrade_domain", "upgrade-domain", "upgradeDomain")
 
 
 class Variant(StrEnum):
-    """Which of HDFS' policies."""
+    """Variant of HDFS' policies."""
 
     DEFAULT = "default"
     RACK_FAULT_TOLERANT = "rack_fault_tolerant"
@@ -227,8 +227,10 @@ def _stages(need: ReplicaRequest, policy: Policy, mask: Mask, topology: Topology
 
 
 def _leading_least(mask: Mask, view: View) -> Mask:
-    """The nodes that lead least for their weight: load alone, which goes round in step with the
-    replicas of a shard, would let one rack lead them all."""
+    """Keep the nodes that lead least for their weight.
+
+    Load alone goes round in step with the replicas of a shard and would let one rack lead them all.
+    """
     led = (view.leaders + 1) / view.topology.weight
     least: Mask = mask & (led == led[mask].min())
     return least
@@ -298,7 +300,7 @@ class UpgradeDomains(ScopedRule):
         return [RuleFinding(None, have, need)] if have < need else []
 
     def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
-        """Which of many shards, a row of nodes each, break the rule."""
+        """Mask the shards, a row of nodes each, that break the rule."""
         used = first_occurrences(self._domains(standing.topology)[shards]).sum(axis=1)
         doubtful: Mask = used < min(self.factor, shards.shape[1])
         return doubtful

@@ -59,7 +59,7 @@ class NoMajority(DomainCountRule):
         return self._limit(standing).violations(standing)
 
     def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
-        """Which of many whole shards break the rule."""
+        """Mask the whole shards that break the rule."""
         return self._limit(standing).may_violate(shards, standing)
 
     def _limit(self, standing: RuleContext) -> AtMost:
@@ -203,8 +203,10 @@ def _placed(draft: StreamDraft) -> bool:
 
 
 class _Held:
-    """Replicas by node: of the stream, of all streams that share its dimension, and of each of its
-    ranges, over all streams of the dimension if there is one."""
+    """Replicas by node: of the stream, of its dimension, and of each of its ranges.
+
+    Ranges count over all streams of the dimension, if there is one.
+    """
 
     def __init__(self, view: View, spec: StreamSpec) -> None:
         size = view.topology.size
@@ -260,7 +262,7 @@ def _counted(nodes: NDArray[np.int32], size: int) -> NDArray[np.int64]:
 
 
 def _remembered(view: View, need: ReplicaRequest) -> _Held:
-    """What the stream holds, looked up once for each plan."""
+    """Look up the stream's replicas once for each plan."""
     key = (_Held, need.stream)
     if key not in view.memory:
         specs = (view.spec_of(index) for index, _ in view.table.streams())

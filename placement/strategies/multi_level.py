@@ -151,8 +151,10 @@ def _deferred(policy: Policy, topology: Topology) -> bool:
 
 
 class _Rings:
-    """For every tier the children's places on the rings of their parents and whose turn is next,
-    with the nodes of a leaf as the last tier."""
+    """The rings of every tier: the children's places, and whose turn is next.
+
+    The nodes of a leaf are the last tier.
+    """
 
     def __init__(self, draft: StreamDraft) -> None:
         topology = draft.view.topology
@@ -203,7 +205,7 @@ class _Rings:
         return [*keys, *later]
 
     def _turn(self, turns: NDArray[np.int64], depth: int, found: Nodes) -> NDArray[np.int64]:
-        """How many other children of its parent come before each candidate's."""
+        """Count the other children of the parent that come before each candidate's."""
         of = self._tiers[depth][found]
         ahead: NDArray[np.int64] = self._place[depth][of] - turns[self._parents[depth][found]]
         return ahead % self._siblings[depth][of]
@@ -274,7 +276,8 @@ class _DealtSoFar:
         self._begin(view.table.rows(self._shards))
 
     def _begin(self, rows: NDArray[np.int64]) -> None:
-        """What all shards have was taken shard by shard, what some have beyond that later."""
+        """Take the turns of the replicas placed: what all shards have shard by shard, the rest
+        later."""
         held, nodes = rows != EMPTY, self._view.topology.size
         self._rows, self._whole = rows, int(held.sum(axis=1).min())
         place, shard = held.cumsum(axis=1)[held] - 1, np.nonzero(held)[0]

@@ -205,7 +205,7 @@ class _Walk:
         return self._too_few(need, held)
 
     def lists(self, spec: StreamSpec, starts: Positions, open_at: Mask) -> Positions | None:
-        """What `pick` picks for every slot of every shard; None where it finds no node."""
+        """Pick the node of every slot of every shard as `pick` does; None if a slot finds none."""
         owners, every = self.ring.owners, np.arange(spec.shards)
         wanted = [datacenter for datacenter, count in self.counts.items() if count]
         counts = np.asarray([self.counts[datacenter] for datacenter in wanted], np.int64)
@@ -236,13 +236,13 @@ class _Walk:
         return taken
 
     def _repeats(self, datacenter: int, held: list[int]) -> int:
-        """How many replicas more may stand in racks that have one already."""
+        """Count the replicas that may still stand in racks that have one already."""
         racks = set(held)
         there = len(racks | self.offered.get(datacenter, set()))
         return self.counts[datacenter] - there - (len(held) - len(racks))
 
     def _look_at(self, mask: Mask) -> None:
-        """Which nodes may be taken, and the racks that they offer in each datacenter."""
+        """Mask the nodes that may be taken, and list their racks in each datacenter."""
         if self.known is mask:
             return
         self.known = mask
@@ -307,7 +307,7 @@ class DatacenterCounts(DomainCountRule):
 
     @property
     def general(self) -> Exactly:
-        """The same as a rule of the user's."""
+        """Write the rule as one of the user's kinds."""
         counts = ((Location((name,)), count) for name, count in self.counts)
         return Exactly(tuple(counts), self.strength)
 
@@ -334,7 +334,7 @@ class DatacenterCounts(DomainCountRule):
         return sorted(found, key=lambda finding: natural_key(finding.domain or ""))
 
     def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
-        """Which of many whole shards, a row of nodes each, break the rule."""
+        """Mask the whole shards, a row of nodes each, that break the rule."""
         rows = standing.topology.domain_of(self.per)[shards]
         limits = _counts(dict(self.counts), standing.topology)
         doubtful = np.full(len(rows), sum(limits.values()) != rows.shape[1])
@@ -391,7 +391,7 @@ class DatacenterRacks(DomainCountRule):
         return sorted(found, key=lambda finding: natural_key(finding.domain or ""))
 
     def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
-        """Which of many whole shards, a row of nodes each, break the rule."""
+        """Mask the whole shards, a row of nodes each, that break the rule."""
         topology = standing.topology
         racks, datacenters = topology.domain_of(LEAF), topology.domain_of(Scope(depth=1))
         live = np.zeros(int(racks.max(initial=0)) + 1, bool)

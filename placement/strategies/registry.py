@@ -67,9 +67,11 @@ def register(strategy: Strategy) -> Reason | None:
 
 
 def deferred(name: str, policy: Policy, topology: Topology) -> tuple[Strategy, Policy] | Reason:
-    """Another strategy with the policy as that one understands it: rules and filters stay, its
-    parameters and what becomes of its own rules are its defaults. For placers that defer to
-    another."""
+    """Look up another strategy, with the policy as that one reads it.
+
+    Rules and filters stay; its parameters, and what becomes of its own rules, are its defaults. For
+    placers that defer to another.
+    """
     strategy = STRATEGIES.get(name)
     if strategy is None:
         return Reason(Code.STRATEGY_UNKNOWN, f"unknown strategy '{name}'")
@@ -120,8 +122,11 @@ def enable(path: str) -> Reason | None:
 
 
 def _faults(strategy: Any) -> Iterator[str]:
-    """What is wrong with the members that a strategy may bring: misspelt, or not callable as they
-    are called. Names that begin with an underscore are the strategy's own."""
+    """Find faults in the members that a strategy may bring: misspelt, or not callable as they are
+    called.
+
+    Names that begin with an underscore are the strategy's own.
+    """
     known = (*_MEMBERS, *_HOOKS, *_TRAITS)
     for name in (name for name in dir(strategy) if not name.startswith("_") and name not in known):
         meant = get_close_matches(name, (*_HOOKS, *_TRAITS), n=1, cutoff=0.85)

@@ -90,8 +90,10 @@ class RingStrategy(ByRules):
         return compiled | ({"on_infeasible": OnInfeasible.REJECT} if strict else {})
 
     def rules(self, policy: Policy, topology: Topology) -> tuple[Rule, ...]:
-        """One replica per domain of the lowest level, and as many domains of the others as there
-        are, after the user's rules."""
+        """One replica per domain of the lowest level, after the user's rules.
+
+        And as many domains of the other levels as there are.
+        """
         scopes, vnodes = _scopes(policy, topology), policy.parameters["vnodes"]
         rules: list[Rule] = list(policy.rules)
         if token_ring(topology, vnodes).explicit:
@@ -235,7 +237,7 @@ class _Walk:
         return first
 
     def lists(self, spec: StreamSpec, starts: Positions, open_at: Mask) -> Positions | None:
-        """What `pick` picks for every slot of every shard; None where it finds no node."""
+        """Pick the node of every slot of every shard as `pick` does; None if a slot finds none."""
         owners, every = self.ring.owners, np.arange(spec.shards)
         places = [np.where(open_at, of[owners], NO_DOMAIN) for of in self.domains]
         offered = [len(np.unique(at[at != NO_DOMAIN])) for at in places]

@@ -132,7 +132,7 @@ class _Circle:
         return nodes
 
     def _begin(self) -> tuple[int, int]:
-        """Which leader comes first, and how far off its first follower is."""
+        """Choose the first leader, and the distance of its first follower."""
         draft, given = self._draft, self._draft.policy.parameters.get("start")
         if given is not None or self._size < 2:
             return given or 0, given or 0
@@ -145,8 +145,10 @@ class _Circle:
         return self._least_loaded() if draft.foreign.any() and len(self._leaders) else (0, 0)
 
     def _least_loaded(self) -> tuple[int, int]:
-        """The start whose leaders, then the distance whose followers meet the least load; equals
-        by a hash of the stream and the node."""
+        """Choose the start whose leaders, then the distance whose followers meet the least load.
+
+        Equals by a hash of the stream and the node.
+        """
         draft, size, topology = self._draft, self._size, self._draft.view.topology
         weight, span = topology.weight[self._nodes], min(draft.spec.shards, size)
         chance = scores(digest64("start", draft.spec.stream), topology.digests[self._nodes])

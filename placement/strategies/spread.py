@@ -100,9 +100,11 @@ class SpreadStrategy(ByRules):
         return {}
 
     def rules(self, policy: Policy, topology: Topology) -> tuple[Rule, ...]:
-        """Evenness at every level, after the user's rules; no more than a wish where those say
-        how many replicas stand where. Where only some nodes have a location, these come first, and
-        levels are even without the others."""
+        """Evenness at every level, after the user's rules.
+
+        Only preferred if those say how many replicas stand where. Where only some nodes have a
+        location, these come first, and levels are even without the others.
+        """
         told = any(r.counts_places and r.strength is _REQUIRED for r in policy.rules)
         strength = Strength.PREFERRED if told else policy.strength
         located = self.located_first and topology.mixes_located
@@ -254,8 +256,10 @@ class _Attempts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Scarce(Rule):
-    """Take from where most is left, so that no domain is left with nodes that nobody can use: with
-    one cap per domain this is the greedy that finds an arrangement whenever there is one."""
+    """Takes from where most is left, so that no domain is left with nodes that nobody can use.
+
+    With one cap per domain this greedy finds an arrangement whenever there is one.
+    """
 
     counted: tuple[Scope, ...]
     open: Mask

@@ -54,8 +54,11 @@ class Steps:
         scoped: NDArray[np.int64],
         loads: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]],
     ) -> list[Key]:
-        """How the next replica ranks its candidates: group, the user's wishes and load of the
-        location, then the server by `scoped` load or, range-aware, by all `loads` in turn."""
+        """Rank the candidates for the next replica.
+
+        By group, the user's preferences and load of the location, then the server by `scoped` load
+        or, range-aware, by all `loads` in turn.
+        """
         view, of = self._view, self._locations
         alive = [n for n in need.kept if n != need.replaces and not view.topology.is_dead(n)]
         held = np.bincount(of[np.asarray(alive, np.int64)], minlength=self._size)
@@ -67,7 +70,7 @@ class Steps:
         first = mixed(self._seeds(np.array([need.shard])) + need.slot)
 
         def late(found: Nodes, lot: NDArray[np.int64]) -> NDArray[np.int64]:
-            """How far each server comes behind the one drawn."""
+            """Count how far each server comes behind the one drawn."""
             return (self._place[found] - lot) % np.maximum(self._servers, 1)[of[found]]
 
         def beaten(found: Nodes) -> NDArray[np.generic]:
@@ -93,8 +96,10 @@ class Steps:
         return [*location, *server, lambda found: late(found, first)]
 
     def place(self, draft: StreamDraft, scoped: NDArray[np.int64]) -> bool:
-        """Both steps for all shards of a stream that has none yet, as `keys` would rank them; False
-        where that takes more: range-aware, or where a server can be full."""
+        """Do both steps for all shards of an empty stream, as `keys` would rank them.
+
+        False if that takes more: range-aware, or a server can be full.
+        """
         tree, spec, topology = self._tree, draft.spec, self._view.topology
         if (self._view.room()[tree.leaves] < spec.shards).any():
             return False
