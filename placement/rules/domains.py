@@ -254,6 +254,7 @@ class EvenWithinCapacity(ScopedRule):
     two replicas ahead of one that still has a free node. With `fenced`, suspect nodes are free."""
 
     sees_domains_only: ClassVar[bool] = True
+    domains_interchangeable: ClassVar[bool] = True
     per: Scope
     inside: Scope | None = None
     strength: Strength = Strength.REQUIRED

@@ -175,9 +175,10 @@ def _colours(
     """Classes of one colour are alike: as large, as much used, in domains made up alike.
 
     Colour refinement over classes and their domains; on nested domains it tells apart exactly what
-    is different. Rules that see more than domains have every class in a colour of its own.
+    is different. Rules that see more than domains, or that ask which ones they are, have every
+    class in a colour of its own.
     """
-    if not RuleSet(rules).sees_domains_only:
+    if not RuleSet(rules).domains_interchangeable:
         return [hash((position, count)) for position, count in enumerate(used)]
     columns = [question.topology.domain_of(scope) for scope in _scopes(rules)]
     where = [[int(column[members[0]]) for column in columns] for members in classes]

@@ -54,6 +54,11 @@ class RuleSet:
         return all(rule.sees_domains_only for rule in self.rules)
 
     @property
+    def domains_interchangeable(self) -> bool:
+        """Whether no rule asks which domains they are that hold so many replicas."""
+        return all(rule.domains_interchangeable for rule in self.rules)
+
+    @property
     def keeps_one_domain(self) -> bool:
         """Whether the whole stream is to stand in one domain."""
         return any(rule.keeps_one_domain for rule in self.rules)

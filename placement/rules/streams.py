@@ -32,6 +32,7 @@ class SameDomain(ScopedRule):
 
     spans_stream: ClassVar[bool] = True
     sees_domains_only: ClassVar[bool] = True
+    domains_interchangeable: ClassVar[bool] = True
     keeps_one_domain: ClassVar[bool] = True
     per: Scope
     strength: Strength = Strength.REQUIRED

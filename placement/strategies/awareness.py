@@ -46,6 +46,7 @@ class AwareOf(DomainCountRule):
     none.
     """
 
+    domains_interchangeable: ClassVar[bool] = True
     per: Scope
     forced: tuple[str, ...] = ()
     strength: Strength = Strength.REQUIRED

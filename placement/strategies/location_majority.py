@@ -44,6 +44,7 @@ class NoMajority(DomainCountRule):
     """No location holds a majority of a shard's replicas; half of an even number counts as one.
     One replica, or one live location, leaves nothing to spread."""
 
+    domains_interchangeable: ClassVar[bool] = True
     per: Scope = LEAF
     strength: Strength = Strength.PREFERRED
 
