@@ -71,6 +71,9 @@ RULES: dict[str, Advice] = {
     "upgrade domains": Advice(
         "Replicas stand in this number of upgrade domains.", "See the reason."
     ),
+    "racks of a datacenter": Advice(
+        "A datacenter's replicas stand in as many of its racks as there are.", "See the reason."
+    ),
     "one domain": Advice("All replicas of the stream stand in one domain.", "See the reason."),
     "exclusive nodes": Advice("A node holds at most one replica of the stream.", "Add nodes."),
     "colocate slots": Advice(

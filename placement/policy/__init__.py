@@ -17,8 +17,10 @@ from placement.policy.policy import (
     parse_placement_policies,
     unknown_value,
 )
+from placement.policy.rule_parser import RULE_KINDS
 
 __all__ = [
+    "RULE_KINDS",
     "Affinity",
     "Balance",
     "Compiles",

@@ -110,6 +110,7 @@ _KINDS: Mapping[str, tuple[str, ...]] = {
     "colocate": (),
     "exclusive": (),
 }
+RULE_KINDS = tuple(_KINDS)
 _KEYS = (*dict.fromkeys(key for kind, more in _KINDS.items() for key in (kind, *more)), "strength")
 # No system in the sources keeps more copies of a shard than this.
 _ROLE_MAX = 63

@@ -1,18 +1,19 @@
 """Policies judged anew, for the oracle: what a required policy forbids, from plain records.
 
-Nothing of `placement` is used, so that a fault of its rules cannot hide itself. Only what can be
-counted plainly is judged: the user's own rules and filters, and the rules of those strategies that
-count replicas by domain.
+Nothing of `placement` is used, so that a fault of its rules cannot hide itself. Judged are the
+user's own rules and filters and what strategies require (`tests.oracle.promises`), which says of
+the rest why it is not.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, floor
 from typing import Any
 
-Value = Mapping[str, Any]
+from tests.oracle.promises import LEAF, Value, own_rules
+
 Lists = Sequence[Sequence[str]]
 UNLOCATED = ""
 UNKNOWN_NODE: Value = {"location": "", "tags": {}}
@@ -21,8 +22,13 @@ KEEPS_COLD = ("cost", "bytedance")
 # Strategies whose own rules are required by default and are judged here, or that have none.
 JUDGED = ("affinity", "timeplus", "awareness", "elasticsearch", "simple")
 SOFT = ("spread", "location_majority", "kudu", "hdfs", "client_tags", "kafka_streams")
-# A level of which every path is a domain by itself.
-LEAF = "location"
+# Kinds of rules that users may ask for: all are judged while no replica is missing.
+KINDS = (
+    *("at_most", "even", "at_least", "exactly", "with_tags", "balance", "role", "leader_in"),
+    *("colocate", "exclusive"),
+)
+# Kinds of which no single move can be said to mend or to break them.
+NOT_BY_MOVES = {"role", "balance", "leader_in"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +54,7 @@ def is_judged(spec: Value) -> bool:
     policy = spec["policy"]
     strategy, mode = policy.get("strategy", "spread"), policy.get("on_infeasible")
     kinds = {key for rule in policy.get("rules", ()) for key in rule}
-    if kinds & {"role", "balance", "leader_in"}:
+    if kinds & NOT_BY_MOVES:
         return False
     return strategy in JUDGED or mode == "degrade" or (strategy in SOFT and mode is None)
 
@@ -102,6 +108,10 @@ class Judge:
         self._nodes = nodes
         self._levels = tuple(levels)
         self._live: dict[str, set[str | None]] = {}
+        deepest = max((_depth(node) for node in nodes.values()), default=0)
+        # Nodes that may be full, which makes them no place for one replica more.
+        self._limited = {n for n, node in nodes.items() if node.get("capacity") is not None}
+        self._own = list(own_rules(spec, self._levels, deepest))
 
     def breaches(self, replicas: Lists) -> Iterator[Breach]:
         """What is broken by these lists, one for each shard."""
@@ -112,18 +122,21 @@ class Judge:
                 words = f"{node} is none of the nodes that the policy admits"
                 yield Breach(None, "filter", 1, words)
         for place, rule in enumerate(self._policy.get("rules", ())):
-            if rule.get("strength", "required") != "required":
-                continue
-            twice = len(everywhere) - len(set(everywhere))
-            if rule.get("exclusive") == "nodes" and twice:
-                words = "a node holds two replicas of the stream"
-                yield Breach(None, f"{place}", twice, words)
-            for number, shard in enumerate(replicas):
-                amount, words = self._rule(rule, shard)
-                if amount > 0:
-                    yield Breach(number, f"{place}", amount, words)
+            if rule.get("strength", "required") == "required":
+                yield from self._of_stream(f"{place}", rule, replicas)
+                yield from self._of_shards(f"{place}", rule, replicas, self._rule)
         for number, shard in enumerate(replicas):
             yield from self._awareness(number, shard)
+        for rule in self._own:
+            yield from self._of_shards(f"own {rule}", rule, replicas, self._own_rule)
+
+    def _of_shards(
+        self, part: str, rule: Value, replicas: Lists, count: Callable[..., tuple[int, str]]
+    ) -> Iterator[Breach]:
+        for number, shard in enumerate(replicas):
+            amount, words = count(rule, shard)
+            if amount > 0:
+                yield Breach(number, part, amount, words)
 
     def admits(self, node: str) -> bool:
         """Whether the policy's filters let the node hold replicas."""
@@ -139,8 +152,46 @@ class Judge:
             and _has_tags(known, policy.get("with_tags", {}))
         )
 
+    def _of_stream(self, part: str, rule: Value, replicas: Lists) -> Iterator[Breach]:
+        """Rules about the stream as a whole."""
+        everywhere = [node for shard in replicas for node in shard]
+        twice = len(everywhere) - len(set(everywhere))
+        if rule.get("exclusive") == "nodes" and twice:
+            yield Breach(None, part, twice, "a node holds two replicas of the stream")
+        if rule.get("colocate") == "slots":
+            most = max([copies(self._spec), *map(len, replicas)])
+            apart = len(set(everywhere)) - most
+            if apart > 0:
+                yield Breach(None, part, apart, f"shards share no nodes: {replicas}")
+        whole = all(len(shard) == copies(self._spec) for shard in replicas)
+        if "balance" in rule and whole:
+            yield from self._balance(part, rule, everywhere)
+
+    def _balance(self, part: str, rule: Value, nodes: Sequence[str]) -> Iterator[Breach]:
+        """Every domain with a usable node holds its part by weight, give or take the fraction of
+        it, or one replica."""
+        scope = rule["per"]
+        weights: Counter[str | None] = Counter()
+        for node_id, node in self._nodes.items():
+            if self._counts(node_id) and self.admits(node_id):
+                weights[self._domain(node_id, scope)] += node.get("weight", 1.0)
+        del weights[None]
+        held = Counter(self._domain(node, scope) for node in nodes)
+        total = sum(held[domain] for domain in weights)
+        for domain, weight in weights.items():
+            share = total * weight / sum(weights.values())
+            slack = max(rule["balance"] * share, 1)
+            over = held[domain] - floor(share + slack + 1e-6)
+            under = ceil(share - slack - 1e-6) - held[domain]
+            if max(over, under) > 0:
+                words = f"{held[domain]} of {total} in {domain} is out of {rule}"
+                yield Breach(None, f"{part} {domain}", max(over, under), words)
+
     def _rule(self, rule: Value, shard: Sequence[str]) -> tuple[int, str]:
         """How far the shard is from a rule of the user, and in words."""
+        if "role" in rule or "leader_in" in rule:
+            whole = len(shard) == copies(self._spec)
+            return self._by_slot(rule, shard) if whole else (0, "")
         if "with_tags" in rule:
             nodes = [self._nodes.get(node, UNKNOWN_NODE) for node in shard]
             wrong = sum(not _has_tags(node, rule["with_tags"]) for node in nodes)
@@ -152,7 +203,7 @@ class Judge:
         if not scope:
             return 0, ""
         counts = Counter(self._domain(node, scope) for node in shard)
-        if counts.pop(None, 0) and "at_least" not in rule:
+        if counts.pop(None, 0) and "at_least" not in rule and rule.get("without") != "allowed":
             return len(shard), f"some of {shard} have no domain for {rule}"
         if "at_most" in rule:
             return self._over(counts, rule["at_most"], scope), f"{dict(counts)} is more than {rule}"
@@ -162,6 +213,86 @@ class Judge:
         if "even" in rule:
             return self._uneven(counts, scope), f"{dict(counts)} is less even than {rule}"
         return 0, ""
+
+    def _own_rule(self, rule: Value, shard: Sequence[str]) -> tuple[int, str]:
+        """How far the shard is from a rule of the strategy, and in words."""
+        if "even_within" in rule:
+            return self._uneven_within(rule, shard)
+        if "voters" in rule:
+            return self._near_voters(rule, shard)
+        if "role" in rule:
+            return self._rule(rule, shard)
+        scope = rule.get("per") or rule["even"]
+        counts = Counter(self._domain(node, scope) for node in shard)
+        live = self._live_domains(scope)
+        if rule.get("without") == "allowed":
+            del counts[None]
+        if "span" in rule:
+            need = min(len(shard), len(live | {*counts}), rule["span"] or len(shard))
+            return need - len(counts), f"{dict(counts)} spans fewer than {rule}"
+        if "datacenters" in rule:
+            return self._counted(rule["datacenters"], counts, shard)
+        if rule.get("if_several") and min(len(live), copies(self._spec)) < 2:
+            return 0, ""
+        if "even" in rule:
+            aside = {UNLOCATED} if self._located_first(scope) else set()
+            for domain in aside:
+                del counts[domain]
+            return self._uneven(counts, scope, aside), f"{dict(counts)} is uneven per {scope}"
+        return self._over(counts, rule["at_most"], scope), f"{dict(counts)} is more than {rule}"
+
+    def _near_voters(self, rule: Value, shard: Sequence[str]) -> tuple[int, str]:
+        """Zones that the voters of a whole shard are short of."""
+        if len(shard) != copies(self._spec):
+            return 0, ""
+        voters = shard[: len(shard) - rule["cold"]]
+        zones = {self._domain(node, rule["per"]) for node in voters}
+        return min(rule["voters"], len(voters)) - len(zones), f"{voters} are too near: {rule}"
+
+    def _by_slot(self, rule: Value, shard: Sequence[str]) -> tuple[int, str]:
+        """Rules about what a replica is for: the first leads, the last hold a role."""
+        if "leader_in" in rule:
+            leader = self._nodes.get(shard[0], UNKNOWN_NODE)
+            place = leader["location"] + "/"
+            inside = any(place.startswith(f"{domain}/") for domain in _listed(rule["leader_in"]))
+            wrong = not (inside and leader.get("leader", True))
+            return int(wrong), f"{shard[0]}, which leads, is not {rule}"
+        count = rule.get("count", 1)
+        parts = shard[:-count], shard[-count:]
+        plain, kept = ({self._domain(node, rule["other"]) for node in part} for part in parts)
+        return len(plain & kept - {None}), f"{shard[-count:]} of {shard} are not {rule}"
+
+    def _uneven_within(self, rule: Value, shard: Sequence[str]) -> tuple[int, str]:
+        """Replicas in a domain two ahead of one inside the same that has a free node."""
+        admitted = [node_id for node_id in self._nodes if self.admits(node_id)]
+        if rule.get("if_located") and not any(self._nodes[n]["location"] for n in admitted):
+            return 0, ""
+        scope, inside = rule["even_within"], rule["inside"]
+        counts = Counter(self._domain(node, scope) for node in shard)
+        free = {
+            (inside and self._domain(node, inside), self._domain(node, scope))
+            for node in admitted
+            if self._counts(node)
+            and node not in shard
+            and self._nodes[node].get("capacity") is None
+        }
+        ahead = 0
+        for node in shard:
+            parent = inside and self._domain(node, inside)
+            least = min((counts[domain] for above, domain in free if above == parent), default=None)
+            if least is not None:
+                ahead += counts[self._domain(node, scope)] > least + 1
+        return ahead, f"{dict(counts)} is less {rule} than nodes allow"
+
+    def _counted(
+        self, wanted: Mapping[str, int], counts: Counter[str | None], shard: Sequence[str]
+    ) -> tuple[int, str]:
+        """Datacenters with other numbers of replicas than they are to have."""
+        found = {str(domain).strip("/"): count for domain, count in counts.items()}
+        over = sum(max(count - wanted.get(name, 0), 0) for name, count in found.items())
+        short = sum(max(count - found.get(name, 0), 0) for name, count in wanted.items())
+        missing = max(short - self._free(shard), 0)
+        return over + missing, f"{found} is not what {dict(wanted)} asks for"
 
     def keeps(self, rule: str, shard: Sequence[str]) -> bool | None:
         """Whether a list keeps a rule in its published words, where it counts by domain."""
@@ -237,9 +368,7 @@ class Judge:
         if policy.get("on_infeasible") == "degrade":
             return
         for key in policy["attributes"]:
-            values = self._live_domains(f"tag:{key}") - {None} | {
-                *policy.get("forced", {}).get(key, ())
-            }
+            values = self._live_domains(f"tag:{key}") | {*policy.get("forced", {}).get(key, ())}
             cap = ceil(copies(self._spec) / max(len(values), 1))
             counts = Counter(self._domain(node, f"tag:{key}") for node in shard)
             # Where there is no value at all, no replica may be: worse than any crowd.
@@ -282,7 +411,7 @@ class Judge:
         """Domains with a node that counts and that the policy admits."""
         if scope not in self._live:
             usable = (node for node in self._nodes if self._counts(node) and self.admits(node))
-            self._live[scope] = {self._domain(node, scope) for node in usable}
+            self._live[scope] = {self._domain(node, scope) for node in usable} - {None}
         return self._live[scope]
 
     def _domain(self, node_id: str, scope: str) -> str | None:
@@ -294,6 +423,15 @@ class Judge:
             return str(node["location"])
         depth = self._levels.index(scope) + 1 if scope in self._levels else int(scope)
         return "/".join(node["location"].split("/")[: depth + 1])
+
+
+def _depth(node: Value) -> int:
+    """Components of the node's path."""
+    return int(node["location"].count("/"))
+
+
+def _listed(places: str | Sequence[str]) -> Sequence[str]:
+    return places.split(",") if isinstance(places, str) else places
 
 
 def _has_tags(node: Value, wanted: Mapping[str, str]) -> bool:
