@@ -7,7 +7,7 @@ packs them from Kafka's records, in any cut.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,16 +15,46 @@ from numpy.typing import NDArray
 from placement.model import Code, FlapHistory, Liveness, Lives, NodeAttributes, Reason, Reporting
 
 
-class StatementKind(StrEnum):
-    """What a node said of itself, besides being alive, or an external detector of it.
-    `STOPPING` is a heartbeat whose process is about to end."""
+class Registration(NamedTuple):
+    """Holds the attributes of a node that may hold replicas. `external`: a detector alone says
+    whether it lives; `replaces`: the incarnation that this one takes over from at once."""
 
-    REGISTERED = "registered"
-    LOCALITY_CHANGED = "locality_changed"
-    UNREGISTERED = "unregistered"
-    STOPPING = "stopping"
-    REPORTED_UP = "reported up"
-    REPORTED_DOWN = "reported down"
+    attributes: NodeAttributes
+    external: bool = False
+    replaces: str | None = None
+
+
+class LocalityChange(NamedTuple):
+    """Names the place where a node stands now; `tags` None: they stay as they are."""
+
+    location: str
+    tags: tuple[tuple[str, str], ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unregistration:
+    """Ends a node's membership for good."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastHeartbeat:
+    """Announces the end of a process that comes back."""
+
+
+class ReportedStatus(StrEnum):
+    """Names a node's status by an external detector, as the node's record has it."""
+
+    UP = "reported up"
+    DOWN = "reported down"
+
+
+class LivenessReport(NamedTuple):
+    """Holds an external detector's word on a node."""
+
+    status: ReportedStatus
+
+
+StatementBody = Registration | LocalityChange | Unregistration | LastHeartbeat | LivenessReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +71,8 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A registration, locality change, unregistering, last heartbeat or report; `body` is carried,
-    not looked into. Of a registration: `attributes`; `external`, which leaves it to a detector to
-    say whether the node lives; `replaces`, the incarnation that it takes over from at once. Of a
-    locality change: `location`, and `tags` if it carries any."""
+    """Holds one message about a node that is no plain heartbeat; the type of `body` says which.
+    `body_hash` tells a repeat from a conflict; `record` is the shell's, carried and not read."""
 
     offset: int
     elapsed: int
@@ -52,14 +80,9 @@ class Statement:
     node_id: str
     incarnation: str
     sequence: int
-    kind: StatementKind
+    body: StatementBody
     body_hash: str
-    body: Mapping[str, Any] = field(default_factory=dict)
-    external: bool = False
-    attributes: NodeAttributes | None = None
-    replaces: str | None = None
-    location: str | None = None
-    tags: tuple[tuple[str, str], ...] | None = None
+    record: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,13 +190,12 @@ class PartitionLog:
     ticks: Sequence[Tick] = ()
 
 
-_KIND_WORDS = {
-    StatementKind.REGISTERED: "registration",
-    StatementKind.LOCALITY_CHANGED: "change of location",
-    StatementKind.UNREGISTERED: "unregistering",
-    StatementKind.REPORTED_UP: "report up",
-    StatementKind.REPORTED_DOWN: "report down",
+_BODY_WORDS: Mapping[type[StatementBody], str] = {
+    Registration: "registration",
+    LocalityChange: "change of location",
+    Unregistration: "unregistering",
 }
+_REPORT_WORDS = {ReportedStatus.UP: "report up", ReportedStatus.DOWN: "report down"}
 _REFUSAL_REASONS = {
     Code.INCARNATION_CONFLICT: "a later incarnation has taken over",
     Code.INCARNATION_UNKNOWN: "this incarnation has not registered",
@@ -204,9 +226,10 @@ class Verdict:
 
 def refusal(statement: Statement, holder: str, code: Code) -> Verdict:
     """What was said is refused; `holder` is the end of the sentence that says why."""
-    who = (
-        f"{statement.node_id}: {_KIND_WORDS[statement.kind]} of incarnation {statement.incarnation}"
-    )
+    body = statement.body
+    report = body.status if isinstance(body, LivenessReport) else None
+    what = _BODY_WORDS[type(body)] if report is None else _REPORT_WORDS[report]
+    who = f"{statement.node_id}: {what} of incarnation {statement.incarnation}"
     reason = Reason(code, f"{who} refused: {_REFUSAL_REASONS[code]}{holder and '; '}{holder}")
     return Verdict(
         statement.at,

@@ -13,12 +13,12 @@ from placement.liveness.clocks import NO_PARTITION
 from placement.liveness.incarnations import Mark
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
 # The clocks of partitions begin at 0.
 _UNSAMPLED = -1
-
-_COLUMNS = ("seen", "sequence", "status", "partition", "sampled", "usual")
 
 
 class NodeColumns:
@@ -46,6 +46,15 @@ class NodeColumns:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def _columns(self) -> "tuple[NDArray[Any], ...]":
+        """All arrays, in the order in which they are written as bytes."""
+        return self.seen, self.sequence, self.status, self.partition, self.sampled, self.usual
+
+    def _set_columns(self, columns: "Sequence[NDArray[Any]]") -> None:
+        """Replace all arrays, given in the order of `_columns`."""
+        self.seen, self.sequence, self.status = columns[:3]
+        self.partition, self.sampled, self.usual = columns[3:]
+
     def append(self, node_id: str) -> int:
         """A row for a node, that of one that was forgotten if there is one."""
         self._names = None
@@ -56,9 +65,7 @@ class NodeColumns:
             return node
         node = len(self.ids)
         if node == len(self.seen):
-            for name in _COLUMNS:
-                column: NDArray[Any] = getattr(self, name)
-                setattr(self, name, np.concatenate([column, np.zeros_like(column)]))
+            self._set_columns([np.concatenate([c, np.zeros_like(c)]) for c in self._columns()])
         self.ids.append(node_id)
         self.index[node_id] = node
         self.incarnations.append("")
@@ -119,7 +126,7 @@ class NodeColumns:
             names = [self.ids, self.incarnations, self.hashes, earlier]
             self._names = json.dumps(names, separators=(",", ":")).encode()
         size = len(self.ids)
-        columns = (getattr(self, name)[:size].tobytes() for name in _COLUMNS)
+        columns = (column[:size].tobytes() for column in self._columns())
         lengths = (len(header).to_bytes(4, "big"), len(self._names).to_bytes(4, "big"))
         return b"".join([*lengths, header, self._names, *columns])
 
@@ -134,10 +141,11 @@ class NodeColumns:
         found.ids, found.incarnations, found.hashes, earlier = json.loads(found._names)
         found.index = {node_id: node for node, node_id in enumerate(found.ids)}
         size = len(found.ids)
-        for name in _COLUMNS:
-            empty: NDArray[Any] = getattr(found, name)
+        columns = []
+        for empty in found._columns():
             column = np.frombuffer(blob, empty.dtype, size, place)
             place += column.nbytes
             spare = np.zeros(max(64, size) - size, empty.dtype)
-            setattr(found, name, np.concatenate([column, spare]))
+            columns.append(np.concatenate([column, spare]))
+        found._set_columns(columns)
         return found, header, earlier

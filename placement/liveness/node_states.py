@@ -13,7 +13,14 @@ import numpy as np
 
 from placement.liveness.clocks import SilenceClocks, Timers
 from placement.liveness.incarnations import Incarnations, Mark
-from placement.liveness.log import Statement, StatementKind, Verdict, conflict_reason
+from placement.liveness.log import (
+    Registration,
+    ReportedStatus,
+    Statement,
+    Unregistration,
+    Verdict,
+    conflict_reason,
+)
 from placement.liveness.node_columns import NodeColumns
 from placement.model import FlapHistory, Liveness, Reason, Reporting
 
@@ -89,17 +96,14 @@ class NodeStates:
         if known and not same:
             self.lives.follow(node, holder, statement.incarnation, at)
             nodes.rename()
-        if statement.kind is StatementKind.REGISTERED:
+        if isinstance(statement.body, Registration):
             self.lives.stopping.discard(node)
-            if not statement.external:
+            if not statement.body.external:
                 self.reports.pop(node, None)
             elif not (same and node in self.reports):
                 self.reports[node] = (-1, "")
-        status = Status.UNREGISTERED if statement.kind is StatementKind.UNREGISTERED else Status.UP
-        if (
-            status == Status.UP
-            and self.reports.get(node, ("", ""))[1] == StatementKind.REPORTED_DOWN
-        ):
+        status = Status.UNREGISTERED if isinstance(statement.body, Unregistration) else Status.UP
+        if status == Status.UP and self.reports.get(node, ("", ""))[1] == ReportedStatus.DOWN:
             status = Status.DEAD
         changes: dict[str, Any] = {
             "statement": statement,
@@ -121,10 +125,8 @@ class NodeStates:
             self.nodes.ids[node],
             life.incarnation,
             waiting.sequence,
-            StatementKind.REGISTERED,
+            Registration(life.attributes, life.external),
             life.body_hash,
-            external=life.external,
-            attributes=life.attributes,
         )
         changes = self.admit(node, statement, waiting.heard)
         self.lives.recent[node] = now

@@ -10,7 +10,17 @@ from typing import Any
 import numpy as np
 
 from placement.liveness.incarnations import Mark
-from placement.liveness.log import Statement, StatementKind, Verdict, refusal
+from placement.liveness.log import (
+    LastHeartbeat,
+    LivenessReport,
+    LocalityChange,
+    Registration,
+    ReportedStatus,
+    Statement,
+    Unregistration,
+    Verdict,
+    refusal,
+)
 from placement.liveness.node_states import NodeStates, Status
 from placement.model import Code, NodeAttributes, PendingLife
 
@@ -18,7 +28,7 @@ from placement.model import Code, NodeAttributes, PendingLife
 # batch can write back in a tenth of a second.
 NODES_MAX = 16_384
 # What makes the holder of a name go.
-_LEAVING = (StatementKind.UNREGISTERED, StatementKind.STOPPING)
+_LEAVING = (Unregistration, LastHeartbeat)
 
 
 class Statements:
@@ -32,6 +42,7 @@ class Statements:
     ) -> None:
         """Apply what a node says, where its partition's clock shows `now`; adds the verdicts."""
         node, at = self._states.nodes.index.get(statement.node_id), Mark(partition, now)
+        leaves = isinstance(statement.body, _LEAVING)
         if node is None:
             accepted = self._admit_unknown(statement)
         elif self._states.nodes.incarnations[node] == statement.incarnation:
@@ -40,9 +51,9 @@ class Statements:
             accepted = self._accept_other_life(node, statement, at, verdicts)
         if isinstance(accepted, Code):
             verdicts.append(refusal(statement, self._refusal_detail(node, accepted), accepted))
-        elif accepted and node in self._states.lives.waiting and statement.kind in _LEAVING:
+        elif accepted and leaves and node in self._states.lives.waiting:
             verdicts.append(self._states.take_over(node, statement.at, statement.offset, at))
-        elif accepted and statement.kind is StatementKind.STOPPING:
+        elif accepted and isinstance(statement.body, LastHeartbeat):
             assert node is not None
             self._states.nodes.touch(node, statement.sequence, at)
             self._states.lives.stopping.add(node)
@@ -78,6 +89,8 @@ class Statements:
     def _report(self, node: int, statement: Statement) -> list[Verdict]:
         """A report on the life that holds the node's name."""
         states = self._states
+        report = statement.body
+        assert isinstance(report, LivenessReport), "detectors state nothing else"
         if states.status(node) == Status.UNREGISTERED:
             states.ignore("unregistered_node")
             return []
@@ -85,12 +98,12 @@ class Statements:
             return [refusal(statement, states.holder(node), Code.NODE_NOT_EXTERNAL)]
         last, word = states.reports[node]
         if statement.sequence <= last:
-            if statement.sequence == last and statement.kind != word:
+            if statement.sequence == last and report.status != word:
                 return [refusal(statement, f"the last one said {word}", Code.SEQUENCE_CONFLICT)]
             states.ignore("older_sequence")
             return []
-        states.reports[node] = (statement.sequence, statement.kind)
-        status = Status.UP if statement.kind is StatementKind.REPORTED_UP else Status.DEAD
+        states.reports[node] = (statement.sequence, report.status)
+        status = Status.UP if report.status is ReportedStatus.UP else Status.DEAD
         if states.status(node) == status:
             return []
         if status == Status.DEAD and node in states.lives.waiting:
@@ -116,33 +129,33 @@ class Statements:
             self._states.lives.is_waiting(node, statement.incarnation),
         )
         if waits and statement.sequence <= (waiting := lives.waiting[node]).sequence:
-            again = (
-                statement.sequence == waiting.sequence
-                and statement.kind is not StatementKind.STOPPING
+            again = statement.sequence == waiting.sequence and not isinstance(
+                statement.body, LastHeartbeat
             )
             other = statement.body_hash != waiting.life.body_hash
             return (
                 Code.SEQUENCE_CONFLICT if again and other else self._states.ignore("older_sequence")
             )
-        if statement.kind is StatementKind.REGISTERED:
-            if self._takes_over_at_once(node, statement, at):
-                return True
-            about = statement.attributes or NodeAttributes()
-            if not self._queue_life(node, statement, about, statement.external, at):
-                return False
-        elif waits and statement.kind is StatementKind.STOPPING:
-            lives.record_heartbeat(node, statement.sequence, at)
-            return False
-        elif waits and statement.kind is StatementKind.UNREGISTERED:
-            lives.withdraw(node)
-        elif waits:
-            life = lives.waiting[node].life
-            tags = life.attributes.tags if statement.tags is None else statement.tags
-            about = replace(life.attributes, location=statement.location or "", tags=tags)
-            if not self._queue_life(node, statement, about, life.external, at):
-                return False
-        else:
+        body = statement.body
+        if not waits and not isinstance(body, Registration):
             return self._refuse_stranger(node, statement, at, verdicts)
+        match body:
+            case Registration(attributes, external, replaces):
+                if self._takes_over_at_once(node, replaces, at):
+                    return True
+                if not self._queue_life(node, statement, attributes, external, at):
+                    return False
+            case LocalityChange(location, tags):
+                life = lives.waiting[node].life
+                tags = life.attributes.tags if tags is None else tags
+                attributes = replace(life.attributes, location=location, tags=tags)
+                if not self._queue_life(node, statement, attributes, life.external, at):
+                    return False
+            case Unregistration():
+                lives.withdraw(node)
+            case LastHeartbeat():
+                lives.record_heartbeat(node, statement.sequence, at)
+                return False
         verdicts.append(
             self._states.verdict(node, statement.at, statement.offset, lives=lives.of(node))
         )
@@ -153,17 +166,17 @@ class Statements:
     ) -> bool | Code:
         """Why what a life says does not count that neither holds the name nor waits for it."""
         if not self._states.lives.is_earlier(node, statement.incarnation):
-            unknown = statement.kind is StatementKind.STOPPING
+            unknown = isinstance(statement.body, LastHeartbeat)
             return (
                 self._states.ignore("unknown_incarnation") if unknown else Code.INCARNATION_UNKNOWN
             )
         reached, record = int(self._states.nodes.sequence[node]), (statement.at, statement.offset)
         self._states.hear_earlier_life(node, statement.incarnation, reached, record, at, verdicts)
-        late = statement.kind is StatementKind.STOPPING
+        late = isinstance(statement.body, LastHeartbeat)
         return self._states.ignore("earlier_incarnation") if late else Code.INCARNATION_CONFLICT
 
     def _queue_life(
-        self, node: int, statement: Statement, about: NodeAttributes, external: bool, at: Mark
+        self, node: int, statement: Statement, attributes: NodeAttributes, external: bool, at: Mark
     ) -> bool:
         """A life waits for the holder's silence; whether that has to be published."""
         states = self._states
@@ -175,15 +188,15 @@ class Statements:
             states.grace_ms(node),
         )
         states.nodes.rename()
-        return states.lives.wait(node, PendingLife(*who, about, external), at)
+        return states.lives.wait(node, PendingLife(*who, attributes, external), at)
 
-    def _takes_over_at_once(self, node: int, statement: Statement, at: Mark) -> bool:
+    def _takes_over_at_once(self, node: int, replaces: str | None, at: Mark) -> bool:
         """Whether a registering life need not wait: the holder is not up, or goes, or is followed
         by name, or has been silent for long enough."""
         nodes = self._states.nodes
         if self._states.status(node) != Status.UP or node in self._states.lives.stopping:
             return True
-        if statement.replaces == nodes.incarnations[node]:
+        if replaces == nodes.incarnations[node]:
             return True
         home, seen = nodes.partition[node : node + 1], nodes.seen[node : node + 1]
         return int(self._states.silence.silence(home, seen, *at)[0]) >= self._states.grace_ms(node)
@@ -191,9 +204,9 @@ class Statements:
     def _admit_unknown(self, statement: Statement) -> bool | Code:
         """Whether a node that is not known becomes known; what else is said of it is refused, to
         be sent again, as nothing may be remembered of nodes unseen."""
-        if statement.kind is StatementKind.STOPPING:
+        if isinstance(statement.body, LastHeartbeat):
             return self._states.ignore("unknown_node")
-        if statement.kind is not StatementKind.REGISTERED:
+        if not isinstance(statement.body, Registration):
             return Code.NODE_UNKNOWN
         return (
             len(self._states.nodes.index) < NODES_MAX
@@ -224,14 +237,13 @@ class Statements:
         """Whether what the life that holds the name says is news, or why it is refused."""
         known = int(self._states.nodes.sequence[node])
         if statement.sequence <= known:
-            again = statement.sequence == known and statement.kind is not StatementKind.STOPPING
+            again = statement.sequence == known and not isinstance(statement.body, LastHeartbeat)
             other = statement.body_hash != self._states.nodes.hashes[node]
             return (
                 Code.SEQUENCE_CONFLICT if again and other else self._states.ignore("older_sequence")
             )
-        if (
-            self._states.status(node) == Status.UNREGISTERED
-            and statement.kind is not StatementKind.REGISTERED
+        if self._states.status(node) == Status.UNREGISTERED and not isinstance(
+            statement.body, Registration
         ):
             return self._states.ignore("unregistered_node")
         return True

@@ -11,6 +11,7 @@ from streaming.codec.inputs import (
     no_longer_known,
     node_changed,
     operator_asked,
+    statement,
 )
 from streaming.codec.journal import (
     configuration_body,
@@ -30,7 +31,7 @@ from streaming.codec.records import (
     published,
     ready_records,
 )
-from streaming.codec.values import attributes_of, fields_of, parse_assignment, reason_body, tags_of
+from streaming.codec.values import fields_of, parse_assignment, reason_body, tags_of
 
 __all__ = [
     "OutRecord",
@@ -38,7 +39,6 @@ __all__ = [
     "Raw",
     "Refused",
     "Stretch",
-    "attributes_of",
     "body_hash",
     "cluster_events",
     "configuration_body",
@@ -60,5 +60,6 @@ __all__ = [
     "published",
     "ready_records",
     "reason_body",
+    "statement",
     "tags_of",
 ]

@@ -6,10 +6,21 @@ again when the state is rebuilt. Ids are hashes of content, so that a retry writ
 
 from collections.abc import Mapping
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import orjson
 
+from placement.liveness import (
+    LastHeartbeat,
+    LivenessReport,
+    LocalityChange,
+    Registration,
+    ReportedStatus,
+    Statement,
+    StatementBody,
+    Unregistration,
+    Verdict,
+)
 from placement.model import (
     AckKind,
     Action,
@@ -28,7 +39,7 @@ from placement.model import (
     StreamDropped,
 )
 from schemas import acks, inputs, limits
-from schemas.cluster import Cluster, ClusterNodeStatus, ClusterStream
+from schemas.cluster import Cluster, ClusterNode, ClusterNodeStatus, ClusterStream
 from schemas.inputs import InputMessage, StreamRequest
 from schemas.requests import (
     ApproveRelocation,
@@ -45,10 +56,8 @@ from schemas.requests import (
     Uncordon,
     Undrain,
 )
+from streaming.codec.packets import Raw
 from streaming.codec.values import tags_of
-
-if TYPE_CHECKING:
-    from placement.liveness import Verdict
 
 # A node that is only registered has given no sign of life yet: it takes no replicas.
 _CLUSTER_LIVENESS = {
@@ -83,6 +92,7 @@ _CLUSTER_GUARD = {
     ClusterNodeStatus.QUARANTINED: Guard.QUARANTINED,
 }
 
+_REPORTED = {"up": ReportedStatus.UP, "down": ReportedStatus.DOWN}
 _ACKS: Mapping[type[InputMessage], AckKind] = {
     acks.MoveAccepted: AckKind.ACCEPTED,
     acks.MoveCompleted: AckKind.COMPLETED,
@@ -102,19 +112,65 @@ def body_hash(body: Mapping[str, Any]) -> str:
 # Wire to core
 
 
-def node_changed(verdict: "Verdict") -> NodeChanged:
-    """A verdict of the liveness table as an event of the core."""
+def statement(message: inputs.NodeMessage, raw: Raw, elapsed: int) -> Statement:
+    """Make a statement of a node's or detector's message, which keeps its type. `elapsed`: ms on
+    the partition's clock since the batch's first record; the raw record goes along."""
+    fields = message.model_dump()
+    if fields.get("replaces", "") is None:
+        # As it was hashed before the field was there.
+        del fields["replaces"]
+    where = (raw.offset, elapsed, raw.at)
+    life = (message.node_id, message.incarnation, message.sequence)
+    return Statement(*where, *life, _statement_body(message), body_hash(fields), raw)
+
+
+def _statement_body(message: inputs.NodeMessage) -> StatementBody:
+    match message:
+        case inputs.NodeRegistered():
+            external = message.liveness == "external"
+            return Registration(_attributes(message), external, message.replaces)
+        case inputs.NodeLocalityChanged():
+            tags = None if message.tags is None else tags_of(message.tags)
+            return LocalityChange(message.location, tags)
+        case inputs.NodeUnregistered():
+            return Unregistration()
+        case inputs.NodeHeartbeat():
+            return LastHeartbeat()
+    assert isinstance(message, inputs.NodeLivenessReported)
+    return LivenessReport(_REPORTED[message.status])
+
+
+def _attributes(node: inputs.NodeRegistered | ClusterNode) -> NodeAttributes:
+    return NodeAttributes(
+        node.location or "",
+        tags_of(node.tags or {}),
+        node.host,
+        node.weight,
+        node.capacity,
+        node.leader,
+        node.tokens,
+    )
+
+
+def node_changed(verdict: Verdict) -> NodeChanged:
+    """Make an event of the core of a verdict of the liveness table."""
     said = verdict.statement
+    attributes, location, tags = None, None, None
+    match body := None if said is None else said.body:
+        case Registration():
+            attributes = body.attributes
+        case LocalityChange():
+            location, tags = body.location, body.tags
     return NodeChanged(
         at=verdict.at,
         node_id=verdict.node_id,
         incarnation=verdict.incarnation,
         sequence=verdict.sequence,
         liveness=verdict.liveness,
-        attributes=said.attributes if said else None,
-        location=said.location if said else None,
-        tags=said.tags if said else None,
-        body_hash=said.body_hash if said else "",
+        attributes=attributes,
+        location=location,
+        tags=tags,
+        body_hash="" if said is None else said.body_hash,
         flaps=verdict.flaps,
         reporting=verdict.reporting,
         lives=verdict.lives,
@@ -182,15 +238,7 @@ def cluster_events(cluster: Cluster) -> tuple[list[Event], list[Event]]:
             liveness=_CLUSTER_LIVENESS.get(node.status, Liveness.UP),
             administrative=_CLUSTER_ADMINISTRATIVE.get(node.status, AdministrativeState.NONE),
             guard=_CLUSTER_GUARD.get(node.status, Guard.NONE),
-            attributes=NodeAttributes(
-                node.location or "",
-                tags_of(node.tags),
-                node.host,
-                node.weight,
-                node.capacity,
-                node.leader,
-                node.tokens,
-            ),
+            attributes=_attributes(node),
         )
         for node in cluster.nodes
     ]

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import orjson
@@ -25,7 +25,6 @@ from placement.liveness import (
     Heartbeats,
     PartitionLog,
     Statement,
-    StatementKind,
     Tick,
     Timers,
 )
@@ -33,14 +32,11 @@ from placement.model import LinksMeasured
 from schemas.envelope import Refusal, decode, has_unknown_fields, validate
 from schemas.inputs import (
     NodeHeartbeat,
-    NodeLivenessReported,
-    NodeLocalityChanged,
     NodeMessage,
-    NodeRegistered,
 )
 from schemas.inputs import Tick as TickMessage
 from schemas.topics import DETECTOR, INPUT_TOPICS, NODES, full_name
-from streaming.codec import Packed, Raw, Refused, Stretch, attributes_of, body_hash, tags_of
+from streaming.codec import Packed, Raw, Refused, Stretch, statement
 from streaming.ingest.heartbeats import plain_heartbeats
 
 if TYPE_CHECKING:
@@ -197,8 +193,8 @@ def _pack_nodes(table: pa.Table, packing: Layout) -> dict[int, Packed]:
             case (Heartbeat() as beat, links):
                 beats.append(beat)
                 measured[beat.node_id] = raw, links
-            case Statement() as statement:
-                statements.append(statement)
+            case Statement() as said:
+                statements.append(said)
             case Refused() as refused:
                 whole.refused.append(refused)
             case (tick, writer_epoch, number):
@@ -257,31 +253,4 @@ def _careful(raw: Raw, elapsed: int, ignored: Counter[str]) -> Careful:
             return beat
         rtt_ms = tuple(sorted(message.rtt_ms.items()))
         return beat, LinksMeasured(raw.at, message.node_id, rtt_ms)
-    return _statement(raw, elapsed, message)
-
-
-def _statement(raw: Raw, elapsed: int, message: NodeMessage) -> Statement:
-    """What a node or a detector says besides that the node lives."""
-    life = (message.node_id, message.incarnation, message.sequence)
-    fields = message.model_dump()
-    if fields.get("replaces", "") is None:
-        # As it was hashed before the field was there.
-        del fields["replaces"]
-    told: dict[str, Any] = {}
-    match message:
-        case NodeLivenessReported():
-            kind = (
-                StatementKind.REPORTED_UP if message.status == "up" else StatementKind.REPORTED_DOWN
-            )
-        case NodeHeartbeat():
-            kind = StatementKind.STOPPING
-        case NodeRegistered():
-            kind, told = StatementKind.REGISTERED, {"attributes": attributes_of(fields)}
-            told |= {"external": message.liveness == "external", "replaces": message.replaces}
-        case NodeLocalityChanged():
-            kind, told = StatementKind.LOCALITY_CHANGED, {"location": message.location}
-            told["tags"] = None if message.tags is None else tags_of(message.tags)
-        case _:
-            kind = StatementKind.UNREGISTERED
-    where = (raw.offset, elapsed, raw.at)
-    return Statement(*where, *life, kind, body_hash(fields), {"raw": raw}, **told)
+    return statement(message, raw, elapsed)

@@ -362,7 +362,7 @@ def _at(step: InputRecord, at: int) -> InputRecord:
 
 
 def _verdict_record(topic: str, partition: int, verdict: Verdict) -> InputRecord:
-    raw: Raw | None = verdict.statement.body.get("raw") if verdict.statement else None
+    raw: Raw | None = verdict.statement.record if verdict.statement else None
     event, refused = None, None
     if verdict.refused is None or raw is None:
         event = codec.node_changed(verdict)

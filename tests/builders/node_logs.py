@@ -10,12 +10,16 @@ from typing import Any
 from placement.liveness import (
     Heartbeat,
     Heartbeats,
+    LastHeartbeat,
     LivenessTable,
+    LocalityChange,
     PartitionLog,
+    Registration,
     Statement,
-    StatementKind,
+    StatementBody,
     Tick,
     Timers,
+    Unregistration,
     Verdict,
 )
 from placement.model import FlapPolicy, Lives, NodeAttributes
@@ -23,12 +27,7 @@ from placement.model import FlapPolicy, Lives, NodeAttributes
 TIMERS = Timers(suspect_after_ms=10_000, dead_after_ms=30_000)
 # Flapping is a matter of test_flaps.py; with these timers it happens in a short log.
 FLAPPING = Timers(10_000, 30_000, FlapPolicy(3, 60_000, 20_000, 50_000))
-TOLD = {
-    "registers": StatementKind.REGISTERED,
-    "moves": StatementKind.LOCALITY_CHANGED,
-    "leaves": StatementKind.UNREGISTERED,
-    "stops": StatementKind.STOPPING,
-}
+STATEMENTS = ["registers", "moves", "leaves", "stops"]
 
 Line = tuple[int, str]
 
@@ -65,16 +64,16 @@ def record(offset: int, elapsed: int, at: int, what: str) -> Heartbeat | Stateme
     node_id, incarnation, sequence = who.split(".")
     if said == "beats":
         return Heartbeat(offset, elapsed, at, node_id, incarnation, int(sequence))
-    told = TOLD[said]
     replaces = next((each[9:] for each in body if each.startswith("replaces=")), None)
-    body_hash = body[0] if body else told.value
-    life = (node_id, incarnation, int(sequence))
-    more: dict[str, Any] = {"replaces": replaces}
-    if told is StatementKind.REGISTERED:
-        more["attributes"] = NodeAttributes(location=f"/{body_hash}")
-    elif told is StatementKind.LOCALITY_CHANGED:
-        more["location"] = f"/{body_hash}"
-    return Statement(offset, elapsed, at, *life, told, body_hash, **more)
+    body_hash = body[0] if body else said
+    place, life = f"/{body_hash}", (node_id, incarnation, int(sequence))
+    bodies: dict[str, StatementBody] = {
+        "registers": Registration(NodeAttributes(location=place), replaces=replaces),
+        "moves": LocalityChange(place),
+        "leaves": Unregistration(),
+        "stops": LastHeartbeat(),
+    }
+    return Statement(offset, elapsed, at, *life, bodies[said], body_hash)
 
 
 def run(

@@ -4,17 +4,19 @@ What they say goes through a liveness table of the default timers, restored from
 of the nodes, as after a start of the application; its verdicts are the story's events.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from placement.liveness import (
     Clock,
     Heartbeat,
     Heartbeats,
+    LastHeartbeat,
     LivenessTable,
     PartitionLog,
+    Registration,
     Statement,
-    StatementKind,
+    StatementBody,
     Tick,
     Timers,
 )
@@ -53,7 +55,7 @@ def events_of(
 
 
 # When, by which life of which node, with which sequence, and what, besides that it lives.
-_Word = tuple[int, str, str, int, Mapping[str, object] | None]
+_Word = tuple[int, str, str, int, StatementBody | None]
 
 
 def _said(
@@ -69,13 +71,12 @@ def _said(
         for number, at in enumerate(range(now + 300, end, BEAT_MS)):
             yield at, node_id, life, sequence + number + 1, None
     if way == "stop":
-        yield now + 10, node_id, holder, view.sequence + 1, {"told": StatementKind.STOPPING}
+        yield now + 10, node_id, holder, view.sequence + 1, LastHeartbeat()
     if way == "live":
         return
     replaces = holder if way == "name" else None
-    about = _about(view, restart.location)
-    told = {"told": StatementKind.REGISTERED, "attributes": about, "replaces": replaces}
-    yield start, node_id, incarnation, 1, told
+    registration = Registration(_about(view, restart.location), replaces=replaces)
+    yield start, node_id, incarnation, 1, registration
     for number, at in enumerate(range(start + 200, end, BEAT_MS)):
         yield at, node_id, incarnation, number + 2, None
 
@@ -100,6 +101,5 @@ def _log(said: Iterable[_Word], now: int, end: int) -> PartitionLog:
         elif told is None:
             beats.append(Heartbeat(*place, *who))
         else:
-            more = dict(told)
-            statements.append(Statement(*place, *who, more.pop("told"), "h", **more))
+            statements.append(Statement(*place, *who, told, "h"))
     return PartitionLog(0, now, end, end - now, Heartbeats.of(beats), statements, judged)

@@ -5,11 +5,24 @@ from dataclasses import replace
 
 import pytest
 
-from placement.liveness import LivenessTable, Statement, StatementKind
+from placement.liveness import (
+    LivenessReport,
+    LivenessTable,
+    Registration,
+    ReportedStatus,
+    Statement,
+)
 from placement.model import Liveness, NodeAttributes, NodeView, Reporting
 from tests.builders.node_logs import TIMERS, cut, every_second, told
 
-WORDS = {"up": StatementKind.REPORTED_UP, "down": StatementKind.REPORTED_DOWN}
+WORDS = {"up": ReportedStatus.UP, "down": ReportedStatus.DOWN}
+
+
+def external(statement: Statement) -> Statement:
+    body = statement.body
+    if isinstance(body, Registration):
+        return replace(statement, body=body._replace(external=True))
+    return statement
 
 
 def said_of(table: LivenessTable, lines: Sequence[str]) -> list[str]:
@@ -23,12 +36,12 @@ def said_of(table: LivenessTable, lines: Sequence[str]) -> list[str]:
             found += table.apply(stretch)
         elif what[0] in WORDS:
             node_id, life, sequence = who.split(".")
-            told_up = WORDS[what[0]]
-            report = Statement(number, 0, at, node_id, life, int(sequence), told_up, what[0])
-            found += table.report(report)
+            report = LivenessReport(WORDS[what[0]])
+            place = (number, 0, at, node_id, life, int(sequence))
+            found += table.report(Statement(*place, report, what[0]))
         else:
             [stretch] = cut([(at, line)])
-            statements = [replace(each, external=True) for each in stretch.statements]
+            statements = [*map(external, stretch.statements)]
             found += table.apply(replace(stretch, statements=statements))
         table = LivenessTable.from_bytes(table.to_bytes(), TIMERS)
     return [line.split(" ", 1)[1] for line in told(found)]
@@ -100,14 +113,15 @@ def test_a_report_on_a_node_with_heartbeats_is_refused() -> None:
     table = LivenessTable(TIMERS)
     [stretch] = cut([(0, "n1.a.1 registers")])
     table.apply(stretch)
-    (verdict,) = table.report(Statement(0, 0, 1, "n1", "a", 1, StatementKind.REPORTED_DOWN, "h"))
+    report = LivenessReport(ReportedStatus.DOWN)
+    (verdict,) = table.report(Statement(0, 0, 1, "n1", "a", 1, report, "h"))
     assert verdict.refused is not None
     assert verdict.refused.code == "NODE_NOT_EXTERNAL"
     assert table.condition("n1") == (Liveness.UP, "a", 1)
 
 
 def test_a_restored_node_is_still_the_detectors() -> None:
-    reporting = Reporting(external=True, sequence=5, said=StatementKind.REPORTED_DOWN)
+    reporting = Reporting(external=True, sequence=5, said=ReportedStatus.DOWN)
     view = NodeView("n1", "a", 1, "h", 1, NodeAttributes(), Liveness.DEAD, 0, reporting=reporting)
     table = LivenessTable(TIMERS)
     table.restore([view], {})

@@ -8,8 +8,8 @@ from placement.liveness import (
     Heartbeats,
     LivenessTable,
     PartitionLog,
+    Registration,
     Statement,
-    StatementKind,
     Tick,
     Timers,
     Verdict,
@@ -80,8 +80,9 @@ def verdicts_of(table: LivenessTable, first: int, said: dict[int, str]) -> list[
     for at in range(first, max(said) + 1, 500):
         if at in said:
             life = (len(records), at - first, at, "n1", "a", at)
-            told = StatementKind.REGISTERED if said[at] == "registers" else None
-            records.append(Statement(*life, told, "h") if told else Heartbeat(*life))
+            registers = said[at] == "registers"
+            registration = Registration(NodeAttributes())
+            records.append(Statement(*life, registration, "h") if registers else Heartbeat(*life))
         elif at % 1_000 == 0:
             records.append(Tick(len(records), at - first, at))
     log = PartitionLog(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.liveness import Clock, LivenessTable, Verdict
+from placement.liveness import Clock, LivenessTable, Registration, Verdict
 from placement.model import Lives, NodeAttributes, NodeView, PendingLife
 from tests.builders.node_logs import (
     FLAPPING,
@@ -217,7 +217,7 @@ def test_who_registers_again_while_it_waits_says_what_counts() -> None:
         "25.5 b up after=a",
     ]
     assert found[-1].statement is not None
-    assert found[-1].statement.attributes == NodeAttributes("/elsewhere")
+    assert found[-1].statement.body == Registration(NodeAttributes("/elsewhere"))
     assert found[-1].sequence == 103
 
 
@@ -266,7 +266,7 @@ def test_a_restart_of_the_reconciler_remembers_who_waits() -> None:
     found = table.apply(stretch)
     assert course(found) == ["5.5 b up after=z,a"]
     assert found[0].statement is not None
-    assert found[0].statement.attributes == NodeAttributes("/here")
+    assert found[0].statement.body == Registration(NodeAttributes("/here"))
     assert (found[0].sequence, table.take_ignored()) == (6, {"earlier_incarnation": 1})
 
 

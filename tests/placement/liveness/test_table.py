@@ -12,8 +12,8 @@ from placement.liveness import LivenessTable, Verdict
 from placement.model import Code, Liveness
 from tests.builders.node_logs import (
     FLAPPING,
+    STATEMENTS,
     TIMERS,
-    TOLD,
     Line,
     cut,
     every_second,
@@ -188,7 +188,7 @@ def logs(draw: st.DrawFn) -> list[Line]:
     at, lines = 100_000, []
     for _ in range(draw(st.integers(1, 60))):
         at += draw(st.sampled_from([0, 10, 900, 1_000, 1_000, 2_500, 2_500, 9_000, -5_000]))
-        said = draw(st.sampled_from(["tick"] * 8 + ["beats"] * 6 + ["registers"] * 3 + [*TOLD]))
+        said = draw(st.sampled_from(["tick"] * 8 + ["beats"] * 6 + ["registers"] * 3 + STATEMENTS))
         if said == "tick":
             lines.append((at, draw(st.sampled_from(["tick", "tick 1", "tick 1", "tick 2"]))))
             continue

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement.liveness import Statement, StatementKind, Verdict
+from placement.liveness import Statement, Unregistration, Verdict
 from placement.model import (
     AckKind,
     Alert,
@@ -397,7 +397,7 @@ def test_acknowledgements(name: str, kind: AckKind) -> None:
 def verdict(name: str, fields: Mapping[str, Any]) -> Verdict:
     said = _careful(raw(name, "n1", LIFE | dict(fields)), 0, Counter())
     assert isinstance(said, Statement)
-    gone = said.kind is StatementKind.UNREGISTERED
+    gone = isinstance(said.body, Unregistration)
     liveness = Liveness.UNREGISTERED if gone else Liveness.UP
     return Verdict(50, 3, "n1", "a", 7, liveness, said)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
-from placement.liveness import Clock, LivenessTable, Timers, Verdict
+from placement.liveness import Clock, LivenessTable, Registration, Timers, Verdict
 from placement.model import Liveness, NodeAttributes, NodeView
 from schemas.refusals import RefusalCode
 from streaming.codec import Raw
@@ -114,7 +114,7 @@ def test_a_process_that_restarts_waits_and_takes_over() -> None:
     ((_, verdict),) = batch(tester, ticks(4, 2_000, 1)).verdicts
     assert (verdict.incarnation, verdict.sequence, verdict.liveness) == ("b", 2, Liveness.UP)
     assert verdict.statement is not None
-    assert verdict.statement.attributes == NodeAttributes("/z2")
+    assert verdict.statement.body == Registration(NodeAttributes("/z2"))
     assert verdict.flaps is None
 
 
@@ -138,7 +138,7 @@ def test_what_is_refused_comes_with_its_record_and_what_is_ignored_is_counted() 
     assert verdict.refused is not None
     assert verdict.refused.code == "INCARNATION_UNKNOWN"
     assert verdict.statement is not None
-    assert verdict.statement.body["raw"].offset == 1, "the dead letter needs the record"
+    assert verdict.statement.record.offset == 1, "the dead letter needs the record"
     assert found.ignored == {"unknown_node": 2, "older_sequence": 1, "unknown_incarnation": 1}
     assert not batch(tester, ticks(6, 1_000, 1)).ignored
 
@@ -166,7 +166,7 @@ def test_one_partition_going_on_makes_no_silence_in_another() -> None:
 def essence(verdict: Verdict) -> tuple[object, ...]:
     """A verdict without where in its batch the record stood."""
     said = verdict.statement
-    return (*astuple(replace(verdict, statement=None)), said and (said.kind, said.body.get("raw")))
+    return (*astuple(replace(verdict, statement=None)), said and (said.body, said.record))
 
 
 def verdicts(tester: TwsTester, records: Sequence[Raw], sizes: Sequence[int]) -> list[object]:
