@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: long help setup demo run test containers chaos simulate lint format bench lock clean
+.PHONY: core long help setup demo run test containers chaos simulate lint format bench lock clean
 
 PYTHON ?= python3
 SEEDS ?= 10000
@@ -49,6 +49,11 @@ demo: setup  ## watch it work: embedded broker, simulated nodes, what is lost he
 
 run: setup  ## the reconciler on an embedded broker, until Ctrl-C
 	@$(BIN)/placer run --embedded
+
+# Histories first: they are the longest tests, and whoever is done with them takes the rest.
+core: $(PACKAGES)  ## the pure core in under a minute: tests, stories, a share of what is drawn
+	@EXAMPLES=few $(BIN)/python -m pytest -q -n logical --no-loadscope-reorder \
+	  tests/simulation tests/placement tests/needs tests/test_oracle.py tests/test_oracle_movement.py
 
 # Two processes: one for the systems in tests/integration, which wait half of the time and are first
 # in the order of the files, one for all else.

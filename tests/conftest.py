@@ -17,15 +17,19 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling, Scheduling
 
 from streaming.runtime import EmbeddedBroker
+from tests.builders.drawn import share
 from tests.stories.datadriven import is_core_story, run_file
 
 # Where the tests are that start the application.
 SYSTEMS = "tests/integration/"
 
 # How long an example takes says nothing on a machine that does other work beside. The examples of a
-# run are the same for everyone; EXAMPLES=random looks for others.
+# run are the same for everyone; EXAMPLES=random looks for others, EXAMPLES=few draws a share.
 settings.register_profile(
-    "untimed", deadline=None, derandomize=os.environ.get("EXAMPLES") != "random"
+    "untimed",
+    deadline=None,
+    derandomize=os.environ.get("EXAMPLES") != "random",
+    max_examples=share(settings.default.max_examples),
 )
 settings.load_profile("untimed")
 

@@ -375,13 +375,13 @@ def nodes_in_order_of_arrival(patch: Patch) -> None:
 def refuse_restarts(patch: Patch) -> None:
     """A later life of a node's process waits for ever."""
     patch.setattr(Incarnations, "apply_tick", lambda *_: (set(), []))
-    patch.setattr(Statements, "_comes_at_once", lambda *_: False)
+    patch.setattr(Statements, "_takes_over_at_once", lambda *_: False)
 
 
 @mutation
 def take_any_life(patch: Patch) -> None:
     """Whoever registered last holds the name, beside a life that goes on speaking."""
-    patch.setattr(Statements, "_comes_at_once", lambda *_: True)
+    patch.setattr(Statements, "_takes_over_at_once", lambda *_: True)
 
 
 @mutation

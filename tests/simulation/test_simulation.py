@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.builders.drawn import share
 from tests.simulation.history import Failure, History
 from tests.simulation.mutations import MUTATIONS, mutated, seeds_to_catch
 from tests.simulation.shrink import as_case, failing, shrink
@@ -31,7 +32,7 @@ def test_every_strategy_is_asked_for() -> None:
     assert strategies_missing() == set()
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, PART))
+@pytest.mark.parametrize("first", range(0, share(SEEDS), PART))
 def test_histories(first: int, record_property: Callable[[str, object], None]) -> None:
     record_property("seeds", PART)
     for seed in range(first, first + PART):

@@ -8,7 +8,7 @@ and that of the compiled form.
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from placement.allocator import Placement, StreamDraft, View, kernels
@@ -17,6 +17,7 @@ from placement.model import Liveness, NodeAttributes, StreamSpec
 from placement.policy import Policy, compile_policy
 from placement.strategies import STRATEGIES
 from placement.topology import Topology
+from tests.builders.drawn import examples
 
 NODES = st.tuples(
     st.sampled_from(["", "/a", "/b", "/a/1", "/a/2", "/b/1", "/a/1/x", "/a/1/y", "/c/1/x"]),
@@ -75,7 +76,7 @@ def one_by_one(spec: StreamSpec, policy: Policy, view: View) -> list[list[int]]:
 
 
 @given(FLEETS, POLICIES, st.integers(1, 12), st.integers(1, 5), st.permutations(range(16)))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_at_once_is_as_one_by_one(
     nodes: Any, asked: dict[str, Any], shards: int, factor: int, order: list[int]
 ) -> None:
@@ -96,7 +97,7 @@ def test_at_once_is_as_one_by_one(
 
 
 @given(FLEETS, POLICIES, st.integers(1, 12), st.integers(1, 4))
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_compiled_and_plain_form_agree(
     nodes: Any, asked: dict[str, Any], shards: int, factor: int
 ) -> None:

@@ -10,6 +10,7 @@ from placement.model import AdministrativeState, Liveness, Location, NodeAttribu
 from placement.policy import Policy
 from placement.rules import AtLeastDomains, AtMost, Even, Rule, Share, SpanDomains, Strength
 from placement.topology import LEAF, NodeFilter, Scope, Topology
+from tests.builders.drawn import seeds
 
 SEEDS = 150
 SCOPES = (LEAF, Scope(depth=1), Scope(depth=2), Scope(tag="disk"))
@@ -50,7 +51,7 @@ def rules(rng: random.Random) -> tuple[Rule, ...]:
     return tuple(found)
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", seeds(SEEDS))
 def test_by_class_as_node_by_node(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(by_class, "CLASSED_FROM", 0)
     rng = random.Random(seed)

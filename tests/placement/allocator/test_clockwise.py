@@ -16,6 +16,7 @@ from placement.policy import Policy, compile_policy
 from placement.rules import RuleContext
 from placement.strategies import STRATEGIES
 from placement.topology import Topology
+from tests.builders.drawn import seeds
 from tests.builders.placements import ask, node, random_nodes, stream
 
 NEVER = 1 << 30
@@ -64,7 +65,7 @@ def answers(nodes, asked, monkeypatch, bulk_from):
     }
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", seeds(150))
 def test_many_at_once_are_as_one_by_one(seed, monkeypatch):
     rng = random.Random(seed)
     nodes = random_fleet(rng)
@@ -112,7 +113,7 @@ def test_digests_of_many_are_those_of_each():
     assert digests64(("shard",), []).tolist() == []
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(60))
 def test_no_broken_shard_is_beyond_doubt(seed):
     """The sifts of the rules that these strategies bring are exact: what they pass is not asked."""
     rng = random.Random(seed)

@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from placement.allocator import View, domain_tree, kernels
@@ -14,6 +14,7 @@ from placement.policy import Policy, compile_policy
 from placement.rules import Even, RuleContext, Strength, find_breaches
 from placement.strategies import STRATEGIES, bulk, spread
 from placement.topology import Topology
+from tests.builders.drawn import examples
 
 Node = tuple[str, float, Liveness]
 NODES = st.tuples(
@@ -49,7 +50,7 @@ def walk(topology: Topology, shards: int, factor: int) -> list[list[str]] | None
 
 
 @given(FLEETS, st.integers(1, 12), st.integers(1, 4), st.randoms(use_true_random=False))
-@settings(max_examples=150)
+@examples(150)
 def test_the_order_of_nodes_changes_nothing(
     nodes: list[Node], shards: int, factor: int, random: object
 ) -> None:
@@ -59,7 +60,7 @@ def test_the_order_of_nodes_changes_nothing(
 
 
 @given(FLEETS, st.integers(1, 20), st.integers(1, 4))
-@settings(max_examples=200)
+@examples(200)
 def test_the_walk_is_as_even_as_choice_by_choice(
     nodes: list[Node], shards: int, factor: int
 ) -> None:
@@ -88,7 +89,7 @@ def test_the_walk_is_as_even_as_choice_by_choice(
 
 
 @given(FLEETS, st.integers(1, 30), st.integers(1, 4))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_compiled_and_plain_form_agree(nodes: list[Node], shards: int, factor: int) -> None:
     topology = fleet(nodes)
     plain = walk(topology, shards, factor)
@@ -115,7 +116,7 @@ RULES = st.lists(
 
 
 @given(FLEETS, RULES, st.integers(1, 20), st.integers(1, 4))
-@settings(max_examples=300)
+@examples(300)
 def test_the_walk_keeps_rules_as_choice_by_choice_does(
     nodes: list[Node], rules: list[dict[str, object]], shards: int, factor: int
 ) -> None:
@@ -206,7 +207,7 @@ def test_weights_are_followed() -> None:
 
 
 @given(FLEETS, st.lists(st.lists(st.integers(0, 13), min_size=3, max_size=3), min_size=1))
-@settings(max_examples=200)
+@examples(200)
 def test_no_broken_shard_is_beyond_doubt(nodes: list[Node], shards: list[list[int]]) -> None:
     topology = fleet(nodes)
     rows = [[node % len(nodes) for node in shard] for shard in shards]

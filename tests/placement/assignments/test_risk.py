@@ -8,6 +8,7 @@ import pytest
 
 from placement.assignments import failures, loss_probability, risk
 from placement.assignments.risk import ScatterWidth
+from tests.builders.drawn import seeds
 
 
 @pytest.mark.parametrize(
@@ -30,7 +31,7 @@ def test_tiny_probabilities_are_not_rounded_away():
     assert loss_probability(10, 10, {3: 1}) == 1
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_one_copyset_agrees_with_counting(seed):
     """Oracle: every way in which F of N nodes can fail, counted."""
     rng = random.Random(seed)

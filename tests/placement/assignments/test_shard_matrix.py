@@ -6,7 +6,7 @@ Method: random fleets and shards, each rule asked about every shard one by one.
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from placement.model import Liveness, NodeAttributes, StreamSpec, parse_location
@@ -23,6 +23,7 @@ from placement.rules import (
 from placement.strategies import STRATEGIES
 from placement.strategies.location_majority import NoMajority
 from placement.topology import LEAF, NodeFilter, Scope, Topology
+from tests.builders.drawn import examples
 
 NODES = st.tuples(
     st.sampled_from(["", "/a", "/b", "/a/1", "/a/2", "/b/1", "/a/1/x", "/a/1/y", "/c/1/x"]),
@@ -59,7 +60,7 @@ def rules(topology: Topology) -> list[Any]:
 
 
 @given(FLEETS, SHARDS, st.booleans())
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_no_broken_shard_is_beyond_doubt(
     nodes: Any, shards: list[list[int]], filtered: bool
 ) -> None:
@@ -93,7 +94,7 @@ def test_uneven_shards_are_told_from_even_ones() -> None:
 
 
 @given(FLEETS, SHARDS)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_judging_many_finds_what_judging_each_finds(nodes: Any, shards: list[list[int]]) -> None:
     """The same shards and the same first finding, with enough repeats to be sifted."""
     topology = fleet(nodes)

@@ -4,7 +4,7 @@ from collections import Counter
 from itertools import chain
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -16,6 +16,7 @@ from hypothesis.stateful import (
 
 from placement.assignments import EMPTY, AssignmentTable
 from placement.assignments.table import Extents
+from tests.builders.drawn import examples
 
 # Enough to outgrow the columns (256 entries at first) and the slot lists of a node (8 at first).
 STREAMS = st.tuples(st.integers(1, 60), st.integers(1, 5))
@@ -169,7 +170,7 @@ class TableAgainstDict(RuleBasedStateMachine):
 
 
 TestTableAgainstDict = TableAgainstDict.TestCase
-TestTableAgainstDict.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+TestTableAgainstDict.settings = examples(40, stateful_step_count=20)
 
 
 def test_a_new_table_knows_nothing() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from placement.diagnosis import (
@@ -27,6 +27,7 @@ from placement.policy import Policy, compile_policy
 from placement.rules import RuleContext
 from placement.strategies import STRATEGIES
 from placement.topology import Topology
+from tests.builders.drawn import examples
 
 PLACES = ("/r0/a0/k0", "/r0/a0/k1", "/r0/a1/k0", "/r1/a0/k0", "/r1/a1/k0", "/r1/a1/k1", "/r1", "")
 POLICIES: tuple[dict[str, Any], ...] = (
@@ -115,7 +116,7 @@ def rule_findings(topology: Topology, each: StreamToDiagnose) -> list[tuple[obje
 
 
 @given(clusters())
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(80, suppress_health_check=[HealthCheck.too_slow])
 def test_every_shard_is_judged_as_by_itself(
     cluster: tuple[Topology, list[StreamToDiagnose]],
 ) -> None:
@@ -150,7 +151,7 @@ def copies(topology: Topology, each: StreamToDiagnose) -> list[list[int]]:
 
 
 @given(clusters())
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(40, suppress_health_check=[HealthCheck.too_slow])
 def test_health_and_critical_domains_are_what_counting_says(
     cluster: tuple[Topology, list[StreamToDiagnose]],
 ) -> None:

@@ -25,6 +25,7 @@ from placement.policy import Policy, compile_policy
 from placement.repair.targets import ShardCase, score
 from placement.strategies import STRATEGIES
 from placement.topology import Topology
+from tests.builders.drawn import share
 
 PLACES = ("/s1/r1", "/s1/r2", "/s2/r1", "/s2/r2", "/s3/r1", "/s4/r1/c1")
 SEEDS = 12
@@ -115,6 +116,8 @@ def required(topology: Topology, stream: StreamSnapshot, shard: int) -> tuple[in
 def test_plans_end(asked: dict[str, Any]) -> None:
     tried = 0
     for seed in range(SEEDS):
+        if tried == share(SEEDS):
+            break
         rng = random.Random(f"{seed} {asked}")
         fleet = placed(rng, asked)
         if fleet is None:

@@ -14,6 +14,7 @@ from placement.assignments import resized
 from placement.model import Liveness, MoveKind, NodeAttributes
 from placement.planning import Phase, until_balanced
 from placement.topology import Topology
+from tests.builders.drawn import seeds
 from tests.builders.plans import fleet, stream
 
 EVEN = {"strategy": "spread", "rules": [{"even": "az", "strength": "preferred"}]}
@@ -55,7 +56,7 @@ def test_from_the_fullest_domain_where_the_rules_do_not_mind():
     assert gone(topology, full, shard) == ["c1"]
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_no_healthy_copy_goes_before_an_unhealthy_one(seed):
     rng = random.Random(seed)
     marks = ["", "", "!", "~", "?"]

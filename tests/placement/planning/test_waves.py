@@ -13,6 +13,7 @@ import pytest
 from placement.model import Band, Code, MoveKind
 from placement.planning import InFlight, Phase, Waves, plan, until_balanced
 from placement.planning import waves as module
+from tests.builders.drawn import seeds
 from tests.builders.plans import fleet, stream, ways
 
 EVEN = {"strategy": "spread", "rules": [{"even": "az", "strength": "preferred"}]}
@@ -112,7 +113,7 @@ def test_a_planner_that_goes_round_is_stopped(monkeypatch):
     assert found.whole.final == {"s": (("b1", "a2", "c1"),)}
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_random_fleets_come_to_rest(seed):
     """With the same end as without limits as far as loads go, and never below the bound."""
     rng = random.Random(seed)
@@ -141,7 +142,7 @@ def test_random_fleets_come_to_rest(seed):
         assert not [name for name, n in touched(each).items() if n > most and marks[name] != "!"]
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_n9_a_location_that_appears_costs_one_move_for_each_shard_that_improves(seed):
     """Need N9: from two locations to three; FoundationDB and YugabyteDB have no bounded plan."""
     rng = random.Random(seed)

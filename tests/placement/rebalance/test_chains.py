@@ -12,6 +12,7 @@ import pytest
 
 from placement.model import MoveKind
 from tests.builders.arrangements import Arrangement, arrangement
+from tests.builders.drawn import seeds
 
 
 def leaders(made: Arrangement, name: str | None = None) -> Counter[str]:
@@ -55,7 +56,7 @@ def test_a_chain_asks_the_rules_of_every_link() -> None:
     assert leaders(barred) == {"a": 2, "b": 1, "c": 0, "d": 1}
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(30))
 def test_leaders_are_as_even_as_the_replicas_allow(seed: int) -> None:
     rng = random.Random(seed)
     names = "abcdef"[: rng.randint(3, 6)]

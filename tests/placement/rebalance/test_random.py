@@ -5,17 +5,17 @@ is planned is planned whole, and the answer does not depend on the order of regi
 """
 
 import random
-from itertools import combinations, groupby, pairwise, product
+from itertools import combinations, product
 
 import pytest
 
 from placement.allocator import Placement, View
 from placement.assignments import EMPTY
 from placement.model import MoveKind
-from placement.rebalance import RebalanceMove
-from placement.rebalance.shares import Slack
 from placement.strategies import STRATEGIES
 from tests.builders.arrangements import Arrangement, arrangement
+from tests.builders.drawn import seeds
+from tests.builders.naive_objective import objective, steps
 
 PLACES = ["/a/z1/r1", "/a/z1/r2", "/a/z2/r1", "/b/z1/r1", "/b/z1", "/c", "/c/z1/r1", "/b/z2/r9"]
 POLICIES = [
@@ -86,94 +86,7 @@ def placed(
     return [[ids[node] for node in row] for row in found.shards]
 
 
-def objective(made: Arrangement, leaders: bool = False) -> list[int]:
-    """What the planner says it lowers, counted anew with Python's integers."""
-    topology = made.topology
-    tiers = [list(map(str, topology.domain_of(scope))) for scope in topology.tiers()]
-    levels = [*pairwise([[""] * topology.size, *tiers, list(topology.ids)])]
-    *first, after = families(made, leaders)
-    spread = all(policy.strategy == "spread" for policy in made.policies)
-    slack = Slack.ONE if leaders and spread else Slack.NONE
-    terms = [
-        sum(_distance(made, *each, *level, slack, kind is first[2]) for each in kind.values())
-        for level in levels
-        for kind in first
-    ]
-    return terms + [
-        sum(_distance(made, *each, *level, Slack.DOUBLE) for each in after.values())
-        for level in levels
-    ]
-
-
-def families(made: Arrangement, leaders: bool) -> list[dict[object, tuple[list[int], list[bool]]]]:
-    """Nodes of the replicas of each stream or range that comes first, of each dimension of these,
-    of all, and of each stream that comes after; and which nodes have a share of them."""
-    topology = made.topology
-    able = topology.eligible & topology.can_lead if leaders else topology.eligible
-    found: list[dict[object, tuple[list[int], list[bool]]]] = [{}, {}, {}, {}]
-    for spec, policy, shards in zip(made.specs, made.policies, made.shards, strict=True):
-        unit = policy.strategy == "affinity" and policy.parameters["shard"] == "colocated"
-        by_itself = policy.strategy != "ring" and (leaders or not unit)
-        passes = (policy.nodes.mask(topology) & able).tolist()
-        after = policy.strategy == "spread"
-        aware = policy.parameters.get("range_aware") and spec.ranges and not leaders
-        for number, shard in enumerate(shards):
-            nodes = made.table.nodes(shard)[: 1 if leaders else None]
-            key: object = spec.stream
-            if aware and spec.ranges:
-                owner = ("d", spec.dimension, policy.nodes) if spec.dimension else spec.stream
-                key = owner, spec.ranges[number]
-            for node in nodes:
-                if able[node]:
-                    found[2].setdefault("all", ([], able.tolist()))[0].append(node)
-                    if spec.dimension and not (leaders or after):
-                        dimension = found[1].setdefault(spec.dimension, ([], able.tolist()))
-                        dimension[0].append(node)
-                if by_itself and passes[node]:
-                    found[3 * after].setdefault(key, ([], passes))[0].append(node)
-    return found
-
-
-def _distance(
-    made: Arrangement,
-    held: list[int],
-    usable: list[bool],
-    upper: list[str],
-    lower: list[str],
-    slack: Slack,
-    scaled: bool = False,
-) -> int:
-    """Squared distances of a family from its shares on one level, as far as `slack` has them count;
-    `scaled`: those of domains of little weight count more, in 64ths."""
-    parts = [round(weight * 1e6) for weight in made.topology.weight.tolist()]
-    nodes = [node for node, ok in enumerate(usable) if ok]
-    total = 0
-    for parent in {upper[node] for node in nodes}:
-        inside = [node for node in nodes if upper[node] == parent]
-        whole = sum(parts[node] for node in inside)
-        have = sum(upper[node] == parent for node in held)
-        domains = {lower[node] for node in inside}
-        for domain in domains:
-            weight = sum(parts[node] for node in inside if lower[node] == domain)
-            count = sum(lower[node] == domain for node in held)
-            least, most = have * weight // whole, -(-have * weight // whole)
-            near = max(min(most, (have - most) // 2), 1)
-            below, above = {
-                Slack.NONE: (0, 0),
-                Slack.ONE: (int(least > 1), 1),
-                Slack.DOUBLE: (near, near),
-            }[slack]
-            scale = max(whole // len(domains) * 64 // weight, 1) if scaled else 1
-            total += max(count - most - above, least - below - count, 0) ** 2 * scale
-    return total
-
-
-def steps(moves: tuple[RebalanceMove, ...]) -> list[list[RebalanceMove]]:
-    """Moves that improve together."""
-    return [list(step) for _, step in groupby(moves, lambda move: move.step)]
-
-
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(60))
 def test_every_step_improves_and_breaks_nothing(seed: int) -> None:
     made = random_arrangement(seed)
     plan = made.plan()
@@ -200,13 +113,13 @@ def test_every_step_improves_and_breaks_nothing(seed: int) -> None:
     assert plan.lower_bound <= len(replaced)
 
 
-@pytest.mark.parametrize("seed", range(0, 60, 5))
+@pytest.mark.parametrize("seed", seeds(60)[::5])
 def test_the_order_of_registration_changes_nothing(seed: int) -> None:
     made, other = random_arrangement(seed), random_arrangement(seed, random.Random(seed))
     assert made.words(made.plan().moves) == other.words(other.plan().moves)
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", seeds(25))
 def test_without_rules_everything_ends_within_one_replica(seed: int) -> None:
     """Kudu's randomized test: all table skews and the total skew end at one or less."""
     rng = random.Random(seed)

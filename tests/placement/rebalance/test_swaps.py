@@ -13,6 +13,7 @@ import pytest
 from placement.model import MoveKind
 from placement.rebalance.swaps import Pairs
 from tests.builders.arrangements import Arrangement, arrangement
+from tests.builders.drawn import seeds
 
 POWER = {"strategy": "simple", "rules": [{"at_most": 1, "per": "tag:power"}]}
 
@@ -76,7 +77,7 @@ def test_what_a_pair_moves_again_goes_straight_in_the_end() -> None:
     assert spread(made) == 0
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 def test_pairs_are_lawful_and_improve(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     made, alone = crossing(seed), crossing(seed)
     plan = made.plan()

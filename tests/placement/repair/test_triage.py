@@ -8,6 +8,7 @@ from placement.allocator import by_class
 from placement.model import Ready
 from placement.reconciler import Reconciler
 from placement.repair import triage
+from tests.builders.drawn import seeds
 from tests.oracle.log import records_of
 from tests.simulation.history import History
 
@@ -32,7 +33,7 @@ def published(seed: int, monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(1_000, 1_000 + SEEDS))
+@pytest.mark.parametrize("seed", seeds(SEEDS, first=1_000))
 def test_many_at_once_are_treated_as_one_by_one(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(triage, "TRIAGED_FROM", 1)
     monkeypatch.setattr(by_class, "CLASSED_FROM", 1)

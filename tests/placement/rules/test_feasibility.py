@@ -19,6 +19,7 @@ from placement.rules import (
     why_not,
 )
 from placement.topology import LEAF, NodeFilter, Scope, Topology
+from tests.builders.drawn import seeds
 
 AZ, RACK, POWER = Scope(depth=1, name="az"), Scope(depth=2, name="rack"), Scope(tag="power")
 
@@ -77,7 +78,7 @@ def test_many_equal_domains_are_looked_at_once():
     assert (reason.code, reason.need, reason.have) == (Code.DOMAINS_TOO_FEW, 5, 4)
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", seeds(150))
 def test_brute_force_agrees(seed):
     rng = random.Random(seed)
     count = rng.randint(1, 7)

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from placement.model import Liveness, NodeAttributes, parse_location
@@ -26,6 +26,7 @@ from placement.rules import (
     Share,
 )
 from placement.topology import LEAF, NodeFilter, Scope, Topology
+from tests.builders.drawn import examples
 
 PLACES = ("/a/r1", "/a/r2", "/b/r1", "/b", "/c/r1/x", "")
 SITE = Scope(depth=1, name="site")
@@ -40,7 +41,7 @@ RULES = st.one_of(
     st.builds(ExclusiveNodes),
 )
 # Rules are cheap to ask, and the cases that matter are rare combinations.
-MANY = settings(max_examples=300)
+MANY = examples(300)
 WITHIN_A = NodeFilter(within=(parse_location("/a"),))
 
 

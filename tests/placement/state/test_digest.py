@@ -4,12 +4,13 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from placement.hashing import digest64, hash64
 from placement.model import Assignment
 from placement.state.digest import keyed, of_assignments, of_told
+from tests.builders.drawn import examples
 
 STREAMS = [hash64(name) for name in ("", "orders", "payments")]
 CONTENTS = [hash64(text) for text in ("one kind", "another kind")]
@@ -85,7 +86,7 @@ def _hashes(records: list[Assignment]) -> list[int]:
     ).tolist()
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(st.lists(RECORDS, max_size=12))
 def test_assignments_together_hash_as_alone_and_by_what_they_say(found: list[Assignment]) -> None:
     """Lists of all lengths beside each other; when it was decided says nothing."""

@@ -8,6 +8,7 @@ from math import ceil
 import pytest
 
 from placement.model import Liveness
+from tests.builders.drawn import seeds
 from tests.builders.offline_placements import node, place, place_one, stream
 
 
@@ -225,7 +226,7 @@ def best_by_brute_force(nodes, factor, attributes):
     return 0
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(60))
 def test_as_many_as_brute_force_and_the_same_for_any_order(seed):
     rng = random.Random(seed)
     keys = ["zone", "rack", "row"][: rng.randint(1, 3)]

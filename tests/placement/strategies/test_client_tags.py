@@ -7,6 +7,7 @@ from itertools import combinations, permutations
 import pytest
 
 from placement.model import Liveness
+from tests.builders.drawn import seeds
 from tests.builders.offline_placements import node, place, place_one, stream
 
 
@@ -254,7 +255,7 @@ def quality(chosen, tags, keys):
     return (-len(chosen), sum(p > 0 for p in pairs), [p > 0 for p in pairs], pairs)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(60))
 def test_no_set_is_better_and_the_order_does_not_matter(seed):
     """Brute force over all sets, for given actives and none, over uneven random fleets."""
     rng = random.Random(seed)

@@ -17,6 +17,7 @@ from placement.model import (
 from placement.reconciler import Reconciler
 from placement.strategies.copyset_pool import Copysets, Terms
 from placement.topology import NodeFilter, Topology
+from tests.builders.drawn import seeds
 
 
 def node(node_id, location="", liveness=Liveness.UP, **more):
@@ -180,7 +181,7 @@ def test_nodes_that_cannot_lead_are_not_left_alone():
     assert {a.replicas[0] for a in ready.assignments.values()} <= {"n0", "n1", "n2"}
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", seeds(25))
 def test_any_tree(seed):
     """Property: sets keep the rules, avoid what is not up, and do not depend on any order."""
     rng = random.Random(seed)

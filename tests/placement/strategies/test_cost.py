@@ -12,6 +12,7 @@ from placement.model import Configuration, Liveness, Published, StreamSpec
 from placement.reconciler import Reconciler
 from placement.state import ClusterState
 from placement.state.restore import slots_of
+from tests.builders.drawn import seeds
 from tests.builders.placements import ask, ask_one, node, random_nodes, stream, usable
 
 COST = {"strategy": "cost"}
@@ -280,7 +281,7 @@ def test_repair_keeps_the_rules():
         assert not list(broken(lists, places, 3, 1))
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 def test_random_fleets(seed):
     """Rules hold or a reason says why not; the order of nodes and of streams changes nothing."""
     rng = random.Random(seed)

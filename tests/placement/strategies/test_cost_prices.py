@@ -11,6 +11,7 @@ from placement.assignments import AssignmentTable
 from placement.model import Liveness
 from placement.strategies.cost_prices import MILLION, Prices, Shape, levels_of
 from placement.topology import Topology
+from tests.builders.drawn import seeds
 from tests.builders.placements import random_nodes
 
 WEIGHTS = dict.fromkeys(("region", "zone", "rack", "node"), MILLION)
@@ -39,7 +40,7 @@ def by_force(prices, topology, voters, cold, mask):
     return best
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(60))
 def test_the_search_finds_the_least_cost(seed):
     rng = random.Random(seed)
     topology = Topology()

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.builders.drawn import seeds
 from tests.builders.placements import ask, ask_one, node, random_nodes, stream, usable
 
 KUDU = {"strategy": "location_majority"}
@@ -296,7 +297,7 @@ def reachable(row, at, servers, held, factor):
     return search(frozenset(row), frozenset(), Counter())
 
 
-@pytest.mark.parametrize("seed", range(80))
+@pytest.mark.parametrize("seed", seeds(80))
 def test_every_answer_is_one_that_kudu_could_have_given(seed):
     """Also: the same for nodes in another order."""
     rng = random.Random(seed)

@@ -11,6 +11,7 @@ from itertools import product
 
 import pytest
 
+from tests.builders.drawn import seeds
 from tests.builders.placements import ask, ask_one, node, random_nodes, stream, usable
 from tests.stories.datadriven import parse_command
 from tests.stories.story import Story
@@ -209,7 +210,7 @@ def test_users_rules_hold_besides():
     assert {row[0][0] for row in led} == {"y"}
 
 
-@pytest.mark.parametrize("seed", range(80))
+@pytest.mark.parametrize("seed", seeds(80))
 def test_on_any_tree(seed):
     """Every domain's children differ by one at most, unless the lesser is full; same answer for
     another order of nodes."""

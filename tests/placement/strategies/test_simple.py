@@ -9,6 +9,7 @@ from collections import Counter
 
 import pytest
 
+from tests.builders.drawn import seeds
 from tests.builders.placements import ask, ask_one, node, random_nodes, stream, usable
 
 
@@ -126,7 +127,7 @@ def test_filters_rules_and_leaders_are_kept():
     assert answer.replicas[0][0] in ("b2", "b5")
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(60))
 def test_on_any_fleet_it_is_placed_or_says_why(seed):
     """Also: the same answer for another order of nodes."""
     rng = random.Random(seed)

@@ -24,6 +24,7 @@ from placement.model import (
     StreamCreated,
 )
 from placement.reconciler import Reconciler
+from tests.builders.drawn import share
 
 LEVELS = ("region", "az")
 Fleet = Mapping[str, NodeAttributes]
@@ -340,7 +341,7 @@ def random_cases(seed: int, number: int) -> Iterator[tuple[Any, ...]]:
 def test_whatever_fits_is_found() -> None:
     """An arrangement is found exactly where one exists, and it is lawful."""
     outcomes: Counter[str] = Counter()
-    for nodes, rules, factor, shards, rng in random_cases(7, 400):
+    for nodes, rules, factor, shards, rng in random_cases(7, share(400)):
         policy = {"rules": rules, "on_infeasible": rng.choice(["degrade", "degrade", "partial"])}
         soft = policy["on_infeasible"] == "degrade"
         written = [
@@ -368,11 +369,12 @@ def test_whatever_fits_is_found() -> None:
         held = Counter(node for replicas in lists for node in replicas)
         assert all(count <= room[node] for node, count in held.items())
         assert not exclusive or max(held.values(), default=0) <= 1
-    assert min(outcomes[each] for each in (Outcome.PLACED, Outcome.PARTIAL, Outcome.REJECTED)) > 20
+    seldom = min(outcomes[each] for each in (Outcome.PLACED, Outcome.PARTIAL, Outcome.REJECTED))
+    assert seldom > share(400) // 20
 
 
 def test_neither_node_nor_stream_order_matters() -> None:
-    for nodes, rules, factor, shards, rng in random_cases(11, 40):
+    for nodes, rules, factor, shards, rng in random_cases(11, share(40)):
         written = [
             {k: str(v) if k in ("per", "domains") else v for k, v in rule.items()} for rule in rules
         ]

@@ -11,6 +11,7 @@ from collections import Counter
 import pytest
 
 from placement.model import Liveness
+from tests.builders.drawn import seeds
 from tests.builders.placements import ask, ask_one, node, random_nodes, stream, usable
 
 KAFKA = {"strategy": "striped"}
@@ -235,7 +236,7 @@ def water_filled(row, nodes):
     return all(counts[rack] <= counts[other] + 1 for rack in counts for other in free)
 
 
-@pytest.mark.parametrize("seed", range(80))
+@pytest.mark.parametrize("seed", seeds(80))
 def test_on_any_fleet(seed):
     """Racks, leaders and fencing in their order; the same for nodes in another order."""
     rng = random.Random(seed)
