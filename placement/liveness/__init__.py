@@ -1,4 +1,4 @@
-"""Which nodes live: a columnar table that turns a partition's log into verdicts.
+"""Decides which nodes live: a columnar table that turns a partition's log into verdicts.
 
 It runs inside the Spark operator, before anything is decided. Imports `model` only, and nobody in
 the core imports it: its verdicts come back as events.

@@ -27,8 +27,10 @@ SETTLE_MS = 600_000
 
 @dataclass(frozen=True, slots=True)
 class Timers:
-    """Silence in ms after which a node takes no new replicas, and loses those it has; what counts
-    as flapping; and the least silence of a life of its process after which a later one takes over.
+    """Timers of liveness, in ms of silence.
+
+    After them a node takes no new replicas, and loses those it has; what counts as flapping; and
+    the least silence of a life of its process after which a later one takes over.
     """
 
     suspect_after_ms: int
@@ -98,9 +100,11 @@ class SilenceClocks:
     def silence(
         self, home: NDArray[np.int32], seen: NDArray[np.int64], partition: int, now: int
     ) -> NDArray[np.int64]:
-        """Silence of each node, where `partition` shows `now`: by the clock of its own partition,
-        by the slowest where it has none, and by both while the partitions settle. It is -1 for
-        those that another partition's ticks judge."""
+        """Compute the silence of each node, where `partition` shows `now`.
+
+        By the clock of the node's own partition, by the slowest where it has none, and by both
+        while the partitions settle. It is -1 for those that another partition's ticks judge.
+        """
         found: NDArray[np.int64] = np.where(home == partition, now - seen, -1)
         homeless = home == NO_PARTITION
         if not self.settling and not homeless.any():

@@ -92,13 +92,15 @@ class Incarnations:
         return waiting is not None and waiting.life.incarnation == incarnation
 
     def is_earlier(self, node: int, incarnation: str) -> bool:
-        """Whether this life held the node's name, or waited for it, before."""
+        """Whether this life once held the node's name or waited for it."""
         return incarnation in self._earlier.get(node, ())
 
     def wait(self, node: int, life: PendingLife, at: Mark) -> bool:
-        """A later life has registered, or speaks of itself again; of two that wait the one that
-        came last does so further. Returns whether that has to be published: an agent that
-        registers again and again while it waits says nothing new."""
+        """Let a later life wait that has registered, or speaks of itself again.
+
+        Of two that wait the one that came last goes on waiting. Returns whether that has to be
+        published: an agent that registers again and again while it waits says nothing new.
+        """
         known = self.waiting.get(node)
         if known is not None and known.life.incarnation == life.incarnation:
             life = replace(life, since=known.life.since, grace_ms=known.life.grace_ms)
@@ -210,7 +212,7 @@ class Incarnations:
     def _ages(
         self, marks: Iterable[tuple[int, Mark]], silence: SilenceClocks, now: Mark
     ) -> list[tuple[int, int]]:
-        """How long ago each mark was, in ms; -1 for those that another partition's ticks judge."""
+        """Compute the age of each mark in ms; -1 for those that another partition's ticks judge."""
         listed = list(marks)
         if not listed:
             return []

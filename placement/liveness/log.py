@@ -98,8 +98,10 @@ class Tick:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Heartbeats:
-    """Heartbeats as columns, in the order of their offsets: one row each, names as positions in
-    the lists of the different ones."""
+    """Heartbeats as columns, in the order of their offsets, one row each.
+
+    Names are positions in the lists of the different ones.
+    """
 
     offsets: NDArray[np.int64]
     elapsed: NDArray[np.int64]
@@ -225,7 +227,7 @@ class Verdict:
 
 
 def refusal(statement: Statement, holder: str, code: Code) -> Verdict:
-    """What was said is refused; `holder` is the end of the sentence that says why."""
+    """Refuse a statement; `holder` is the end of the sentence that says why."""
     body = statement.body
     report = body.status if isinstance(body, LivenessReport) else None
     what = _BODY_WORDS[type(body)] if report is None else _REPORT_WORDS[report]

@@ -105,12 +105,15 @@ class NodeColumns:
         self.partition[nodes] = home
 
     def mark(self, node: int) -> Mark:
-        """When the node spoke last."""
+        """The mark of the node's last record."""
         return Mark(int(self.partition[node]), int(self.seen[node]))
 
     def sample(self, partition: int, longest_ms: int) -> None:
-        """Learn at a tick of a partition how often its nodes beat; a silence of `longest_ms` is no
-        pause between two beats. The eighth of each new pause smooths as TCP does (RFC 6298)."""
+        """Learn at a tick of a partition how often its nodes beat.
+
+        A silence of `longest_ms` is no pause between two beats. The eighth of each new pause
+        smooths as TCP does (RFC 6298).
+        """
         size = len(self.ids)
         before = self.sampled[:size].copy()
         pause = self.seen[:size] - before
@@ -132,7 +135,7 @@ class NodeColumns:
 
     @classmethod
     def from_bytes(cls, blob: bytes) -> tuple["NodeColumns", bytes, Any]:
-        """What `to_bytes` wrote, the header, and `earlier`."""
+        """Read the bytes of `to_bytes`, with the header, and `earlier`."""
         found = cls()
         place = 8 + int.from_bytes(blob[:4], "big")
         header, start = blob[8:place], place

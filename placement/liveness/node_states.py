@@ -1,4 +1,4 @@
-"""What is known of the nodes of one topology shard, and how it changes.
+"""Holds the states of the nodes of one topology shard, and changes them.
 
 Heartbeats, silence (`table`) and all else that is said of nodes (`statements`) change the same
 few things: who holds a node's name, what its status is, and how often that has changed.
@@ -44,9 +44,12 @@ BEATS_MISSED = 3
 
 
 class NodeStates:
-    """Nodes by their rows in `nodes`, the other `lives` of their processes, their `flaps`, and
-    what detectors have said of those that they judge (`reports`). `ignored` counts the records
-    that changed nothing, by reason; `crowded`: no node has gone since there was no room."""
+    """States of nodes, by their rows in `nodes`.
+
+    Besides the other `lives` of their processes, their `flaps`, and the reports of detectors on
+    nodes that they judge (`reports`). `ignored` counts the records that changed nothing, by reason;
+    `crowded`: no node has gone since there was no room.
+    """
 
     def __init__(self, timers: Timers) -> None:
         self.timers = timers
@@ -76,17 +79,17 @@ class NodeStates:
             verdicts.append(replace(changes, sequence=sequence))
 
     def conflict_reason(self, node: int, incarnation: str) -> Reason:
-        """Why a life is refused that goes on speaking beside the holder."""
+        """Explain why a life is refused that goes on speaking beside the holder."""
         return conflict_reason(self.nodes.ids[node], self.nodes.incarnations[node], incarnation)
 
     def ignore(self, reason: str, records: int = 1) -> bool:
-        """So many records change nothing, for a reason."""
+        """Count records that change nothing, by reason."""
         if records:
             self.ignored[reason] += records
         return False
 
     def admit(self, node: int | None, statement: Statement, at: Mark) -> Verdict:
-        """What a life says of its node holds from now on."""
+        """Take over the statement of a life about its node."""
         nodes, known = self.nodes, node is not None
         node = nodes.append(statement.node_id) if node is None else node
         holder = nodes.incarnations[node]
@@ -133,7 +136,7 @@ class NodeStates:
         return changes
 
     def verdict(self, node: int, at: int, offset: int, **changes: Any) -> Verdict:
-        """What is true of a node at a record."""
+        """Make the verdict on a node at a record."""
         nodes = self.nodes
         life = (nodes.ids[node], nodes.incarnations[node], int(nodes.sequence[node]))
         return Verdict(at, offset, *life, LIVENESS[self.status(node)], **changes)
@@ -143,7 +146,7 @@ class NodeStates:
         return int(self.nodes.status[node])
 
     def grace_ms(self, node: int) -> int:
-        """How long the holder has to be silent before another life may follow."""
+        """The silence of the holder after which another life may follow."""
         missed = BEATS_MISSED * int(self.nodes.usual[node])
         return min(max(self.timers.incarnation_grace_ms, missed), self.timers.suspect_after_ms)
 
@@ -152,7 +155,7 @@ class NodeStates:
         return Reporting(True, *self.reports[node]) if node in self.reports else Reporting()
 
     def external(self) -> "NDArray[np.bool_]":
-        """Which nodes a detector judges, and their silence does not."""
+        """Mask the nodes that a detector judges, instead of their silence."""
         found = np.zeros(len(self.nodes), bool)
         found[list(self.reports)] = True
         return found
@@ -168,6 +171,6 @@ class NodeStates:
         return flaps
 
     def holder(self, node: int) -> str:
-        """Who holds the node's name, for a sentence."""
+        """Name the life that holds the node's name, for a sentence."""
         nodes, status = self.nodes, LIVENESS[self.status(node)]
         return f"incarnation {nodes.incarnations[node]} at {nodes.sequence[node]} is {status}"

@@ -1,4 +1,4 @@
-"""What nodes and detectors state one by one: registrations, changes, goodbyes and reports.
+"""Judges single statements of nodes and detectors: registrations, changes, goodbyes and reports.
 
 A statement counts if it comes from the life that holds the node's name, or from one that may take
 it over (`incarnations`); otherwise it is refused with the reason, or counted as ignored.
@@ -123,7 +123,8 @@ class Statements:
     def _accept_other_life(
         self, node: int, statement: Statement, at: Mark, verdicts: list[Verdict]
     ) -> bool | Code:
-        """Whether what another life than the holder says makes it the holder, or why not."""
+        """Whether a statement of another life makes that life the holder, else the reason against
+        it."""
         lives, waits = (
             self._states.lives,
             self._states.lives.is_waiting(node, statement.incarnation),
@@ -164,7 +165,7 @@ class Statements:
     def _refuse_stranger(
         self, node: int, statement: Statement, at: Mark, verdicts: list[Verdict]
     ) -> bool | Code:
-        """Why what a life says does not count that neither holds the name nor waits for it."""
+        """Refuse a statement whose life neither holds the name nor waits for it."""
         if not self._states.lives.is_earlier(node, statement.incarnation):
             unknown = isinstance(statement.body, LastHeartbeat)
             return (
@@ -191,8 +192,11 @@ class Statements:
         return states.lives.wait(node, PendingLife(*who, attributes, external), at)
 
     def _takes_over_at_once(self, node: int, replaces: str | None, at: Mark) -> bool:
-        """Whether a registering life need not wait: the holder is not up, or goes, or is followed
-        by name, or has been silent for long enough."""
+        """Whether a registering life need not wait.
+
+        The holder is not up, announces its stop, is followed by name, or has been silent for long
+        enough.
+        """
         nodes = self._states.nodes
         if self._states.status(node) != Status.UP or node in self._states.lives.stopping:
             return True
@@ -202,8 +206,11 @@ class Statements:
         return int(self._states.silence.silence(home, seen, *at)[0]) >= self._states.grace_ms(node)
 
     def _admit_unknown(self, statement: Statement) -> bool | Code:
-        """Whether a node that is not known becomes known; what else is said of it is refused, to
-        be sent again, as nothing may be remembered of nodes unseen."""
+        """Whether an unknown node becomes known by the statement.
+
+        Only a registration makes it known; other statements are refused, to be sent again, because
+        nothing may be remembered of nodes that never registered.
+        """
         if isinstance(statement.body, LastHeartbeat):
             return self._states.ignore("unknown_node")
         if not isinstance(statement.body, Registration):
@@ -234,7 +241,7 @@ class Statements:
         return True
 
     def _accept_holder(self, node: int, statement: Statement) -> bool | Code:
-        """Whether what the life that holds the name says is news, or why it is refused."""
+        """Whether a statement of the holding life is new, else the reason against it."""
         known = int(self._states.nodes.sequence[node])
         if statement.sequence <= known:
             again = statement.sequence == known and not isinstance(statement.body, LastHeartbeat)

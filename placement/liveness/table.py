@@ -74,7 +74,7 @@ class LivenessTable:
             self._states.lives.restore(node, view.lives)
 
     def take_ignored(self) -> Counter[str]:
-        """What has been ignored since the last call."""
+        """Return the counts of records ignored since the last call."""
         found, self._states.ignored = self._states.ignored, Counter()
         return found
 
@@ -295,7 +295,7 @@ class LivenessTable:
 
 
 def _falling(node: "NDArray[np.int64]", sequence: "NDArray[np.int64]") -> int:
-    """How many of a run's heartbeats do not rise above what their node had sent in it before."""
+    """Count the heartbeats of a run that do not rise above an earlier one of their node."""
     order = np.argsort(node, kind="stable")
     again = np.diff(node[order]) == 0
     if not (again & (np.diff(sequence[order]) <= 0)).any():

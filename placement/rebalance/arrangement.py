@@ -35,8 +35,11 @@ _FamilyKey = tuple[bool, str, int, str]
 
 @dataclass(slots=True)
 class StreamArrangement:
-    """A stream: its shards in the table, and their nodes by rank (EMPTY where there is none), one
-    row per shard, which the board keeps up to date; `unit` if its slots move as one."""
+    """A stream as rebalancing sees it: its shards in the table, and their nodes by rank.
+
+    One row per shard, EMPTY where there is no node, kept up to date by the arrangement; `unit` if
+    its slots move as one.
+    """
 
     spec: StreamSpec
     policy: Policy
@@ -90,8 +93,10 @@ class Arrangement:
         self.start = self.node.copy()
 
     def _located_first(self) -> bool:
-        """Whether nodes without a location have a share of nothing that others hold: all streams
-        that may move prefer nodes that have one."""
+        """Whether nodes without a location share nothing that others hold.
+
+        So it is if all streams that may move prefer nodes that have one.
+        """
         prefer = {each.spec.stream for each in self.streams if RuleSet(each.rules).prefers_located}
         movable = {each.spec.stream for each in self.streams} - self.kept.keys()
         return bool(prefer) and movable <= prefer
@@ -246,7 +251,7 @@ class Arrangement:
 
 
 def balance_of(policy: Policy) -> Balance:
-    """What is evened out first for a policy's streams."""
+    """The order in which a policy's streams are evened out."""
     return STRATEGIES[policy.strategy].balance
 
 
@@ -267,7 +272,7 @@ def _streams(view: View) -> list[StreamArrangement]:
 
 
 def _fixed(stream: StreamArrangement, moving: Collection[int]) -> Reason | None:
-    """Why nothing of the stream moves; marks streams that move as units."""
+    """Explain why nothing of the stream moves, and mark streams that move as units."""
     name, strategy = stream.spec.stream, stream.policy.strategy
     if stream.spec.repair == RepairMode.DEAD_ONLY:
         return Reason(Code.KEPT_AS_IS, f"{name} is moved only when a node is dead")

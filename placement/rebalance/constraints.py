@@ -1,4 +1,4 @@
-"""Which changes the rules allow: none may break a shard's rules more than they are broken.
+"""Decides which changes the rules allow: none may break a shard's rules more than they are broken.
 
 Every rule is asked before and after, as diagnosis asks it. What a rule says of counts by domain is
 asked once for every pattern of counts; rules of the stream that only compare nodes are answered
@@ -65,8 +65,11 @@ class RuleGate:
         return True
 
     def may_pass(self, items: Integers, takers: Integers) -> Mask:
-        """Which items rules by counts would let go to one of the nodes: only rules by which all of
-        these are one are asked, so that a yes is not yet a permission."""
+        """Mask the items that rules by counts would let go to one of the nodes.
+
+        Only rules by which all of these nodes are one are asked, so that a yes is not yet a
+        permission.
+        """
         result = np.ones(len(items), bool)
         of = self._board.stream[items]
         for number in np.unique(of).tolist():
@@ -84,8 +87,10 @@ class RuleGate:
         return result
 
     def _pass_one(self, number: int, place: int, rule: Rule, items: Integers, target: int) -> Mask:
-        """Which items of one stream one rule lets go to the target's domain: items whose shards
-        have the same pattern are asked about once."""
+        """Mask the items of one stream that one rule lets go to the target's domain.
+
+        Items whose shards have the same pattern are asked about once.
+        """
         board = self._board
         shards, slots = board.shard[items], board.slot[items]
         rows = board.streams[number].rows[shards]
@@ -142,7 +147,7 @@ class RuleGate:
     def _penalty(
         self, number: int, place: int, rule: Rule, domains: Sequence[int], nodes: Sequence[int]
     ) -> int:
-        """How much is wrong with a shard whose replicas stand in these domains."""
+        """Count how much is wrong with a shard whose replicas stand in these domains."""
         live = self._live_of(_scope(rule), number)
         counts = Counter(domains)
         nowhere = counts.pop(NO_DOMAIN, 0)
@@ -251,12 +256,14 @@ class RuleGate:
 
 
 def _judged_by_counts(rule: Rule) -> bool:
-    """Whether how many replicas stand in each domain says all of it; a wish among such rules ranks
-    nodes and has no violations."""
+    """Whether the number of replicas in each domain decides all of the rule.
+
+    A preferred rule of this kind ranks nodes and has no violations.
+    """
     return rule.counts_domains and rule.repairable
 
 
 def _scope(rule: Rule) -> Scope:
-    """What a rule by counts counts by."""
+    """The scope of a rule that counts by domain."""
     assert rule.scope is not None
     return rule.scope

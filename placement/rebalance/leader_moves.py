@@ -176,8 +176,11 @@ class LeaderBalancer:
     def _improving(
         self, level: int, items: Integers, giver: int, wanted: NDArray[np.bool_]
     ) -> Iterator[tuple[int, int]]:
-        """Shards that the node leads and heirs in wanted elements that improve the level, the best
-        on this level and those below first."""
+        """Find shards that the node leads, and new leaders in wanted elements that improve the
+        level.
+
+        The best on this level and those below come first.
+        """
         levels = self._board.levels
         heirs = self.members[items]
         fits = (heirs != EMPTY) & (heirs != giver) & wanted[levels.of[level][heirs]]
@@ -201,7 +204,7 @@ class LeaderBalancer:
     def _costs(
         self, level: int, items: Integers, source: int, heirs: Integers, group: tuple[int, ...]
     ) -> list[Integers]:
-        """What each change does to the leaders of each kind on a level."""
+        """Price each change by the leaders of each kind on a level."""
         of = self._board.levels.of[level]
         one, other = np.full(len(heirs), int(of[source])), of[heirs]
         result = []

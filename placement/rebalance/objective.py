@@ -16,8 +16,10 @@ Way = tuple[int, int, int]
 
 
 class Objective:
-    """What `tallies` count, of items whose families are in `families`, kind by kind; `sizes` says
-    for how many replicas each item stands."""
+    """The terms of the objective: counts of `tallies`, kind by kind.
+
+    `families` has the families of items, `sizes` the number of replicas that each item stands for.
+    """
 
     def __init__(
         self,
@@ -31,8 +33,10 @@ class Objective:
         self._groups, self._sizes = groups, sizes
 
     def change(self, ways: Sequence[Way], level: int | None = None) -> list[int]:
-        """By how much each term changes if all of these are made: of all groups on all levels, or
-        of the first group down to `level`."""
+        """Compute the change of each term if all of these moves are made.
+
+        Of all groups on all levels, or of the first group down to `level`.
+        """
         before = self._terms(ways, level)
         self._shift(ways, 1)
         after = self._terms(ways, level)

@@ -51,10 +51,12 @@ class RebalanceMove:
 
 @dataclass(frozen=True, slots=True)
 class Skew:
-    """How uneven one level is inside the worst domain of the level above: between domains of equal
-    weight the largest difference in replicas, otherwise the largest distance from the share by
-    weight, rounded up. `stream` of a stream's replicas (of a range's), `total` of all, `leaders` of
-    the leaders. At most one where it is balanced."""
+    """Unevenness of one level inside the worst domain of the level above.
+
+    Between domains of equal weight the largest difference in replicas, otherwise the largest
+    distance from the share by weight, rounded up. `stream` of a stream's replicas (of a range's),
+    `total` of all, `leaders` of the leaders. At most one where it is balanced.
+    """
 
     level: str
     stream: int
@@ -130,8 +132,10 @@ def plan_rebalance(
 def _improvements(
     board: Arrangement, guard: RuleGate, budget: Budget
 ) -> Iterator[tuple[int, tuple[int, int, int]]]:
-    """Moves of items, by as short a way as is found; 1 with those that belong to the move before
-    them."""
+    """Generate moves of items, by as short a way as is found.
+
+    1 marks those that belong to the move before them.
+    """
     search = ReplicaBalancer(board, guard, budget)
     balance(search)
     steps = shorten_chains(board, search)

@@ -35,7 +35,7 @@ GROUPS = (KINDS, (LATER,))
 
 @dataclass(slots=True)
 class Budget:
-    """What a plan may still do; `reached` once a move was given up for it."""
+    """The moves that a plan may still make; `reached` once a move was given up for it."""
 
     moves: int | None = None
     per_node: int | None = None
@@ -143,8 +143,10 @@ class ReplicaBalancer:
         give: tuple[np.ndarray, np.ndarray],
         take: tuple[np.ndarray, np.ndarray],
     ) -> tuple[Integers, Integers]:
-        """Of nodes that give, and that take, as well as the first, those in front that let a stream
-        be most even."""
+        """Keep the nodes in front that let a stream be most even.
+
+        Of those that give, and that take, as well as the first.
+        """
         if not len(givers) or not len(takers):
             return givers, takers
         alike = [
@@ -195,8 +197,10 @@ class ReplicaBalancer:
         return _in_front(givers, pair[0]), _in_front(takers, pair[1])
 
     def _evenest(self, level: int, givers: Integers, takers: Integers) -> tuple[int, int] | None:
-        """The nodes between which an item goes with most gain, on the level, for its stream's own
-        evenness; None where nothing tells them apart."""
+        """Find the nodes between which an item moves with most gain for its stream's own evenness.
+
+        On this level; None if nothing distinguishes them.
+        """
         board = self.board
         one_stream = len(board.tallies[LATER].kinds) < 2
         if one_stream or (len(givers) < 2 and len(takers) < 2):
@@ -289,8 +293,11 @@ class ReplicaBalancer:
         )
 
     def _improving(self, level: int, items: Integers, source: int, target: int) -> Integers:
-        """Items whose move lowers the objective, best first: what they do on this level, then on
-        those below, then followers before leaders, and items that stand where they stood."""
+        """Find the items whose move lowers the objective, best first.
+
+        By their effect on this level, then on those below, then followers before leaders, and items
+        that stand where they stood.
+        """
         board = self.board
         items = board.welcome(items, target)
         changes = [self.change(level, kind, items, source, target) for kind in KINDS]
@@ -333,7 +340,7 @@ class ReplicaBalancer:
         target: int,
         strict: bool = False,
     ) -> Integers:
-        """What the move of each item does to its family of one kind on one level."""
+        """Compute the effect of each item's move on its family of one kind on one level."""
         board = self.board
         result = np.zeros(len(items), np.int64)
         one, other = (int(self._levels.of[level][node]) for node in (source, target))
@@ -348,8 +355,10 @@ class ReplicaBalancer:
         return result
 
     def ranked(self, level: int, kind: int, family: int, nodes: Integers, more: int) -> Integers:
-        """Nodes in the order in which they should give (`more` is -1) or take (1) a replica: by
-        what it does to the levels below, then from the most (to the least) loaded."""
+        """Order nodes in which they should give (`more` is -1) or take (1) a replica.
+
+        By the effect on the levels below, then from the most (to the least) loaded.
+        """
         board = self.board
         if len(nodes) < 2:
             return nodes

@@ -1,4 +1,4 @@
-"""What rebalancing counts: so many of each family in every domain of every level, and their shares.
+"""Counts the replicas of each family in every domain of every level, and their shares.
 
 A family is what has to be even: the replicas of a stream (of a range, of a dimension), all
 replicas, or leaders. Inside each domain the domains below share what it holds by weight; a share
@@ -25,7 +25,7 @@ _ROWS = 256
 
 
 class Slack(Enum):
-    """How far from its share a count is near enough.
+    """Distance from its share at which a count is near enough.
 
     `NONE`: at the next whole number. `ONE`: one further, but not at none where the share is one or
     more. `DOUBLE`: up to twice the share, and one further at least; of two siblings, halfway to
@@ -151,7 +151,7 @@ class FamilyCounts:
         return share // whole, -(-share // whole)
 
     def usable(self, level: int, family: int, elements: Integers) -> Mask:
-        """Which elements have a share."""
+        """Mask the elements that have a share."""
         found: Mask = self._weights[level][self.kinds[family], elements] > 0
         return found
 
@@ -163,8 +163,10 @@ class FamilyCounts:
         more: Integers | int,
         strict: bool = False,
     ) -> Integers:
-        """How much worse each pair is with `more` in it, as long as what the element above holds
-        stays; `strict`: without slack."""
+        """Compute how much worse each pair is with `more` in it.
+
+        The count of the element above stays; `strict`: without slack.
+        """
         least, most = self.bands(level, families, elements)
         if not strict:
             above = self.counts[level - 1][families, self.levels.parent[level][elements]]
@@ -175,12 +177,14 @@ class FamilyCounts:
         return changed if scale is None else changed * scale[self.kinds[families], elements]
 
     def distance(self, level: int, families: Integers) -> int:
-        """How far the families are from their shares on a level."""
+        """Sum the distances of the families from their shares on a level."""
         return int(self._outside_of(level, families).sum())
 
     def distance_around(self, level: int, families: Integers, nodes: Sequence[int]) -> int:
-        """The same among the siblings of the domains of these nodes: all that moves between the
-        nodes can change."""
+        """Sum the distances among the siblings of the domains of these nodes.
+
+        Moves between the nodes change nothing else.
+        """
         if not len(families):
             return 0
         above = sorted({int(self.levels.of[level - 1][node]) for node in nodes})
@@ -188,7 +192,7 @@ class FamilyCounts:
         return int(self._distances(level, families, elements).sum())
 
     def pressure(self, level: int, elements: Integers) -> NDArray[np.float64]:
-        """What the first family has in each element, per weight."""
+        """Replicas of the first family in each element, per weight."""
         weight = np.maximum(self._weights[level][self.kinds[0], elements], 1)
         found: NDArray[np.float64] = self.counts[level][0, elements] / weight
         return found
@@ -208,8 +212,11 @@ class FamilyCounts:
         yield from sorted(worst, key=lambda key: (-worst[key], key))
 
     def skews(self) -> list[int]:
-        """How uneven the worst family is inside the worst parent, by level from 1: between equal
-        siblings the largest difference, else the largest distance from a share, rounded up."""
+        """Measure how uneven the worst family is inside the worst parent, by level from 1.
+
+        Between equal siblings the largest difference, else the largest distance from a share,
+        rounded up.
+        """
         result = []
         for level in range(1, self.levels.last + 1):
             most = 0

@@ -16,8 +16,11 @@ _ATTEMPTS = 6
 
 
 def shorten_chains(board: Arrangement, search: ReplicaBalancer) -> list[Step]:
-    """The steps of the search, or fewer that end with the same loads, each of them lawful and an
-    improvement when its turn comes. The board ends as the steps leave it."""
+    """Shorten the steps of the search where fewer end with the same loads.
+
+    Each remaining step is lawful and an improvement when its turn comes. The board ends as the
+    steps leave it.
+    """
     steps = search.steps
     merged = _merged(steps)
     barred: set[tuple[int, int]] = set()
@@ -55,9 +58,12 @@ def _shards(board: Arrangement, steps: list[Step]) -> set[int]:
 def _merge_chains(
     board: Arrangement, steps: list[Step], barred: set[tuple[int, int]], one_per_shard: bool
 ) -> list[Step]:
-    """Where one replica of a family comes to a node and another leaves it, the first, or one that
-    stands beside it, goes to where the second would; with `one_per_shard` none of a shard that
-    moves another."""
+    """Merge moves that meet: A to B and B to C become A to C.
+
+    One replica of a family comes to a node and another leaves it; the first, or one that stands
+    beside it, goes to where the second would. With `one_per_shard` not between replicas of one
+    shard.
+    """
     result: list[Step | None] = list(steps)
     taken = _shards(board, steps) if one_per_shard else set()
     used = {item for item, _, _ in steps}
@@ -84,8 +90,7 @@ def _merge_chains(
 
 
 def _kin(board: Arrangement, item: int) -> int | None:
-    """What may go instead of the item: others of its family, or of all streams that come after the
-    totals."""
+    """The family whose items may go instead: its own, or all streams that come after the totals."""
     own = int(board.family[OWN][item])
     return own if own >= 0 else -1 if board.family[LATER][item] >= 0 else None
 
@@ -99,8 +104,11 @@ def _instead(
     taken: set[int],
     barred: set[tuple[int, int]],
 ) -> int | None:
-    """The item, or another of its kin on the node, that may go to the target of the step that falls
-    away; none of those used, nor of the shards taken."""
+    """Find the item, or another of its kin on the node, that may go to the target of the dropped
+    step.
+
+    None of those used, nor of the shards taken.
+    """
     gone, _, target = instead
     there = board.items_on(source)
     same = board.free[there] & (board.family[OWN][there] == board.family[OWN][item])

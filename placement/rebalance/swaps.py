@@ -99,7 +99,7 @@ class Pairs:
     def _together(
         self, level: int, kind: int, item: int, back: Integers, one: int, other: int
     ) -> Integers:
-        """What each exchange of the item does to the families of one kind on the level."""
+        """Compute the effect of each exchange of the item on the families of one kind."""
         board, change = self._board, self._search.change
         goes = change(level, kind, np.asarray([item]), one, other)
         apart = goes + change(level, kind, back, other, one)
@@ -113,8 +113,10 @@ class Pairs:
         return np.where(board.family[kind][back] == family, joint, apart)
 
     def _detours(self) -> bool:
-        """Look once at every uneven family: an item comes for one that goes on to where the first
-        may not go."""
+        """Look once at every uneven family for a detour.
+
+        An item comes for one that goes on to where the first may not go.
+        """
         found = False
         for group in GROUPS:
             for level in range(1, self._levels.last + 1):

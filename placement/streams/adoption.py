@@ -51,8 +51,13 @@ def adopt(
 def completed(
     spec: StreamSpec, policy: Policy, shards: list[list[int]], view: View, called: str
 ) -> Placement:
-    """The shards with their EMPTY slots filled where the rules allow; `view` counts what stands in
-    the others, which is `called` so where it breaks a rule."""
+    """Fill the EMPTY slots of the shards where the rules allow.
+
+    `view` counts the replicas in the other slots; `called` names these in a warning if they break a
+    rule.
+
+    `view` counts what stands in the others, which is `called` so where it breaks a rule.
+    """
     strategy = STRATEGIES[policy.strategy]
     rules = strategy.rules(policy, view.topology)
     if not RuleSet(rules).is_colocated:
@@ -75,8 +80,11 @@ def unmet_by(
 def complete_shards(
     spec: StreamSpec, policy: Policy, shards: list[list[int]], view: View
 ) -> tuple[Reason, ...]:
-    """Fill the EMPTY slots of `shards` where the strategy finds a node for them, or where its own
-    rules may be broken (`degrade`), by the rules alone; one reason for each kind of failure."""
+    """Fill the EMPTY slots of `shards` where the strategy finds a node for them.
+
+    Where its own rules may be broken (`degrade`), by the rules alone; one reason for each kind of
+    failure.
+    """
     strategy, factor = STRATEGIES[policy.strategy], policy.copies(spec.replication_factor)
     rules = strategy.rules(policy, view.topology)
     colocated = RuleSet(rules).is_colocated

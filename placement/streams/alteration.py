@@ -42,8 +42,10 @@ def count_whole_shards(state: ClusterState, stream: Stream, decision: Decision) 
 def judged(
     state: ClusterState, stream: Stream, decision: Decision, lacking: tuple[Reason, ...] = ()
 ) -> Decision:
-    """The decision with its outcome, for a stream that stands as it stands in the table; `lacking`
-    says why some replicas find no node, if it is known."""
+    """Make the decision with its outcome, for a stream as it stands in the table.
+
+    `lacking` says why some replicas find no node, if it is known.
+    """
     decision = count_whole_shards(state, stream, decision)
     warnings = unmet_now(state, stream)
     if decision.replicas_missing:
@@ -87,7 +89,7 @@ _BY_RULE = (Cause.REQUIRED_RULE, Cause.PREFERRED_RULE, Cause.BALANCE)
 
 @dataclass(frozen=True, slots=True)
 class Alteration:
-    """What holds from now on, the nodes of the shards that are new, and why some find none."""
+    """Result of an alteration: new spec, nodes of new shards, and reasons for missing ones."""
 
     spec: StreamSpec
     policy: Policy
@@ -98,7 +100,7 @@ class Alteration:
 def plan_alteration(
     state: ClusterState, stream: Stream, event: StreamAltered
 ) -> Alteration | tuple[Reason, ...]:
-    """What an event comes to for a stream that has replicas, or why it is refused."""
+    """Plan an event for a stream that has replicas, or say why it is refused."""
     have = stream.spec.shards
     if event.shards < have:
         message = f"{event.shards} shards are fewer than the {have} there are: none is taken away"
@@ -151,8 +153,10 @@ def _extended(
     given: Sequence[Sequence[int]],
     view: View,
 ) -> Answer:
-    """What the stream would be with everything placed that the new spec asks for beside what is
-    there: a trial, of which only the shards that are new become true."""
+    """Place everything that the new spec asks for beside the existing replicas, as a trial.
+
+    Only the new shards of it become true.
+    """
     copies = policy.copies(spec.replication_factor)
     new = [*given, *[()] * (spec.shards - stream.spec.shards - len(given))]
     for nodes in given:
@@ -192,9 +196,11 @@ def _without(state: ClusterState, stream: Stream) -> View:
 
 
 def is_obsolete(state: ClusterState, opened: OpenMove, stream: Stream, same: bool) -> bool:
-    """Whether a spec that is in force now does not ask for an open move: it adds what is too much,
-    a rule of another policy asked for it (`same`: the policy is what it was), or its target is one
-    that only that policy takes."""
+    """Whether the spec in force no longer asks for an open move.
+
+    Such a move adds a surplus, or a rule of another policy asked for it (`same`: the policy is
+    unchanged), or only that policy admits its target.
+    """
     if opened.move.kind is MoveKind.REMOVE:
         return False
     assert stream.policy is not None
