@@ -1,12 +1,28 @@
-"""Messages of executors about moves and replicas, on `acks.v1`.
+"""Messages of executors about moves and replicas, on `acks.v1`, and the kinds of moves they get.
 
 Every message is idempotent: one that is repeated, or that comes when its move has ended, changes
 nothing and is counted.
 """
 
+from enum import StrEnum
+
 from pydantic import Field
 
 from schemas.base import Id, Index, Message, Text
+
+
+class MoveKind(StrEnum):
+    """Task of a move's executor.
+
+    `replace`: make a replica on `add`, then give up the one on `remove`. `add`: make one more, on
+    `add`. `remove`: give up the one on `remove`. `leader`: let another replica lead; it stands in
+    plans and cluster files only, as a new leader comes with an assignment, without a move.
+    """
+
+    REPLACE = "replace"
+    ADD = "add"
+    REMOVE = "remove"
+    LEADER = "leader"
 
 
 class MoveMessage(Message):

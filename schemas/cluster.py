@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
+from schemas.acks import MoveKind
 from schemas.base import (
     Capacity,
     Host,
@@ -29,7 +30,6 @@ from schemas.base import (
     echo,
 )
 from schemas.inputs import StreamRequest
-from schemas.outputs import MoveKind
 from schemas.spelling import meant_field
 
 LevelName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")]

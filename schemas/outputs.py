@@ -9,6 +9,7 @@ from typing import Annotated
 
 from pydantic import Field, JsonValue
 
+from schemas.acks import MoveKind
 from schemas.alerts import Alert, RequestAnswered
 from schemas.base import (
     Count,
@@ -42,20 +43,6 @@ class Outcome(StrEnum):
     WAITING = "waiting"
     REJECTED = "rejected"
     DROPPED = "dropped"
-
-
-class MoveKind(StrEnum):
-    """Task of a move's executor.
-
-    `replace`: make a replica on `add`, then give up the one on `remove`. `add`: make one more, on
-    `add`. `remove`: give up the one on `remove`. `leader`: let another replica lead; it stands in
-    plans and cluster files only, as a new leader comes with an assignment, without a move.
-    """
-
-    REPLACE = "replace"
-    ADD = "add"
-    REMOVE = "remove"
-    LEADER = "leader"
 
 
 class MoveState(StrEnum):

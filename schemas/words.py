@@ -5,9 +5,9 @@ The tables of this package's README are written from here; tests hold them again
 
 from dataclasses import dataclass
 
+from schemas.acks import MoveKind
 from schemas.alerts import AlertKind, Severity
 from schemas.codes import Advice
-from schemas.outputs import MoveKind
 
 HEALTH: dict[str, Advice] = {
     "healthy": Advice("All replicas are live and every rule is kept.", "Nothing."),

@@ -12,8 +12,8 @@ from typing import Any, Self
 import orjson
 
 from placement.model import Assignment, Decision, Move, NodeView, Outcome, Violation, natural_key
+from schemas.acks import MoveKind
 from schemas.cluster import Cluster, ClusterMove, ClusterNode, ClusterStream
-from schemas.outputs import MoveKind
 from schemas.topics import (
     ALERTS,
     ASSIGNMENTS,

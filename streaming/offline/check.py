@@ -40,8 +40,8 @@ from placement.state import ClusterState
 from placement.strategies import STRATEGIES
 from placement.streams import out_of_range, unknown_repair
 from placement.topology import Topology
+from schemas.acks import MoveKind
 from schemas.cluster import Cluster, ClusterMove, ClusterNode, ClusterStream, RefusedStream
-from schemas.outputs import MoveKind
 from streaming import codec
 from streaming.offline.documents import Document
 
