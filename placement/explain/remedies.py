@@ -62,7 +62,7 @@ class _Shape:
 
 
 class _Trial:
-    """Places the stream again in a fleet with additions, and leaves the fleet as it was."""
+    """Places the stream again in overlays of the fleet; the fleet itself stays as it is."""
 
     def __init__(
         self,
@@ -80,30 +80,20 @@ class _Trial:
         if self.left <= 0:
             return None
         self.left -= 1
-        topology = self._state.topology
+        fleet = self._state.topology.overlay()
         for name, attributes in nodes:
-            topology.upsert(name, attributes, Liveness.UP)
-        answer = self._place()
-        for name, attributes in nodes:
-            topology.upsert(name, attributes, Liveness.UNREGISTERED)
-            topology.forget(name)
-        return answer
+            fleet.upsert(name, attributes, Liveness.UP)
+        return self._place(fleet)
 
     def returned(self, nodes: Sequence[int]) -> Answer | None:
         """The answer with these known nodes up."""
         if self.left <= 0:
             return None
         self.left -= 1
-        topology = self._state.topology
-        before = [
-            (n, topology.liveness[n], topology.administrative[n], topology.guard[n]) for n in nodes
-        ]
+        fleet = self._state.topology.overlay()
         for node in nodes:
-            topology.upsert(topology.ids[node], topology.attributes[node], Liveness.UP)
-        answer = self._place()
-        for node, liveness, ordered, guard in before:
-            topology.set_condition(node, liveness, ordered, guard)
-        return answer
+            fleet.upsert(fleet.ids[node], fleet.attributes[node], Liveness.UP)
+        return self._place(fleet)
 
     def asked(self, spec: StreamSpec) -> Answer | None:
         """The answer to another request in the fleet as it is."""
@@ -112,8 +102,9 @@ class _Trial:
         self.left -= 1
         return place(self._state, spec, self._policy, self._given)
 
-    def _place(self) -> Answer:
-        return place(self._state, self._spec, self._policy, self._given)
+    def _place(self, fleet: Topology) -> Answer:
+        state = self._state.with_topology(fleet)
+        return place(state, self._spec, self._policy, self._given)
 
 
 def advise(

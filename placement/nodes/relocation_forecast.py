@@ -1,8 +1,8 @@
-"""What would come of relocations, before they take effect: the moves, the violations
-made and healed, and the shards that would move or come to break a rule.
+"""Computes what would come of relocations, before they take effect: moves, violations made and
+healed, and the shards that would move or come to break a rule.
 
-The pending places are put in force, everything is planned and judged, and what was in force is put
-back.
+The pending locations are put in force in an overlay of the topology; everything is planned and
+judged there, and the state of record stays as it is.
 """
 
 import json
@@ -10,11 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from placement.model import AdministrativeState, NodeAttributes, Pending, Violation
+from placement.model import Pending, Violation
 from placement.nodes.orders import AdministrativeOrders
 from placement.planning import Impact, Phase, PlannedMove, ShardState, StreamSnapshot, impact, plan
 from placement.repair import ActionFinder, ViolationReporter
 from placement.state import ClusterState, Stream
+from placement.topology import Topology
 
 # An alert names the first of a long list.
 _LISTED_MAX = 50
@@ -54,28 +55,35 @@ class RelocationForecaster:
         self._state, self._orders = state, orders
 
     def impact_of(self, names: Sequence[str]) -> RelocationImpact:
-        """What would happen if these nodes' pending places were in force."""
+        """Compute what would happen if these nodes' pending locations were in force.
+
+        Everything is planned and judged in an overlay of the topology.
+        """
         state, topology = self._state, self._state.topology
         nodes = {topology.index[name]: _pending(state, name) for name in names}
         shards = sorted(
             {s for node in nodes for s in state.table.shards_on(node)}, key=state.streams.key
         )
         streams = list(dict.fromkeys(state.streams.key(shard)[0] for shard in shards))
-        before, already = [*self._violations(shards)], self._plan(streams)
-        old = {node: (topology.attributes[node], topology.administrative[node]) for node in nodes}
+        before, already = [*_violations(state, shards)], self._plan(topology, streams)
+        ahead = topology.overlay()
         for node, pending in nodes.items():
-            now = replace(old[node][0], location=pending.location, tags=pending.tags)
-            self._stand(node, now, self._orders.state_at(topology.ids[node], now.location))
+            now = replace(topology.attributes[node], location=pending.location, tags=pending.tags)
+            ordered = self._orders.state_at(topology.ids[node], now.location)
+            condition = (topology.liveness[node], ordered, topology.guard[node])
+            ahead.upsert(topology.ids[node], now, *condition)
         # Where another order reaches them, what is under way from there is called off.
-        freed = {node for node in nodes if topology.administrative[node] is not old[node][1]}
+        ordered_before = topology.administrative
+        freed = {node for node in nodes if ahead.administrative[node] is not ordered_before[node]}
         under_way = state.ledger.by_shard.values()
         called_off = {state.streams.key(each.shard) for each in under_way if each.removed in freed}
-        after, planned = [*self._violations(shards)], self._plan(streams)
+        after = [*_violations(state.with_topology(ahead), shards)]
+        planned = self._plan(ahead, streams)
         others = set(map(_move_content, already))
         moves = [move for move in planned if _move_content(move) not in others]
         found = impact(
             moves,
-            topology,
+            ahead,
             lambda name: state.streams[name].spec,
             self._shard_state,
             load=state.table.load(topology.size).tolist(),
@@ -84,30 +92,15 @@ class RelocationForecaster:
             before=before,
             after=after,
         )
-        for node, before_it in old.items():
-            self._stand(node, *before_it)
         made = {(each.stream, each.shard) for each in found.violations_made}
         shards_made = {(s, n) for s, n in made if s is not None and n is not None}
         moved = {(m.stream, m.shard) for m in moves}
         return RelocationImpact(found, frozenset(shards_made | moved | called_off))
 
-    def _stand(
-        self, node: int, attributes: NodeAttributes, administrative: AdministrativeState
-    ) -> None:
-        topology = self._state.topology
-        condition = (topology.liveness[node], administrative, topology.guard[node])
-        topology.upsert(topology.ids[node], attributes, *condition)
-
-    def _violations(self, shards: Iterable[int]) -> Iterator[Violation]:
-        report = ViolationReporter(self._state, ActionFinder(self._state))
-        for shard in shards:
-            yield from report.violations_of(shard, {})
-
-    def _plan(self, names: Iterable[str]) -> Sequence[PlannedMove]:
-        """What repair would do to streams as they are planned now."""
-        state = self._state
-        streams = [self._snapshot(state.streams[name]) for name in names]
-        return plan(state.topology, streams, Phase.REPAIR).moves
+    def _plan(self, topology: Topology, names: Iterable[str]) -> Sequence[PlannedMove]:
+        """Plan the repair of streams, as they are planned now, in a topology."""
+        streams = [self._snapshot(self._state.streams[name]) for name in names]
+        return plan(topology, streams, Phase.REPAIR).moves
 
     def _snapshot(self, stream: Stream) -> StreamSnapshot:
         assert stream.policy is not None, "a stream with a shard on a node is placed"
@@ -121,6 +114,12 @@ class RelocationForecaster:
         opened = state.ledger.by_shard.get(shard)
         under_way = None if opened is None else opened.move.move_id
         return ShardState(ids, state.publisher.epoch(shard), under_way)
+
+
+def _violations(state: ClusterState, shards: Iterable[int]) -> Iterator[Violation]:
+    report = ViolationReporter(state, ActionFinder(state))
+    for shard in shards:
+        yield from report.violations_of(shard, {})
 
 
 def _pending(state: ClusterState, name: str) -> Pending:

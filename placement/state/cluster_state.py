@@ -7,6 +7,7 @@ way: controllers -> `ClusterState`, its `moves` and `memory` -> `Publisher` -> `
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from typing import Protocol
 
 import numpy as np
@@ -101,6 +102,15 @@ class ClusterState:
         return self.publisher.finish()
 
     # Questions
+
+    def with_topology(self, topology: Topology) -> "ClusterState":
+        """Make a view of the same facts in another topology, for forecasts and trials.
+
+        It shares everything else, so it is there to be asked and never to be written through.
+        """
+        made = copy(self)
+        made.topology, made.streams = topology, self.streams.with_topology(topology)
+        return made
 
     def view(self) -> View:
         """Make the view of topology and load in which the next plan places."""

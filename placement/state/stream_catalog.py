@@ -7,6 +7,7 @@ named by its stream and its number; its index in the assignment table is private
 
 from array import array
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,6 +99,12 @@ class StreamCatalog(Mapping[str, Stream]):
 
     def __len__(self) -> int:
         return len(self._streams)
+
+    def with_topology(self, topology: Topology) -> "StreamCatalog":
+        """Make a view of the same streams whose rules are asked in another topology."""
+        made: StreamCatalog = copy(self)
+        made._topology = topology
+        return made
 
     # Shards and their names
 

@@ -45,6 +45,12 @@ class NodeOrder:
         insort(self._ids, (natural_key(node_id), node))
         self._ranks = None
 
+    def copy(self) -> "NodeOrder":
+        """Copy the order; neither sees what the other does from then on."""
+        made = NodeOrder()
+        made._ids, made._ranks = [*self._ids], self._ranks
+        return made
+
     def ranks(self) -> NDArray[np.int64]:
         """Compute the rank of each node by its index."""
         if self._ranks is None:
@@ -357,8 +363,9 @@ class Topology:
 
         It shares the rest and stays as it is.
         """
-        made = copy(self)
-        vars(made).update(_eligible=eligible, _live={}, attribute_cache={}, condition_cache={})
+        made: Topology = copy(self)
+        made._eligible, made._live = eligible, {}
+        made.attribute_cache, made.condition_cache = {}, {}
         return made
 
     def sampled(self, nodes: NDArray[np.int64]) -> "Topology":
@@ -366,15 +373,35 @@ class Topology:
 
         The copy is there to be asked about domains and is not to be changed.
         """
-        sampled = self.with_eligible(self._eligible[nodes])
-        tags = {k: (column[nodes], known) for k, (column, known) in self._tag_domains.items()}
-        vars(sampled).update(
-            ids=[self.ids[node] for node in nodes],
-            locations=[self.locations[node] for node in nodes],
-            _domain_of=self._domain_of[:, nodes],
-            _tag_domains=tags,
-        )
+        sampled: Topology = self.with_eligible(self._eligible[nodes])
+        sampled.ids = [self.ids[node] for node in nodes]
+        sampled.locations = [self.locations[node] for node in nodes]
+        sampled._domain_of = self._domain_of[:, nodes]
+        columns = self._tag_domains.items()
+        sampled._tag_domains = {key: (column[nodes], known) for key, (column, known) in columns}
         return sampled
+
+    def overlay(self) -> "Topology":
+        """Copy the topology, to try nodes out: neither sees what the other does from then on.
+
+        Indexes of nodes and domains are those of the original. It costs a copy of the columns.
+        """
+        made: Topology = self.with_eligible(self._eligible.copy())
+        made.ids, made.index = [*self.ids], {**self.index}
+        made.attributes, made.locations = [*self.attributes], [*self.locations]
+        made.liveness, made.guard = [*self.liveness], [*self.guard]
+        made.administrative = [*self.administrative]
+        made.domains, made._domain_index = [*self.domains], {**self._domain_index}
+        made._weight, made._room = self._weight.copy(), self._room.copy()
+        made._leader, made._fenced = self._leader.copy(), self._fenced.copy()
+        made._counts_for_rules = self._counts_for_rules.copy()
+        made._dead, made._held, made._lost = self._dead.copy(), self._held.copy(), self._lost.copy()
+        made._digest, made._domain_of = self._digest.copy(), self._domain_of.copy()
+        made.forgotten, made._free = {*self.forgotten}, [*self._free]
+        made._order, made._at_depth = self._order.copy(), [*self._at_depth]
+        columns = self._tag_domains.items()
+        made._tag_domains = {key: (column.copy(), {**known}) for key, (column, known) in columns}
+        return made
 
     def status(self, node: int) -> str:
         """Name the node's condition in one word."""

@@ -1,11 +1,13 @@
 """Explanations say what was done, and advice is what works."""
 
 import random
+from copy import deepcopy
+from unittest.mock import DEFAULT, Mock
 
 import pytest
 
 from placement.allocator import View
-from placement.explain import Explainer, advise
+from placement.explain import Explainer, advise, remedies
 from placement.explain.explainer import ONLY_NODE
 from placement.model import (
     AdministrativeState,
@@ -193,3 +195,17 @@ def test_a_reason_stays_short_however_much_a_policy_asks_for():
     [reason] = answer.reasons
     assert reason.message.startswith("no node is left for replica 0 of s/0: of 62 nodes, 59 with k")
     assert len(reason.message) < 2_100
+
+
+@pytest.mark.parametrize("tries", [3, 4, 6])
+def test_an_exception_in_a_trial_leaves_the_fleet_as_it_was(monkeypatch, tries):
+    state = fleet("n1 /eu/a", "n2 /eu/b dead", "n3 /eu/c draining")
+    spec, policy, _, _ = placed(state, {"rules": [{"at_most": 1, "per": "az"}]})
+    answers = Mock(wraps=remedies.place, side_effect=[DEFAULT] * tries + [RuntimeError])
+    monkeypatch.setattr(remedies, "place", answers)
+    known = state.topology
+    before = deepcopy((known.ids, known.liveness, known.administrative, known.domains))
+    with pytest.raises(RuntimeError):
+        advise(state, spec, policy)
+    assert (known.ids, known.liveness, known.administrative, known.domains) == before
+    assert known.eligible.tolist() == [True, False, False]

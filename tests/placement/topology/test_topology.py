@@ -1,7 +1,9 @@
 """The fleet as columns: who may receive replicas, and whose domains count."""
 
 import random
+from copy import deepcopy
 
+import numpy as np
 import pytest
 
 from placement.model import (
@@ -177,3 +179,52 @@ def joined(at, number, zone):
 
 def left(at, number):
     return NodeChanged(at, f"pod-{number}", "a", 2, Liveness.UNREGISTERED)
+
+
+def whole(topology: Topology) -> dict[str, object]:
+    """All that a topology holds, but for what it derives when it is asked."""
+    derived = {"attribute_cache", "condition_cache", "_live", "_order"}
+    held = {name: each for name, each in vars(topology).items() if name not in derived}
+    arrays = {name: each.tolist() for name, each in held.items() if isinstance(each, np.ndarray)}
+    columns = held.pop("_tag_domains")
+    assert isinstance(columns, dict)
+    tags = {key: (column.tolist(), {**known}) for key, (column, known) in columns.items()}
+    return deepcopy({**held, **arrays, "tags": tags, "order": topology.order().tolist()})
+
+
+def fleet_of_all_kinds() -> Topology:
+    topology = Topology(["site"])
+    for number in range(5):
+        attributes = NodeAttributes(f"/s{number}/r1", (("disk", f"d{number}"),))
+        topology.upsert(f"n{number}", attributes, UP)
+    topology.domain_of(Scope(tag="disk"))
+    topology.forget("n4")
+    topology.set_held(1, True)
+    return topology
+
+
+def test_an_overlay_is_a_whole_topology_and_shares_nothing_that_changes() -> None:
+    topology = fleet_of_all_kinds()
+    made = topology.overlay()
+    assert whole(made) == whole(topology)
+    assert vars(made).keys() == vars(topology).keys()
+    for name, each in vars(made).items():
+        if not isinstance(each, str | int | tuple):
+            assert each is not vars(topology)[name], name
+            assert not (
+                isinstance(each, np.ndarray) and np.shares_memory(each, vars(topology)[name])
+            )
+
+
+def test_what_is_tried_in_an_overlay_leaves_the_topology_as_it_was() -> None:
+    topology = fleet_of_all_kinds()
+    before, made = whole(topology), topology.overlay()
+    made.upsert("n1", NodeAttributes("/new/r9", (("disk", "other"),)), Liveness.DEAD)
+    made.release(4)
+    for number in range(100):
+        made.upsert(f"m{number}", NodeAttributes(f"/s9/r{number}", (("cpu", "x"),)), UP)
+    made.set_held(0, True)
+    made.forget("n2")
+    made.domain_of(Scope(tag="cpu"))
+    assert whole(topology) == before
+    assert whole(made) != before
