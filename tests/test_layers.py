@@ -5,7 +5,8 @@ types alone count as well. From outside a sub-package its `__init__` is the only
 """
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -133,11 +134,14 @@ APART = (
 OPEN = {"streaming.cli"}
 
 
-def sources(package: str) -> Iterator[tuple[str, ast.Module]]:
-    """Yield the dotted name and the tree of every module."""
+@cache
+def sources(package: str) -> Sequence[tuple[str, ast.Module]]:
+    """The dotted name and the tree of every module."""
+    found = []
     for path in sorted((ROOT / package).rglob("*.py")):
         name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-        yield name, ast.parse(path.read_text(encoding="utf-8"), name)
+        found.append((name, ast.parse(path.read_text(encoding="utf-8"), name)))
+    return found
 
 
 def imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
@@ -264,3 +268,55 @@ def test_no_circle_of_modules(package: str) -> None:
                 f"{module}.{name}" if inner.exists() else module
             )
     TopologicalSorter(modules).prepare()
+
+
+# Methods by which lists, sets, dicts and arrays are changed in place.
+CHANGES = {
+    *("append", "extend", "insert", "add", "update", "setdefault", "sort", "fill"),
+    *("pop", "popitem", "remove", "discard", "clear", "difference_update"),
+}
+
+
+def path_of(node: ast.expr) -> list[str]:
+    """The names in `a.b[c].d`, from the first on; none where it begins with a call."""
+    match node:
+        case ast.Name(name):
+            return [name]
+        case ast.Attribute(owner, name):
+            before = path_of(owner)
+            return [*before, name] if before else []
+        case ast.Subscript(value):
+            return path_of(value)
+    return []
+
+
+def written(tree: ast.Module) -> Iterator[tuple[int, list[str]]]:
+    """Yield line and path of whatever is assigned, deleted or changed in place."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign(targets) | ast.Delete(targets):
+                found = [
+                    each
+                    for target in targets
+                    for each in (target.elts if isinstance(target, ast.Tuple) else [target])
+                ]
+            case ast.AugAssign(target) | ast.AnnAssign(target):
+                found = [target]
+            case ast.Call(ast.Attribute(changed, name)) if name in CHANGES:
+                found = [changed]
+            case _:
+                continue
+        yield from ((node.lineno, path_of(each)) for each in found)
+
+
+@pytest.mark.parametrize("package", TABLES)
+def test_only_the_state_writes_its_fields(package: str) -> None:
+    """Everybody else calls its methods, which publish what they change."""
+    reached = [
+        (importer, line, ".".join(path))
+        for importer, tree in sources(package)
+        if not importer.startswith("placement.state")
+        for line, path in written(tree)
+        if {"state", "_state"} & {*path[:-1]}
+    ]
+    assert reached == []
