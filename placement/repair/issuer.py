@@ -145,6 +145,8 @@ class MoveIssuer:
             state.moves.publish(move)
         else:
             state.moves.end(shard, MoveState.COMPLETED)
+            if busy is not None:
+                busy[domain_pair(state.topology, source, target)] -= 1
             if target != EMPTY:
                 view.occupy(target, False)
             self.freed |= opened.removed != EMPTY and not state.topology.is_dead(opened.removed)
