@@ -203,9 +203,5 @@ class Reconciler:
 
     def violations(self) -> list[Violation]:
         """What every shard breaks now, judged from nothing: the audit's view."""
-        return [
-            violation
-            for stream in self._state.streams.values()
-            for shard in stream.shards
-            for violation in self._repair.violations(shard, {})
-        ]
+        streams = self._state.streams.values()
+        return self._repair.violations(shard for stream in streams for shard in stream.shards)

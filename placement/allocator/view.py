@@ -3,7 +3,8 @@
 What the plan places counts at once; a fork is a plan that may be dropped.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -52,6 +53,7 @@ class View:
         self.policy_of, self.spec_of = policy_of, spec_of
         self.shards: Sequence[Sequence[int]] = ()
         self.memory: dict[Hashable, Any] = {}
+        self._overlay: tuple[int, Sequence[int]] | None = None
         self.load = table.load(topology.size).copy()
         self.leaders = table.leaders(topology.size).copy()
         self.levels: dict[Scope, DomainLoads] = {}
@@ -98,6 +100,52 @@ class View:
             for level in self.levels.values():
                 level.count(node, more)
         self._tell(node)
+
+    @contextmanager
+    def with_row(self, shard: int, nodes: Sequence[int]) -> Iterator[None]:
+        """Plan as if the shard's slots held these nodes, until the block is left, also by an
+        exception. The table stays as it is."""
+        assert self._overlay is None, "one row at a time"
+        now = self.table.nodes(shard)
+        differing = [(old, new) for old, new in zip(now, nodes, strict=True) if old != new]
+        self._overlay = shard, nodes
+        self._exchange(differing)
+        try:
+            yield
+        finally:
+            self._overlay = None
+            self._exchange((new, old) for old, new in differing)
+
+    def _exchange(self, pairs: Iterable[tuple[int, int]]) -> None:
+        """Count a replica on the second node of each pair instead of the first, EMPTY on none."""
+        for old, new in pairs:
+            if old != EMPTY:
+                self.remove(old)
+            if new != EMPTY:
+                self.add(new)
+
+    def streams(self) -> Iterator[tuple[int, NDArray[np.int32]]]:
+        """Every stream by index with the planned nodes of its shards, one row per shard."""
+        for stream, planned in self.table.streams():
+            if self._overlay is None or self.table.stream_of(self._overlay[0]) != stream:
+                yield stream, planned
+            else:
+                rows = planned.copy()
+                rows[self.table.number_of(self._overlay[0])] = self._overlay[1]
+                yield stream, rows
+
+    def rows(self, shards: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Planned nodes of shards that have equally many slots, one row each."""
+        found = self.table.rows(shards)
+        if self._overlay is not None:
+            found[shards == self._overlay[0]] = self._overlay[1]
+        return found
+
+    def replicas(self, shard: int) -> list[int]:
+        """Planned nodes of a shard without its empty slots."""
+        if self._overlay is not None and self._overlay[0] == shard:
+            return [node for node in self._overlay[1] if node != EMPTY]
+        return self.table.replicas(shard)
 
     def occupy(self, node: int, busy: bool) -> None:
         """Limits keep the node from taking one more replica, or no more."""

@@ -7,7 +7,6 @@ that belong together (a colocated stream's, a swap) go together or, where limits
 many at once, not at all: half of them would be for repair to take back.
 """
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -16,18 +15,10 @@ from typing import TypedDict, cast
 import numpy as np
 
 from placement.allocator import View
-from placement.assignments import EMPTY
 from placement.model import Cause, Code, MoveKind, MoveState, Reason, Rebalance, natural_key
 from placement.moves import Ledger
 from placement.rebalance import RebalanceMove, RebalancePlan, plan_rebalance
-from placement.repair import (
-    DomainPair,
-    RepairAction,
-    RepairPlanner,
-    copy_source,
-    domain_pair,
-    open_pairs,
-)
+from placement.repair import Copy, RepairAction, RepairPlanner, Throttle
 from placement.state import ClusterState
 
 KIND = "rebalance"
@@ -104,6 +95,7 @@ class RebalanceController:
         # What something is wrong with is repair's, even where that cannot help.
         moving = {*state.ledger.by_shard, *state.publisher.violations, *fixed}
         stays: set[int] = set()
+        idle = Throttle(state, Ledger())
         while True:
             found = plan_rebalance(
                 view, moving=moving, max_moves=PLAN_MOVES_MAX, one_per_shard=True
@@ -113,7 +105,7 @@ class RebalanceController:
             large = [
                 s
                 for s in steps
-                if not self._has_room([(m.shard, m.remove, m.add) for m in s], True)
+                if not idle.has_room_for([Copy(m.shard, m.remove, m.add) for m in s])
             ]
             if not large:
                 streams = sorted({state.streams.key(shard)[0] for shard in stays}, key=natural_key)
@@ -197,7 +189,7 @@ class RebalanceController:
         state, done = self._state, []
         view = state.view()
         most = state.configuration.limits.max_per_batch
-        room, waits = most, False
+        room, waits, idle = most, False, Throttle(state, Ledger())
         for _, group in groupby(self._left.items(), key=lambda each: each[1]["step"]):
             step = [*group]
             moves = [body for _, body in step]
@@ -208,14 +200,13 @@ class RebalanceController:
             copies = self._copies(moves) if fits else []
             # What goes earlier in the plan may make room for what comes.
             full = fits and self._overfills(moves, view)
-            if not fits or (full and not waits) or not self._has_room(copies, idle=True):
+            if not fits or (full and not waits) or not idle.has_room_for(copies):
                 done += [name for name, _ in step]
                 self.want("a move did not fit any more", self._later)
-            elif full or not self._has_room(copies):
+            elif full or not Throttle(state).has_room_for(copies):
                 waits = True
             else:
-                for body in moves:
-                    self._make(body, view)
+                self._make(moves, view)
                 room -= len(step)
                 done += [name for name, _ in step]
         self._drop(done)
@@ -249,51 +240,29 @@ class RebalanceController:
                     return True
         return False
 
-    def _copies(self, moves: Sequence[QueuedMove]) -> list[tuple[int, int, int]]:
-        """List the moves that copy, as (shard, node that gives its replica up, target)."""
+    def _copies(self, moves: Sequence[QueuedMove]) -> list[Copy]:
+        """List the replicas that the moves copy."""
         streams, index = self._state.streams, self._state.topology.index
         copies = (body for body in moves if body["kind"] != MoveKind.LEADER)
         return [
-            (streams[b["stream"]].shards[b["shard"]], index[b["remove"]], index[b["add"]])
+            Copy(streams[b["stream"]].shards[b["shard"]], index[b["remove"]], index[b["add"]])
             for b in copies
         ]
 
-    def _has_room(self, copies: Sequence[tuple[int, int, int]], idle: bool = False) -> bool:
-        """Whether limits allow all copies of a step, which belong together, as (shard, node that
-        gives its replica up, target); `idle`: whether they ever would, with nothing else under
-        way."""
-        state, limits = self._state, self._state.configuration.limits
-        ledger, most = Ledger() if idle else state.ledger, limits.max_per_domain_pair
-        busy: Counter[DomainPair] = Counter() if idle or most is None else open_pairs(state)
-        into, out = Counter(ledger.incoming), Counter(ledger.outgoing)
-        copied = Counter(ledger.copied)
-        for shard, removed, target in copies:
-            source = copy_source(state, state.table.nodes(shard), target)
-            crossing = domain_pair(state.topology, source, target)
-            into[target] += 1
-            out[removed] += 1
-            copied[source] += source != EMPTY
-            if into[target] > limits.max_in_per_node or out[removed] > limits.max_out_per_node:
-                return False
-            if copied[source] > limits.max_copies_from_node:
-                return False
-            if most is not None and crossing is not None:
-                busy[crossing] += 1
-                if busy[crossing] > most:
-                    return False
-        few = len(copies) <= limits.max_per_batch
-        return few and len(ledger.by_shard) + len(copies) <= limits.max_open
-
-    def _make(self, body: QueuedMove, view: View) -> None:
+    def _make(self, moves: Sequence[QueuedMove], view: View) -> None:
+        """Carry out one step: change its leaders, and issue its copies together."""
         state, index = self._state, self._state.topology.index
-        shard = state.streams[body["stream"]].shards[body["shard"]]
-        if body["kind"] == MoveKind.LEADER:
-            state.change_leader(shard, body["slot"])
-            return
-        reason = Reason(Code.LOAD_UNEVEN, body["message"])
-        remove, add = index[body["remove"]], index[body["add"]]
-        action = RepairAction(Cause.BALANCE, MoveKind.REPLACE, body["slot"], reason, add, remove)
-        if self._repair.move(shard, action, view) is not None:
+        copies = []
+        for body in moves:
+            shard = state.streams[body["stream"]].shards[body["shard"]]
+            if body["kind"] == MoveKind.LEADER:
+                state.change_leader(shard, body["slot"])
+                continue
+            reason = Reason(Code.LOAD_UNEVEN, body["message"])
+            ends = index[body["add"]], index[body["remove"]]
+            action = RepairAction(Cause.BALANCE, MoveKind.REPLACE, body["slot"], reason, *ends)
+            copies.append((shard, action))
+        if self._repair.issue(copies, view):
             self.want("a limit was reached", self._later)
 
     def _drop(self, names: Iterable[str]) -> None:

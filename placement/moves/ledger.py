@@ -55,7 +55,7 @@ class Ledger:
         assert opened.shard not in self.by_shard, "one open move per shard"
         self.known[opened.move.move_id] = opened.move
         self.by_shard[opened.shard] = opened
-        self._count(opened, 1)
+        self.count(opened.removed, opened.added, opened.source, 1)
         for node in (opened.added, opened.removed):
             self._by_node[node].add(opened.shard)
         heappush(self._deadlines, (opened.move.deadline, opened.move.move_id, opened.shard))
@@ -72,7 +72,7 @@ class Ledger:
     ) -> OpenMove:
         """End the shard's open move in a final state."""
         opened = self.by_shard.pop(shard)
-        self._count(opened, -1)
+        self.count(opened.removed, opened.added, opened.source, -1)
         for node in (opened.added, opened.removed):
             self._by_node[node].discard(shard)
         reason = opened.move.reason if reason is None else reason
@@ -80,11 +80,22 @@ class Ledger:
         self.keep(opened.move)
         return opened
 
-    def _count(self, opened: OpenMove, by: int) -> None:
-        self.incoming[opened.added] += by
-        self.outgoing[opened.removed] += by * (opened.added != EMPTY)
-        self.copied[opened.source] += by
-        self.leaving[opened.removed] += by
+    def count(self, removed: int, added: int, source: int, by: int) -> None:
+        """Count a move between nodes as open (1), or not any more (-1)."""
+        self.incoming[added] += by
+        self.outgoing[removed] += by * (added != EMPTY)
+        self.copied[source] += by
+        self.leaving[removed] += by
+
+    def counts(self) -> "Ledger":
+        """Return a ledger of the same counts, without the moves, to try more of them on."""
+        made = Ledger()
+        for mine, its in zip(self._counters(), made._counters(), strict=True):
+            its.update(mine)
+        return made
+
+    def _counters(self) -> tuple[Counter[int], ...]:
+        return self.incoming, self.outgoing, self.copied, self.leaving
 
     def keep(self, move: Move) -> None:
         """Remember an ended move until it is dropped."""

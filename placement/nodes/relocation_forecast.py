@@ -13,7 +13,7 @@ from typing import Any
 from placement.model import Pending, Violation
 from placement.nodes.orders import AdministrativeOrders
 from placement.planning import Impact, Phase, PlannedMove, ShardState, StreamSnapshot, impact, plan
-from placement.repair import ActionFinder, ViolationReporter
+from placement.repair import RepairScope, ViolationReporter
 from placement.state import ClusterState, Stream
 from placement.topology import Topology
 
@@ -117,9 +117,9 @@ class RelocationForecaster:
 
 
 def _violations(state: ClusterState, shards: Iterable[int]) -> Iterator[Violation]:
-    report = ViolationReporter(state, ActionFinder(state))
+    scope, report = RepairScope(state), ViolationReporter(state)
     for shard in shards:
-        yield from report.violations_of(shard, {})
+        yield from report.violations_of(scope.needs(shard), {})
 
 
 def _pending(state: ClusterState, name: str) -> Pending:

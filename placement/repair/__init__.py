@@ -5,19 +5,18 @@ on what is under way. Imports `state`, `diagnosis` and what they stand on; knows
 answers nor rebalancing.
 """
 
-from placement.repair.actions import ActionFinder, RepairAction
+from placement.repair.actions import RepairAction
+from placement.repair.needs import RepairScope
 from placement.repair.planner import RepairPlanner
-from placement.repair.throttle import DomainPair, copy_source, domain_pair, open_pairs
+from placement.repair.throttle import Copy, Throttle
 from placement.repair.violations import DRAIN_RULE, ViolationReporter
 
 __all__ = [
     "DRAIN_RULE",
-    "ActionFinder",
-    "DomainPair",
+    "Copy",
     "RepairAction",
     "RepairPlanner",
+    "RepairScope",
+    "Throttle",
     "ViolationReporter",
-    "copy_source",
-    "domain_pair",
-    "open_pairs",
 ]

@@ -1,210 +1,165 @@
-"""Issues the next move of a shard, changes its leader, and calls off what has become needless.
+"""Issues the next move of a shard, changes its leader, and calls off a removal nobody needs.
 
-A more urgent action supersedes the open move, unless that move helps the action, too. Replicas of
-a colocated stream go where those of its other shards are, or are to be.
+The planner gives it shards in the order of their priority. It decides everything about a move
+before it writes any of it: a plan without the open move, which a more urgent action may supersede,
+is an overlay of the shard's row. Replicas of a colocated stream go where those of its other shards
+are, or are to be.
 """
 
-from collections import Counter
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from placement.allocator import View
 from placement.assignments import EMPTY
+from placement.hashing import stable_id
 from placement.model import Band, Cause, Code, Move, MoveKind, MoveState, Reason
 from placement.moves import OpenMove
-from placement.repair.actions import ActionFinder, NoMoveReasons, RepairAction
+from placement.repair.actions import ActionFinder, NoAction, NoMoveReasons, RepairAction
 from placement.repair.leadership import next_leader
-from placement.repair.priority import deficits_of, non_preempting_causes, preempts
-from placement.repair.targets import ShardCase, backing_off, find_target
-from placement.repair.throttle import (
-    DomainPair,
-    copy_source,
-    domain_pair,
-    is_busy,
-    limit_exceeded,
-    make_move,
-    open_pairs,
-    reissue_move,
-)
+from placement.repair.needs import RepairScope, ShardNeeds
+from placement.repair.priority import non_preempting_causes, preempts
+from placement.repair.targets import backing_off, find_target
+from placement.repair.throttle import Throttle, copy_source
 from placement.state import ClusterState, Stream
 
 
+@dataclass(slots=True)
+class BatchMoves:
+    """What became of moves in this batch, for those that follow in it.
+
+    - `superseded`: by shard the move that ended early; the shard's next one supersedes it.
+    - `shifted`: streams whose shards depend on each other, and of which one has changed.
+    - `issued`: shards that repair has issued a move for; `unasked`: moves that none asked for.
+    - `made_room`: a move that was done at once has made room, or shows others of its stream the
+      way.
+    """
+
+    superseded: dict[int, Move] = field(default_factory=dict)
+    shifted: set[int] = field(default_factory=set)
+    issued: set[int] = field(default_factory=set)
+    unasked: int = 0
+    made_room: bool = False
+
+    @property
+    def count(self) -> int:
+        """How many moves the batch has issued."""
+        return len(self.issued) + self.unasked
+
+
+class _Route(NamedTuple):
+    """Where the replica of an action goes, and the node that it is copied from."""
+
+    target: int
+    source: int
+
+
 class MoveIssuer:
-    """Issues moves during one run, and knows what the run has come to."""
+    """Issues moves during one pass over shards."""
 
-    def __init__(self, state: ClusterState, actions: ActionFinder) -> None:
-        self._state = state
-        self._actions = actions
-        # Moves that this batch has ended, by shard: the next one supersedes them.
-        self.ended: dict[int, Move] = {}
-        # Streams whose shards depend on each other, and of which one has changed.
-        self.shifted: set[int] = set()
-        # Whether a move that was done at once has made room, or shows others of its stream the way.
-        self.freed = False
+    def __init__(self, state: ClusterState, scope: RepairScope, batch: BatchMoves) -> None:
+        self._state, self._scope, self._batch = state, scope, batch
+        self._actions, self.throttle = ActionFinder(scope), Throttle(state)
         self._no_targets: dict[tuple[int, int], Reason] = {}
-        self._open_pairs: Counter[DomainPair] | None = None
 
-    def begin(self) -> None:
-        """Start over, after room was made."""
-        self.freed = False
-        self._no_targets.clear()
-        self._open_pairs = None
-
-    def finish(self) -> None:
-        """The run is over."""
-        self.begin()
-        self.ended.clear()
-        self.shifted.clear()
-
-    def issue(self, shard: int, view: View, failed: NoMoveReasons) -> bool:
-        """Issue the shard's next move, if there is one; `failed` learns why there is none."""
-        opened = self._state.ledger.by_shard.get(shard)
-        if opened is not None and not self._is_outranked(shard, opened):
-            return False
-        outranked = set() if opened is None else self._put_back(opened, view)
-        if opened is not None and _is_overfull(opened.removed, view):
-            # What it made room for has been issued since.
-            self._put_forward(opened, view)
-            return False
-        for action in self._actions.actions_of(shard, view, failed):
-            if action.cause in outranked:
-                break
-            reason = self.issue_action(shard, action, view, opened)
-            if reason is None:
-                return True
-            failed.setdefault(action.cause, reason)
-            if reason.band is Band.THROTTLED:
-                break
-        if opened is not None:
-            self._put_forward(opened, view)
-        return False
-
-    def _is_outranked(self, shard: int, opened: OpenMove) -> bool:
-        """Whether the shard wants something while its open move is about something less urgent. A
-        move that nobody has seen yet is left until the next batch."""
-        if opened.move.expected_epoch > self._state.publisher.epoch(shard):
-            return False
-        return opened.move.kind is not MoveKind.REMOVE and preempts(self._actions, shard, opened)
-
-    def _put_back(self, opened: OpenMove, view: View) -> set[Cause]:
-        """Plan as if the open move had never been issued; causes that it does not give way to."""
-        topology, shard = self._state.topology, opened.shard
-        done = deficits_of(self._actions, shard, topology)
-        self._place(shard, opened.move.slot, opened.removed, view)
-        return non_preempting_causes(opened, deficits_of(self._actions, shard, topology), done)
-
-    def _put_forward(self, opened: OpenMove, view: View) -> None:
-        """The open move goes on."""
-        self._place(opened.shard, opened.move.slot, opened.added, view)
-
-    def _place(self, shard: int, slot: int, node: int, view: View) -> None:
-        """Put a node, or nothing, into a slot of the plan."""
-        before = self._state.table.set(shard, slot, node)
-        if before != EMPTY:
-            view.remove(before)
-        if node != EMPTY:
-            view.add(node)
-        self._actions.changed(shard)
-        stream = self._state.streams.of_shard(shard)
-        if self._actions.spans_stream(stream) or self._actions.is_colocated(stream):
-            self.shifted.add(stream.index)
-
-    def issue_action(
-        self, shard: int, action: RepairAction, view: View, outranked: OpenMove | None
-    ) -> Reason | None:
-        """Issue a move for the want, or say why there is none."""
-        state, stream = self._state, self._state.streams.of_shard(shard)
-        nodes = state.table.nodes(shard)
-        target = self._target(stream, shard, action, nodes, view)
-        if isinstance(target, Reason):
-            return target
-        source = copy_source(state, nodes, target)
-        busy = self._busy()
-        limit = limit_exceeded(state, nodes[action.slot], target, source, busy)
-        if limit:
-            return limit
-        if busy is not None:
-            busy[domain_pair(state.topology, source, target)] += 1
-        if outranked is not None:
-            self._open_pairs = None
-            self.ended[shard] = state.moves.supersede(shard)
-            if outranked.added != EMPTY:
-                view.occupy(outranked.added, is_busy(state, outranked.added))
-        before = self.ended.get(shard)
-        if before is not None and before.state is not MoveState.SUPERSEDED:
-            before = before._replace(state=MoveState.SUPERSEDED)
-            state.moves.amend(before)
-        self._actions.join_target(stream, target)
-        move = make_move(state, shard, nodes, action, target, source, before)
-        self._place(shard, action.slot, target, view)
-        opened = OpenMove(move, shard, nodes[action.slot], target, source)
-        state.moves.open(opened)
-        if target != EMPTY and is_busy(state, target):
-            view.occupy(target, True)
-        if state.configuration.acked:
-            state.moves.publish(move)
+    def issue(self, shard: int, view: View) -> NoMoveReasons | None:
+        """Issue the shard's next move; None if there is one now, else why there is none."""
+        needs, opened = self._scope.needs(shard), self._state.ledger.by_shard.get(shard)
+        if opened is None:
+            found = self._first_action(needs, view, set())
+        elif not self._is_outranked(needs, opened):
+            return {}
         else:
-            state.moves.end(shard, MoveState.COMPLETED)
-            if busy is not None:
-                busy[domain_pair(state.topology, source, target)] -= 1
-            if target != EMPTY:
-                view.occupy(target, False)
-            self.freed |= opened.removed != EMPTY and not state.topology.is_dead(opened.removed)
-            self.freed |= stream.index in self.shifted
+            without = needs.without_move(opened)
+            with view.with_row(shard, without.nodes):
+                if _is_overfull(opened.removed, view):
+                    # What the move made room for has been issued since.
+                    return {}
+                kept = non_preempting_causes(opened, without, needs)
+                found = self._first_action(without, view, kept)
+            needs = without
+        if isinstance(found, dict):
+            return found
+        self._write(needs, *found, view, opened)
         return None
 
-    def _busy(self) -> Counter[DomainPair] | None:
-        """Open moves between domains, where these are limited."""
-        limited = self._state.configuration.limits.max_per_domain_pair is not None
-        if self._open_pairs is None and limited:
-            self._open_pairs = open_pairs(self._state)
-        return self._open_pairs
+    def _first_action(
+        self, needs: ShardNeeds, view: View, kept: set[Cause]
+    ) -> tuple[RepairAction, _Route] | NoMoveReasons:
+        """The first action that can be issued, or why there is none; none for causes that an open
+        move does not give way to. A throttled one is not overtaken by a less urgent one."""
+        reasons: NoMoveReasons = {}
+        for action in self._actions.actions_of(needs, view):
+            if isinstance(action, NoAction):
+                reasons.setdefault(action.cause, action.reason)
+                continue
+            if action.cause in kept:
+                break
+            route = self._route(needs, action, view)
+            if isinstance(route, _Route):
+                return action, route
+            reasons.setdefault(action.cause, route)
+            if route.band is Band.THROTTLED:
+                break
+        return reasons
 
-    def _target(
-        self, stream: Stream, shard: int, action: RepairAction, nodes: list[int], view: View
-    ) -> int | Reason:
+    def issue_action(self, shard: int, action: RepairAction, view: View) -> Reason | None:
+        """Issue a move for an action of a shard without an open move, or say why there is none."""
+        needs = self._scope.needs(shard)
+        route = self._route(needs, action, view)
+        if isinstance(route, Reason):
+            return route
+        self._write(needs, action, route, view, None)
+        return None
+
+    def _is_outranked(self, needs: ShardNeeds, opened: OpenMove) -> bool:
+        """Whether the shard needs something while its open move is about something less urgent. A
+        move that nobody has seen yet is left until the next batch."""
+        if opened.move.expected_epoch > self._state.publisher.epoch(needs.shard):
+            return False
+        return opened.move.kind is not MoveKind.REMOVE and preempts(needs, opened)
+
+    def _route(self, needs: ShardNeeds, action: RepairAction, view: View) -> _Route | Reason:
+        """Where the replica goes and what it is copied from, if no limit forbids that now."""
+        target = self._target(needs, action, view)
+        if isinstance(target, Reason):
+            return target
+        source = copy_source(self._state, needs.nodes, target)
+        limit = self.throttle.limit_exceeded(needs.nodes[action.slot], target, source)
+        return limit or _Route(target, source)
+
+    def _target(self, needs: ShardNeeds, action: RepairAction, view: View) -> int | Reason:
         """Where the replica goes; EMPTY where it only goes away."""
         if action.kind is MoveKind.REMOVE:
-            case = self._actions.case(shard)
-            node = nodes[action.slot]
-            return (
-                backing_off(case, node, self._state.topology)
-                if node in case.backed_off_targets
-                else EMPTY
-            )
-        if self._actions.is_colocated(stream):
-            return self._common_target(stream, shard, action, nodes, view)
+            node, case = needs.nodes[action.slot], needs.case
+            backs_off = node in case.backed_off_targets
+            return backing_off(case, node, self._state.topology) if backs_off else EMPTY
+        if needs.is_colocated:
+            return self._common_target(needs, action, view)
         if action.target is not None:
             return action.target
-        return find_target(self._actions.case(shard), action.slot, view)
+        return find_target(needs.case, action.slot, view)
 
-    def _common_target(
-        self, stream: Stream, shard: int, action: RepairAction, nodes: list[int], view: View
-    ) -> int | Reason:
+    def _common_target(self, needs: ShardNeeds, action: RepairAction, view: View) -> int | Reason:
         """The node that all shards of a colocated stream share: the one that the others have
         already, or one that is chosen for all."""
-        topology, unit = self._state.topology, self._actions.target_nodes(stream)
-        leaves = action.unit if action.unit in unit else None
-        missing = [node for node in unit if node not in nodes]
+        stream, nodes, colocation = needs.stream, needs.nodes, self._scope.colocation
+        targets = colocation.targets(stream)
+        leaves = action.unit if action.unit in targets else None
+        missing = [node for node in targets if node not in nodes]
         if leaves is None and missing:
-            follow = min(missing, key=lambda node: unit[node] != action.slot)
-            assert stream.policy is not None
-            open_to = topology.eligible[follow] and stream.policy.nodes.passes(topology, follow)
-            if follow in self._actions.case(shard).backed_off_targets:
-                return backing_off(self._actions.case(shard), follow, topology)
-            room = bool(view.has_room()[follow])
-            return follow if open_to and room else self._blocked(shard, action.slot, follow)
+            follow = min(missing, key=lambda node: targets[node] != action.slot)
+            return self._follow(needs, action.slot, follow, view)
         key = (stream.index, nodes[action.slot])
         if key in self._no_targets:
             return self._no_targets[key]
         target = action.target
         if target is None:
-            case: ShardCase = self._actions.case(shard)._replace(
-                shard=0, others=(), room=len(stream.shards)
-            )
-            slot = action.slot
-            if leaves is not None:
-                case = self._actions.colocated_case(stream, shard)
+            case, slot = needs.case, action.slot
+            if leaves is None:
+                case = case._replace(shard=0, others=(), room=len(stream.shards))
+            else:
+                case = colocation.case(stream, needs.shard, view)
                 slot = list(case.nodes).index(leaves)
             found = find_target(case, slot, view)
             if isinstance(found, Reason):
@@ -212,61 +167,126 @@ class MoveIssuer:
                 return found
             target = found
         if leaves is not None:
-            del unit[leaves]
-        unit[target] = action.slot
+            del targets[leaves]
+        targets[target] = action.slot
         return target
 
-    def _blocked(self, shard: int, slot: int, node: int) -> Reason:
-        """A colocated stream is never split: the shard waits for the node of the others."""
-        (name, number), node_id = self._state.streams.key(shard), self._state.topology.ids[node]
+    def _follow(self, needs: ShardNeeds, slot: int, node: int, view: View) -> int | Reason:
+        """The node of the other shards, or why the shard cannot go there: a colocated stream is
+        never split, so that it waits for the node."""
+        topology, stream = self._state.topology, needs.stream
+        assert stream.policy is not None
+        if node in needs.case.backed_off_targets:
+            return backing_off(needs.case, node, topology)
+        admitted = topology.eligible[node] and stream.policy.nodes.passes(topology, node)
+        if admitted and view.has_room()[node]:
+            return node
+        (name, number), node_id = self._state.streams.key(needs.shard), topology.ids[node]
         what = f"replica {slot} of {name}/{number} belongs on {node_id} with the other shards"
         return Reason(Code.NO_CANDIDATE, f"{what}, which may not hold it now", 1, 0)
 
+    def _write(
+        self,
+        needs: ShardNeeds,
+        action: RepairAction,
+        route: _Route,
+        view: View,
+        outranked: OpenMove | None,
+    ) -> None:
+        """Enter a move into plan, ledger and records, instead of the open one that it outranks."""
+        state, shard, stream, batch = self._state, needs.shard, needs.stream, self._batch
+        target, source = route
+        if outranked is not None:
+            batch.superseded[shard] = self._supersede(outranked)
+            if outranked.added != EMPTY:
+                view.occupy(outranked.added, self.throttle.receives_enough(outranked.added))
+            self._place(stream, shard, outranked.move.slot, outranked.removed, view)
+        before = batch.superseded.get(shard)
+        if before is not None and before.state is not MoveState.SUPERSEDED:
+            before = before._replace(state=MoveState.SUPERSEDED)
+            state.moves.amend(before)
+        self._scope.colocation.join_target(stream, target)
+        move = make_move(state, shard, needs.nodes, action, target, source, before)
+        self._place(stream, shard, action.slot, target, view)
+        removed = needs.nodes[action.slot]
+        self._open(OpenMove(move, shard, removed, target, source))
+        if target != EMPTY and self.throttle.receives_enough(target):
+            view.occupy(target, True)
+        if state.configuration.acked:
+            state.moves.publish(move)
+            return
+        state.moves.end(shard, MoveState.COMPLETED)
+        self.throttle.count(source, target, -1)
+        if target != EMPTY:
+            view.occupy(target, False)
+        batch.made_room |= removed != EMPTY and not state.topology.is_dead(removed)
+        batch.made_room |= stream.index in batch.shifted
+
+    def _place(self, stream: Stream, shard: int, slot: int, node: int, view: View) -> None:
+        """Put a node, or nothing, into a slot of the planned arrangement."""
+        before = self._state.table.set(shard, slot, node)
+        if before != EMPTY:
+            view.remove(before)
+        if node != EMPTY:
+            view.add(node)
+        rules = self._scope.rule_set(stream)
+        if rules.spans_stream or rules.is_colocated:
+            self._batch.shifted.add(stream.index)
+
+    def _open(self, opened: OpenMove) -> None:
+        self._state.moves.open(opened)
+        self.throttle.count(opened.source, opened.added, 1)
+
+    def _supersede(self, opened: OpenMove) -> Move:
+        self.throttle.count(opened.source, opened.added, -1)
+        return self._state.moves.supersede(opened.shard)
+
+    def _cancel(self, opened: OpenMove, why: Reason) -> None:
+        self.throttle.count(opened.source, opened.added, -1)
+        self._state.moves.end(opened.shard, MoveState.CANCELLED, why)
+
     def cancel_unneeded_removal(self, shard: int) -> None:
-        """Cancel the removal of a live replica that is needed after all, or that another which has
-        died can be spared for, if nobody has begun it or if a new leader would make it anew."""
+        """Cancel the removal of a live replica that is needed after all, or that a dead one can be
+        spared for, if nobody has begun it or if a new leader would make it anew."""
         state = self._state
         opened = state.ledger.by_shard.get(shard)
         if opened is None or opened.move.kind is not MoveKind.REMOVE:
             return
-        successor = next_leader(state, self._actions, shard)
+        successor = next_leader(state, self._scope, shard)
         begun = opened.move.state is MoveState.ACCEPTED and successor is None
-        nodes, is_dead = state.table.nodes(shard), state.topology.is_dead
-        spared = not is_dead(opened.removed) and any(n != EMPTY and is_dead(n) for n in nodes)
-        if not begun and (spared or self._actions.missing_slots(shard)):
+        needs, is_dead = self._scope.needs(shard), state.topology.is_dead
+        dead = any(node != EMPTY and is_dead(node) for node in needs.nodes)
+        spared = dead and not is_dead(opened.removed)
+        if not begun and (spared or needs.missing_slots):
             needed = Reason(Code.REPLICA_MISSING, "the other replicas are not enough any more")
-            state.moves.end(shard, MoveState.CANCELLED, needed)
-            self._actions.changed(shard)
+            self._cancel(opened, needed)
 
     def promote(self, shard: int) -> None:
         """Put the replica in front that has to lead. An open move is valid at its own epoch only,
         so that one of the same nodes supersedes it."""
         state = self._state
-        leader = next_leader(state, self._actions, shard)
+        leader = next_leader(state, self._scope, shard)
         if leader is None:
             return
         opened = state.ledger.by_shard.get(shard)
         nodes = state.current_replicas(shard) if opened else []
         if opened and opened.move.slot == leader and self._may_only_follow(opened):
             lost = Reason(Code.TARGET_LOST, "the copy would lead, on a node that is not up")
-            state.moves.end(shard, MoveState.CANCELLED, lost)
+            self._cancel(opened, lost)
             opened = None
         source = copy_source(state, nodes, opened.added) if opened else EMPTY
         state.change_leader(shard, leader)
-        self._actions.changed(shard)
         if opened is None:
             return
-        before = state.moves.supersede(shard)
+        before = self._supersede(opened)
         slot = {0: leader, leader: 0}.get(before.slot, before.slot)
         move = reissue_move(state, shard, before, slot, source)
-        state.moves.open(replace(opened, move=move, source=source))
+        self._open(replace(opened, move=move, source=source))
         state.moves.publish(move)
 
     def promote_all(self, successors: Mapping[int, int]) -> None:
-        """Put the replica in front that has to lead, by shard its slot, where no move is open."""
+        """Put replicas in front that have to lead, by shard their slots, where no move is open."""
         self._state.change_leaders(successors)
-        for shard in successors:
-            self._actions.changed(shard)
 
     def _may_only_follow(self, opened: OpenMove) -> bool:
         """Whether the copy goes to a suspect node, which some strategies take for followers."""
@@ -276,3 +296,55 @@ class MoveIssuer:
 def _is_overfull(node: int, view: View) -> bool:
     """Whether a node that may take replicas holds more than it has room for."""
     return node != EMPTY and not view.topology.is_dead(node) and not view.has_room(0)[node]
+
+
+def make_move(
+    state: ClusterState,
+    shard: int,
+    nodes: Sequence[int],
+    action: RepairAction,
+    target: int,
+    source: int,
+    before: Move | None,
+) -> Move:
+    """Make the record of a move for an action; `before` is the one that it supersedes."""
+    ids, (name, number) = state.topology.ids, state.streams.key(shard)
+    remove = ids[nodes[action.slot]] if nodes[action.slot] != EMPTY else None
+    add = ids[target] if target != EMPTY else None
+    epoch = state.publisher.next_epoch(shard)
+    parts = (name, number, action.slot, remove or "", add or "", epoch)
+    return Move(
+        move_id=stable_id(state.configuration.cell, *parts),
+        kind=action.kind,
+        stream=name,
+        shard=number,
+        slot=action.slot,
+        remove=remove,
+        add=add,
+        expected_epoch=epoch,
+        state=MoveState.ISSUED,
+        cause=action.cause,
+        reason=action.reason,
+        deadline=state.now + state.configuration.deadline_ms,
+        issued_at=state.now,
+        source=ids[source] if source != EMPTY else None,
+        supersedes=before.move_id if before else None,
+        rate_bytes_per_second=state.configuration.rate_bytes_per_second,
+    )
+
+
+def reissue_move(state: ClusterState, shard: int, before: Move, slot: int, source: int) -> Move:
+    """Make a move of the same nodes at the shard's next epoch; the slot may have changed."""
+    epoch = state.publisher.next_epoch(shard)
+    parts = (before.stream, before.shard, slot, before.remove or "", before.add or "", epoch)
+    return before._replace(
+        move_id=stable_id(state.configuration.cell, *parts),
+        slot=slot,
+        expected_epoch=epoch,
+        state=MoveState.ISSUED,
+        deadline=state.now + state.configuration.deadline_ms,
+        issued_at=state.now,
+        ended_at=None,
+        source=state.topology.ids[source] if source != EMPTY else None,
+        supersedes=before.move_id,
+    )

@@ -1,39 +1,44 @@
-"""Chooses the next leader of a shard whose leader is dead, or may not or should not lead."""
+"""Chooses the next leader of a shard whose leader is dead, or may not or should not lead.
+
+The issuer changes the list by it before it copies anything; the queue keeps a shard that wants
+another leader due in every batch.
+"""
 
 from placement.diagnosis import live_slots
-from placement.repair.actions import ActionFinder
-from placement.rules import RuleSet
+from placement.model import RepairMode
+from placement.repair.needs import RepairScope
 from placement.state import ClusterState
 
 
-def next_leader(state: ClusterState, actions: ActionFinder, shard: int) -> int | None:
-    """Slot of the replica that has to lead instead of a dead node, or of one that may not or
-    should not lead, if there is one. A copy under way never leads."""
+def next_leader(state: ClusterState, scope: RepairScope, shard: int) -> int | None:
+    """Return the slot of the replica that has to lead instead of the first one, if there is one.
+
+    The first one is dead, or may not or should not lead. A copy under way never leads.
+    """
     nodes, topology = state.current_replicas(shard), state.topology
     live = live_slots(nodes, topology)
     if not live:
         return None
     stream = state.streams.of_shard(shard)
-    rules = actions.rules(stream)
-    aside = RuleSet(rules).role_copies
+    aside = scope.rule_set(stream).role_copies
     plain = [slot for slot in live if slot < stream.copies - aside] or live
     able = [slot for slot in plain if topology.can_lead[nodes[slot]]] or plain
     up = [slot for slot in able if topology.eligible[nodes[slot]]] or able
     if live[0] != 0:
         return up[0]
-    return _better_leader(state, actions, shard, nodes, up)
+    return _better_leader(state, scope, shard, nodes, up)
 
 
 def _better_leader(
-    state: ClusterState, actions: ActionFinder, shard: int, nodes: list[int], able: list[int]
+    state: ClusterState, scope: RepairScope, shard: int, nodes: list[int], able: list[int]
 ) -> int | None:
     """Who leads instead of a live leader that may not, or that stands where others should
     rather lead; only among nodes that are up, and never while a move is under way."""
     topology, stream = state.topology, state.streams.of_shard(shard)
-    if shard in state.ledger.by_shard or actions.repairs_dead_only(stream):
+    if shard in state.ledger.by_shard or stream.spec.repair == RepairMode.DEAD_ONLY:
         return None
     able = [slot for slot in able if topology.eligible[nodes[slot]]]
-    places = RuleSet(actions.rules(stream)).leader_preferences
+    places = scope.rule_set(stream).leader_preferences
 
     def rank(slot: int) -> tuple[object, ...]:
         may = bool(topology.can_lead[nodes[slot]])

@@ -1,19 +1,31 @@
 """Orders repair: which shard goes first, and which action supersedes an open move.
 
-A more urgent cause goes first, within it the shard with the fewest live replicas. A more urgent
-action supersedes the open move, unless that move helps the action, too. Along a chain of moves that
-supersede each other causes only get more urgent, so that no two call each other off in turns.
+The planner sorts shards by `Priority`. A more urgent cause goes first, within it the shard with the
+fewest live replicas. A more urgent action supersedes the open move, unless that move helps the
+action, too. Along a chain of moves that supersede each other causes only get more urgent, so that
+no two call each other off in turns.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from placement.model import Cause, MoveKind
 from placement.moves import OpenMove
-from placement.repair.actions import ActionFinder
+from placement.repair.needs import ShardNeeds
 from placement.rules import Strength
-from placement.topology import Topology
 
-_RANKS = {cause: rank for rank, cause in enumerate(Cause)}
+# Every cause of a move, the most urgent first, and when a shard has it. The README of this package
+# quotes the table; nothing else may order causes.
+CAUSES: Mapping[Cause, str] = {
+    Cause.UNDER_REPLICATED: "a replica is missing, or its node is dead and not held",
+    Cause.LEADER: "the leader is dead, or may not lead; the list changes and nothing is copied",
+    Cause.REQUIRED_RULE: "a required rule is broken, or the policy does not admit a node",
+    Cause.DRAIN: "a replica is on a node that is being emptied, or is asked to be replaced",
+    Cause.PREFERRED_RULE: "a preferred rule is broken",
+    Cause.SURPLUS: "there are more replicas than are asked for",
+    Cause.BALANCE: "loads or leaders are uneven; rebalancing asks for it, no shard does",
+}
+_RANKS = {cause: rank for rank, cause in enumerate(CAUSES)}
 
 
 class Priority(NamedTuple):
@@ -34,51 +46,49 @@ def rank_of(cause: Cause | None) -> int:
 
 UNDER_REPLICATED = rank_of(Cause.UNDER_REPLICATED)
 
-
 # How much of each cause a shard has; less is better.
 Deficits = dict[Cause, tuple[int, ...]]
 
 
-def preempts(actions: ActionFinder, shard: int, opened: OpenMove) -> bool:
-    """Whether something more urgent than the open move is wanted, also once that is done. While
-    there are too many replicas only lacking ones are: what goes may take a breach with it."""
+def preempts(needs: ShardNeeds, opened: OpenMove) -> bool:
+    """Tell whether the shard needs something more urgent than its open move, once that is done.
+
+    While there are too many replicas only missing ones count: what goes may take a breach with it.
+    """
     why = Cause(opened.move.cause)
     if why is Cause.UNDER_REPLICATED:
         return False
     fixed = why is Cause.REQUIRED_RULE or opened.move.kind is MoveKind.REMOVE
-    if fixed or (why is not Cause.BALANCE and actions.surplus_count(shard)):
-        return bool(actions.missing_slots(shard))
-    most = actions.top_cause(shard)
+    if fixed or (why is not Cause.BALANCE and needs.surplus_count):
+        return bool(needs.missing_slots)
+    most = needs.top_cause
     return most is not None and rank_of(most) < rank_of(why)
 
 
-def deficits_of(actions: ActionFinder, shard: int, topology: Topology) -> Deficits:
-    """What the shard needs as it is planned to stand."""
-    amiss = len(actions.inadmissible_slots(shard)) + len(actions.stray_slots(shard))
+def non_preempting_causes(opened: OpenMove, without: ShardNeeds, done: ShardNeeds) -> set[Cause]:
+    """Return the causes that do not supersede the open move: those that are no more urgent than its
+    own, and those of which the shard has less once the move is `done` than `without` it."""
+    own, before, after = rank_of(Cause(opened.move.cause)), _deficits(without), _deficits(done)
+    return {cause for cause in after if rank_of(cause) >= own or after[cause] < before[cause]}
+
+
+def _deficits(needs: ShardNeeds) -> Deficits:
+    misplaced = len(needs.inadmissible_slots) + len(needs.stray_slots)
     return {
-        Cause.UNDER_REPLICATED: (len(actions.missing_slots(shard)),),
-        Cause.REQUIRED_RULE: (amiss + sum(_excess(actions, shard, topology, Strength.REQUIRED)),),
-        Cause.DRAIN: (len(actions.draining_slots(shard)),),
-        Cause.PREFERRED_RULE: _excess(actions, shard, topology, Strength.PREFERRED),
-        Cause.SURPLUS: (actions.surplus_count(shard),),
+        Cause.UNDER_REPLICATED: (len(needs.missing_slots),),
+        Cause.REQUIRED_RULE: (misplaced + sum(_excess(needs, Strength.REQUIRED)),),
+        Cause.DRAIN: (len(needs.draining_slots),),
+        Cause.PREFERRED_RULE: _excess(needs, Strength.PREFERRED),
+        Cause.SURPLUS: (needs.surplus_count,),
     }
 
 
-def _excess(
-    actions: ActionFinder, shard: int, topology: Topology, strength: Strength
-) -> tuple[int, ...]:
+def _excess(needs: ShardNeeds, strength: Strength) -> tuple[int, ...]:
     """By rule of this strength how far the shard is from it, 0 where it is kept."""
-    case, broken = actions.case(shard), actions.broken_rules(shard)
-    standing = case.standing(actions.judging, case.live(topology), None)
+    case, broken, scope = needs.case, needs.broken_rules, needs.scope
+    standing = case.standing(scope.judging, case.live(scope.state.topology), None)
     return tuple(
         sum(abs(f.count - f.limit) for f in rule.violations(standing)) if rule in broken else 0
         for rule in case.rules
         if rule.strength is strength
     )
-
-
-def non_preempting_causes(opened: OpenMove, without: Deficits, done: Deficits) -> set[Cause]:
-    """Causes that the open move does not give way to: those that are no more urgent than its own,
-    and those of which less is left once it is `done` than `without` it."""
-    own = rank_of(Cause(opened.move.cause))
-    return {cause for cause in done if rank_of(cause) >= own or done[cause] < without[cause]}

@@ -17,10 +17,10 @@ import numpy as np
 from placement.assignments import EMPTY
 from placement.diagnosis import WAITS_FOR_NODES, live_slots
 from placement.model import THROTTLED, Code, Violation, ViolationClass
-from placement.repair.actions import ActionFinder
 from placement.repair.leadership import next_leader
+from placement.repair.needs import RepairScope, ShardNeeds
 from placement.repair.priority import UNDER_REPLICATED, Priority, preempts, rank_of
-from placement.repair.throttle import gives_all
+from placement.repair.throttle import Throttle
 from placement.repair.triage import ShardTriage
 from placement.state import ClusterState
 
@@ -118,33 +118,32 @@ class ThrottledShards:
 class RepairQueue:
     """Every shard that is in need, once, under what it waits for."""
 
-    def __init__(self, state: ClusterState, actions: ActionFinder) -> None:
+    def __init__(self, state: ClusterState) -> None:
         self._state = state
-        self._actions = actions
         self.dirty: set[int] = set()
-        self.throttled = ThrottledShards(lambda node: gives_all(state, node))
+        self.throttled = ThrottledShards(Throttle(state).gives_enough)
         self.unfixable: set[int] = set()
         self._ready: set[int] = set()
         # Of those that wait the ones that wait for the source of events.
         self._waiting_for_source: set[int] = set()
 
-    def due(self, caught_up: bool) -> set[int]:
-        """Take out what has to be looked at in this batch."""
+    def take_due(self, scope: RepairScope, caught_up: bool) -> set[int]:
+        """Take out the shards to look at in this batch, and return them."""
         if caught_up:
             self.dirty |= self._waiting_for_source
-        self._add_dependents()
+        self._add_dependents(scope)
         due = self.dirty | self._ready
         self.drop(due)
         self.dirty.clear()
         return due
 
     def forget(self, shards: Collection[int]) -> None:
-        """These shards are no more."""
+        """Forget shards that are no more."""
         self.dirty.difference_update(shards)
         self.drop(shards)
 
     def drop(self, shards: Collection[int]) -> None:
-        """These shards are looked at anew."""
+        """Take shards out, whatever they wait for."""
         for known in (self._ready, self._waiting_for_source, self.unfixable):
             known.difference_update(shards)
         for shard in shards:
@@ -152,7 +151,7 @@ class RepairQueue:
 
     @property
     def has_work(self) -> bool:
-        """Whether a shard wants what nothing keeps from it."""
+        """Whether a shard needs an action that nothing forbids."""
         return bool(self._ready)
 
     def pop(self) -> int:
@@ -172,29 +171,32 @@ class RepairQueue:
         if behind:
             self._waiting_for_source.update(keys)
 
-    def reclassify(self, shard: int, seen: ShardTriage, key: tuple[str, int]) -> None:
-        """Keep in mind when a shard that was looked at has to be looked at again: always, when
-        limits have room, when the fleet changes, or not."""
+    def reclassify(self, needs: ShardNeeds, seen: ShardTriage, key: tuple[str, int]) -> None:
+        """File a shard under what it waits for now: nothing, limits, the fleet; or leave it out.
+
+        `needs` is what it needs as planned, `seen` how it was sorted, `key` its stream and number.
+        """
+        shard, scope = needs.shard, needs.scope
         said = self._state.publisher.violations.get(shard, ())
         opened = self._state.ledger.by_shard.get(shard)
         if opened is not None:
-            if preempts(self._actions, shard, opened) or self._needs_leader(shard, seen):
+            if preempts(needs, opened) or self._needs_leader(shard, scope, seen):
                 self._ready.add(shard)
         elif said:
             codes = {v.reason.code for v in said}
             if not codes.isdisjoint(THROTTLED):
-                self.throttled.put(self.priority(shard, seen, key), self._awaited_node(said))
+                self.throttled.put(self.priority(needs, seen, key), self._awaited_node(said))
                 if Code.NOT_CAUGHT_UP in codes:
                     self._waiting_for_source.add(shard)
             elif ViolationClass.FIXABLE in [v.violation_class for v in said]:
                 self._ready.add(shard)
             elif not codes.issubset(WAITS_FOR_NODES):
                 self.unfixable.add(shard)
-        if opened is None and self._needs_leader(shard, seen):
+        if opened is None and self._needs_leader(shard, scope, seen):
             self._ready.add(shard)
 
     def _awaited_node(self, said: Collection[Violation]) -> int:
-        """The node whose moves away a shard waits for, where that is all that it waits for."""
+        """The node whose moves away a shard waits for, where it waits for nothing else."""
         waits = [v.reason for v in said if v.violation_class is not ViolationClass.FIXABLE]
         nodes = {each.seen for each in waits if each.code is Code.LIMIT_REACHED and each.seen}
         if len(nodes) != 1 or any(each.seen not in nodes for each in waits):
@@ -202,34 +204,35 @@ class RepairQueue:
         ((node_id,),) = nodes
         return self._state.topology.index.get(node_id, EMPTY)
 
-    def priority(self, shard: int, seen: ShardTriage, key: tuple[str, int]) -> Priority:
-        """The shard's place among those that want something."""
+    def priority(self, needs: ShardNeeds, seen: ShardTriage, key: tuple[str, int]) -> Priority:
+        """Return the place of a shard among those that need something."""
+        shard = needs.shard
         if shard in seen.under_replicated:
             live, _ = seen.under_replicated[shard]
             return Priority(UNDER_REPLICATED, live, *key, shard)
-        live = len(live_slots(self._state.table.nodes(shard), self._state.topology))
-        return Priority(rank_of(self._actions.top_cause(shard)), live, *key, shard)
+        live = len(live_slots(needs.nodes, self._state.topology))
+        return Priority(rank_of(needs.top_cause), live, *key, shard)
 
-    def _needs_leader(self, shard: int, seen: ShardTriage) -> bool:
+    def _needs_leader(self, shard: int, scope: RepairScope, seen: ShardTriage) -> bool:
         told = shard in seen.under_replicated or shard in seen.healthy
         if told and shard not in seen.leader_not_allowed and shard not in seen.successors:
             return False
-        return next_leader(self._state, self._actions, shard) is not None
+        return next_leader(self._state, scope, shard) is not None
 
-    def _add_dependents(self) -> None:
-        """What changes in one shard of a stream may concern others that are in need already, and
-        those of a colocated stream that stand apart."""
+    def _add_dependents(self, scope: RepairScope) -> None:
+        """Add shards that a change of another one concerns, where streams depend on all of them:
+        those in need already, and those of a colocated stream that stand apart."""
         state, opened = self._state, self._state.ledger.by_shard
         dirty = np.fromiter(self.dirty, np.int64, len(self.dirty))
         for index in np.unique(state.table.streams_of(dirty)).tolist():
             stream = state.streams.at(index)
-            colocated = self._actions.is_colocated(stream)
-            if not colocated and not self._actions.spans_stream(stream):
+            rules = scope.rule_set(stream)
+            if not (rules.is_colocated or rules.spans_stream):
                 continue
             for other in stream.shards:
                 known = other in self.unfixable or other in self.throttled or other in opened
-                apart = colocated and (
-                    other in state.publisher.violations or self._actions.stray_slots(other)
+                apart = rules.is_colocated and (
+                    other in state.publisher.violations or scope.needs(other).stray_slots
                 )
                 if known or apart:
                     self.dirty.add(other)

@@ -1,26 +1,39 @@
-"""Says who gives a copy and which limit forbids a move now, and makes the record of a move."""
+"""Says which limit forbids a move now, for repair and for rebalancing.
+
+Limits of a node are judged against the ledger, limits between two domains of the top level against
+the copies that open moves make between them. The planner asks before it looks for actions whether
+the fleet has room, the issuer before it writes a move whether its nodes have.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
 
+import numpy as np
+
+from placement.allocator import View
 from placement.assignments import EMPTY
 from placement.diagnosis import live_slots
-from placement.hashing import stable_id
-from placement.model import Code, Move, MoveState, Reason
-from placement.repair.actions import RepairAction
+from placement.model import Code, Reason
+from placement.moves import Ledger
 from placement.state import ClusterState
-from placement.topology import Scope, Topology
+from placement.topology import Scope
 from placement.wording import counted
 
 _TOP = Scope(depth=1)
 
-# Two domains between which replicas are copied, None for copies within one.
-DomainPair = tuple[int, int] | None
+
+class Copy(NamedTuple):
+    """A replica to move: its shard, the node that gives it up and the one that gets it."""
+
+    shard: int
+    removed: int
+    target: int
 
 
 def copy_source(state: ClusterState, nodes: Sequence[int], target: int) -> int:
-    """The live replica to copy from: one that limits allow, nearest to the target, then least busy;
-    EMPTY if none."""
+    """Return the live replica to copy from: one that limits allow, nearest to the target, then
+    least busy; EMPTY if none."""
     if target == EMPTY:
         return EMPTY
     topology = state.topology
@@ -37,128 +50,139 @@ def copy_source(state: ClusterState, nodes: Sequence[int], target: int) -> int:
     return min(ranked)[-1]
 
 
-def is_busy(state: ClusterState, node: int) -> bool:
-    """Whether the node receives as many replicas as limits allow."""
-    return state.ledger.incoming[node] >= state.configuration.limits.max_in_per_node
+class Throttle:
+    """The limits on open moves, against a ledger: the state's own, or one to try moves on.
 
+    It counts the copies between domains once and then what `count` adds: whoever opens or closes a
+    move counts it here as long as the throttle lives, which is at most one run.
+    """
 
-def gives_all(state: ClusterState, node: int) -> bool:
-    """Whether as many replicas are on their way from the node, which lives, as limits allow."""
-    if node == EMPTY or state.topology.is_dead(node):
-        return False
-    return state.ledger.outgoing[node] >= state.configuration.limits.max_out_per_node
+    def __init__(self, state: ClusterState, ledger: Ledger | None = None) -> None:
+        self._state = state
+        self._ledger = state.ledger if ledger is None else ledger
+        self._pairs: Counter[tuple[int, int]] | None = None
 
+    def has_batch_room(self, issued: int) -> bool:
+        """Tell whether this batch may have one more move than so many."""
+        return issued < self._state.configuration.limits.max_per_batch
 
-def _gives_all(state: ClusterState, node: int) -> Reason:
-    """Why no other replica may leave a node. `seen` names the node: its shards wait for it."""
-    node_id, most = state.topology.ids[node], state.configuration.limits.max_out_per_node
-    message = (
-        f"{node_id} has {counted(most, 'move')} away from it already, as many as a node may have"
-    )
-    return Reason(Code.LIMIT_REACHED, message, 1, 0, "node", (node_id,))
+    def has_room(self, issued: int) -> bool:
+        """Tell whether the limits of the whole fleet allow one more move than this batch has."""
+        most = self._state.configuration.limits.max_open
+        return self.has_batch_room(issued) and len(self._ledger.by_shard) < most
 
+    def has_room_for(self, copies: Sequence[Copy]) -> bool:
+        """Tell whether limits allow all of these copies, which belong together."""
+        limits, opened = self._state.configuration.limits, len(self._ledger.by_shard)
+        if len(copies) > limits.max_per_batch or opened + len(copies) > limits.max_open:
+            return False
+        trial = Throttle(self._state, self._ledger.counts())
+        trial._pairs = self._open_pairs().copy()
+        for shard, removed, target in copies:
+            source = copy_source(self._state, self._state.table.nodes(shard), target)
+            if trial.limit_exceeded(removed, target, source):
+                return False
+            trial._ledger.count(removed, target, source, 1)
+            trial.count(source, target, 1)
+        return True
 
-def domain_pair(topology: Topology, source: int, target: int) -> DomainPair:
-    """The domains of the top level between which a replica is copied, None within one."""
-    if EMPTY in (source, target):
-        return None
-    domains = topology.domain_of(_TOP)
-    ends = sorted((int(domains[source]), int(domains[target])))
-    return None if ends[0] == ends[1] else (ends[0], ends[1])
+    def all_receive_enough(self, view: View) -> bool:
+        """Tell whether there are nodes, and limits keep all of them from one more replica."""
+        eligible = self._state.topology.eligible
+        open_nodes = int(np.count_nonzero(eligible)) if view.busy_nodes else 0
+        return view.busy_nodes >= open_nodes > 0 and not (eligible & ~view.busy).any()
 
+    def receives_enough(self, node: int) -> bool:
+        """Tell whether a node receives as many replicas as limits allow."""
+        return self._ledger.incoming[node] >= self._state.configuration.limits.max_in_per_node
 
-def open_pairs(state: ClusterState) -> Counter[DomainPair]:
-    """Open moves between each two domains of the top level."""
-    opened = (
-        domain_pair(state.topology, o.source, o.added) for o in state.ledger.by_shard.values()
-    )
-    return Counter(each for each in opened if each is not None)
+    def gives_enough(self, node: int) -> bool:
+        """Tell whether as many replicas are on their way from a live node as limits allow."""
+        if node == EMPTY or self._state.topology.is_dead(node):
+            return False
+        return self._ledger.outgoing[node] >= self._state.configuration.limits.max_out_per_node
 
+    def limit_exceeded(self, removed: int, target: int, source: int) -> Reason | None:
+        """Say which limit of a node, or between two domains, a move would exceed, if any.
 
-def limit_exceeded(
-    state: ClusterState, removed: int, target: int, source: int, busy: Counter[DomainPair] | None
-) -> Reason | None:
-    """Which limit of a node, or between two domains (`busy`: open moves, where these are limited),
-    the move would exceed."""
-    limits, ids, ledger = state.configuration.limits, state.topology.ids, state.ledger
-    incoming, copied = ledger.incoming[target], ledger.copied[source]
-    if target != EMPTY and incoming >= limits.max_in_per_node:
-        message = f"{ids[target]} already receives {counted(incoming, 'replica')}"
-        return Reason(Code.LIMIT_REACHED, message, 1, limits.max_in_per_node - incoming)
-    if target != EMPTY and gives_all(state, removed):
-        return _gives_all(state, removed)
-    if source != EMPTY and copied >= limits.max_copies_from_node:
-        message = f"{ids[source]} already sends {counted(copied, 'replica')}"
-        return Reason(Code.LIMIT_REACHED, message, 1, limits.max_copies_from_node - copied)
-    pair = limits.max_per_domain_pair
-    crossing = None if busy is None or pair is None else domain_pair(state.topology, source, target)
-    if crossing is not None and busy is not None and pair is not None and busy[crossing] >= pair:
-        names = " and ".join(state.topology.domain_names(_TOP, crossing))
-        copied_now = counted(busy[crossing], "replica is", "replicas are")
+        `removed`: the node that gives its replica up; `target`: the one that gets it; `source`: the
+        one it is copied from; each EMPTY where there is none.
+        """
+        if target != EMPTY:
+            found = self._of_ends(removed, target)
+            if found is not None:
+                return found
+        limits, ids = self._state.configuration.limits, self._state.topology.ids
+        copied = self._ledger.copied[source]
+        if source != EMPTY and copied >= limits.max_copies_from_node:
+            message = f"{ids[source]} already sends {counted(copied, 'replica')}"
+            return Reason(Code.LIMIT_REACHED, message, 1, limits.max_copies_from_node - copied)
+        return self._of_pair(source, target) or self._of_touched(removed, target)
+
+    def count(self, source: int, target: int, by: int) -> None:
+        """Count a copy that has begun (1) or that has ended (-1)."""
+        pair = self._pair(source, target)
+        if pair is not None and self._pairs is not None:
+            self._pairs[pair] += by
+
+    def _of_ends(self, removed: int, target: int) -> Reason | None:
+        """Limits on what comes to the target and on what leaves the other node. The second names
+        its node in `seen`: shards wait for that."""
+        limits, ids = self._state.configuration.limits, self._state.topology.ids
+        incoming = self._ledger.incoming[target]
+        if incoming >= limits.max_in_per_node:
+            message = f"{ids[target]} already receives {counted(incoming, 'replica')}"
+            return Reason(Code.LIMIT_REACHED, message, 1, limits.max_in_per_node - incoming)
+        if not self.gives_enough(removed):
+            return None
+        away = counted(limits.max_out_per_node, "move")
+        message = f"{ids[removed]} has {away} away from it already, as many as a node may have"
+        return Reason(Code.LIMIT_REACHED, message, 1, 0, "node", (ids[removed],))
+
+    def _of_pair(self, source: int, target: int) -> Reason | None:
+        """The limit on copies between two domains."""
+        most = self._state.configuration.limits.max_per_domain_pair
+        pair = None if most is None else self._pair(source, target)
+        if most is None or pair is None:
+            return None
+        copied = self._open_pairs()[pair]
+        if copied < most:
+            return None
+        names = " and ".join(self._state.topology.domain_names(_TOP, pair))
+        copied_now = counted(copied, "replica is", "replicas are")
         message = f"{copied_now} copied between {names} already"
-        return Reason(Code.LIMIT_REACHED, message, 1, pair - busy[crossing])
-    most = limits.max_touching_per_node
-    for node in () if most is None else (removed, target):
-        count = state.ledger.incoming[node] + state.ledger.leaving[node]
-        if (
-            node != EMPTY
-            and most is not None
-            and count >= most
-            and not state.topology.is_dead(node)
-        ):
-            return Reason(
-                Code.LIMIT_REACHED, f"{ids[node]} has {counted(count, 'move')} already", 1, 0
-            )
-    return None
+        return Reason(Code.LIMIT_REACHED, message, 1, most - copied)
 
+    def _of_touched(self, removed: int, target: int) -> Reason | None:
+        """The limit on moves towards and away from a node together."""
+        most, topology = (
+            self._state.configuration.limits.max_touching_per_node,
+            self._state.topology,
+        )
+        if most is None:
+            return None
+        for node in (removed, target):
+            count = self._ledger.incoming[node] + self._ledger.leaving[node]
+            if node != EMPTY and count >= most and not topology.is_dead(node):
+                message = f"{topology.ids[node]} has {counted(count, 'move')} already"
+                return Reason(Code.LIMIT_REACHED, message, 1, 0)
+        return None
 
-def make_move(
-    state: ClusterState,
-    shard: int,
-    nodes: Sequence[int],
-    action: RepairAction,
-    target: int,
-    source: int,
-    before: Move | None,
-) -> Move:
-    """The move for a want; `before` is the one that it supersedes."""
-    ids, (name, number) = state.topology.ids, state.streams.key(shard)
-    remove = ids[nodes[action.slot]] if nodes[action.slot] != EMPTY else None
-    add = ids[target] if target != EMPTY else None
-    epoch = state.publisher.next_epoch(shard)
-    parts = (name, number, action.slot, remove or "", add or "", epoch)
-    return Move(
-        move_id=stable_id(state.configuration.cell, *parts),
-        kind=action.kind,
-        stream=name,
-        shard=number,
-        slot=action.slot,
-        remove=remove,
-        add=add,
-        expected_epoch=epoch,
-        state=MoveState.ISSUED,
-        cause=action.cause,
-        reason=action.reason,
-        deadline=state.now + state.configuration.deadline_ms,
-        issued_at=state.now,
-        source=ids[source] if source != EMPTY else None,
-        supersedes=before.move_id if before else None,
-        rate_bytes_per_second=state.configuration.rate_bytes_per_second,
-    )
+    def _pair(self, source: int, target: int) -> tuple[int, int] | None:
+        """The domains of the top level between which a replica is copied, None within one, or
+        where no limit is set."""
+        if EMPTY in (source, target):
+            return None
+        if self._state.configuration.limits.max_per_domain_pair is None:
+            return None
+        domains = self._state.topology.domain_of(_TOP)
+        ends = sorted((int(domains[source]), int(domains[target])))
+        return None if ends[0] == ends[1] else (ends[0], ends[1])
 
-
-def reissue_move(state: ClusterState, shard: int, before: Move, slot: int, source: int) -> Move:
-    """A move of the same nodes at the shard's next epoch; its replica may have changed slots."""
-    epoch = state.publisher.next_epoch(shard)
-    parts = (before.stream, before.shard, slot, before.remove or "", before.add or "", epoch)
-    return before._replace(
-        move_id=stable_id(state.configuration.cell, *parts),
-        slot=slot,
-        expected_epoch=epoch,
-        state=MoveState.ISSUED,
-        deadline=state.now + state.configuration.deadline_ms,
-        issued_at=state.now,
-        ended_at=None,
-        source=state.topology.ids[source] if source != EMPTY else None,
-        supersedes=before.move_id,
-    )
+    def _open_pairs(self) -> Counter[tuple[int, int]]:
+        """Open copies between each two domains of the top level."""
+        if self._pairs is None:
+            opened = self._ledger.by_shard.values()
+            pairs = (self._pair(each.source, each.added) for each in opened)
+            self._pairs = Counter(pair for pair in pairs if pair is not None)
+        return self._pairs

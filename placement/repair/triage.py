@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from placement.assignments import EMPTY, by_size, exceeds_factor
 from placement.model import Cause
-from placement.repair.actions import ActionFinder
-from placement.rules import Mask, Rule, RuleContext, RuleSet
+from placement.repair.needs import RepairScope
+from placement.rules import Mask, Rule, RuleContext
 from placement.state import ClusterState, Stream
 from placement.topology import Topology
 
@@ -45,35 +45,38 @@ class ShardTriage:
 
 
 def triage(
-    state: ClusterState, actions: ActionFinder, shards: AbstractSet[int], planned: bool = False
+    state: ClusterState, scope: RepairScope, shards: AbstractSet[int], as_planned: bool = False
 ) -> ShardTriage:
-    """Look at shards. Those with an open move are among the others, unless they
-    are looked at as `planned` and the move gives back what was lost."""
+    """Sort shards as they stand, or `as_planned`, their open moves done.
+
+    A shard with an open move is inspected by itself; `as_planned` only if the move does not give
+    back what was lost, which leaves nothing else to find out.
+    """
     found = ShardTriage()
     if len(shards) < TRIAGED_FROM:
         found.needs_inspection = [*shards]
         return found
     opened = state.ledger.by_shard.values()
-    given_back = Cause.UNDER_REPLICATED if planned else None
+    given_back = Cause.UNDER_REPLICATED if as_planned else None
     apart = {each.shard for each in opened if each.move.cause != given_back}
-    apart.update(shard for shard, _ in actions.marked)
+    apart.update(shard for shard, _ in scope.marks)
     found.needs_inspection = [*shards & apart]
     left = shards - apart
     for stream, members in _alike(state, np.fromiter(left, np.int64, len(left))):
-        if all(_judges_columns(rule) for rule in actions.rules(stream)):
-            _triage_alike(found, state, actions, stream, members)
+        if all(_judges_columns(rule) for rule in scope.rule_set(stream).rules):
+            _triage_alike(found, state, scope, stream, members)
         else:
             found.needs_inspection += members.tolist()
     return found
 
 
-def shards_without_fit_leader(state: ClusterState, actions: ActionFinder) -> list[int]:
+def shards_without_fit_leader(state: ClusterState, scope: RepairScope) -> list[int]:
     """Every shard that may want another leader."""
     topology, found = state.topology, []
     leads = np.append(topology.can_lead & ~topology.dead, False)
     for index, rows in state.table.streams():
         stream = state.streams.at(index)
-        ordered = RuleSet(actions.rules(stream)).names_leaders
+        ordered = scope.rule_set(stream).names_leaders
         doubtful = np.arange(len(rows)) if ordered else np.flatnonzero(~leads[rows[:, 0]])
         found += np.asarray(stream.shards)[doubtful].tolist()
     return found
@@ -104,7 +107,7 @@ def _alike(state: ClusterState, shards: Shards) -> Iterator[tuple[Stream, Shards
 
 
 def _triage_alike(
-    found: ShardTriage, state: ClusterState, actions: ActionFinder, stream: Stream, shards: Shards
+    found: ShardTriage, state: ClusterState, scope: RepairScope, stream: Stream, shards: Shards
 ) -> None:
     topology, copies = state.topology, stream.copies
     assert stream.policy is not None
@@ -118,7 +121,7 @@ def _triage_alike(
     plain = (count > 0) & (held <= copies) & (kept[rows] | ~stays).all(axis=1)
     lacks = stays.sum(axis=1) < copies
     plain &= ~(lacks & (stays & ~live).any(axis=1))
-    plain &= ~_may_violate(actions, stream, rows, stays & plain[:, None])
+    plain &= ~_may_violate(scope, stream, rows, stays & plain[:, None])
     found.needs_inspection += shards[~plain].tolist()
     leaders = _leaders(topology, rows, live, copies)
     may_lead = np.append(topology.can_lead, False)[rows[np.arange(len(rows)), leaders]]
@@ -139,13 +142,13 @@ def _leaders(topology: Topology, rows: Shards, live: Mask, copies: int) -> Shard
     return np.where(live[:, 0], 0, slots)
 
 
-def _may_violate(actions: ActionFinder, stream: Stream, rows: Shards, stays: Mask) -> Mask:
+def _may_violate(scope: RepairScope, stream: Stream, rows: Shards, stays: Mask) -> Mask:
     """Rows that may break a rule with the replicas that stay."""
     assert stream.policy is not None
     doubted = np.zeros(len(rows), bool)
-    standing = RuleContext(actions.judging, stream.copies, (), nodes=stream.policy.nodes)
+    standing = RuleContext(scope.judging, stream.copies, (), nodes=stream.policy.nodes)
     for numbers, nodes, slots in by_size(rows, stays):
         doubted[numbers] = exceeds_factor(slots, stream.copies)
-        for rule in actions.rules(stream):
+        for rule in scope.rule_set(stream).rules:
             doubted[numbers] |= rule.may_violate(nodes, standing)
     return doubted

@@ -15,7 +15,8 @@ from placement.diagnosis import (
     why_needy,
 )
 from placement.model import Band, Cause, Code, Reason, Violation, ViolationClass
-from placement.repair.actions import ActionFinder, NoMoveReasons
+from placement.repair.actions import NoMoveReasons, why_leaving
+from placement.repair.needs import ShardNeeds
 from placement.repair.triage import ShardTriage
 from placement.rules import ColocateSlots, Strength
 from placement.state import ClusterState
@@ -29,19 +30,18 @@ _REQUIRED = str(Strength.REQUIRED)
 class ViolationReporter:
     """Judges shards for publication, by the same rules and wants that repair goes by."""
 
-    def __init__(self, state: ClusterState, actions: ActionFinder) -> None:
+    def __init__(self, state: ClusterState) -> None:
         self._state = state
-        self._actions = actions
 
-    def violations_of(self, shard: int, failed: NoMoveReasons) -> tuple[Violation, ...]:
+    def violations_of(self, needs: ShardNeeds, failed: NoMoveReasons) -> tuple[Violation, ...]:
         """What the shard breaks; `failed` says why it got no move, if it was planned."""
-        state, found = self._state, [*self._copies(shard), *self._places(shard)]
-        case = self._actions.case(shard)
+        state, found = self._state, [*self._copies(needs), *self._places(needs)]
+        case, shard = needs.case, needs.shard
         live = case.live(state.topology)
-        standing = case.standing(self._actions.judging, live, None)
+        standing = case.standing(needs.scope.judging, live, None)
         loaded = replace(standing, load=state.table.load(state.topology.size))
         name, number = state.streams.key(shard)
-        broken_now = self._actions.broken_rules(shard)
+        broken_now = needs.broken_rules
         for rule in case.rules:
             left_alone = not rule.repairable
             if rule not in broken_now and not left_alone:
@@ -53,7 +53,7 @@ class ViolationReporter:
             judged = loaded if left_alone else standing
             broken = broken_rules(name, number, [rule], judged, state.now)
             found.extend((seen_to, violation) for violation in broken)
-        return tuple(self._classed(shard, cause, each, failed) for cause, each in found)
+        return tuple(self._classed(needs, cause, each, failed) for cause, each in found)
 
     def under_replication_of(
         self, shard: int, key: tuple[str, int], seen: ShardTriage, failed: NoMoveReasons
@@ -84,14 +84,14 @@ class ViolationReporter:
         asked for, and got no move."""
         return missing_replicas("", 0, factor, live, why, _class_of(why), self._state.now)
 
-    def _copies(self, shard: int) -> list[tuple[Cause | None, Violation]]:
+    def _copies(self, needs: ShardNeeds) -> list[tuple[Cause | None, Violation]]:
         """Too few replicas, too many, or some apart from those of the other shards."""
         state, topology = self._state, self._state.topology
-        stream, nodes = state.streams.of_shard(shard), state.table.nodes(shard)
+        shard, stream, nodes = needs.shard, needs.stream, needs.nodes
         found: list[tuple[Cause | None, Violation]] = []
         whole, factor = len(live_slots(state.current_replicas(shard), topology)), stream.copies
         if whole < factor:
-            needy = self._actions.missing_slots(shard)
+            needy = needs.missing_slots
             said = why_needy(nodes, needy[0], topology) if needy else why_kept(nodes, topology)
             lost = said or Reason(Code.REPLICA_MISSING, "a copy is on its way")
             found.append(
@@ -106,22 +106,22 @@ class ViolationReporter:
             waits = why_kept(nodes, topology)
             surplus = self._of(shard, SURPLUS_RULE, held, factor, waits or many)
             found.append((None if waits else Cause.SURPLUS, surplus))
-        apart, strays = self._actions.kept_stray_slots(shard), self._actions.stray_slots(shard)
+        apart, strays = needs.kept_stray_slots, needs.stray_slots
         if apart:
             why = why_needy(nodes, strays[0], topology) if strays else why_kept(nodes, topology)
             assert why is not None
             broken = self._of(shard, str(ColocateSlots()), len(apart), 0, why)
             # A want of its own takes the cause of what drains it.
-            drains = bool(strays) and strays[0] in self._actions.draining_slots(shard)
+            drains = bool(strays) and strays[0] in needs.draining_slots
             found.append((Cause.DRAIN if drains else Cause.REQUIRED_RULE, broken))
         return found
 
-    def _places(self, shard: int) -> list[tuple[Cause | None, Violation]]:
+    def _places(self, needs: ShardNeeds) -> list[tuple[Cause | None, Violation]]:
         """Replicas on nodes that are not admitted, or that are being emptied."""
         state, topology = self._state, self._state.topology
-        (name, number), nodes = state.streams.key(shard), state.table.nodes(shard)
-        outside = [nodes[slot] for slot in self._actions.inadmissible_slots(shard)]
-        policy = state.streams.of_shard(shard).policy
+        (name, number), nodes = state.streams.key(needs.shard), needs.nodes
+        outside = [nodes[slot] for slot in needs.inadmissible_slots]
+        policy = needs.stream.policy
         assert policy is not None
         broken = broken_filter(name, number, policy.nodes, outside, topology, state.now)
         found: list[tuple[Cause | None, Violation]]
@@ -131,11 +131,9 @@ class ViolationReporter:
             away = [nodes[s] for s in kept_slots(nodes, topology) if topology.is_dead(nodes[s])]
             held = broken_filter(name, number, policy.nodes, away, topology, state.now)
             found += [(None, violation._replace(reason=stays)) for violation in held]
-        for node_id in sorted(
-            topology.ids[nodes[slot]] for slot in self._actions.draining_slots(shard)
-        ):
-            drains = self._actions.why_leaving(topology.index[node_id])
-            violation = self._of(shard, DRAIN_RULE, 1, 0, drains)
+        for node_id in sorted(topology.ids[nodes[slot]] for slot in needs.draining_slots):
+            drains = why_leaving(topology.index[node_id], topology)
+            violation = self._of(needs.shard, DRAIN_RULE, 1, 0, drains)
             found.append((Cause.DRAIN, violation._replace(level="node", domain=node_id)))
         return found
 
@@ -145,13 +143,13 @@ class ViolationReporter:
         return Violation(name, number, rule, _REQUIRED, count, limit, deferred, reason, now)
 
     def _classed(
-        self, shard: int, cause: Cause | None, violation: Violation, failed: NoMoveReasons
+        self, needs: ShardNeeds, cause: Cause | None, violation: Violation, failed: NoMoveReasons
     ) -> Violation:
         """The violation with what is being done about it, or why nothing is."""
         state = self._state
-        opened = state.ledger.by_shard.get(shard)
+        opened = state.ledger.by_shard.get(needs.shard)
         missing = cause is Cause.UNDER_REPLICATED
-        off = not missing and self._actions.repairs_dead_only(state.streams.of_shard(shard))
+        off = not missing and needs.repairs_dead_only
         if cause is None or (off and opened is None):
             return violation
         if not (missing and opened) and violation.reason.code in WAITS_FOR_NODES:

@@ -185,7 +185,7 @@ class CopysetsStrategy(ByRules):
 def _known(policy: Policy, factor: int, view: View) -> list[tuple[int, ...]]:
     """Whole sets in use by streams of an equal policy, and by the stream under way."""
     found: set[tuple[int, ...]] = set()
-    for index, rows in view.table.streams():
+    for index, rows in view.streams():
         other, spec = view.policy_of(index), view.spec_of(index)
         if other is None or spec is None or not _same(other, policy):
             continue

@@ -216,7 +216,7 @@ class _Held:
         self.dimension = np.zeros(size, np.int64)
         # Streams whose shards are counted by range, with the nodes of each shard.
         self._parted: list[tuple[StreamSpec, NDArray[np.int32]]] = []
-        for index, nodes in view.table.streams():
+        for index, nodes in view.streams():
             other = view.spec_of(index)
             if other is None:
                 continue
@@ -266,7 +266,7 @@ def _remembered(view: View, need: ReplicaRequest) -> _Held:
     """Look up the stream's replicas once for each plan."""
     key = (_Held, need.stream)
     if key not in view.memory:
-        specs = (view.spec_of(index) for index, _ in view.table.streams())
+        specs = (view.spec_of(index) for index, _ in view.streams())
         blank = StreamSpec(need.stream, 0, need.replication_factor, {})
         spec = next((s for s in specs if s is not None and s.stream == need.stream), blank)
         view.memory[key] = _Held(view, spec)

@@ -273,7 +273,7 @@ class _DealtSoFar:
         self._shards = np.asarray(view.table.shards_of(index), np.int64)
         self.shards = len(self._shards)
         self._spec, self._policy, self._view = spec, policy, view
-        self._begin(view.table.rows(self._shards))
+        self._begin(view.rows(self._shards))
 
     def _begin(self, rows: NDArray[np.int64]) -> None:
         """Take the turns of the replicas placed: what all shards have shard by shard, the rest
@@ -290,7 +290,7 @@ class _DealtSoFar:
 
     def order(self, need: ReplicaRequest) -> list[Key]:
         """The keys for one more replica, after what was planned since."""
-        rows, draft = self._view.table.rows(self._shards), self._draft
+        rows, draft = self._view.rows(self._shards), self._draft
         if (rows != EMPTY).sum(axis=1).min() != self._whole:
             self._begin(rows)
             return self._rings.order(need.shard, need.kept)
@@ -309,7 +309,7 @@ def _dealt_so_far(need: ReplicaRequest, policy: Policy, view: View) -> _DealtSoF
     """The stream that needs a replica, if the shard is placed; looked up once for each plan."""
     key = (_DealtSoFar, need.stream)
     if key not in view.memory:
-        known = ((index, view.spec_of(index)) for index, _ in view.table.streams())
+        known = ((index, view.spec_of(index)) for index, _ in view.streams())
         mine = ((index, spec) for index, spec in known if spec and spec.stream == need.stream)
         view.memory[key] = next((_DealtSoFar(*each, policy, view) for each in mine), None)
     found: _DealtSoFar | None = view.memory[key]

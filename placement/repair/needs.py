@@ -1,0 +1,204 @@
+"""Says what one shard needs: missing, misplaced and surplus replicas, and broken rules.
+
+The planner asks once for each shard that it looks at, and passes the answer on: to the order of
+repair, the actions, and the violations that are published. `row` puts other nodes into the slots of
+the shard, so that a plan without its open move is judged like any other.
+"""
+
+from functools import cached_property
+
+import numpy as np
+
+from placement.assignments import EMPTY
+from placement.diagnosis import kept_slots, live_slots
+from placement.model import AdministrativeState, Cause, MoveKind, RepairMode
+from placement.moves import OpenMove
+from placement.repair.colocation import Colocation, is_admitted
+from placement.repair.targets import ShardCase
+from placement.rules import Rule, RuleSet, Strength
+from placement.state import ClusterState, Stream
+from placement.topology import Topology
+
+# Replicas that somebody wants to be replaced, by shard and node id.
+Marks = frozenset[tuple[int, str]]
+
+
+class RepairScope:
+    """What one run of repair knows of streams: their rules, and the nodes of colocated ones.
+
+    Topology and policies do not change during a run. Only plans
+    have `marks`.
+    """
+
+    def __init__(self, state: ClusterState, marks: Marks = frozenset()) -> None:
+        self.state, self.marks = state, marks
+        # The topology as diagnosis sees it.
+        self.judging: Topology = state.topology.for_diagnosis()
+        self.colocation = Colocation(state, self.rule_set, self.judging)
+        self._rule_sets: dict[int, RuleSet] = {}
+        self._broken: dict[tuple[int, tuple[int, ...]], tuple[Rule, ...]] = {}
+
+    def rule_set(self, stream: Stream) -> RuleSet:
+        """Return the rules of a placed stream: the user's, then its strategy's."""
+        policy = id(stream.policy)
+        if policy not in self._rule_sets:
+            self._rule_sets[policy] = RuleSet(self.state.streams.rules(stream))
+        return self._rule_sets[policy]
+
+    def needs(self, shard: int) -> "ShardNeeds":
+        """Return what a shard needs as it is planned to stand now."""
+        return ShardNeeds(self, shard, self.state.table.nodes(shard))
+
+    def broken_rules(self, stream: Stream, case: ShardCase) -> tuple[Rule, ...]:
+        """Return the rules that repair sees to and that a shard breaks.
+
+        The answer is kept by content, which no write makes untrue; not where other shards count.
+        """
+        key = (stream.index, tuple(case.nodes))
+        found = None if case.others else self._broken.get(key)
+        if found is None:
+            standing = case.standing(self.judging, case.live(self.state.topology), None)
+            rules = self.rule_set(stream).repairable
+            found = tuple(rule for rule in rules if rule.violations(standing))
+            if not case.others:
+                self._broken[key] = found
+        return found
+
+
+class ShardNeeds:
+    """What a shard needs, its slots holding the nodes `nodes`; each answer is found once.
+
+    A value of one moment: who changes the shard, or asks later in the run, makes another.
+    """
+
+    def __init__(self, scope: RepairScope, shard: int, nodes: list[int]) -> None:
+        self.scope, self.shard, self.nodes = scope, shard, nodes
+        self.stream = scope.state.streams.of_shard(shard)
+
+    def without_move(self, opened: OpenMove) -> "ShardNeeds":
+        """Return what the shard would need, had its open move never been issued."""
+        nodes = [*self.nodes]
+        if opened.move.kind is not MoveKind.LEADER:
+            nodes[opened.move.slot] = opened.removed
+        return ShardNeeds(self.scope, self.shard, nodes)
+
+    @cached_property
+    def case(self) -> ShardCase:
+        """The shard as its rules see it."""
+        stream, state = self.stream, self.scope.state
+        assert stream.policy is not None
+        rules = tuple(self.scope.rule_set(stream).rules)
+        others = self._other_nodes() if self.rule_set.spans_stream else ()
+        number, backed_off = state.table.number_of(self.shard), state.backed_off_targets(self.shard)
+        parts = (stream.spec, stream.policy, rules, number, self.nodes, others)
+        return ShardCase(*parts, backed_off_targets=backed_off)
+
+    @cached_property
+    def rule_set(self) -> RuleSet:
+        """The rules of the shard's stream."""
+        return self.scope.rule_set(self.stream)
+
+    @property
+    def is_colocated(self) -> bool:
+        """Whether replica r of all shards of the stream moves as one unit."""
+        return self.rule_set.is_colocated
+
+    @property
+    def repairs_dead_only(self) -> bool:
+        """Whether the stream allows nothing but giving back what is dead or missing."""
+        return self.stream.spec.repair == RepairMode.DEAD_ONLY
+
+    @cached_property
+    def missing_slots(self) -> list[int]:
+        """Slots to fill until there are as many replicas as are asked for, lost ones first. A held
+        replica counts as there."""
+        nodes, is_lost = self.nodes, self._topology.is_lost
+        lost = [s for s, node in enumerate(nodes) if node != EMPTY and is_lost(node)]
+        empty = [s for s, node in enumerate(nodes) if node == EMPTY]
+        lacking = self.stream.copies - (len(nodes) - len(lost) - len(empty))
+        return (lost + empty)[: max(lacking, 0)]
+
+    @property
+    def kept_stray_slots(self) -> list[int]:
+        """Slots of a colocated shard that stand apart while it lacks a common node: on live nodes,
+        and on dead ones that are meant to stay. They follow what the run has chosen so far."""
+        if not self.is_colocated:
+            return []
+        unit = self.scope.colocation.nodes(self.stream)
+        if all(node in self.nodes for node in unit):
+            return []
+        return [s for s in kept_slots(self.nodes, self._topology) if self.nodes[s] not in unit]
+
+    @property
+    def stray_slots(self) -> list[int]:
+        """Those of them on live nodes."""
+        is_dead = self._topology.is_dead
+        return [slot for slot in self.kept_stray_slots if not is_dead(self.nodes[slot])]
+
+    @cached_property
+    def surplus_count(self) -> int:
+        """Replicas beyond those that are asked for; none while one is held, which may return."""
+        if self.may_restore:
+            return 0
+        return max(len(self.nodes) - self.nodes.count(EMPTY) - self.stream.copies, 0)
+
+    @property
+    def may_restore(self) -> bool:
+        """Whether a replica is on a dead node and meant to stay there."""
+        nodes, topology = self.nodes, self._topology
+        return any(topology.is_dead(nodes[slot]) for slot in kept_slots(nodes, topology))
+
+    @cached_property
+    def inadmissible_slots(self) -> list[int]:
+        """Slots on live nodes that the policy does not admit."""
+        nodes, topology = self.nodes, self._topology
+        live = live_slots(nodes, topology)
+        return [s for s in live if not is_admitted(self.stream, nodes[s], topology)]
+
+    @cached_property
+    def draining_slots(self) -> list[int]:
+        """Slots on live nodes that are being emptied, or marked, followers first."""
+        topology, nodes = self._topology, self.nodes
+        ordered, drains = topology.administrative, AdministrativeState.DRAINING
+        marked = {topology.index[name] for at, name in self.scope.marks if at == self.shard}
+        live = live_slots(nodes, topology)
+        found = [s for s in live if ordered[nodes[s]] is drains or nodes[s] in marked]
+        return sorted(found, key=lambda slot: slot == 0)
+
+    @cached_property
+    def broken_rules(self) -> tuple[Rule, ...]:
+        """The rules that repair sees to and that the shard breaks."""
+        return self.scope.broken_rules(self.stream, self.case)
+
+    def breaks(self, strength: Strength) -> bool:
+        """Tell whether a rule of this strength that repair sees to is broken."""
+        return any(rule.strength is strength for rule in self.broken_rules)
+
+    @property
+    def top_cause(self) -> Cause | None:
+        """The most urgent cause to repair the shard, found without looking for a move."""
+        if self.missing_slots:
+            return Cause.UNDER_REPLICATED
+        if self.repairs_dead_only:
+            return None
+        if self.inadmissible_slots or self.stray_slots or self.breaks(Strength.REQUIRED):
+            return Cause.REQUIRED_RULE
+        if self.draining_slots:
+            return Cause.DRAIN
+        if self.breaks(Strength.PREFERRED):
+            return Cause.PREFERRED_RULE
+        return Cause.SURPLUS if self.surplus_count else None
+
+    def _other_nodes(self) -> list[int]:
+        """Nodes of the stream's other shards that are to stay, so that what is lost or leaves too
+        is not in the way."""
+        table, stays = self.scope.state.table, self._topology.counts_for_rules
+        shards = np.asarray(self.stream.shards, np.int64)
+        rows = table.rows(shards[shards != self.shard])
+        there = np.append(stays, False)[rows]
+        found: list[int] = rows[there].tolist()
+        return found
+
+    @property
+    def _topology(self) -> Topology:
+        return self.scope.state.topology

@@ -1,0 +1,189 @@
+"""Runs repair once: sort the shards that are due, change leaders, issue moves, publish violations.
+
+The planner makes one `RepairRun` for each batch. A pass takes shards by priority until the limits
+have no room. Where moves are done at once, what they made room for gets a pass of its own, with
+everything found out anew.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from placement.allocator import View
+from placement.assignments import EMPTY
+from placement.model import Code, Reason, Violation
+from placement.repair.actions import NoMoveReasons
+from placement.repair.issuer import BatchMoves, MoveIssuer
+from placement.repair.needs import Marks, RepairScope
+from placement.repair.priority import UNDER_REPLICATED, Priority
+from placement.repair.queue import RepairQueue
+from placement.repair.triage import ShardTriage, triage
+from placement.repair.violations import ViolationReporter
+from placement.state import ClusterState, Keys
+
+_BEHIND = Reason(Code.NOT_CAUGHT_UP, "the source of events is behind")
+_FULL = Reason(Code.LIMIT_REACHED, "no more moves may be open, or be issued in one batch")
+_BUSY = Reason(Code.LIMIT_REACHED, "every node receives as many replicas as limits allow")
+
+
+class RepairRun:
+    """One run of repair and what it has found out; `batch` holds what came of moves before it."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        queue: RepairQueue,
+        batch: BatchMoves,
+        marks: Marks,
+        caught_up: bool,
+    ) -> None:
+        self._state, self._queue, self._batch = state, queue, batch
+        self._marks, self._caught_up = marks, caught_up
+        self._begin_pass()
+        # Shards that were looked at, and why some of them got no move.
+        self._looked: set[int] = set()
+        self._reasons: dict[int, NoMoveReasons] = {}
+        # Shards that wait without a look, by live replicas and those asked for, and why they do.
+        self._queued: dict[tuple[int, int], Keys] = defaultdict(dict)
+        self._stopped = _FULL
+
+    def run(self) -> None:
+        """Promote live leaders, issue the moves that the limits allow, and publish violations."""
+        state, batch = self._state, self._batch
+        due = self._queue.take_due(self._scope, self._caught_up)
+        seen = triage(state, self._scope, due)
+        self._change_leaders(seen)
+        self._issue_all(due, seen)
+        while batch.made_room:
+            batch.made_room = False
+            self._begin_pass()
+            again = (self._looked - batch.issued) | self._queue.unfixable
+            self._queue.drop(again)
+            self._issue_all(again, triage(state, self._scope, again))
+        if not state.configuration.acked:
+            # A copy that is there at once may be the only one that lives.
+            for shard in state.streams.sorted_by_key(batch.issued):
+                self._issuer.promote(shard)
+        self._publish()
+
+    def _begin_pass(self) -> None:
+        self._scope = RepairScope(self._state, self._marks)
+        self._issuer = MoveIssuer(self._state, self._scope, self._batch)
+
+    def _change_leaders(self, seen: ShardTriage) -> None:
+        """Let live replicas lead, and spare copies that are needed after all."""
+        if self._caught_up:
+            self._issuer.promote_all(seen.successors)
+        alone = seen.leader_not_allowed - seen.successors.keys()
+        for shard in self._state.streams.sorted_by_key([*seen.needs_inspection, *alone]):
+            # Sparing a copy is right on old news, too; it may be all that can be done in a hold.
+            self._issuer.cancel_unneeded_removal(shard)
+            if self._caught_up:
+                self._issuer.promote(shard)
+
+    def _issue_all(self, shards: set[int], seen: ShardTriage) -> None:
+        """Issue moves for shards that need any, and for those that wait, as far as limits allow."""
+        state, issued = self._state, self._batch.issued
+        queued = self._queue_alike(seen)
+        self._looked |= shards - queued
+        needy = shards - seen.healthy.keys() - queued - issued
+        if not self._caught_up:
+            self._stopped = _BEHIND
+            self._reasons.update((shard, {None: _BEHIND}) for shard in needy)
+            return
+        view, throttle = state.view(), self._issuer.throttle
+        for node in [*state.ledger.incoming]:
+            if node != EMPTY and throttle.receives_enough(node):
+                view.occupy(node, True)
+        fresh = sorted(
+            self._queue.priority(self._scope.needs(shard), seen, key)
+            for key, shard in state.streams.with_keys(needy)
+        )
+        self._reasons.update((shard, {None: _FULL}) for shard in needy)
+        for priority in self._in_turn(fresh, view):
+            reasons = self._issue(priority, view)
+            self._reasons[priority.shard] = reasons or {}
+            if reasons is None:
+                issued.add(priority.shard)
+        self._stopped = _BUSY if self._has_room() else _FULL
+
+    def _issue(self, priority: Priority, view: View) -> NoMoveReasons | None:
+        """Issue the next move of a shard; None if there is one now, else why there is none."""
+        begun = priority.shard in self._state.ledger.by_shard
+        throttle = self._issuer.throttle
+        if not self._has_room() and not (begun and throttle.has_batch_room(self._batch.count)):
+            return {None: _FULL}
+        if priority.cause_rank == UNDER_REPLICATED and throttle.all_receive_enough(view):
+            return {None: _BUSY}
+        return self._issuer.issue(priority.shard, view)
+
+    def _queue_alike(self, seen: ShardTriage) -> set[int]:
+        """Let shards that lack replicas and nothing else wait, without a look at each; those that
+        get another leader first, once the source is not behind, are looked at."""
+        behind = not self._caught_up
+        alone = seen.leader_not_allowed | self._batch.issued
+        if behind:
+            alone |= seen.successors.keys()
+        queued = seen.under_replicated.keys() - alone
+        alike: dict[tuple[int, int], Keys] = defaultdict(dict)
+        for key, shard in self._state.streams.with_keys(queued):
+            alike[seen.under_replicated[shard]][shard] = key
+        for counts, keys in alike.items():
+            self._queue.put_under_replicated(keys, counts[0], behind)
+            self._queued[counts].update(keys)
+        return queued
+
+    def _in_turn(self, fresh: list[Priority], view: View) -> Iterator[Priority]:
+        """Shards by priority: those that are looked at anew and those that wait, while limits have
+        room; without it those that have an open move."""
+        begun, room = self._state.ledger.by_shard, self._has_room()
+        throttle = self._issuer.throttle
+        for each in [*fresh, None]:
+            while room and not throttle.all_receive_enough(view):
+                first = self._queue.throttled.first()
+                if first is None or (each is not None and each < first):
+                    break
+                self._looked.add(self._queue.pop())
+                yield first
+                room = self._has_room()
+            if each is not None and (room or each.shard in begun):
+                yield each
+                room = self._has_room()
+
+    def _has_room(self) -> bool:
+        return self._issuer.throttle.has_room(self._batch.count)
+
+    def _publish(self) -> None:
+        """Publish what became of all that was looked at, and of what waits beside it."""
+        state, queue, reporter = self._state, self._queue, ViolationReporter(self._state)
+        self._look_at_shifted()
+        queue.drop(self._looked)
+        after = triage(state, self._scope, self._looked, as_planned=True)
+        keyed = [
+            (key, self._scope.needs(shard)) for key, shard in state.streams.with_keys(self._looked)
+        ]
+        found: list[tuple[int, tuple[str, int], tuple[Violation, ...]]] = []
+        for key, needs in keyed:
+            shard, violations = needs.shard, None
+            reasons = self._reasons.get(shard, {})
+            if shard in after.under_replicated or shard in after.healthy:
+                violations = reporter.under_replication_of(shard, key, after, reasons)
+            if violations is None:
+                violations = reporter.violations_of(needs, reasons)
+            found.append((shard, key, violations))
+        state.publisher.publish_violations(found)
+        for key, needs in keyed:
+            queue.reclassify(needs, after, key)
+        for (live, factor), keys in self._queued.items():
+            example = reporter.missing(live, factor, self._stopped)
+            left = {shard: key for shard, key in keys.items() if shard not in self._looked}
+            state.publisher.publish_same_violation(left, example)
+
+    def _look_at_shifted(self) -> None:
+        """Add the shards in need of streams whose shards depend on one that has changed."""
+        state = self._state
+        for index in self._batch.shifted:
+            for shard in state.streams.at(index).shards:
+                in_need = shard in self._queue.throttled or shard in state.ledger.by_shard
+                if in_need and shard not in self._looked:
+                    self._looked.add(shard)
+                    self._reasons[shard] = {None: _FULL}
