@@ -48,9 +48,6 @@ class RuleFinding:
 _ALL_NODES = NodeFilter()
 
 
-_ALL_NODES = NodeFilter()
-
-
 @dataclass(frozen=True, slots=True)
 class RuleContext:
     """What a rule is judged against: one shard's replicas, those of its stream's others, and the

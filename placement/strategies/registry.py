@@ -1,53 +1,41 @@
-"""Registers strategies by name: the built-in ones, and those that users bring.
+"""Registers strategies by name: those of this package's modules, and those that users bring.
+
+A built-in strategy is a class beside this module, based on `ByRules`; nothing lists it.
 
 A plug-in is named by `package.module:ClassName` in the settings or on the command line. A stream's
 record can only name a strategy that is known by then, so that records from Kafka never load code.
 """
 
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from inspect import signature
-from typing import Any
+from pkgutil import iter_modules
+from typing import Any, cast
 
 from placement.allocator import ByRules, Strategy
 from placement.model import Code, Reason
 from placement.policy import Balance, Policy
-from placement.strategies.affinity import AffinityStrategy
-from placement.strategies.awareness import AwarenessStrategy
-from placement.strategies.client_tags import ClientTagsStrategy
-from placement.strategies.copysets import CopysetsStrategy
-from placement.strategies.cost import CostStrategy
-from placement.strategies.hdfs import HdfsStrategy
-from placement.strategies.location_majority import LocationMajorityStrategy
-from placement.strategies.multi_level import MultiLevelStrategy
-from placement.strategies.network_topology import NetworkTopologyStrategy
-from placement.strategies.ring import RingStrategy
-from placement.strategies.simple import SimpleStrategy
-from placement.strategies.spread import SpreadStrategy
-from placement.strategies.striped import StripedStrategy
 from placement.topology import Topology
 
-_ALL: tuple[Strategy, ...] = (
-    AffinityStrategy(),
-    AwarenessStrategy(),
-    ClientTagsStrategy(),
-    CopysetsStrategy(),
-    CostStrategy(),
-    HdfsStrategy(),
-    LocationMajorityStrategy(),
-    MultiLevelStrategy(),
-    NetworkTopologyStrategy(),
-    RingStrategy(),
-    SimpleStrategy(),
-    SpreadStrategy(),
-    StripedStrategy(),
-)
+
+def _built_in() -> Iterator[Strategy]:
+    """One of each strategy that a module of this package defines, by the names of the modules."""
+    package = sys.modules[__package__ or ""]
+    for name in sorted(each.name for each in iter_modules(package.__path__)):
+        module = f"{package.__name__}.{name}"
+        if module != __name__:
+            for found in vars(import_module(module)).values():
+                is_strategy = isinstance(found, type) and issubclass(found, ByRules)
+                if is_strategy and found.__module__ == module:
+                    yield cast("Strategy", found())
+
 
 _BY_NAME: dict[str, Strategy] = {
-    name: strategy for strategy in _ALL for name in (strategy.name, *strategy.aliases)
+    name: strategy for strategy in _built_in() for name in (strategy.name, *strategy.aliases)
 }
 
 STRATEGIES: Mapping[str, Strategy] = _BY_NAME

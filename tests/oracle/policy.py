@@ -22,11 +22,24 @@ KEEPS_COLD = ("cost", "bytedance")
 # Strategies whose own rules are required by default and are judged here, or that have none.
 JUDGED = ("affinity", "timeplus", "awareness", "elasticsearch", "simple")
 SOFT = ("spread", "location_majority", "kudu", "hdfs", "client_tags", "kafka_streams")
-# Kinds of rules that users may ask for: all are judged while no replica is missing.
-KINDS = (
-    *("at_most", "even", "at_least", "exactly", "with_tags", "balance", "role", "leader_in"),
-    *("colocate", "exclusive"),
-)
+# Every kind of rule that users may ask for, all judged while no replica is missing, with examples
+# for fleets whose first level is `site`; places are those of `tests/simulation/fleets.py`.
+KINDS: Mapping[str, tuple[Value, ...]] = {
+    "at_most": (
+        {"at_most": 1, "per": "site"},
+        {"at_most": "share", "per": "tag:disk"},
+        {"at_most": "minority", "per": "location"},
+    ),
+    "even": ({"even": "site"}, {"even": "tag:disk"}),
+    "at_least": ({"at_least": 2, "domains": "site"}, {"at_least": {"/s1": 1, "/s2": 1}}),
+    "exactly": ({"exactly": {"/s1": 1, "/s2": 1}},),
+    "with_tags": ({"with_tags": {"disk": "ssd"}},),
+    "balance": ({"balance": 0.1, "per": "site"},),
+    "role": ({"role": "cold", "count": 1, "other": "site"},),
+    "leader_in": ({"leader_in": ["/s2", "/s1"]},),
+    "colocate": ({"colocate": "slots"},),
+    "exclusive": ({"exclusive": "nodes"},),
+}
 # Kinds of which no single move can be said to mend or to break them.
 NOT_BY_MOVES = {"role", "balance", "leader_in"}
 

@@ -8,12 +8,15 @@ Here a bounded number of seeds is played; `make simulate` plays thousands.
 from collections.abc import Callable
 
 import pytest
+import yaml
 
+from placement.policy import RULE_KINDS
+from placement.strategies import STRATEGIES
 from tests.builders.drawn import share
 from tests.simulation.history import Failure, History
 from tests.simulation.mutations import MUTATIONS, mutated, seeds_to_catch
 from tests.simulation.shrink import as_case, failing, shrink
-from tests.simulation.wishes import strategies_missing
+from tests.simulation.wishes import NOT_PLAYED, POLICIES
 
 SEEDS = 200
 # Faults that are found within a few seeds; `python -m tests.simulation --mutations` tries all.
@@ -28,8 +31,11 @@ QUICKLY_FOUND = (
 PART = 50
 
 
-def test_every_strategy_is_asked_for() -> None:
-    assert strategies_missing() == set()
+def test_every_strategy_and_every_kind_of_rule_is_asked_for() -> None:
+    policies = [yaml.safe_load(policy) for policy in POLICIES]
+    asked = {key for policy in policies for rule in policy.get("rules", ()) for key in rule}
+    assert {strategy.name for strategy in STRATEGIES.values()} <= {p["strategy"] for p in policies}
+    assert set(RULE_KINDS) - asked == NOT_PLAYED
 
 
 @pytest.mark.parametrize("first", range(0, share(SEEDS), PART))

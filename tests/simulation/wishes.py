@@ -4,7 +4,13 @@ Locations are those of `tests/simulation/fleets.py`: one to three components, of
 is called `site`.
 """
 
+import json
+from collections.abc import Iterator
+
+import yaml
+
 from placement.strategies import STRATEGIES
+from tests.oracle.policy import KINDS
 
 # Values of `placement_policies`.
 AFFINITIES = (
@@ -19,8 +25,8 @@ AFFINITIES = (
     "preferred_nodes=n1,n2",
 )
 
-# Values of `policy`.
-POLICIES = (
+# Values of `policy`, beside those of what is named by none of them.
+_CHOSEN = (
     "{strategy: affinity, node: exclusive, on_infeasible: wait}",
     "{strategy: affinity, level: site, node: exclusive}",
     "{strategy: affinity, node: balanced, shard: balanced, rules: [{at_most: 2, per: site}]}",
@@ -69,7 +75,20 @@ POLICIES = (
 )
 
 
-def strategies_missing() -> set[str]:
-    """Registered strategies that nobody asks for."""
-    named = {policy.split("strategy: ")[1].split(",")[0].rstrip("}") for policy in POLICIES}
-    return {strategy.name for strategy in STRATEGIES.values()} - named
+# One more policy changes what every seed draws: this kind joins when the seeds are pinned anew.
+NOT_PLAYED = {"balance"}
+
+
+def _unnamed() -> Iterator[str]:
+    """A policy for every strategy and every kind of rule that no other one names."""
+    chosen = [yaml.safe_load(policy) for policy in _CHOSEN]
+    named = {policy["strategy"] for policy in chosen}
+    asked = {key for policy in chosen for rule in policy.get("rules", ()) for key in rule}
+    for name in sorted({strategy.name for strategy in STRATEGIES.values()} - named):
+        yield f"{{strategy: {name}}}"
+    for kind, (example, *_) in KINDS.items():
+        if kind not in asked | NOT_PLAYED:
+            yield f"{{strategy: spread, rules: [{json.dumps(example)}]}}"
+
+
+POLICIES = (*_CHOSEN, *_unnamed())

@@ -26,6 +26,7 @@ from placement.repair.targets import ShardCase, score
 from placement.strategies import STRATEGIES
 from placement.topology import Topology
 from tests.builders.drawn import share
+from tests.oracle.policy import KINDS
 
 PLACES = ("/s1/r1", "/s1/r2", "/s2/r1", "/s2/r2", "/s3/r1", "/s4/r1/c1")
 SEEDS = 12
@@ -33,14 +34,10 @@ SEEDS = 12
 # a neighbour gives up may let it move once more.
 ROUNDS_MAX = 12
 
-POLICIES: tuple[dict[str, Any], ...] = (
+_CHOSEN: tuple[dict[str, Any], ...] = (
     {"strategy": "spread"},
-    {"strategy": "spread", "rules": [{"at_most": 1, "per": "site"}]},
     {"strategy": "spread", "rules": [{"at_most": "share", "per": "site"}]},
-    {"strategy": "spread", "rules": [{"at_least": 2, "domains": "site"}]},
     {"strategy": "spread", "rules": [{"even": "tag:disk", "strength": "preferred"}]},
-    {"strategy": "spread", "rules": [{"exclusive": "nodes"}]},
-    {"strategy": "spread", "rules": [{"colocate": "slots"}]},
     {"strategy": "spread", "within": ["/s1", "/s2"]},
     {"strategy": "affinity"},
     {"strategy": "affinity", "node": "exclusive", "shard": "balanced"},
@@ -56,6 +53,17 @@ POLICIES: tuple[dict[str, Any], ...] = (
     {"strategy": "simple"},
     {"strategy": "hdfs"},
     {"strategy": "copysets"},
+    {"strategy": "cost", "on_infeasible": "degrade"},
+)
+# What none of these names is asked for as it comes; kinds of rules by their examples.
+POLICIES = (
+    *_CHOSEN,
+    *(
+        {"strategy": name}
+        for name in sorted({strategy.name for strategy in STRATEGIES.values()})
+        if name not in {policy["strategy"] for policy in _CHOSEN}
+    ),
+    *({"strategy": "spread", "rules": [example]} for example, *_ in KINDS.values()),
 )
 
 
