@@ -33,10 +33,10 @@ from streaming.ingest import (
     OUTPUT_SCHEMA,
     STATE_SCHEMA,
     NodeLifecycle,
-    layout,
-    liveness_tables,
-    packed_stream,
-    subscription,
+    initial_liveness_tables,
+    make_packing_plan,
+    pack_stream,
+    subscribe,
 )
 from streaming.locations import CloudLocator, CommandLocator, FileLocator, Locator
 from streaming.observability import BatchTrace, Endpoint, LogEvent, Observer, log_event
@@ -196,7 +196,7 @@ class RunningQuery:
         timers = timers_of(settings)
         shards = settings.spark.topology_shards
         prefix = settings.topics.prefix
-        packing = layout(prefix, shards, timers)
+        packing = make_packing_plan(prefix, shards, timers)
         positions = {
             full_name(topic, prefix): dict(self._recovered.positions[topic])
             for topic in INPUT_TOPICS
@@ -205,11 +205,11 @@ class RunningQuery:
             **spark_client_options(self._options),
             "bootstrap.servers": settings.kafka.bootstrap_servers,
         }
-        records = subscription(
-            self._spark, kafka, positions, settings.spark.max_offsets_per_trigger
+        records = subscribe(self._spark, kafka, positions, settings.spark.max_offsets_per_trigger)
+        packed = pack_stream(records, packing)
+        tables = initial_liveness_tables(
+            self._recovered.nodes, self._recovered.clocks, timers, shards
         )
-        packed = packed_stream(records, packing)
-        tables = liveness_tables(self._recovered.nodes, self._recovered.clocks, timers, shards)
         initial = self._spark.createDataFrame(tables, STATE_SCHEMA).groupBy("topology_shard")
         judged = packed.groupBy("topology_shard").transformWithState(
             NodeLifecycle(timers), OUTPUT_SCHEMA, "Update", "None", initialState=initial

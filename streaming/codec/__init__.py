@@ -5,12 +5,12 @@ also has the packets in which a micro-batch carries records. Imports nothing els
 """
 
 from streaming.codec.inputs import (
-    body_hash,
-    cluster_events,
-    event,
-    no_longer_known,
-    node_changed,
-    operator_asked,
+    event_of_message,
+    event_of_order,
+    event_of_tombstone,
+    event_of_verdict,
+    events_of_cluster,
+    hash_body,
     statement,
 )
 from streaming.codec.journal import (
@@ -19,7 +19,7 @@ from streaming.codec.journal import (
     parse_configuration,
     parse_journal_event,
 )
-from streaming.codec.packets import Packed, Raw, Refused, Stretch
+from streaming.codec.packets import OffsetRange, PackedPartition, RawRecord, RefusedRecord
 from streaming.codec.records import (
     OutRecord,
     log_record,
@@ -27,28 +27,28 @@ from streaming.codec.records import (
     parse_memory,
     parse_move,
     parse_node,
+    parse_published,
     parse_violations,
-    published,
     ready_records,
 )
 from streaming.codec.values import fields_of, parse_assignment, reason_body, tags_of
 
 __all__ = [
+    "OffsetRange",
     "OutRecord",
-    "Packed",
-    "Raw",
-    "Refused",
-    "Stretch",
-    "body_hash",
-    "cluster_events",
+    "PackedPartition",
+    "RawRecord",
+    "RefusedRecord",
     "configuration_body",
-    "event",
+    "event_of_message",
+    "event_of_order",
+    "event_of_tombstone",
+    "event_of_verdict",
+    "events_of_cluster",
     "fields_of",
+    "hash_body",
     "journal_event",
     "log_record",
-    "no_longer_known",
-    "node_changed",
-    "operator_asked",
     "parse_assignment",
     "parse_configuration",
     "parse_decision",
@@ -56,8 +56,8 @@ __all__ = [
     "parse_memory",
     "parse_move",
     "parse_node",
+    "parse_published",
     "parse_violations",
-    "published",
     "ready_records",
     "reason_body",
     "statement",

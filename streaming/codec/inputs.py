@@ -56,7 +56,7 @@ from schemas.requests import (
     Uncordon,
     Undrain,
 )
-from streaming.codec.packets import Raw
+from streaming.codec.packets import RawRecord
 from streaming.codec.values import tags_of
 
 # A node that is only registered has given no sign of life yet: it takes no replicas.
@@ -103,7 +103,7 @@ _ACKS: Mapping[type[InputMessage], AckKind] = {
 _R = TypeVar("_R", StreamCreated, StreamAltered)
 
 
-def body_hash(body: Mapping[str, Any]) -> str:
+def hash_body(body: Mapping[str, Any]) -> str:
     """Hash of a message's fields, whatever their order: tells a repeat from a conflict."""
     canonical = orjson.dumps(dict(body), option=orjson.OPT_SORT_KEYS)
     return blake2b(canonical, digest_size=16).hexdigest()
@@ -112,7 +112,7 @@ def body_hash(body: Mapping[str, Any]) -> str:
 # Wire to core
 
 
-def statement(message: inputs.NodeMessage, raw: Raw, elapsed: int) -> Statement:
+def statement(message: inputs.NodeMessage, raw: RawRecord, elapsed: int) -> Statement:
     """Make a statement of a node's or detector's message, which keeps its type. `elapsed`: ms on
     the partition's clock since the batch's first record; the raw record goes along."""
     fields = message.model_dump()
@@ -121,7 +121,7 @@ def statement(message: inputs.NodeMessage, raw: Raw, elapsed: int) -> Statement:
         del fields["replaces"]
     where = (raw.offset, elapsed, raw.at)
     life = (message.node_id, message.incarnation, message.sequence)
-    return Statement(*where, *life, _statement_body(message), body_hash(fields), raw)
+    return Statement(*where, *life, _statement_body(message), hash_body(fields), raw)
 
 
 def _statement_body(message: inputs.NodeMessage) -> StatementBody:
@@ -152,7 +152,7 @@ def _attributes(node: inputs.NodeRegistered | ClusterNode) -> NodeAttributes:
     )
 
 
-def node_changed(verdict: Verdict) -> NodeChanged:
+def event_of_verdict(verdict: Verdict) -> NodeChanged:
     """Make an event of the core of a verdict of the liveness table."""
     said = verdict.statement
     attributes, location, tags = None, None, None
@@ -177,7 +177,7 @@ def node_changed(verdict: Verdict) -> NodeChanged:
     )
 
 
-def no_longer_known(key: bytes | None, at: int) -> LocationResolved | None:
+def event_of_tombstone(key: bytes | None, at: int) -> LocationResolved | None:
     """A tombstone of the inventory; None if its key is no node id."""
     name = (key or b"").decode("ascii", "replace")
     if not limits.ID.match(name):
@@ -185,21 +185,23 @@ def no_longer_known(key: bytes | None, at: int) -> LocationResolved | None:
     return LocationResolved(at, name, None, "inventory", "it was removed from the inventory")
 
 
-def event(message: InputMessage, at: int) -> Event:
+def event_of_message(message: InputMessage, at: int) -> Event:
     """A message of the inventory, streams, acks or operator topic as an event; those of nodes
     come as verdicts."""
     if isinstance(message, OperatorRequest):
-        return operator_asked(message, at)
+        return event_of_order(message, at)
     match message:
         case inputs.NodeInventory():
             return LocationResolved(at, message.node_id, message.location, "inventory")
         case inputs.StreamCreated():
-            hashed = body_hash(message.model_dump())
-            return _requested(StreamCreated, message, at, message.sequence, hashed)
+            hashed = hash_body(message.model_dump())
+            return _stream_event(StreamCreated, message, at, message.sequence, hashed)
         case inputs.StreamAltered():
-            return _requested(StreamAltered, message, at, message.sequence, _named_hash(message))
+            return _stream_event(
+                StreamAltered, message, at, message.sequence, _hash_with_name(message)
+            )
         case inputs.StreamDropped():
-            return StreamDropped(at, message.stream, message.sequence, _named_hash(message))
+            return StreamDropped(at, message.stream, message.sequence, _hash_with_name(message))
         case acks.ReplicaLost():
             place = (message.stream, message.shard, message.node_id)
             return ReplicaLost(at, *place, message.reason)
@@ -208,12 +210,12 @@ def event(message: InputMessage, at: int) -> Event:
     return MoveAcked(at, kind, message.move_id, message.stream, message.shard, message.reason)
 
 
-def _named_hash(message: inputs.StreamAltered | inputs.StreamDropped) -> str:
+def _hash_with_name(message: inputs.StreamAltered | inputs.StreamDropped) -> str:
     """A hash that no message of another name has: what a stream was created with is no repeat."""
-    return body_hash({"type": type(message).__name__, **message.model_dump()})
+    return hash_body({"type": type(message).__name__, **message.model_dump()})
 
 
-def operator_asked(request: OperatorRequest, at: int) -> OperatorAsked:
+def event_of_order(request: OperatorRequest, at: int) -> OperatorAsked:
     """An operator's message as an event."""
     ttl_seconds = request.ttl_seconds if isinstance(request, TimedRequest) else None
     return OperatorAsked(
@@ -226,7 +228,7 @@ def operator_asked(request: OperatorRequest, at: int) -> OperatorAsked:
     )
 
 
-def cluster_events(cluster: Cluster) -> tuple[list[Event], list[Event]]:
+def events_of_cluster(cluster: Cluster) -> tuple[list[Event], list[Event]]:
     """A cluster file as the events that lead to it: its nodes, then its streams, those with
     replicas first, because their load is there before anything is placed."""
     nodes: list[Event] = [
@@ -244,10 +246,12 @@ def cluster_events(cluster: Cluster) -> tuple[list[Event], list[Event]]:
     ]
     asked = [stream for stream in cluster.streams if isinstance(stream, ClusterStream)]
     asked.sort(key=lambda stream: stream.replicas is None)
-    return nodes, [_requested(StreamCreated, stream, 0, 0, "") for stream in asked]
+    return nodes, [_stream_event(StreamCreated, stream, 0, 0, "") for stream in asked]
 
 
-def _requested(kind: type[_R], request: StreamRequest, at: int, sequence: int, hashed: str) -> _R:
+def _stream_event(
+    kind: type[_R], request: StreamRequest, at: int, sequence: int, hashed: str
+) -> _R:
     given = request.replicas
     return kind(
         at=at,

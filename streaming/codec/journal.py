@@ -37,7 +37,7 @@ def parse_journal_event(line: Sequence[Any]) -> Event:
         raise ValueError(f"{kind!r} is not an event that this version knows")
     # What is not set was left out.
     unset = {field.name: None for field in fields(_EVENTS[kind]) if field.default is MISSING}
-    event: Event = _parsed(_EVENTS[kind], unset | body)
+    event: Event = _parse_values(_EVENTS[kind], unset | body)
     return event
 
 
@@ -48,11 +48,11 @@ def configuration_body(configuration: Configuration) -> dict[str, Any]:
 
 def parse_configuration(body: Mapping[str, Any]) -> Configuration:
     """Read what `configuration_body` wrote. Raises ValueError."""
-    configuration: Configuration = _parsed(Configuration, body)
+    configuration: Configuration = _parse_values(Configuration, body)
     return configuration
 
 
-def _parsed(kind: type[Any], body: Mapping[str, Any]) -> Any:
+def _parse_values(kind: type[Any], body: Mapping[str, Any]) -> Any:
     try:
         # As JSON, so that a list is a tuple and a word an enumeration's, and nothing else is bent.
         return _READERS[kind].validate_json(orjson.dumps(body), strict=True)

@@ -12,7 +12,7 @@ from placement.liveness import PartitionLog, Statement
 from placement.model import LinksMeasured
 
 
-class Raw(NamedTuple):
+class RawRecord(NamedTuple):
     """A record as it was read. `topic` is the short name, `at` the append time in ms."""
 
     topic: str
@@ -25,17 +25,17 @@ class Raw(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedRecord:
     """A record that did not decode or validate."""
 
-    raw: Raw
+    raw: RawRecord
     stage: str
     code: str
     detail: str
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class OffsetRange:
     """Which offsets of a partition a batch read; `next_offset` is where the next one starts."""
 
     topic: str
@@ -46,16 +46,16 @@ class Stretch:
 
 
 @dataclass(slots=True)
-class Packed:
+class PackedPartition:
     """What one partition's stretch means for one topology shard; reports stand with the partition
     they came from; `ignored` counts records that changed nothing, by reason. What is not about
     single nodes travels with shard 0 only."""
 
     log: PartitionLog | None = None
     reports: list[tuple[int, Statement]] = field(default_factory=list)
-    stretch: Stretch | None = None
-    passed: list[Raw] = field(default_factory=list)
-    refused: list[Refused] = field(default_factory=list)
-    measured: list[tuple[Raw, LinksMeasured]] = field(default_factory=list)
+    stretch: OffsetRange | None = None
+    passed: list[RawRecord] = field(default_factory=list)
+    refused: list[RefusedRecord] = field(default_factory=list)
+    measured: list[tuple[RawRecord, LinksMeasured]] = field(default_factory=list)
     ignored: Counter[str] = field(default_factory=Counter)
     tick: tuple[int, int] | None = None

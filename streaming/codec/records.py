@@ -132,7 +132,7 @@ def assignment_record(assignment: Assignment, cell: str) -> OutRecord:
     key = f"{assignment.stream}/{assignment.shard}"
     value, version = assignment_value(assignment), (assignment.epoch,)
     at = assignment.decided_at
-    return _sealed(ASSIGNMENTS, "Assignment", key, value, cell, version, at)
+    return _seal(ASSIGNMENTS, "Assignment", key, value, cell, version, at)
 
 
 def move_record(move: Move, tombstone: bool, cell: str) -> OutRecord:
@@ -242,10 +242,10 @@ def _record(
     route: str | None = None,
 ) -> OutRecord:
     value = None if body is None else orjson.dumps(body)
-    return _sealed(topic, message, key, value, cell, version, at, route)
+    return _seal(topic, message, key, value, cell, version, at, route)
 
 
-def _sealed(
+def _seal(
     topic: str,
     message: str,
     key: str,
@@ -342,7 +342,7 @@ def parse_memory(body: Mapping[str, Any]) -> Memory:
     return Memory(**body)
 
 
-def published(latest: Mapping[str, Mapping[str, dict[str, Any]]]) -> Published:
+def parse_published(latest: Mapping[str, Mapping[str, dict[str, Any]]]) -> Published:
     """The last value of every key of the state topics, by topic, as what the core is rebuilt from.
 
     Reading it raises KeyError, ValueError or TypeError where a record is none of ours.

@@ -155,16 +155,16 @@ def assignment_value(assignment: Assignment) -> bytes:
     stream, shard, epoch, replicas, adding, removing, move_id, at, roles = assignment
     if adding or removing or move_id is not None or roles is not None:
         return orjson.dumps(fields_of(assignment))
-    nodes = ",".join(map(_quoted, replicas))
+    nodes = ",".join(map(_quote, replicas))
     return (
-        f'{{"stream":{_quoted(stream)},"shard":{shard},"epoch":{epoch},"replicas":[{nodes}],'
+        f'{{"stream":{_quote(stream)},"shard":{shard},"epoch":{epoch},"replicas":[{nodes}],'
         f'"adding":[],"removing":[],"decided_at":{at}}}'
     ).encode()
 
 
 # So many nodes of a large fleet and streams of a batch are written again and again.
 @lru_cache(maxsize=65_536)
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return orjson.dumps(name).decode()
 
 

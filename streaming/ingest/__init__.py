@@ -7,20 +7,20 @@ stateful operator. Workers load this sub-package, so it imports `codec` only.
 from streaming.ingest.node_lifecycle import (
     OUTPUT_SCHEMA,
     STATE_SCHEMA,
-    Judged,
     NodeLifecycle,
-    liveness_tables,
+    ShardOutput,
+    initial_liveness_tables,
 )
-from streaming.ingest.source import UNKNOWN_FIELD, layout, packed_stream, subscription
+from streaming.ingest.source import UNKNOWN_FIELD, make_packing_plan, pack_stream, subscribe
 
 __all__ = [
     "OUTPUT_SCHEMA",
     "STATE_SCHEMA",
     "UNKNOWN_FIELD",
-    "Judged",
     "NodeLifecycle",
-    "layout",
-    "liveness_tables",
-    "packed_stream",
-    "subscription",
+    "ShardOutput",
+    "initial_liveness_tables",
+    "make_packing_plan",
+    "pack_stream",
+    "subscribe",
 ]

@@ -35,7 +35,7 @@ _FORM = (
 ).replace(" ", r"[ \t\r\n]")
 
 
-def plain_heartbeats(records: pa.Table, at: Integers, elapsed: Integers) -> tuple[Mask, Heartbeats]:
+def split_heartbeats(records: pa.Table, at: Integers, elapsed: Integers) -> tuple[Mask, Heartbeats]:
     """Which rows of `records` are plain heartbeats, and those as columns.
 
     `records` has the columns of the subscription in one chunk each, `at` and `elapsed` a number
@@ -56,8 +56,8 @@ def plain_heartbeats(records: pa.Table, at: Integers, elapsed: Integers) -> tupl
         _column(records, "offset").to_numpy()[rows],
         elapsed[rows],
         at[rows],
-        *_coded(node_ids.filter(chosen)),
-        *_coded(incarnations.filter(chosen)),
+        *_encode_names(node_ids.filter(chosen)),
+        *_encode_names(incarnations.filter(chosen)),
         sequences.filter(chosen).cast(pa.string()).cast(pa.int64()).to_numpy(),
     )
 
@@ -115,7 +115,7 @@ def _true(flags: pa.Array) -> Mask:
     return mask.astype(bool)
 
 
-def _coded(names: pa.Array) -> tuple[NDArray[np.int32], tuple[str, ...]]:
+def _encode_names(names: pa.Array) -> tuple[NDArray[np.int32], tuple[str, ...]]:
     """Positions in a list of the different names, and that list."""
     coded = names.dictionary_encode()
     different = coded.dictionary.cast(pa.string()).to_pylist()

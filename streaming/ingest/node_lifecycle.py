@@ -18,7 +18,7 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from placement.liveness import Clock, LivenessTable, Timers, Verdict
 from placement.model import LinksMeasured, NodeView
-from streaming.codec import Packed, Raw, Refused, Stretch
+from streaming.codec import OffsetRange, PackedPartition, RawRecord, RefusedRecord
 from streaming.ingest.source import shard_of
 
 STATE_SCHEMA = "topology_shard int, table binary"
@@ -30,7 +30,7 @@ _TABLES: dict[int, tuple[bytes, LivenessTable]] = {}
 
 
 @dataclass(slots=True)
-class Judged:
+class ShardOutput:
     """What one topology shard says of a batch: verdicts on records of the nodes topic, and of the
     detector's, by partition; `ignored` counts records that changed nothing, by reason; the rest
     passed through."""
@@ -38,10 +38,10 @@ class Judged:
     verdicts: list[tuple[int, Verdict]] = field(default_factory=list)
     reported: list[tuple[int, Verdict]] = field(default_factory=list)
     clocks: dict[int, Clock] = field(default_factory=dict)
-    stretches: list[Stretch] = field(default_factory=list)
-    passed: list[Raw] = field(default_factory=list)
-    refused: list[Refused] = field(default_factory=list)
-    measured: list[tuple[Raw, LinksMeasured]] = field(default_factory=list)
+    stretches: list[OffsetRange] = field(default_factory=list)
+    passed: list[RawRecord] = field(default_factory=list)
+    refused: list[RefusedRecord] = field(default_factory=list)
+    measured: list[tuple[RawRecord, LinksMeasured]] = field(default_factory=list)
     ignored: Counter[str] = field(default_factory=Counter)
     tick: tuple[int, int] | None = None
 
@@ -75,7 +75,7 @@ class NodeLifecycle(StatefulProcessor):
         logs = sorted((p.log for p in packed if p.log), key=lambda log: log.partition)
         reports = [each for p in packed for each in p.reports]
         reports.sort(key=lambda each: (each[1].at, each[0], each[1].offset))
-        judged = Judged()
+        judged = ShardOutput()
         if logs or reports:
             table = self._get(shard)
             for log in logs:
@@ -111,7 +111,7 @@ class NodeLifecycle(StatefulProcessor):
         return digest
 
 
-def liveness_tables(
+def initial_liveness_tables(
     nodes: Sequence[NodeView], clocks: Mapping[int, Clock], timers: Timers, topology_shards: int
 ) -> list[tuple[int, bytes]]:
     """The operator's initial state: one serialised liveness table per topology shard."""
@@ -124,7 +124,7 @@ def liveness_tables(
     return tables
 
 
-def _pass_through(packed: Packed, judged: Judged) -> None:
+def _pass_through(packed: PackedPartition, judged: ShardOutput) -> None:
     if packed.stretch:
         judged.stretches.append(packed.stretch)
     judged.passed += packed.passed

@@ -36,8 +36,8 @@ from schemas.inputs import (
 )
 from schemas.inputs import Tick as TickMessage
 from schemas.topics import DETECTOR, INPUT_TOPICS, NODES, full_name
-from streaming.codec import Packed, Raw, Refused, Stretch, statement
-from streaming.ingest.heartbeats import plain_heartbeats
+from streaming.codec import OffsetRange, PackedPartition, RawRecord, RefusedRecord, statement
+from streaming.ingest.heartbeats import split_heartbeats
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,7 +51,7 @@ OFFSETS_TRIES_MAX = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class PackingPlan:
     """How records are packed: what the executors have to know."""
 
     short_names: Mapping[str, str]
@@ -59,13 +59,13 @@ class Layout:
     timers: Timers
 
 
-def layout(prefix: str, topology_shards: int, timers: Timers) -> Layout:
+def make_packing_plan(prefix: str, topology_shards: int, timers: Timers) -> PackingPlan:
     """The layout of a subscription with the given topic prefix."""
     names = {full_name(topic, prefix): topic for topic in INPUT_TOPICS}
-    return Layout(names, topology_shards, timers)
+    return PackingPlan(names, topology_shards, timers)
 
 
-def subscription(
+def subscribe(
     spark: "SparkSession",
     kafka_options: Mapping[str, str],
     positions: Mapping[str, Mapping[int, int]],
@@ -95,7 +95,7 @@ def subscription(
     return reader.load().select(*columns)
 
 
-def packed_stream(records: "DataFrame", packing: Layout) -> "DataFrame":
+def pack_stream(records: "DataFrame", packing: PackingPlan) -> "DataFrame":
     """The subscription's records, packed."""
     packed = records.mapInArrow(partial(pack, packing), PACKED_SCHEMA)
     # One state partition needs no shuffle (6 ms of a batch).
@@ -107,7 +107,7 @@ def shard_of(node_id: str, topology_shards: int) -> int:
     return digest64(node_id) % topology_shards if topology_shards > 1 else 0
 
 
-def pack(packing: Layout, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def pack(packing: PackingPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Pack all Arrow batches of one task, which holds one Kafka partition."""
     gathered = [batch for batch in batches if batch.num_rows]
     if not gathered:
@@ -120,7 +120,7 @@ def pack(packing: Layout, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Reco
         rows = _pack_reports(table, packing)
     else:
         passed = _raw_records(table, packing)
-        rows = {0: Packed(stretch=_stretch(table, packing), passed=passed)}
+        rows = {0: PackedPartition(stretch=_offset_range(table, packing), passed=passed)}
     payloads = [pickle.dumps(packed, pickle.HIGHEST_PROTOCOL) for packed in rows.values()]
     yield pa.RecordBatch.from_arrays(
         [pa.array(list(rows), pa.int32()), pa.array(payloads, pa.binary())],
@@ -128,13 +128,13 @@ def pack(packing: Layout, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Reco
     )
 
 
-def _raw_records(table: pa.Table, packing: Layout) -> list[Raw]:
+def _raw_records(table: pa.Table, packing: PackingPlan) -> list[RawRecord]:
     topic = packing.short_names[table["topic"][0].as_py()]
     partition = table["partition"][0].as_py()
     columns = (table[name].to_pylist() for name in ("offset", "key", "value"))
     headers = _headers(table["headers"].combine_chunks())
     return [
-        Raw(topic, partition, offset, when, key, value, each)
+        RawRecord(topic, partition, offset, when, key, value, each)
         for when, (offset, key, value), each in zip(
             _append_times(table).tolist(), zip(*columns, strict=True), headers, strict=True
         )
@@ -161,9 +161,9 @@ def _headers(column: pa.Array) -> list[list[tuple[str, bytes | None]]]:
     return lists
 
 
-def _stretch(table: pa.Table, packing: Layout) -> Stretch:
+def _offset_range(table: pa.Table, packing: PackingPlan) -> OffsetRange:
     topic, offsets = table["topic"][0].as_py(), table["offset"]
-    return Stretch(
+    return OffsetRange(
         packing.short_names[topic],
         table["partition"][0].as_py(),
         offsets[0].as_py(),
@@ -172,22 +172,22 @@ def _stretch(table: pa.Table, packing: Layout) -> Stretch:
     )
 
 
-def _pack_nodes(table: pa.Table, packing: Layout) -> dict[int, Packed]:
+def _pack_nodes(table: pa.Table, packing: PackingPlan) -> dict[int, PackedPartition]:
     at = _append_times(table)
     gaps = np.clip(np.diff(at, prepend=at[0]), 0, packing.timers.gap_max_ms)
     elapsed = np.cumsum(gaps, dtype=np.int64)
-    mask, plain = plain_heartbeats(table, at, elapsed)
+    mask, plain = split_heartbeats(table, at, elapsed)
     rest = np.flatnonzero(~mask)
     beats: list[Heartbeat] = []
-    measured: dict[str, tuple[Raw, LinksMeasured]] = {}
+    measured: dict[str, tuple[RawRecord, LinksMeasured]] = {}
     statements: list[Statement] = []
     ticks: list[Tick] = []
     shards = packing.topology_shards
-    rows = {shard: Packed() for shard in range(shards)}
+    rows = {shard: PackedPartition() for shard in range(shards)}
     whole = rows[0]
     others = _raw_records(table.take(pa.array(rest)), packing) if len(rest) else []
     for raw, moment in zip(others, elapsed[rest].tolist(), strict=True):
-        match _careful(raw, moment, whole.ignored):
+        match _parse_record(raw, moment, whole.ignored):
             case Heartbeat() as beat:
                 beats.append(beat)
             case (Heartbeat() as beat, links):
@@ -195,7 +195,7 @@ def _pack_nodes(table: pa.Table, packing: Layout) -> dict[int, Packed]:
                 measured[beat.node_id] = raw, links
             case Statement() as said:
                 statements.append(said)
-            case Refused() as refused:
+            case RefusedRecord() as refused:
                 whole.refused.append(refused)
             case (tick, writer_epoch, number):
                 ticks.append(tick)
@@ -204,7 +204,7 @@ def _pack_nodes(table: pa.Table, packing: Layout) -> dict[int, Packed]:
     whole.measured = [*measured.values()]
     heard = plain.merged(Heartbeats.of(beats))
     homes = np.array([shard_of(node_id, shards) for node_id in heard.node_ids], np.int64)
-    whole.stretch = _stretch(table, packing)
+    whole.stretch = _offset_range(table, packing)
     partition, first, last = whole.stretch.partition, int(at[0]), int(at[-1])
     for shard, row in rows.items():
         mine = heard.select(homes[heard.nodes] == shard) if shards > 1 else heard
@@ -213,33 +213,35 @@ def _pack_nodes(table: pa.Table, packing: Layout) -> dict[int, Packed]:
     return rows
 
 
-def _pack_reports(table: pa.Table, packing: Layout) -> dict[int, Packed]:
+def _pack_reports(table: pa.Table, packing: PackingPlan) -> dict[int, PackedPartition]:
     """Reports go where the liveness table of their node is."""
-    rows = {0: Packed(stretch=_stretch(table, packing))}
+    rows = {0: PackedPartition(stretch=_offset_range(table, packing))}
     for raw in _raw_records(table, packing):
-        said = _careful(raw, 0, rows[0].ignored)
+        said = _parse_record(raw, 0, rows[0].ignored)
         if isinstance(said, Statement):
             shard = shard_of(said.node_id, packing.topology_shards)
-            rows.setdefault(shard, Packed()).reports.append((raw.partition, said))
+            rows.setdefault(shard, PackedPartition()).reports.append((raw.partition, said))
         else:
-            assert isinstance(said, Refused), "the schemas let nothing else in on this topic"
+            assert isinstance(said, RefusedRecord), "the schemas let nothing else in on this topic"
             rows[0].refused.append(said)
     return rows
 
 
 # What one record of the nodes or detector topic can be.
-Careful = Heartbeat | tuple[Heartbeat, LinksMeasured] | Statement | Refused | tuple[Tick, int, int]
+ParsedRecord = (
+    Heartbeat | tuple[Heartbeat, LinksMeasured] | Statement | RefusedRecord | tuple[Tick, int, int]
+)
 
 
-def _careful(raw: Raw, elapsed: int, ignored: Counter[str]) -> Careful:
+def _parse_record(raw: RawRecord, elapsed: int, ignored: Counter[str]) -> ParsedRecord:
     """Any record of the nodes or detector topic through the schemas; one with fields that are not
     read is counted."""
     envelope = decode(raw.value, raw.headers)
     if isinstance(envelope, Refusal):
-        return Refused(raw, "decode", envelope.code, envelope.detail)
+        return RefusedRecord(raw, "decode", envelope.code, envelope.detail)
     message = validate(envelope, raw.key, raw.topic)
     if isinstance(message, Refusal):
-        return Refused(raw, "validate", message.code, message.detail)
+        return RefusedRecord(raw, "validate", message.code, message.detail)
     if has_unknown_fields(envelope):
         ignored[UNKNOWN_FIELD] += 1
     if isinstance(message, TickMessage):

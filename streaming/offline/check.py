@@ -171,7 +171,7 @@ class NoMatchingNode(Exception):
 def check_cluster(document: Document, asked: CheckOptions) -> CheckResult:
     """Judge a cluster. Raises NoMatchingNode."""
     cluster = document.cluster
-    nodes, streams = codec.cluster_events(cluster)
+    nodes, streams = codec.events_of_cluster(cluster)
     state = ClusterState(Configuration(levels=cluster.levels))
     lost = lost_nodes(cluster, asked.lose)
     for event in nodes:

@@ -168,7 +168,7 @@ def explain_streams(
     """Place the document's streams one by one, as far as it matters for those that are wanted, and
     explain these."""
     state = build_state(document.cluster, WITHOUT_LIMITS)
-    _, created = codec.cluster_events(document.cluster)
+    _, created = codec.events_of_cluster(document.cluster)
     events = [event for event in created if isinstance(event, StreamCreated)]
     found: dict[str, StreamExplanation] = {}
     decisions: dict[str, Decision] = {}

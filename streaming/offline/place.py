@@ -123,7 +123,7 @@ def place_streams(document: Document) -> PlaceResult:
     Nothing is repaired: what the document lists stays as it is.
     """
     state = build_state(document.cluster)
-    _, events = codec.cluster_events(document.cluster)
+    _, events = codec.events_of_cluster(document.cluster)
     created = [event for event in events if isinstance(event, StreamCreated)]
     decisions = {event.stream: decide_stream(state, event) for event in created}
     decisions |= _even_out(state, decisions, streams_to_place(created))
@@ -174,7 +174,7 @@ def build_state(cluster: Cluster, limits: Limits | None = None) -> ClusterState:
     """The state of a reconciler that knows the cluster's nodes."""
     bounds = Limits() if limits is None else limits
     state = ClusterState(Configuration(levels=cluster.levels, limits=bounds))
-    nodes, _ = codec.cluster_events(cluster)
+    nodes, _ = codec.events_of_cluster(cluster)
     for node in nodes:
         assert isinstance(node, NodeChanged)
         assert node.attributes is not None

@@ -11,7 +11,7 @@ from hashlib import sha256
 
 from placement.wording import counted
 from schemas.topics import DEAD_LETTERS
-from streaming.codec import OutRecord, Raw, Refused
+from streaming.codec import OutRecord, RawRecord, RefusedRecord
 
 LETTER_HEADER_PREFIX = "__placement.errors."
 # Enough to recognise a record; all of it would let a poison stream double the broker's load.
@@ -33,10 +33,12 @@ class DeadLetterWriter:
         self._second = 0
         self._written = Counter[str]()
 
-    def make_letters(self, refused: Iterable[Refused]) -> tuple[list[OutRecord], Counter[str]]:
+    def make_letters(
+        self, refused: Iterable[RefusedRecord]
+    ) -> tuple[list[OutRecord], Counter[str]]:
         """The letters, then the summaries; and how many records are left out, by reason."""
         letters: list[OutRecord] = []
-        left_out: dict[tuple[str, int, str, str], list[Refused]] = {}
+        left_out: dict[tuple[str, int, str, str], list[RefusedRecord]] = {}
         for each in refused:
             if self._has_room(each):
                 letters.append(make_letter(each.raw, each.stage, each.code, each.detail))
@@ -46,7 +48,7 @@ class DeadLetterWriter:
         letters += [_summary(each) for _, each in sorted(left_out.items())]
         return letters, Counter(each.code for many in left_out.values() for each in many)
 
-    def _has_room(self, refused: Refused) -> bool:
+    def _has_room(self, refused: RefusedRecord) -> bool:
         second = refused.raw.at // 1000
         if second > self._second:
             self._second = second
@@ -60,7 +62,7 @@ def headers_bytes(headers: Iterable[tuple[str, bytes | None]]) -> int:
     return sum(len(name) + len(content or b"") for name, content in headers)
 
 
-def make_letter(raw: Raw, stage: str, code: str, detail: str) -> OutRecord:
+def make_letter(raw: RawRecord, stage: str, code: str, detail: str) -> OutRecord:
     """The dead letter of `raw`. `stage`: decode, validate, order or apply; `code` is stable."""
     value = raw.value or b""
     provenance = {
@@ -83,7 +85,7 @@ def make_letter(raw: Raw, stage: str, code: str, detail: str) -> OutRecord:
     return OutRecord(DEAD_LETTERS, key, first, [*kept, *errors])
 
 
-def _summary(refused: Sequence[Refused]) -> OutRecord:
+def _summary(refused: Sequence[RefusedRecord]) -> OutRecord:
     """One letter for many records of a partition that were refused for one reason: `count` of them
     from `offset` to `offset.last`."""
     offsets = [each.raw.offset for each in refused]

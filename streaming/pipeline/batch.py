@@ -21,9 +21,9 @@ from schemas import limits
 from schemas.envelope import Refusal, decode, has_unknown_fields, validate
 from schemas.topics import COMMITS, DETECTOR, INVENTORY, JOURNAL, NODES
 from streaming import codec, gc_pause
-from streaming.codec import OutRecord, Raw, Refused, configuration_body, journal_event
+from streaming.codec import OutRecord, RawRecord, RefusedRecord, configuration_body, journal_event
 from streaming.errors import StreamingError
-from streaming.ingest import UNKNOWN_FIELD, Judged
+from streaming.ingest import UNKNOWN_FIELD, ShardOutput
 from streaming.locations import Locator
 from streaming.observability import BatchTrace, CommitSummary
 from streaming.outbox import LETTERS_PER_SECOND, DeadLetterWriter, Outbox
@@ -55,8 +55,8 @@ class InputRecord:
     partition: int
     offset: int
     event: Event | None = None
-    refused: Refused | None = None
-    raw: Raw | None = None
+    refused: RefusedRecord | None = None
+    raw: RawRecord | None = None
 
     @property
     def place(self) -> tuple[int, str, int, int]:
@@ -130,7 +130,7 @@ class BatchApplier:
 
         Raises BatchRefused or OutboxFailed, after which this object must not be used again.
         """
-        judged: list[Judged] = [pickle.loads(payload) for payload in payloads]
+        judged: list[ShardOutput] = [pickle.loads(payload) for payload in payloads]
         self._check_start(judged)
         self._count_read(judged)
         ignored = sum((each.ignored for each in judged), Counter[str]())
@@ -165,7 +165,9 @@ class BatchApplier:
         for each in ready.refused:
             step = planned[each.index]
             if step is not None and step.raw is not None:
-                refused.append(Refused(step.raw, "apply", each.reason.code, each.reason.message))
+                refused.append(
+                    RefusedRecord(step.raw, "apply", each.reason.code, each.reason.message)
+                )
             else:  # What came with no record of its own, as a life that takes over at a tick.
                 self._count_ignored({each.reason.code.lower(): 1}, now)
         records, left_out = self._letters.make_letters(refused)
@@ -207,7 +209,7 @@ class BatchApplier:
         if self._observer is not None:
             self._observer.on_records_ignored(counts)
 
-    def _count_read(self, judged: Sequence[Judged]) -> None:
+    def _count_read(self, judged: Sequence[ShardOutput]) -> None:
         # Every topology shard tells of the same stretches.
         stretches = {(s.topic, s.partition): s for each in judged for s in each.stretches}
         self.records_read = 0
@@ -217,7 +219,7 @@ class BatchApplier:
             if self._observer is not None:
                 self._observer.on_records_read(topic, records)
 
-    def _check_start(self, judged: Sequence[Judged]) -> None:
+    def _check_start(self, judged: Sequence[ShardOutput]) -> None:
         for stretch in (stretch for each in judged for stretch in each.stretches):
             expected = self._positions[stretch.topic].get(stretch.partition, 0)
             if stretch.first_offset < expected:
@@ -226,7 +228,7 @@ class BatchApplier:
                     f"{stretch.first_offset}, the last commit ended before {expected}"
                 )
 
-    def _advance(self, judged: Sequence[Judged], left: Sequence[InputRecord]) -> None:
+    def _advance(self, judged: Sequence[ShardOutput], left: Sequence[InputRecord]) -> None:
         """Positions and clocks behind the prefix: everything read, less what is left to apply."""
         for stretch in (stretch for each in judged for stretch in each.stretches):
             self._positions[stretch.topic][stretch.partition] = stretch.next_offset
@@ -235,7 +237,7 @@ class BatchApplier:
         for each in judged:
             self._clocks.update(each.clocks)
 
-    def _note_tick(self, judged: Sequence[Judged]) -> None:
+    def _note_tick(self, judged: Sequence[ShardOutput]) -> None:
         seen = [each.tick for each in judged if each.tick and each.tick[0] == self.writer_epoch]
         self.tick_seen = max([self.tick_seen, *(number for _, number in seen)])
 
@@ -317,7 +319,7 @@ def _next_prefix(steps: list[InputRecord]) -> tuple[list[InputRecord], list[Inpu
 
 
 def _input_records(
-    judged: Sequence[Judged], locator: Locator | None, ignored: Counter[str]
+    judged: Sequence[ShardOutput], locator: Locator | None, ignored: Counter[str]
 ) -> list[InputRecord]:
     """All records of the batch that mean something, in the order in which they are applied: by
     append time made monotone within each partition, then topic, partition and offset. What of them
@@ -362,36 +364,36 @@ def _at(step: InputRecord, at: int) -> InputRecord:
 
 
 def _verdict_record(topic: str, partition: int, verdict: Verdict) -> InputRecord:
-    raw: Raw | None = verdict.statement.record if verdict.statement else None
+    raw: RawRecord | None = verdict.statement.record if verdict.statement else None
     event, refused = None, None
     if verdict.refused is None or raw is None:
-        event = codec.node_changed(verdict)
+        event = codec.event_of_verdict(verdict)
     else:
-        refused = Refused(raw, "order", verdict.refused.code, verdict.refused.message)
+        refused = RefusedRecord(raw, "order", verdict.refused.code, verdict.refused.message)
     return InputRecord(verdict.at, topic, partition, verdict.offset, event, refused, raw)
 
 
-def _measurement_record(raw: Raw, measured: LinksMeasured) -> InputRecord:
+def _measurement_record(raw: RawRecord, measured: LinksMeasured) -> InputRecord:
     return InputRecord(raw.at, raw.topic, raw.partition, raw.offset, measured, raw=raw)
 
 
-def _refused_record(refused: Refused) -> InputRecord:
+def _refused_record(refused: RefusedRecord) -> InputRecord:
     raw = refused.raw
     return InputRecord(raw.at, raw.topic, raw.partition, raw.offset, refused=refused, raw=raw)
 
 
-def _message_record(raw: Raw, ignored: Counter[str]) -> InputRecord:
+def _message_record(raw: RawRecord, ignored: Counter[str]) -> InputRecord:
     if raw.topic == INVENTORY and not raw.value:
-        gone = codec.no_longer_known(raw.key, raw.at)
+        gone = codec.event_of_tombstone(raw.key, raw.at)
         if gone is not None:
             return InputRecord(raw.at, raw.topic, raw.partition, raw.offset, event=gone, raw=raw)
     envelope = decode(raw.value, raw.headers)
     if isinstance(envelope, Refusal):
-        return _refused_record(Refused(raw, "decode", envelope.code, envelope.detail))
+        return _refused_record(RefusedRecord(raw, "decode", envelope.code, envelope.detail))
     message = validate(envelope, raw.key, raw.topic)
     if isinstance(message, Refusal):
-        return _refused_record(Refused(raw, "validate", message.code, message.detail))
+        return _refused_record(RefusedRecord(raw, "validate", message.code, message.detail))
     if has_unknown_fields(envelope):
         ignored[UNKNOWN_FIELD] += 1
-    event = codec.event(message, raw.at)
+    event = codec.event_of_message(message, raw.at)
     return InputRecord(raw.at, raw.topic, raw.partition, raw.offset, event=event, raw=raw)

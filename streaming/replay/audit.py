@@ -125,7 +125,7 @@ def _broken(latest: Latest, configuration: Configuration) -> Iterator[str]:
     if marker is None:
         yield f"no commit marker of cell {configuration.cell}"
         return
-    reconciler = Reconciler.restore(configuration, codec.published(latest), marker["now"])
+    reconciler = Reconciler.restore(configuration, codec.parse_published(latest), marker["now"])
     if reconciler.digest != marker["digest"]:
         yield f"the state's digest is {reconciler.digest}, the marker says {marker['digest']}"
     for violation in reconciler.violations():

@@ -75,7 +75,7 @@ def dry_run(settings: Settings, request: OperatorRequest) -> DryRun:
     bootstrap, prefix = settings.kafka.bootstrap_servers, settings.topics.prefix
     snapshot = take_snapshot(bootstrap, prefix, core, settings.resolved_kafka_options())
     copy = restore_snapshot(snapshot, core)
-    asked = codec.operator_asked(request, snapshot.now)
+    asked = codec.event_of_order(request, snapshot.now)
     seen = copy.preview(replace(asked, expected_hash=None))
     if seen.refusal is not None:
         return DryRun(seen, None)

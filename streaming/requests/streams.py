@@ -162,7 +162,7 @@ class StreamRequests:
 
     def spec_of(self, message: StreamCreated | StreamAltered) -> StreamSpec:
         """The spec that a request comes to, defaults filled in."""
-        event = codec.event(message, 0)
+        event = codec.event_of_message(message, 0)
         assert isinstance(event, StreamRequested)
         return spec_of(self._state, event)
 
@@ -173,7 +173,7 @@ class StreamRequests:
             message = kind.model_validate(body)
         except ValidationError as error:
             raise RecordRefused(f"{name}: {describe(error, body)[1]}") from error
-        event = codec.event(message, 0)
+        event = codec.event_of_message(message, 0)
         assert isinstance(event, StreamRequested)
         wrong = self._wrong(event)
         if wrong is not None:

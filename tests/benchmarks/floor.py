@@ -22,7 +22,7 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from schemas.topics import INPUT_TOPICS, full_name
 from streaming.brokers import connect
 from streaming.cli.signals import stop_on_signals
-from streaming.ingest import subscription
+from streaming.ingest import subscribe
 from streaming.observability import BatchTrace
 from streaming.pipeline import close_session, open_session
 from streaming.settings.sections import SparkSettings
@@ -77,7 +77,7 @@ def run(bootstrap: str, prefix: str, checkpoint: Path, trace_file: Path) -> None
                 _commit(producer, full_name("decisions.v1", prefix), events)
 
     positions = {full_name(topic, prefix): {0: 0} for topic in INPUT_TOPICS}
-    records = subscription(
+    records = subscribe(
         spark, {"bootstrap.servers": bootstrap}, positions, defaults.max_offsets_per_trigger
     )
     keyed = records.select(f.lit(0).alias("shard"), "topic", "key", "value")

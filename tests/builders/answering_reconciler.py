@@ -9,7 +9,7 @@ from typing import Self
 from placement.model import Configuration
 from schemas.topics import CATALOGUE, INPUT_TOPICS
 from streaming.brokers import CommittedReader
-from streaming.codec import Raw
+from streaming.codec import RawRecord
 from streaming.outbox import Outbox
 from tests.builders.batches import CELL, Driver
 
@@ -54,10 +54,10 @@ class AnsweringReconciler:
             raise
 
     def _batch(self) -> None:
-        parts: defaultdict[tuple[str, int], list[Raw]] = defaultdict(list)
+        parts: defaultdict[tuple[str, int], list[RawRecord]] = defaultdict(list)
         for each in self._reader.poll(POLL_SECONDS):
             place = (each.topic, each.partition, each.offset, each.timestamp_ms)
-            record = Raw(*place, each.raw_key, each.raw, [*each.raw_headers])
+            record = RawRecord(*place, each.raw_key, each.raw, [*each.raw_headers])
             parts[each.topic, each.partition].append(record)
         if parts:
             for commit in self.driver.batch(*parts.values()):

@@ -17,8 +17,8 @@ from placement.model import Configuration
 from schemas.envelope import type_name
 from schemas.outputs import OUTPUTS
 from schemas.topics import CATALOGUE, COMMITS, DEAD_LETTERS, INPUT_TOPICS, STATE_TOPICS
-from streaming.codec import OutRecord, Raw
-from streaming.ingest import NodeLifecycle, layout, liveness_tables
+from streaming.codec import OutRecord, RawRecord
+from streaming.ingest import NodeLifecycle, initial_liveness_tables, make_packing_plan
 from streaming.ingest.source import pack
 from streaming.locations import Locator
 from streaming.pipeline import BatchApplier
@@ -53,7 +53,7 @@ class Driver:
         configuration: Configuration | None = None,
         locator: Locator | None = None,
     ) -> None:
-        self._layout = layout(PREFIX, 1, timers)
+        self._layout = make_packing_plan(PREFIX, 1, timers)
         recovered = recover(earlier, configuration)
         self.positions = {topic: dict(at) for topic, at in recovered.positions.items()}
         self.outbox = KeptOutbox()
@@ -64,7 +64,7 @@ class Driver:
             OUTPUTS_COUNTED,
             locator=locator,
         )
-        tables = liveness_tables(recovered.nodes, recovered.clocks, timers, 1)
+        tables = initial_liveness_tables(recovered.nodes, recovered.clocks, timers, 1)
         self._operator = TwsTester(
             NodeLifecycle(timers),
             initialStateRow=[(0, Row(topology_shard=0, table=blob)) for _, blob in tables],
@@ -76,7 +76,7 @@ class Driver:
         """The transactions of this run, the first being that of its take-over."""
         return self.outbox.commits
 
-    def batch(self, *partitions: Sequence[Raw], caught_up: bool = True) -> list[Commit]:
+    def batch(self, *partitions: Sequence[RawRecord], caught_up: bool = True) -> list[Commit]:
         """One micro-batch with what is read of each partition; returns its transactions."""
         rows = [
             Row(**row)

@@ -6,11 +6,11 @@ import orjson
 from hypothesis import strategies as st
 
 from schemas.inputs import TICK_KEY
-from streaming.codec import Raw
+from streaming.codec import RawRecord
 from tests.builders.kafka_rows import LIFE, TICK, bare, binary_headers, raw, tick
 
 
-def beat(**changes: Any) -> Raw:
+def beat(**changes: Any) -> RawRecord:
     return raw("NodeHeartbeat", "n1", LIFE)._replace(**changes)
 
 
@@ -101,7 +101,7 @@ FRAGMENTS = (
 
 
 @st.composite
-def damaged(draw: st.DrawFn) -> Raw:
+def damaged(draw: st.DrawFn) -> RawRecord:
     """A heartbeat or tick with pieces of its value, key or headers replaced."""
     record = draw(st.sampled_from([beat(), tick(0, 0), bare("NodeHeartbeat", "n1", LIFE)]))
     value = record.value or b""

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from schemas.envelope import encode_headers, type_name
 from schemas.inputs import TICK_KEY
-from streaming.codec import Packed, Raw
-from streaming.ingest.source import Layout, pack
+from streaming.codec import PackedPartition, RawRecord
+from streaming.ingest.source import PackingPlan, pack
 
 PREFIX = "placement."
 # The columns that the subscription selects, in the types of Spark's Kafka source.
@@ -43,19 +43,19 @@ def raw(
     at: int = 0,
     topic: str = "nodes.v1",
     partition: int = 0,
-) -> Raw:
+) -> RawRecord:
     """A record in the form in which the fleet sends it."""
     value = orjson.dumps(body)
-    return Raw(topic, partition, offset, at, key.encode(), value, binary_headers(message))
+    return RawRecord(topic, partition, offset, at, key.encode(), value, binary_headers(message))
 
 
-def bare(message: str, key: str, body: dict[str, Any], **place: Any) -> Raw:
+def bare(message: str, key: str, body: dict[str, Any], **place: Any) -> RawRecord:
     """The same message as bare JSON with a type."""
     said = raw(message, key, {"type": type_name(message), **body}, **place)
     return said._replace(headers=[])
 
 
-def tick(offset: int, at: int, number: int = 4, writer_epoch: int = 3) -> Raw:
+def tick(offset: int, at: int, number: int = 4, writer_epoch: int = 3) -> RawRecord:
     """A tick of the application."""
     body = TICK | {"number": number, "writer_epoch": writer_epoch}
     return raw("Tick", TICK_KEY, body, offset, at)
@@ -63,25 +63,25 @@ def tick(offset: int, at: int, number: int = 4, writer_epoch: int = 3) -> Raw:
 
 def registered(
     node_id: str, sequence: int, incarnation: str = "a", location: str = "/z1", **place: Any
-) -> Raw:
+) -> RawRecord:
     """A node's registration."""
     life = {"node_id": node_id, "incarnation": incarnation, "sequence": sequence}
     return raw("NodeRegistered", node_id, life | {"location": location}, **place)
 
 
-def heartbeat(node_id: str, sequence: int, incarnation: str = "a", **place: Any) -> Raw:
+def heartbeat(node_id: str, sequence: int, incarnation: str = "a", **place: Any) -> RawRecord:
     """A node's heartbeat."""
     life = {"node_id": node_id, "incarnation": incarnation, "sequence": sequence}
     return raw("NodeHeartbeat", node_id, life, **place)
 
 
-def steady(node_id: str, length: int) -> list[Raw]:
+def steady(node_id: str, length: int) -> list[RawRecord]:
     """A node that registers and beats every 400 ms."""
     beats = (heartbeat(node_id, n + 1, offset=n, at=n * 400) for n in range(1, length))
     return [registered(node_id, 1), *beats]
 
 
-def arrow(records: Sequence[Raw], null_headers: bool = False) -> pa.RecordBatch:
+def arrow(records: Sequence[RawRecord], null_headers: bool = False) -> pa.RecordBatch:
     """Records of one partition as an Arrow batch; Spark writes no headers as null."""
     rows = [
         {
@@ -100,7 +100,7 @@ def arrow(records: Sequence[Raw], null_headers: bool = False) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(rows, SCHEMA)
 
 
-def packed(packing: Layout, batches: Iterable[pa.RecordBatch]) -> dict[int, Packed]:
+def packed(packing: PackingPlan, batches: Iterable[pa.RecordBatch]) -> dict[int, PackedPartition]:
     """What one task makes of its Arrow batches, by topology shard."""
     return {
         row["topology_shard"]: pickle.loads(row["payload"])
@@ -109,7 +109,7 @@ def packed(packing: Layout, batches: Iterable[pa.RecordBatch]) -> dict[int, Pack
     }
 
 
-def cuts(records: Sequence[Raw], lengths: Iterable[int]) -> Iterator[Sequence[Raw]]:
+def cuts(records: Sequence[RawRecord], lengths: Iterable[int]) -> Iterator[Sequence[RawRecord]]:
     """The records in stretches of the given lengths, the last one taking what is left."""
     start = 0
     for length in lengths:

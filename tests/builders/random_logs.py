@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from streaming.codec import Raw
+from streaming.codec import RawRecord
 from tests.builders.kafka_rows import raw, tick
 
 GAPS = st.sampled_from([0, 100, 400, 900, 1_500, 5_000])
@@ -13,11 +13,11 @@ STATEMENTS = ("NodeRegistered", "NodeLocalityChanged", "NodeUnregistered")
 
 
 @st.composite
-def logs(draw: st.DrawFn) -> list[Raw]:
+def logs(draw: st.DrawFn) -> list[RawRecord]:
     """A partition's log: nodes that speak and fall silent, repeat themselves and come back as
     another incarnation, and ticks."""
-    records: list[Raw] = []
-    said: list[Raw] = []
+    records: list[RawRecord] = []
+    said: list[RawRecord] = []
     sequence = Counter[str]()
     at = 0
     kinds = ["beat"] * 6 + ["tick"] * 3 + ["statement"] * 2 + ["repeat"]

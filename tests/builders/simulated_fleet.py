@@ -9,7 +9,7 @@ import orjson
 
 from schemas.inputs import StreamCreated
 from streaming.app import timers_of
-from streaming.codec import Raw
+from streaming.codec import RawRecord
 from streaming.settings import core_configuration, load_settings
 from streaming.simulator import Scenario, World
 from streaming.simulator.executor import SimulatedCopies
@@ -30,7 +30,7 @@ class SimulatedFleet:
         self.driver = Driver(configuration=core_configuration(settings), timers=timers_of(settings))
         self._now, self._due = 0, STEP_MS
         self._offsets: Counter[str] = Counter()
-        self._said: dict[str, list[Raw]] = {"nodes.v1": [], "streams.v1": [], "acks.v1": []}
+        self._said: dict[str, list[RawRecord]] = {"nodes.v1": [], "streams.v1": [], "acks.v1": []}
         self._places: dict[str, str] = {}
         self._lives: Counter[str] = Counter()
         self._sequences: Counter[str] = Counter()
@@ -125,6 +125,6 @@ class SimulatedFleet:
         kept = {name: value for name, value in body.items() if value is not None}
         self._add(topic, raw(message, key, kept, topic=topic))
 
-    def _add(self, topic: str, record: Raw) -> None:
+    def _add(self, topic: str, record: RawRecord) -> None:
         self._offsets[topic] += 1
         self._said[topic].append(record._replace(offset=self._offsets[topic], at=self._now))

@@ -21,7 +21,7 @@ from placement.liveness import (
     Timers,
 )
 from placement.model import NodeAttributes, NodeChanged, NodeView
-from streaming.codec import node_changed
+from streaming.codec import event_of_verdict
 
 TIMERS = Timers(suspect_after_ms=60_000, dead_after_ms=300_000)
 BEAT_MS = 1_000
@@ -51,7 +51,7 @@ def events_of(
     table.restore(views, {0: Clock(0, now)})
     said = [word for view in views for word in _said(view, restart, (now, end), incarnation)]
     verdicts = table.apply(_log(said, now, end))
-    return [node_changed(verdict) for verdict in verdicts if verdict.refused is None], end
+    return [event_of_verdict(verdict) for verdict in verdicts if verdict.refused is None], end
 
 
 # When, by which life of which node, with which sequence, and what, besides that it lives.

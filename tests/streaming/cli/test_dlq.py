@@ -12,17 +12,21 @@ from typer.testing import Result
 
 from schemas.topics import full_name
 from streaming.brokers import CommittedReader, Record, make_producer
-from streaming.codec import Raw, Refused
+from streaming.codec import RawRecord, RefusedRecord
 from streaming.outbox import DeadLetterWriter
 from streaming.outbox.dead_letters import make_letter
 
 Placer = Callable[..., Result]
-SHORT = Raw("streams.v1", 0, 40, 1_700_000_000_000, b"a\x1b[31m", b"no JSON", [("own", b"\xff")])
-EMPTY = Raw("acks.v1", 0, 41, 1_700_000_000_000, None, None, [])
+SHORT = RawRecord(
+    "streams.v1", 0, 40, 1_700_000_000_000, b"a\x1b[31m", b"no JSON", [("own", b"\xff")]
+)
+EMPTY = RawRecord("acks.v1", 0, 41, 1_700_000_000_000, None, None, [])
 
 
 def write_flood(at: tuple[str, str], size: int) -> None:
-    flood = [Refused(SHORT._replace(offset=n), "decode", "NOT_JSON", "torn") for n in range(size)]
+    flood = [
+        RefusedRecord(SHORT._replace(offset=n), "decode", "NOT_JSON", "torn") for n in range(size)
+    ]
     letters, _ = DeadLetterWriter(1).make_letters(flood)
     producer = make_producer(at[0])
     for letter in letters:
@@ -31,7 +35,7 @@ def write_flood(at: tuple[str, str], size: int) -> None:
         assert producer.flush(20) == 0
 
 
-def write(at: tuple[str, str], *raws: Raw, code: str = "NOT_JSON") -> None:
+def write(at: tuple[str, str], *raws: RawRecord, code: str = "NOT_JSON") -> None:
     producer = make_producer(at[0])
     for raw in raws:
         letter = make_letter(raw, "decode", code, "line 1 is torn")
@@ -40,7 +44,7 @@ def write(at: tuple[str, str], *raws: Raw, code: str = "NOT_JSON") -> None:
         assert producer.flush(20) == 0
 
 
-def sent(at: tuple[str, str], raw: Raw) -> Raw:
+def sent(at: tuple[str, str], raw: RawRecord) -> RawRecord:
     """Put the record itself on its topic; returns it with its place."""
     producer = make_producer(at[0])
     producer.produce(full_name(raw.topic, at[1]), raw.value, raw.key, headers=raw.headers)

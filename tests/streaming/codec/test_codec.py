@@ -77,7 +77,7 @@ from streaming.codec.values import (
     parse_assignment,
     reason_body,
 )
-from streaming.ingest.source import _careful
+from streaming.ingest.source import _parse_record
 from tests.builders.kafka_rows import LIFE, raw
 
 CELL = "main"
@@ -341,11 +341,11 @@ def test_a_node_that_left_and_came_back_has_ids_of_its_own() -> None:
 
 
 def test_the_order_of_fields_does_not_change_the_hash() -> None:
-    assert codec.body_hash({"a": 1, "b": {"d": 2, "c": [3]}}) == codec.body_hash(
+    assert codec.hash_body({"a": 1, "b": {"d": 2, "c": [3]}}) == codec.hash_body(
         {"b": {"c": [3], "d": 2}, "a": 1}
     )
-    assert codec.body_hash({"a": 1}) != codec.body_hash({"a": 2})
-    assert codec.body_hash({"a": [1, 2]}) != codec.body_hash({"a": [2, 1]})
+    assert codec.hash_body({"a": 1}) != codec.hash_body({"a": 2})
+    assert codec.hash_body({"a": [1, 2]}) != codec.hash_body({"a": [2, 1]})
 
 
 # Wire to core
@@ -365,15 +365,15 @@ ACK = {"stream": "s", "shard": 1}
 
 def test_a_stream_creation() -> None:
     asked = STREAM | {"policy": {"strategy": "spread"}, "quorum": 2, "replicas": [["n1"], ["n2"]]}
-    made = codec.event(message("StreamCreated", asked), 99)
+    made = codec.event_of_message(message("StreamCreated", asked), 99)
     assert isinstance(made, StreamCreated)
     assert made == StreamCreated(
         99, "s", 3, 2, 3, None, {"strategy": "spread"}, 2, made.body_hash, (("n1",), ("n2",))
     )
-    other = codec.event(message("StreamCreated", asked | {"shards": 4}), 99)
+    other = codec.event_of_message(message("StreamCreated", asked | {"shards": 4}), 99)
     assert isinstance(other, StreamCreated)
     assert other.body_hash != made.body_hash
-    later = codec.event(message("StreamCreated", dict(reversed(asked.items()))), 100)
+    later = codec.event_of_message(message("StreamCreated", dict(reversed(asked.items()))), 100)
     assert isinstance(later, StreamCreated)
     assert later.body_hash == made.body_hash, "a repeat is known by its body, not its time"
 
@@ -388,14 +388,14 @@ def test_a_stream_creation() -> None:
     ],
 )
 def test_acknowledgements(name: str, kind: AckKind) -> None:
-    assert codec.event(message(name, ACK | {"move_id": "m1", "reason": "r"}), 9) == MoveAcked(
-        9, kind, "m1", "s", 1, "r"
-    )
-    assert codec.event(message(name, ACK), 9) == MoveAcked(9, kind, None, "s", 1)
+    assert codec.event_of_message(
+        message(name, ACK | {"move_id": "m1", "reason": "r"}), 9
+    ) == MoveAcked(9, kind, "m1", "s", 1, "r")
+    assert codec.event_of_message(message(name, ACK), 9) == MoveAcked(9, kind, None, "s", 1)
 
 
 def verdict(name: str, fields: Mapping[str, Any]) -> Verdict:
-    said = _careful(raw(name, "n1", LIFE | dict(fields)), 0, Counter())
+    said = _parse_record(raw(name, "n1", LIFE | dict(fields)), 0, Counter())
     assert isinstance(said, Statement)
     gone = isinstance(said.body, Unregistration)
     liveness = Liveness.UNREGISTERED if gone else Liveness.UP
@@ -411,18 +411,18 @@ def test_what_a_node_said_reaches_the_core() -> None:
         "capacity": 9,
         "leader": False,
     }
-    event = codec.node_changed(verdict("NodeRegistered", full))
+    event = codec.event_of_verdict(verdict("NodeRegistered", full))
     told = NodeAttributes("/eu/az1", (("a", "1"), ("b", "2")), "h", 2.0, 9, False)
     assert event == NodeChanged(50, "n1", "a", 7, Liveness.UP, told, body_hash=event.body_hash)
     assert event.body_hash
-    bare = codec.node_changed(verdict("NodeRegistered", {}))
+    bare = codec.event_of_verdict(verdict("NodeRegistered", {}))
     assert bare.attributes == NodeAttributes()
     assert bare.body_hash != event.body_hash
-    moved = codec.node_changed(verdict("NodeLocalityChanged", {"location": "/z2"}))
+    moved = codec.event_of_verdict(verdict("NodeLocalityChanged", {"location": "/z2"}))
     assert (moved.attributes, moved.location, moved.tags) == (None, "/z2", None)
     retagged = {"location": "/z2", "tags": {}}
-    assert codec.node_changed(verdict("NodeLocalityChanged", retagged)).tags == ()
-    gone = codec.node_changed(verdict("NodeUnregistered", {}))
+    assert codec.event_of_verdict(verdict("NodeLocalityChanged", retagged)).tags == ()
+    gone = codec.event_of_verdict(verdict("NodeUnregistered", {}))
     assert (gone.attributes, gone.location, gone.liveness) == (None, None, Liveness.UNREGISTERED)
-    silent = codec.node_changed(Verdict(50, 3, "n1", "a", 7, Liveness.SUSPECT))
+    silent = codec.event_of_verdict(Verdict(50, 3, "n1", "a", 7, Liveness.SUSPECT))
     assert silent == NodeChanged(50, "n1", "a", 7, Liveness.SUSPECT)

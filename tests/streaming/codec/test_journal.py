@@ -25,7 +25,7 @@ from placement.model import (
     Transition,
 )
 from placement.reconciler import Reconciler
-from streaming.codec.inputs import node_changed
+from streaming.codec.inputs import event_of_verdict
 from streaming.codec.journal import (
     configuration_body,
     journal_event,
@@ -68,7 +68,7 @@ def test_an_event_comes_back_as_it_was(event: Event) -> None:
 
 
 def test_only_what_is_set_is_written() -> None:
-    kind, body = journal_event(node_changed(Verdict(50, 3, "n1", "a", 7, Liveness.SUSPECT)))
+    kind, body = journal_event(event_of_verdict(Verdict(50, 3, "n1", "a", 7, Liveness.SUSPECT)))
     told = {"at": 50, "node_id": "n1", "incarnation": "a", "sequence": 7, "liveness": "suspect"}
     assert (kind, body) == ("NodeChanged", told | {"body_hash": ""})
 

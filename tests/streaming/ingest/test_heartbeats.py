@@ -25,24 +25,24 @@ from placement.liveness import (
     Verdict,
 )
 from placement.model import Liveness
-from streaming.codec import Raw, Refused
+from streaming.codec import RawRecord, RefusedRecord
 from streaming.ingest import source
-from streaming.ingest.heartbeats import plain_heartbeats
-from streaming.ingest.source import Layout, layout, shard_of
+from streaming.ingest.heartbeats import split_heartbeats
+from streaming.ingest.source import PackingPlan, make_packing_plan, shard_of
 from tests.builders.damaged_records import UNUSUAL, damaged
 from tests.builders.kafka_rows import LIFE, PREFIX, arrow, binary_headers, cuts, packed, raw
 from tests.builders.random_logs import logs
 
 TIMERS = Timers(suspect_after_ms=2_000, dead_after_ms=4_000)
-ONE = layout(PREFIX, 1, TIMERS)
+ONE = make_packing_plan(PREFIX, 1, TIMERS)
 
 
-def one_by_one(table: LivenessTable, records: Sequence[Raw]) -> list[Verdict]:
+def one_by_one(table: LivenessTable, records: Sequence[RawRecord]) -> list[Verdict]:
     """Verdicts of a log read the careful way, each record a stretch of its own."""
     verdicts: list[Verdict] = []
     for record in records:
-        parsed = source._careful(record, 0, Counter())
-        assert not isinstance(parsed, Refused)
+        parsed = source._parse_record(record, 0, Counter())
+        assert not isinstance(parsed, RefusedRecord)
         beats = Heartbeats.of([parsed] if isinstance(parsed, Heartbeat) else [])
         statements = [parsed] if isinstance(parsed, Statement) else []
         ticks = [parsed[0]] if isinstance(parsed, tuple) else []
@@ -56,7 +56,9 @@ def uncut(verdict: Verdict) -> Verdict:
     return verdict if said is None else replace(verdict, statement=replace(said, elapsed=0))
 
 
-def judged(tables: dict[int, LivenessTable], packing: Layout, part: Sequence[Raw]) -> list[Verdict]:
+def judged(
+    tables: dict[int, LivenessTable], packing: PackingPlan, part: Sequence[RawRecord]
+) -> list[Verdict]:
     verdicts: list[Verdict] = []
     for shard, row in packed(packing, [arrow(part)]).items():
         assert row.log is not None
@@ -66,8 +68,8 @@ def judged(tables: dict[int, LivenessTable], packing: Layout, part: Sequence[Raw
 
 @given(logs(), st.lists(st.integers(1, 20)), st.sampled_from([1, 2]))
 @settings(max_examples=300)
-def test_columns_change_no_verdict(records: list[Raw], sizes: list[int], shards: int) -> None:
-    packing = layout(PREFIX, shards, TIMERS)
+def test_columns_change_no_verdict(records: list[RawRecord], sizes: list[int], shards: int) -> None:
+    packing = make_packing_plan(PREFIX, shards, TIMERS)
     tables = {shard: LivenessTable(TIMERS) for shard in range(shards)}
     alone = LivenessTable(TIMERS)
     expected = sorted(one_by_one(alone, records), key=lambda v: (v.offset, v.node_id))
@@ -97,14 +99,14 @@ def test_a_late_statement_meets_the_beats_before_it() -> None:
         assert table[0].condition("n1") == (Liveness.UP, "a", 11)
 
 
-def beat(**changes: Any) -> Raw:
+def beat(**changes: Any) -> RawRecord:
     return raw("NodeHeartbeat", "n1", LIFE)._replace(**changes)
 
 
-def taken(*records: Raw) -> list[Heartbeat]:
+def taken(*records: RawRecord) -> list[Heartbeat]:
     """What is read by the column."""
     numbers = np.arange(len(records)) * 5
-    mask, beats = plain_heartbeats(pa.Table.from_batches([arrow(records)]), numbers, numbers)
+    mask, beats = split_heartbeats(pa.Table.from_batches([arrow(records)]), numbers, numbers)
     assert mask.sum() == len(beats)
     return beats.rows()
 
@@ -122,20 +124,20 @@ LONGEST = {"node_id": "n" * 128, "incarnation": "i" * 128, "sequence": 10**18 - 
     ],
     ids=["as a fleet sends it", "ids of full length", "white space", "a header of one's own"],
 )
-def test_plain_heartbeats_are_read_by_the_column(record: Raw) -> None:
-    assert taken(record) == [source._careful(record, 0, Counter())]
+def test_plain_heartbeats_are_read_by_the_column(record: RawRecord) -> None:
+    assert taken(record) == [source._parse_record(record, 0, Counter())]
 
 
 @pytest.mark.parametrize("record", UNUSUAL.values(), ids=list(UNUSUAL))
-def test_nothing_is_taken_that_the_careful_way_reads_differently(record: Raw) -> None:
-    assert taken(record) in ([], [source._careful(record, 0, Counter())])
+def test_nothing_is_taken_that_the_careful_way_reads_differently(record: RawRecord) -> None:
+    assert taken(record) in ([], [source._parse_record(record, 0, Counter())])
 
 
 @given(st.lists(damaged(), min_size=1, max_size=6))
 @settings(max_examples=500)
-def test_both_ways_agree_on_damaged_records(records: list[Raw]) -> None:
+def test_both_ways_agree_on_damaged_records(records: list[RawRecord]) -> None:
     records = [each._replace(offset=n, at=5 * n) for n, each in enumerate(records)]
-    careful = {each.offset: source._careful(each, each.at, Counter()) for each in records}
+    careful = {each.offset: source._parse_record(each, each.at, Counter()) for each in records}
     for found in taken(*records):
         assert found == careful[found.offset]
 

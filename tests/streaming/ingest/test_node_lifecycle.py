@@ -13,15 +13,15 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 from placement.liveness import Clock, LivenessTable, Registration, Timers, Verdict
 from placement.model import Liveness, NodeAttributes, NodeView
 from schemas.refusals import RefusalCode
-from streaming.codec import Raw
+from streaming.codec import RawRecord
 from streaming.ingest import node_lifecycle
-from streaming.ingest.node_lifecycle import Judged, NodeLifecycle, liveness_tables
-from streaming.ingest.source import layout, pack, shard_of
+from streaming.ingest.node_lifecycle import NodeLifecycle, ShardOutput, initial_liveness_tables
+from streaming.ingest.source import make_packing_plan, pack, shard_of
 from tests.builders.kafka_rows import PREFIX, arrow, cuts, heartbeat, raw, registered, tick
 from tests.builders.random_logs import logs
 
 TIMERS = Timers(suspect_after_ms=2_000, dead_after_ms=4_000)
-ONE = layout(PREFIX, 1, TIMERS)
+ONE = make_packing_plan(PREFIX, 1, TIMERS)
 
 
 @pytest.fixture(autouse=True)
@@ -34,14 +34,16 @@ def fresh_worker() -> Iterator[None]:
 
 def operator(nodes: Sequence[NodeView] = (), clocks: dict[int, Clock] | None = None) -> TwsTester:
     """The operator with one topology shard, started as the application starts it."""
-    tables = liveness_tables(nodes, clocks or {}, TIMERS, 1)
+    tables = initial_liveness_tables(nodes, clocks or {}, TIMERS, 1)
     initial = [(key, Row(topology_shard=key, table=blob)) for key, blob in tables]
     return TwsTester(NodeLifecycle(TIMERS), initialStateRow=initial, outputMode="Update")
 
 
-def batch(tester: TwsTester, *partitions: Sequence[Raw], shards: int = 1, key: int = 0) -> Judged:
+def batch(
+    tester: TwsTester, *partitions: Sequence[RawRecord], shards: int = 1, key: int = 0
+) -> ShardOutput:
     """One micro-batch: what is read of each partition, packed, and judged for one shard."""
-    packing = layout(PREFIX, shards, TIMERS)
+    packing = make_packing_plan(PREFIX, shards, TIMERS)
     rows = [
         Row(**row)
         for records in partitions
@@ -50,15 +52,15 @@ def batch(tester: TwsTester, *partitions: Sequence[Raw], shards: int = 1, key: i
         if row["topology_shard"] == key
     ]
     (answer,) = tester.test(key, rows)
-    judged: Judged = pickle.loads(answer.payload)
+    judged: ShardOutput = pickle.loads(answer.payload)
     return judged
 
 
-def told(judged: Judged) -> list[tuple[str, str, int]]:
+def told(judged: ShardOutput) -> list[tuple[str, str, int]]:
     return [(v.node_id, v.liveness.value, v.offset) for _, v in judged.verdicts]
 
 
-def ticks(first: int, start: int, count: int) -> list[Raw]:
+def ticks(first: int, start: int, count: int) -> list[RawRecord]:
     """Ticks a second apart, as many as asked for."""
     return [tick(first + number, start + 1_000 * number) for number in range(count)]
 
@@ -169,13 +171,13 @@ def essence(verdict: Verdict) -> tuple[object, ...]:
     return (*astuple(replace(verdict, statement=None)), said and (said.body, said.record))
 
 
-def verdicts(tester: TwsTester, records: Sequence[Raw], sizes: Sequence[int]) -> list[object]:
+def verdicts(tester: TwsTester, records: Sequence[RawRecord], sizes: Sequence[int]) -> list[object]:
     return [essence(v) for part in cuts(records, sizes) for _, v in batch(tester, part).verdicts]
 
 
 @given(logs(), st.lists(st.integers(1, 20)))
 @settings(max_examples=100)
-def test_where_the_log_is_cut_changes_nothing(records: list[Raw], sizes: list[int]) -> None:
+def test_where_the_log_is_cut_changes_nothing(records: list[RawRecord], sizes: list[int]) -> None:
     node_lifecycle._TABLES.clear()
     whole, cut = operator(), operator()
     expected = verdicts(whole, records, [])
@@ -186,7 +188,7 @@ def test_where_the_log_is_cut_changes_nothing(records: list[Raw], sizes: list[in
 
 @given(logs(), st.lists(st.integers(1, 20)))
 @settings(max_examples=50)
-def test_the_cache_changes_nothing(records: list[Raw], sizes: list[int]) -> None:
+def test_the_cache_changes_nothing(records: list[RawRecord], sizes: list[int]) -> None:
     node_lifecycle._TABLES.clear()
     cached, expected = operator(), verdicts(operator(), records, sizes)
     node_lifecycle._TABLES.clear()
@@ -235,7 +237,7 @@ def test_a_long_stop_of_the_application_is_no_silence_of_the_nodes() -> None:
 
 def test_every_shard_has_an_initial_table() -> None:
     known = [view(f"n{number}", Liveness.UP) for number in range(8)]
-    tables = liveness_tables(known, {}, TIMERS, 3)
+    tables = initial_liveness_tables(known, {}, TIMERS, 3)
     assert [shard for shard, _ in tables] == [0, 1, 2]
     sizes = [len(LivenessTable.from_bytes(blob, TIMERS)) for _, blob in tables]
     assert sum(sizes) == 8
@@ -286,10 +288,10 @@ def test_a_failed_attempt_leaves_no_trace_in_the_cache(monkeypatch: pytest.Monke
 def test_other_events_pass_untouched() -> None:
     tester = operator()
     streams = [
-        Raw("streams.v1", 0, 7, 50, b"s", b"no JSON", [("h", None)]),
-        Raw("streams.v1", 0, 9, 60, None, None, []),
+        RawRecord("streams.v1", 0, 7, 50, b"s", b"no JSON", [("h", None)]),
+        RawRecord("streams.v1", 0, 9, 60, None, None, []),
     ]
-    acks = [Raw("acks.v1", 1, 0, 55, b"s/0", b"{}", [])]
+    acks = [RawRecord("acks.v1", 1, 0, 55, b"s/0", b"{}", [])]
     found = batch(tester, streams, acks)
     assert found.passed == streams + acks
     assert [(s.topic, s.first_offset, s.next_offset) for s in found.stretches] == [
@@ -301,7 +303,7 @@ def test_other_events_pass_untouched() -> None:
 
 def test_stretches_ticks_and_refused_records_pass() -> None:
     tester = operator()
-    poison = Raw("nodes.v1", 0, 1, 0, b"n1", b"\xff", [])
+    poison = RawRecord("nodes.v1", 0, 1, 0, b"n1", b"\xff", [])
     found = batch(
         tester,
         [registered("n1", 1), poison, tick(2, 10, number=8)],
@@ -318,5 +320,5 @@ def test_stretches_ticks_and_refused_records_pass() -> None:
 def test_a_batch_without_node_records_leaves_the_state_alone() -> None:
     tester = operator([view("n1", Liveness.UP)], {0: Clock(1, 2)})
     before = tester.peekValueState("table", 0)
-    batch(tester, [Raw("streams.v1", 0, 0, 0, b"s", b"{}", [])])
+    batch(tester, [RawRecord("streams.v1", 0, 0, 0, b"s", b"{}", [])])
     assert tester.peekValueState("table", 0) == before

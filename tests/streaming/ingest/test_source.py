@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from placement.liveness import Timers
 from schemas.refusals import RefusalCode
-from streaming.codec import Raw, Stretch
-from streaming.ingest.source import layout, shard_of
+from streaming.codec import OffsetRange, RawRecord
+from streaming.ingest.source import make_packing_plan, shard_of
 from tests.builders.damaged_records import beat, damaged
 from tests.builders.kafka_rows import (
     LIFE,
@@ -26,7 +26,7 @@ from tests.builders.kafka_rows import (
 )
 
 TIMERS = Timers(suspect_after_ms=2_000, dead_after_ms=4_000)
-ONE = layout(PREFIX, 1, TIMERS)
+ONE = make_packing_plan(PREFIX, 1, TIMERS)
 
 
 def json(**changes: Any) -> bytes:
@@ -41,7 +41,7 @@ def json(**changes: Any) -> bytes:
         st.one_of(
             damaged(),
             st.builds(
-                Raw,
+                RawRecord,
                 st.just("nodes.v1"),
                 st.just(0),
                 st.just(0),
@@ -61,7 +61,7 @@ def json(**changes: Any) -> bytes:
         max_size=6,
     )
 )
-def test_no_record_stops_the_packing_and_none_is_lost(records: list[Raw]) -> None:
+def test_no_record_stops_the_packing_and_none_is_lost(records: list[RawRecord]) -> None:
     records = [each._replace(offset=number) for number, each in enumerate(records)]
     singles = Counter[str]()
     for record in records:
@@ -102,7 +102,7 @@ def test_no_record_stops_the_packing_and_none_is_lost(records: list[Raw]) -> Non
         (beat(value=b"[" * 60_000), "decode", RefusalCode.TOO_DEEP),
     ],
 )
-def test_poison_is_refused_with_a_reason(record: Raw, stage: str, code: str) -> None:
+def test_poison_is_refused_with_a_reason(record: RawRecord, stage: str, code: str) -> None:
     found = packed(ONE, [arrow([beat(), record, beat()])])[0]
     assert [(each.stage, each.code) for each in found.refused] == [(stage, code)]
     assert found.refused[0].raw == record
@@ -120,7 +120,7 @@ def test_a_stretch_names_what_was_read() -> None:
     records = [beat(offset=10, at=1_000), tick(12, 1_500), beat(offset=15, at=1_400)]
     found = packed(ONE, [arrow(records)])
     assert set(found) == {0}
-    assert found[0].stretch == Stretch("nodes.v1", 0, 10, 16, 1_400)
+    assert found[0].stretch == OffsetRange("nodes.v1", 0, 10, 16, 1_400)
     assert found[0].tick == (3, 4)
     log = found[0].log
     assert log is not None
@@ -148,20 +148,20 @@ def test_nothing_comes_of_nothing() -> None:
 @pytest.mark.parametrize("topic", ["streams.v1", "acks.v1"])
 def test_other_topics_pass_unread_and_in_order(topic: str) -> None:
     records = [
-        Raw(topic, 2, 4, 100, b"k", b"no JSON", []),
-        Raw(topic, 2, 5, 90, None, None, [("h", None), ("", b"\xff")]),
+        RawRecord(topic, 2, 4, 100, b"k", b"no JSON", []),
+        RawRecord(topic, 2, 5, 90, None, None, [("h", None), ("", b"\xff")]),
     ]
-    found = packed(layout(PREFIX, 3, TIMERS), [arrow(records)])
+    found = packed(make_packing_plan(PREFIX, 3, TIMERS), [arrow(records)])
     assert set(found) == {0}
     assert found[0].passed == records
-    assert found[0].stretch == Stretch(topic, 2, 4, 6, 90)
+    assert found[0].stretch == OffsetRange(topic, 2, 4, 6, 90)
     assert found[0].log is None
 
 
 @pytest.mark.parametrize("null_headers", [True, False])
 def test_headers_stay_with_their_records(null_headers: bool) -> None:
     records = [
-        Raw("streams.v1", 0, number, 0, b"k", b"v", headers)
+        RawRecord("streams.v1", 0, number, 0, b"k", b"v", headers)
         for number, headers in enumerate(
             [[], [("a", b"1"), ("b", None)], [], [], [("a", b""), ("a", b"2"), ("c", b"3")], []]
         )
@@ -180,10 +180,10 @@ def test_arrow_batches_of_a_task_are_gathered(sizes: list[int]) -> None:
 
 
 def test_every_topology_shard_gets_a_row_and_its_own_nodes() -> None:
-    three = layout(PREFIX, 3, TIMERS)
+    three = make_packing_plan(PREFIX, 3, TIMERS)
     names = [f"n{number}" for number in range(20)]
     records = [registered(name, 1, offset=number) for number, name in enumerate(names)]
-    records += [tick(20, 10), Raw("nodes.v1", 0, 21, 10, b"x", b"no JSON", [])]
+    records += [tick(20, 10), RawRecord("nodes.v1", 0, 21, 10, b"x", b"no JSON", [])]
     found = packed(three, [arrow(records)])
     assert sorted(found) == [0, 1, 2]
     for shard, row in found.items():

@@ -5,7 +5,7 @@ from hashlib import sha256
 from schemas import generate
 from schemas.asyncapi import document
 from schemas.topics import DEAD_LETTERS
-from streaming.codec import Raw, Refused
+from streaming.codec import RawRecord, RefusedRecord
 from streaming.outbox.dead_letters import (
     HEADER_BYTES_MAX,
     LETTER_VALUE_BYTES_MAX,
@@ -19,7 +19,7 @@ from tests.builders.kafka_rows import registered
 
 def test_a_dead_letter_holds_the_first_kib_only() -> None:
     value = b"x" * 5_000
-    long = Raw("streams.v1", 0, 0, 0, b"k" * 5_000, value, [("h", b"y" * HEADER_BYTES_MAX)])
+    long = RawRecord("streams.v1", 0, 0, 0, b"k" * 5_000, value, [("h", b"y" * HEADER_BYTES_MAX)])
     letter = make_letter(long, "decode", "NOT_JSON", "d")
     assert (letter.key, letter.value) == (
         b"k" * LETTER_VALUE_BYTES_MAX,
@@ -31,13 +31,19 @@ def test_a_dead_letter_holds_the_first_kib_only() -> None:
 
 
 def test_a_dead_letter_of_nothing() -> None:
-    letter = make_letter(Raw("streams.v1", 0, 0, 0, None, None, []), "decode", "EMPTY_VALUE", "d")
+    letter = make_letter(
+        RawRecord("streams.v1", 0, 0, 0, None, None, []), "decode", "EMPTY_VALUE", "d"
+    )
     assert (letter.key, letter.value) == (None, None)
     assert errors(letter)["value.bytes"] == "0"
 
 
-def refused(offset: int, at: int, code: str = "NOT_JSON", topic: str = "streams.v1") -> Refused:
-    return Refused(Raw(topic, 0, offset, at, b"k", b"torn", []), "decode", code, f"at {offset}")
+def refused(
+    offset: int, at: int, code: str = "NOT_JSON", topic: str = "streams.v1"
+) -> RefusedRecord:
+    return RefusedRecord(
+        RawRecord(topic, 0, offset, at, b"k", b"torn", []), "decode", code, f"at {offset}"
+    )
 
 
 def test_in_a_flood_what_has_no_letter_is_in_a_summary_of_its_reason_and_place() -> None:
@@ -81,7 +87,7 @@ def test_the_limit_is_one_of_seconds_of_append_time_and_survives_batches() -> No
 
 def test_a_flood_leaves_the_good_and_every_record_is_counted() -> None:
     driver, size = Driver(), LETTERS_PER_SECOND + 400
-    flood = [Raw("acks.v1", 0, n, 1_100 + n // 2, b"k", b"torn", []) for n in range(size)]
+    flood = [RawRecord("acks.v1", 0, n, 1_100 + n // 2, b"k", b"torn", []) for n in range(size)]
     commits = driver.batch(flood, [registered("n1", 1, location="/z1", offset=0, at=1_500)])
     assert len(of_topic(commits, "topology.v1")) == 1
     assert len(commits) == 1, "what is refused takes no transaction for each thousand"

@@ -11,7 +11,7 @@ import pytest
 from placement.liveness import Clock
 from schemas.refusals import RefusalCode
 from schemas.topics import DEAD_LETTERS, STATE_TOPICS
-from streaming.codec import Raw
+from streaming.codec import RawRecord
 from streaming.pipeline import batch as batch_module
 from streaming.pipeline.batch import BatchRefused
 from tests.builders.batches import (
@@ -27,17 +27,17 @@ from tests.builders.batches import (
 from tests.builders.kafka_rows import heartbeat, raw, registered, tick
 
 
-def stream(name: str, offset: int, at: int = 1_000, **asked: Any) -> Raw:
+def stream(name: str, offset: int, at: int = 1_000, **asked: Any) -> RawRecord:
     body = {"stream": name, "sequence": 1, "shards": 2, "replication_factor": 2} | asked
     return raw("StreamCreated", name, body, offset, at, "streams.v1")
 
 
-def ack(name: str, shard: int, offset: int, at: int = 1_000, **told: Any) -> Raw:
+def ack(name: str, shard: int, offset: int, at: int = 1_000, **told: Any) -> RawRecord:
     body = {"stream": name, "shard": shard} | told
     return raw("MoveAccepted", f"{name}/{shard}", body, offset, at, "acks.v1")
 
 
-def fleet(size: int, at: int = 1_000) -> list[Raw]:
+def fleet(size: int, at: int = 1_000) -> list[RawRecord]:
     """Registrations of as many nodes, each in a zone of its own."""
     return [
         registered(f"n{number}", 1, location=f"/z{number}", offset=number, at=at)
@@ -101,7 +101,7 @@ def test_silent_nodes_of_one_tick_are_judged_in_the_order_of_their_names() -> No
 
 def test_a_small_batch_is_one_transaction_that_ends_with_its_marker() -> None:
     driver = Driver()
-    poison = Raw("streams.v1", 0, 8, 1_000, b"x", b"no JSON", [])
+    poison = RawRecord("streams.v1", 0, 8, 1_000, b"x", b"no JSON", [])
     (commit,) = driver.batch(fleet(3), [stream("a", 7), poison])
     topics = [record.topic for record in commit]
     assert topics.count("topology.v1") == 3
@@ -208,11 +208,11 @@ def test_no_repair_before_the_source_has_caught_up() -> None:
 # Prefixes
 
 
-def long_batch() -> list[list[Raw]]:
+def long_batch() -> list[list[RawRecord]]:
     """A batch with events of every kind, a dead letter, and heartbeats that mean nothing."""
     nodes = fleet(4)
     nodes.append(heartbeat("n1", 2, offset=4, at=1_100))
-    nodes.append(Raw("nodes.v1", 0, 5, 1_200, b"n1", b"no JSON", []))
+    nodes.append(RawRecord("nodes.v1", 0, 5, 1_200, b"n1", b"no JSON", []))
     nodes.append(registered("n4", 1, location="/z4", offset=6, at=1_500))
     nodes.append(heartbeat("n4", 2, offset=7, at=1_750))
     streams = [stream(f"s{n}", n, at=1_000 + 100 * n) for n in range(5)]
@@ -221,7 +221,9 @@ def long_batch() -> list[list[Raw]]:
     return [nodes, streams, [ack("s0", 0, 0, at=1_700), ack("s1", 1, 1, at=1_800)]]
 
 
-def behind(partitions: Sequence[Sequence[Raw]], positions: dict[str, dict[int, int]]) -> list[Any]:
+def behind(
+    partitions: Sequence[Sequence[RawRecord]], positions: dict[str, dict[int, int]]
+) -> list[Any]:
     """What a source that starts at these positions reads of the partitions."""
     rest = [
         [r for r in records if r.offset >= positions[r.topic].get(r.partition, 0)]
@@ -294,7 +296,7 @@ def test_repairs_wait_for_the_last_prefix(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("late", [[stream("b", 0)], [stream("b", 0), stream("c", 1)]])
-def test_a_batch_that_starts_before_the_marker_is_refused(late: list[Raw]) -> None:
+def test_a_batch_that_starts_before_the_marker_is_refused(late: list[RawRecord]) -> None:
     driver = Driver()
     driver.batch([stream("a", 0)])
     before = len(driver.commits)
@@ -320,7 +322,9 @@ def letters(commits: Sequence[Commit]) -> list[dict[str, str]]:
 
 def test_what_does_not_decode_or_validate_is_dead_lettered_and_the_rest_applied() -> None:
     driver = Driver()
-    text = Raw("streams.v1", 0, 1, 1_010, b"x", b"no JSON", [("trace", b"7"), ("empty", None)])
+    text = RawRecord(
+        "streams.v1", 0, 1, 1_010, b"x", b"no JSON", [("trace", b"7"), ("empty", None)]
+    )
     wrong = stream("b", 2)._replace(key=b"c")
     node = registered("n9", 1, offset=3, at=1_020)._replace(value=b"{}")
     (commit,) = driver.batch([*fleet(3), node], [stream("a", 0), text, wrong, stream("d", 3)])

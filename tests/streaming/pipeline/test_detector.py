@@ -2,16 +2,16 @@
 
 from typing import Any
 
-from streaming.codec import Raw
+from streaming.codec import RawRecord
 from tests.builders.batches import Driver, bodies, check_contract, errors, of_topic
 from tests.builders.kafka_rows import LIFE, raw, tick
 
 
-def registered(**more: Any) -> Raw:
+def registered(**more: Any) -> RawRecord:
     return raw("NodeRegistered", "n1", LIFE | {"sequence": 1, "location": "/z1"} | more)
 
 
-def report(status: str, sequence: int, offset: int, **body: Any) -> Raw:
+def report(status: str, sequence: int, offset: int, **body: Any) -> RawRecord:
     said = LIFE | {"sequence": sequence, "status": status} | body
     key = said["node_id"]
     return raw("NodeLivenessReported", key, said, offset, 5_000 + offset, "detector.v1")

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.topics import DEAD_LETTERS
-from streaming.codec import Raw
+from streaming.codec import RawRecord
 from tests.builders.batches import Driver, bodies, check_contract, errors, of_topic
 from tests.builders.kafka_rows import heartbeat, raw, registered
 
@@ -19,7 +19,7 @@ NODES = [
 STREAMS = ("a", "b", "c")
 
 
-def request(name: str, offset: int, at: int, **asked: Any) -> Raw:
+def request(name: str, offset: int, at: int, **asked: Any) -> RawRecord:
     body = {"stream": name, "sequence": 1, "shards": 2, "replication_factor": 3} | asked
     return raw("StreamCreated", name, body, offset, at, "streams.v1")
 
@@ -37,7 +37,7 @@ def outcomes(driver: Driver) -> dict[str, str]:
     return {d["stream"]: d["outcome"] for d in bodies(driver.commits, "decisions.v1")}
 
 
-def copied(log: Sequence[Raw], copies: Sequence[Raw]) -> list[Raw]:
+def copied(log: Sequence[RawRecord], copies: Sequence[RawRecord]) -> list[RawRecord]:
     """The copies as they stand behind the log, where a producer that tries again puts them."""
     start = max(record.at for record in log) + 20
     return [

@@ -8,7 +8,7 @@ import orjson
 
 from placement.liveness import Timers
 from placement.model import Configuration, FlapPolicy, Rebalance
-from streaming.codec import Raw
+from streaming.codec import RawRecord
 from tests.builders.batches import CELL, Driver, bodies
 from tests.builders.kafka_rows import heartbeat, raw, registered, tick
 
@@ -32,7 +32,7 @@ class Fleet:
         self.driver.batch([raw("StreamCreated", "s", body, topic="streams.v1")])
         self.acks = self.asked = 0
 
-    def log(self, record: Raw) -> Raw:
+    def log(self, record: RawRecord) -> RawRecord:
         self.offset += 1
         return record._replace(offset=self.offset, at=self.at)
 
@@ -42,7 +42,7 @@ class Fleet:
         said = [heartbeat(node, self.at) for node in NODES if node not in silent]
         self.driver.batch([self.log(each) for each in (*said, tick(0, 0))], [*self.done()])
 
-    def done(self) -> Iterator[Raw]:
+    def done(self) -> Iterator[RawRecord]:
         for move in bodies(self.driver.commits[-1:], "moves.v1"):
             if move["state"] == "issued":
                 body = {name: move[name] for name in ("stream", "shard", "move_id")}

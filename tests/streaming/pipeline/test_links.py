@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from streaming.codec import Raw
+from streaming.codec import RawRecord
 from tests.builders.batches import Driver, bodies, errors, of_topic
 from tests.builders.kafka_rows import LIFE, raw, registered, tick
 
 
-def beat(sequence: int, rtt_ms: Any) -> Raw:
+def beat(sequence: int, rtt_ms: Any) -> RawRecord:
     body = LIFE | {"sequence": sequence, "rtt_ms": rtt_ms}
     return raw("NodeHeartbeat", "n1", body, 2 * sequence, sequence * 500)
 

@@ -9,7 +9,7 @@ import pytest
 
 from placement.model import Configuration, Quotas
 from streaming.app import timers_of
-from streaming.codec import Raw
+from streaming.codec import RawRecord
 from streaming.settings import Settings
 from tests.builders.batches import CELL, Driver, bodies, of_topic
 from tests.builders.kafka_rows import heartbeat, raw, registered, tick
@@ -30,7 +30,7 @@ class Process:
     stops: bool = False
     registration: dict[str, Any] = field(default_factory=dict)
 
-    def said(self) -> Iterator[tuple[int, Raw]]:
+    def said(self) -> Iterator[tuple[int, RawRecord]]:
         life = {"node_id": self.node_id, "incarnation": self.incarnation}
         body = life | {"sequence": 1, "location": f"/z{int(self.node_id[1:]) % 3}"}
         yield self.start, raw("NodeRegistered", self.node_id, body | self.registration)
@@ -48,7 +48,7 @@ class Log:
         self,
         processes: list[Process],
         until: int,
-        others: tuple[tuple[int, Raw], ...] = (),
+        others: tuple[tuple[int, RawRecord], ...] = (),
         quotas: Quotas | None = None,
     ) -> None:
         said = [*others, *(record for process in processes for record in process.said())]

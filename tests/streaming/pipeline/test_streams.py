@@ -9,7 +9,7 @@ from typing import Any
 
 from placement.model import Configuration, Rebalance
 from schemas.topics import DEAD_LETTERS
-from streaming.codec import Raw
+from streaming.codec import RawRecord
 from tests.builders.batches import CELL, Commit, Driver, bodies, check_contract, errors, of_topic
 from tests.builders.kafka_rows import raw, registered
 
@@ -29,7 +29,7 @@ class System:
         self.offsets = {"streams.v1": 0, "acks.v1": 0}
         self.batch(FLEET)
 
-    def batch(self, *partitions: list[Raw]) -> list[Commit]:
+    def batch(self, *partitions: list[RawRecord]) -> list[Commit]:
         driver = Driver(self.commits, configuration=self.configuration)
         made = driver.batch(*partitions)
         self.commits += driver.commits
