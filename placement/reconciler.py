@@ -113,7 +113,7 @@ class Reconciler:
         return self.open_moves > 0 or any(n.liveness in alive for n in self._state.nodes.values())
 
     def memory_of(self, kind: str) -> Mapping[str, Mapping[str, Any]]:
-        """What is remembered of a kind, by name."""
+        """The memory of a kind, by name."""
         return self._state.memory.of_kind(kind)
 
     def in_force(self) -> Ready:
@@ -149,8 +149,11 @@ class Reconciler:
         return state.finish()
 
     def _carry_out(self, events: Sequence[Event]) -> bool:
-        """Carry out events, time and retries; whether every shard has to be looked over, as orders,
-        holds or the domains in use have changed."""
+        """Carry out events, time and retries.
+
+        Returns whether every shard has to be looked over, because orders, holds or the domains in
+        use have changed.
+        """
         topology, nodes = self._state.topology, self._nodes
         nodes.begin()
         scopes = nodes.scopes([event for event in events if isinstance(event, NodeChanged)])
@@ -198,10 +201,10 @@ class Reconciler:
                 return None
 
     def preview(self, asked: OperatorAsked) -> Preview:
-        """What a request would touch, and what stands against it; nothing is changed."""
+        """Preview a request: what it would touch, and what forbids it; nothing is changed."""
         return self._operators.preview(asked)
 
     def violations(self) -> list[Violation]:
-        """What every shard breaks now, judged from nothing: the audit's view."""
+        """List what every shard breaks now, judged from nothing: the audit's view."""
         streams = self._state.streams.values()
         return self._repair.violations(shard for stream in streams for shard in stream.shards)

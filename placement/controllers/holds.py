@@ -1,5 +1,4 @@
-"""What becomes of holds: when one begins, whose replicas it keeps from being replaced, and when it
-ends.
+"""Begins holds, keeps their replicas from being replaced, and ends them.
 
 A hold is remembered (`hold` in `state.v1`, by the domain or `fleet`), so that a restart does not
 end it. It holds the nodes in its reach that have gone since a window before it began, and those

@@ -63,9 +63,11 @@ class RelocationSummary:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a request would touch: nodes by index, shards by stream and number. `refusal` says why
-    it cannot be, whoever has seen it; `hash` is to be sent with it where it is `destructive`;
-    `relocated` are the places that an approval would put in force."""
+    """Impact of a request: nodes by index, shards by stream and number.
+
+    `refusal` says why it cannot be, whoever has seen it; `hash` is to be sent with it where it is
+    `destructive`; `relocated` are the places that an approval would put in force.
+    """
 
     nodes: tuple[int, ...] = ()
     shards: tuple[tuple[str, int], ...] = ()

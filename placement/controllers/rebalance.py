@@ -42,8 +42,11 @@ class QueuedMove(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A plan, and what it leaves: streams whose moves go together and are more than limits ever
-    allow at once; `dwells`: replicas stay for now that were moved a short while ago."""
+    """A plan, and the streams that it leaves.
+
+    Their moves go together and are more than limits ever allow at once; `dwells`: replicas stay for
+    now that were moved a short while ago.
+    """
 
     plan: RebalancePlan
     too_large: tuple[str, ...] = ()
@@ -62,7 +65,7 @@ class Proposal:
 
 
 class RebalanceController:
-    """What is wanted and what is left."""
+    """Plans a rebalance when one is wanted, and issues its moves."""
 
     def __init__(self, state: ClusterState, repair: RepairPlanner) -> None:
         self._state, self._repair = state, repair

@@ -1,4 +1,4 @@
-"""Why replicas stand where they do, what would help, and what comes next.
+"""Explains why replicas stand where they do, what would help, and what comes next.
 
 Asks the functions that decided, so that an explanation cannot differ from what was done. Imports
 `state`, `repair` and what they stand on; nobody in the core imports it.

@@ -39,8 +39,8 @@ from placement.topology import NO_DOMAIN
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What a shard breaks, each with its class and the reason for it, and the move that is made of
-    it first, if one is."""
+    """Outlook of a shard: its violations with class and reason, and the first move made of them, if
+    any."""
 
     violations: tuple[Violation, ...] = ()
     move: Move | None = None
@@ -75,9 +75,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Why a node holds a replica. `chosen_by` is None for a replica that is given, of which is
-    told whether it may stay: not `lawful` is one on a node that is lost or has to be emptied, that
-    the policy does not admit, or with which a required rule is broken. `status` is the node's."""
+    """Reason why a node holds a replica.
+
+    `chosen_by` is None for a replica that is given, of which is told whether it may stay: not
+    `lawful` is one on a node that is lost or has to be emptied, that the policy does not admit, or
+    with which a required rule is broken. `status` is the node's.
+    """
 
     shard: int
     slot: int
@@ -91,7 +94,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """Why a node holds no replica of a shard; `step` is where the funnel lost it."""
+    """Reason why a node holds no replica of a shard; `step` is where the funnel lost it."""
 
     shard: int
     node: str
@@ -143,7 +146,10 @@ class Explainer:
             np.add.at(self._load, np.asarray(placed, np.int64), 1)
 
     def held(self, shard: int) -> Iterator[Held]:
-        """Why each replica of the shard is where it is. Ask for shards in ascending order."""
+        """Explain why each replica of the shard is where it is.
+
+        Ask for shards in ascending order.
+        """
         self._count_before(shard)
         nodes = self._shards[shard]
         given = self._came(shard)
@@ -202,8 +208,10 @@ class Explainer:
                     yield rule, f"the {rule.strength} rule '{rule}' is broken: {counts}"
 
     def absent(self, shard: int, node: int, why: Reason | None = None) -> Absent | None:
-        """Why the node holds nothing of the shard, None if it does; `why` is what kept the whole
-        stream from being placed."""
+        """Explain why the node holds nothing of the shard, None if it does.
+
+        `why` is what kept the whole stream from being placed.
+        """
         self._count_before(shard)
         copies = self._policy.copies(self._spec.replication_factor)
         nodes = self._shards[shard] if self._shards else [EMPTY] * copies
@@ -238,7 +246,7 @@ class Explainer:
         return Absent(shard, ids[node], by, f"{what}, but {ids[holder]} was chosen by {by}")
 
     def _funnel(self, need: ReplicaRequest) -> list[tuple[str, Mask]]:
-        """What each step leaves over, as masks."""
+        """Compute the nodes that each step leaves, as masks."""
         topology, view = self._view.topology, self._view
         known = np.zeros(topology.size, bool)
         known[list(topology.index.values())] = True
@@ -298,7 +306,7 @@ class Explainer:
         return f"the required rule '{rule}' forbids it{self._detail(rule, node, need)}"
 
     def _detail(self, rule: Rule, node: int, need: ReplicaRequest) -> str:
-        """What the rule would find if the node took the replica."""
+        """Describe what the rule would find if the node took the replica."""
         topology, scope = self._view.topology, rule.scope
         if scope is not None and topology.domain_of(scope)[node] == NO_DOMAIN:
             return f": it has no {scope}"
@@ -345,9 +353,11 @@ class Explainer:
         return f"the order of strategy '{self._strategy.name}'"
 
     def _replayed(self, shard: int, slot: int, node: int) -> Trace | None:
-        """The trace of `choose` that gives the node, with the replicas before it placed, or with
-        all others placed; None if the strategy goes by an order of its own: agreeing with `choose`
-        would be chance."""
+        """Replay the trace of `choose` that gives the node.
+
+        With the replicas before it placed, or with all others placed. None if the strategy has an
+        order of its own: agreeing with `choose` would be chance.
+        """
         if not self._strategy.places_by_choice:
             return None
         nodes = self._shards[shard]
@@ -380,7 +390,7 @@ class Explainer:
         return need._replace(shards=spec.shards, leads=not kept)
 
     def _standing(self, need: ReplicaRequest) -> RuleContext:
-        """What the rules are asked about; the load is the finished stream's without its replica."""
+        """The context of the rules; the load is the finished stream's without its replica."""
         load = self._load.copy()
         holder = self._shards[need.shard][need.slot] if self._shards else EMPTY
         if holder != EMPTY:
@@ -388,7 +398,7 @@ class Explainer:
         return replace(need.standing(self._view.topology), load=load)
 
     def _came(self, shard: int) -> int:
-        """How many replicas the shard came with."""
+        """Count the replicas that the shard came with."""
         return self._given[shard] if shard < len(self._given) else 0
 
     def _count_before(self, shard: int) -> None:

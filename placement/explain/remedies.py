@@ -113,8 +113,10 @@ def advise(
     policy: Policy,
     given: tuple[tuple[str, ...], ...] | None = None,
 ) -> list[Advice]:
-    """What would let the stream be placed whole, the fewest nodes first; nothing where none of
-    the shapes does. The state is the same afterwards."""
+    """Find what would let the stream be placed whole, the fewest nodes first.
+
+    Empty if none of the shapes does. The state is the same afterwards.
+    """
     trial = _Trial(state, spec, policy, given)
     refused = place(state, spec, policy, given).reasons
     first = refused[0] if refused else None
@@ -141,8 +143,11 @@ def _whole(answer: Answer | None) -> bool:
 
 
 def _least(trial: _Trial, shape: _Shape, short: int) -> tuple[int, Answer] | None:
-    """The least size of the shape that works, beginning with one that gives as many nodes as the
-    reason says are short: doubled until it works, then halved back."""
+    """Find the least size of the shape that works.
+
+    Begins with one that gives as many nodes as the reason says are short: doubled until it works,
+    then halved back.
+    """
     each = max(len(shape.nodes(1)), 1)
     low, high, best = 0, -(-short // each), None
     while best is None:
@@ -208,8 +213,11 @@ def _asking_less(trial: _Trial, spec: StreamSpec) -> Iterator[Advice]:
 
 
 def _shapes(topology: Topology, policy: Policy, domains_first: bool) -> Iterator[_Shape]:
-    """Nodes in each location there is, and new domains at every level and of every tag in use;
-    what the reason asks for comes first, for where tries are few."""
+    """Generate shapes: nodes in each location, and new domains at every level and of every tag in
+    use.
+
+    What the reason asks for comes first, because tries are few.
+    """
     rules = STRATEGIES[policy.strategy].rules(policy, topology)
     tags = _needed_tags(policy)
     leaves = sorted(

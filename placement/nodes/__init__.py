@@ -1,4 +1,4 @@
-"""What concerns nodes rather than shards: admission, places, orders, holds, links.
+"""Handles nodes rather than shards: admission, locations, orders, holds, links.
 
 Imports `planning` (what a relocation would move), `repair`, `state` and what they stand on.
 """

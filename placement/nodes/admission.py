@@ -1,4 +1,4 @@
-"""Who may register: new nodes within the quotas.
+"""Admits new nodes within the quotas.
 
 Whoever may write to the nodes topic can make up ids. What is over a quota is refused with a reason
 and told at most once a minute; the nodes that are there are not touched. When the fleet is full, a
@@ -73,7 +73,7 @@ class Admission:
         return self._state.now // _MINUTE_MS
 
     def _new_nodes(self) -> int:
-        """How many nodes have come within this minute."""
+        """Count the nodes that have come within this minute."""
         known = self._state.memory.get((KIND, _MINUTE))
         current = known is not None and known.body["minute"] == self._minute()
         return int(known.body["nodes"]) if known is not None and current else 0

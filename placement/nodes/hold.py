@@ -22,8 +22,10 @@ HOLD_DOMAIN_NODES = 3
 
 @dataclass(frozen=True, slots=True)
 class HoldTrigger:
-    """Why repair would be suspended; `domain` is what is gone, None where it is nodes here and
-    there. `nodes`: how many are gone."""
+    """Reason to suspend repair; `domain` is the lost one, None if nodes are lost here and there.
+
+    `nodes`: how many are gone.
+    """
 
     domain: str | None
     reason: str
@@ -31,7 +33,7 @@ class HoldTrigger:
 
 
 def find_hold(topology: Topology) -> HoldTrigger | None:
-    """What would make the running reconciler hold, had all dead nodes died at once.
+    """Find what would make the running reconciler hold, had all dead nodes died at once.
 
     Nodes that left on purpose do not count. A domain counts at a level that has another beneath.
     """
@@ -46,8 +48,10 @@ def find_hold(topology: Topology) -> HoldTrigger | None:
 def lost_domains(
     topology: Topology, there: NDArray[np.bool_], gone: NDArray[np.bool_], word: str
 ) -> Iterator[HoldTrigger]:
-    """Domains of which every node that was `there` is `gone` (masks by node), top level first and
-    by name; `word` says how nodes go."""
+    """List the domains of which every node that was `there` is `gone` (masks by node).
+
+    Top level first and by name; `word` says how nodes go.
+    """
     if not gone.any():
         return
     for scope in topology.tiers()[:-1]:

@@ -99,8 +99,11 @@ class Links:
 
 
 def shards_crossing(state: ClusterState, link: Link) -> Iterator[tuple[str, int]]:
-    """Shards whose quorum needs a link: led at one end of it, with too few live copies elsewhere
-    than at its other end. The work is in proportion to what stands at the ends."""
+    """List the shards whose quorum needs a link.
+
+    They are led at one end of it, with too few live copies elsewhere than at its other end. The
+    work is in proportion to what stands at the ends.
+    """
     topology = state.topology
     ends = {end: set(topology.inside(end).nonzero()[0].tolist()) for end in (link.one, link.other)}
     for near, far in ((link.one, link.other), (link.other, link.one)):

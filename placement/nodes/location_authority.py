@@ -1,4 +1,4 @@
-"""Where nodes stand according to whom: the node's own claim, or an authority that knows better.
+"""Decides whose word on a node's location counts: the node's claim, or an authority.
 
 A registration is anybody's word; with an authority a node's claim is compared, told when it differs
 and never trusted (Kudu and HDFS map hosts on the master for the same reason). A node that the
@@ -27,8 +27,10 @@ INVENTORY = "inventory"
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """What a node is to have: the authority's place for its own, why there is none, and the claim,
-    as far as it is not what counts."""
+    """Location for a node: the authority's instead of its own, or why there is none.
+
+    With the claim, if it is not what counts.
+    """
 
     attributes: NodeAttributes
     source: str = CLAIM

@@ -21,9 +21,11 @@ def new_domain(location: Location, places: Collection[str]) -> Location | None:
 
 
 def likely_meant(domain: Location, places: Collection[str]) -> str | None:
-    """The known place beside a new domain, in natural order the first, that is spelt nearly so:
-    at most two edits away, and not by numbers or single letters only, as `r1` and `r2`, `az-a` and
-    `az-b`."""
+    """Find the known place beside a new domain that is spelt nearly like it.
+
+    In natural order the first. At most two edits away, and not by numbers or single letters only,
+    as `r1` and `r2`, `az-a` and `az-b`.
+    """
     parent, name = str(domain.prefix(domain.depth - 1)) if domain.depth > 1 else "", str(domain)
     beside = (place for place in places if place.rpartition("/")[0] == parent and place != name)
     near = (
@@ -35,8 +37,11 @@ def likely_meant(domain: Location, places: Collection[str]) -> str | None:
 
 
 def tier_flaw(location: Location, levels: Sequence[str], places: Collection[str]) -> Reason | None:
-    """What a location lacks of the declared tiers: one is missing, one too many, or they stand in
-    another order, which shows in names that are known at another tier only."""
+    """Name the flaw of a location against the declared tiers.
+
+    One is missing, one too many, or they stand in another order, which shows in names that are
+    known at another tier only.
+    """
     if not levels:
         return None
     if location.depth != len(levels):

@@ -23,7 +23,9 @@ _STATES = {
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What stands for a target. Times are ms; `until` None: until it is ended.
+    """Order in force for a target.
+
+    Times are ms; `until` None: until it is ended.
 
     Of a drain: replicas that are still there (`remaining`), that are on their way (`in_flight`) and
     that cannot leave (`blocked_total`, the first of them in `blocked` with reasons), as of
@@ -44,7 +46,7 @@ class Order:
 
     @property
     def state(self) -> AdministrativeState:
-        """What it makes of its nodes."""
+        """The administrative state that the order gives its nodes."""
         return _STATES[self.action]
 
 
@@ -93,8 +95,10 @@ class AdministrativeOrders:
         return AdministrativeState.NONE if left else ordered
 
     def nodes(self, target: str) -> list[int] | None:
-        """The nodes of a target, by index, those that have left excepted; None where there is
-        neither such a node nor such a domain."""
+        """List the nodes of a target, by index, those that have left excepted.
+
+        None if there is neither such a node nor such a domain.
+        """
         topology, known = self._state.topology, self._state.nodes
         if not target.startswith("/"):
             return [topology.index[target]] if target in known else None

@@ -1,5 +1,7 @@
-"""Relabelling in two phases: a place that a node with replicas newly claims is pending
-until its impact is known and small enough, or agreed to by the impact's hash.
+"""Relabels nodes with replicas in two phases.
+
+A newly claimed location is pending until its impact is known and small enough, or approved by the
+impact's hash.
 
 ScyllaDB ended with immutable racks because changing one was almost certain to lose data or
 availability (scylladb#23800). Here the old place stays in force, nothing moves, and what would
@@ -32,9 +34,11 @@ from placement.wording import counted
 
 @dataclass(frozen=True, slots=True)
 class LocationDecision:
-    """Where a node stands after an event: what is in force, what it claims, what is pending, and
-    why it is not trusted with replicas, if so. `fresh`: what is pending is new; `news`: what people
-    should know (kind and subject of an alert, reason)."""
+    """Location of a node after an event: in force, claimed, pending.
+
+    And why the node is not trusted with replicas, if so. `fresh`: what is pending is new; `news`:
+    what people should know (kind and subject of an alert, reason).
+    """
 
     attributes: NodeAttributes
     claimed: str | None = None
@@ -71,7 +75,7 @@ class Relocations:
     def decide_location(
         self, node_id: str, before: NodeView | None, wanted: NodeAttributes
     ) -> LocationDecision:
-        """Where a node stands that is to have these attributes."""
+        """Decide the location of a node that is to have these attributes."""
         place = parse_location(wanted.location)
         assert isinstance(place, Location), "what is malformed is refused before it gets here"
         flaw = self._tier_flaw(place)
@@ -101,9 +105,11 @@ class Relocations:
             self._state.publisher.alert(*decision.alert)
 
     def apply_pending(self) -> bool:
-        """Give every new relocation its impact, and apply those that are small enough, together if
-        they are small together only (two racks that change names), and those of nodes that hold
-        nothing any more; whether a node has moved in this batch."""
+        """Give every new relocation its impact, and apply those that are small enough.
+
+        Some are small only together (two racks that swap names); those of nodes that hold nothing
+        any more apply too. Returns whether a node has moved in this batch.
+        """
         nodes = self._state.nodes
         is_new = [n for n in self._new_pending if n in nodes and nodes[n].pending is not None]
         self._new_pending.clear()
@@ -136,7 +142,7 @@ class Relocations:
         return sorted(waiting, key=natural_key)
 
     def forecast(self, nodes: Sequence[str]) -> RelocationImpact:
-        """What would come of the pending relocations of nodes, taken together."""
+        """Forecast the impact of the pending relocations of nodes, taken together."""
         return self._forecaster.impact_of(nodes)
 
     def approve_all(self, nodes: Iterable[str]) -> None:
@@ -145,8 +151,11 @@ class Relocations:
             self._apply(name)
 
     def approve(self, node_id: str, impact_hash: str) -> Reason | None:
-        """Apply a pending relocation, or trust a quarantined place, if its impact is still the one
-        that whoever approves has seen; a reason if not."""
+        """Apply a pending relocation, or trust a quarantined location, if the approved impact still
+        holds.
+
+        Returns a reason if not.
+        """
         view = self._state.nodes.get(node_id)
         if view is None:
             return Reason(Code.NODE_UNKNOWN, f"node {node_id} is not known")
@@ -272,7 +281,7 @@ class Relocations:
         )
 
     def _is_in_use(self, name: str) -> bool:
-        """Whether the node has replicas, or moves from or to it are under way."""
+        """Whether the node holds replicas or takes part in an open move."""
         state = self._state
         node = state.topology.index[name]
         return bool(state.table.load(node + 1)[node]) or bool(state.ledger.moves_of_node(node))

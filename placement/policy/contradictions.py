@@ -120,7 +120,7 @@ def _with_domains(rule: Rule, most: int, said: str, factor: int) -> Iterator[Pai
 
 
 def _against(rule: Rule, other: Rule, factor: int) -> Iterator[Pair]:
-    """What `other` rules out of `rule`; called both ways."""
+    """Describe what `other` excludes of `rule`; called both ways."""
     if isinstance(rule, ColocateSlots) and isinstance(other, ExclusiveNodes):
         yield str(rule), str(other), "shards that share their nodes have none of their own"
     yield from _domains_against(rule, other, factor)
@@ -223,8 +223,7 @@ def _cap(rule: AtMost, factor: int) -> int | None:
 
 
 def _most_domains(scope: Scope, places: Sequence[Location]) -> int | None:
-    """How many domains of the level the places can hold at most; None if that is up to the
-    fleet."""
+    """Count the domains of the level in the places, at most; None if the fleet decides."""
     if scope.depth is None or any(place.depth < scope.depth for place in places):
         return None
     return len({place.prefix(scope.depth) for place in places})

@@ -42,7 +42,7 @@ __all__ = [
 
 
 class Affinity(StrEnum):
-    """How replicas relate to locations (`node`) or to nodes (`shard`)."""
+    """Relation of replicas to locations (`node`) or to nodes (`shard`)."""
 
     COLOCATED = "colocated"
     BALANCED = "balanced"
@@ -50,9 +50,12 @@ class Affinity(StrEnum):
 
 
 class Balance(StrEnum):
-    """What rebalancing evens out first for the streams of a strategy: all replicas, then those of
-    each stream, as `spread` places them; each stream, then all, as sources with an order of their
-    own do; or nothing, where the strategy itself says where everything stands."""
+    """Order in which rebalancing evens out the streams of a strategy.
+
+    All replicas, then those of each stream, as `spread` places them; each stream, then all, as
+    sources with an order of their own do; or nothing, if the strategy itself says where everything
+    stands.
+    """
 
     TOTALS_FIRST = "totals_first"
     STREAMS_FIRST = "streams_first"
@@ -60,8 +63,11 @@ class Balance(StrEnum):
 
 
 class OnInfeasible(StrEnum):
-    """What becomes of a stream that cannot be placed as its policy says: refused for good, kept
-    and retried as a whole, placed as far as it goes, or placed with a broken rule."""
+    """Treatment of a stream that cannot be placed as its policy asks.
+
+    Refused for good, kept and retried as a whole, placed as far as possible, or placed with a
+    broken rule.
+    """
 
     REJECT = "reject"
     WAIT = "wait"
@@ -102,7 +108,7 @@ class Policy:
 
     @property
     def strength(self) -> Strength:
-        """How strong the strategy's own rules are: preferred where they may be broken."""
+        """Strength of the strategy's own rules: preferred if they may be broken."""
         soft = self.on_infeasible is OnInfeasible.DEGRADE
         return Strength.PREFERRED if soft else Strength.REQUIRED
 
@@ -119,7 +125,10 @@ class Policy:
     def standing(
         self, spec: StreamSpec, topology: Topology, load: NDArray[np.int64] | None = None
     ) -> RuleContext:
-        """What rules are asked about a stream, but for its replicas. `load`: replicas by node."""
+        """The context of rules asked about a stream, without its replicas.
+
+        `load`: replicas by node.
+        """
         factor = self.copies(spec.replication_factor)
         return RuleContext(topology, factor, (), nodes=self.nodes, shards=spec.shards, load=load)
 
@@ -159,7 +168,7 @@ def parse_placement_policies(text: str) -> PlacementPolicies | Reason:
 
 
 class Compiles(Protocol):
-    """What the compiler asks of a strategy."""
+    """Members of a strategy that the compiler asks."""
 
     @property
     def name(self) -> str:
@@ -173,12 +182,12 @@ class Compiles(Protocol):
 
     @property
     def on_infeasible(self) -> OnInfeasible:
-        """What becomes of a stream when the strategy's own rules cannot be met."""
+        """Treatment of a stream when the strategy's own rules cannot be met."""
         ...
 
     @property
     def on_shortage(self) -> OnInfeasible:
-        """What becomes of it when nodes run out."""
+        """Treatment of a stream when nodes run out."""
         ...
 
     def compile(

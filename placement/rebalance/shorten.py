@@ -104,8 +104,7 @@ def _instead(
     taken: set[int],
     barred: set[tuple[int, int]],
 ) -> int | None:
-    """Find the item, or another of its kin on the node, that may go to the target of the dropped
-    step.
+    """Find the item, or one of its kin on the node, for the target of the dropped step.
 
     None of those used, nor of the shards taken.
     """

@@ -82,7 +82,7 @@ class AtMost(DomainCountRule):
         return findings_by_domain(standing.topology, self.per, counts, over, cap)
 
     def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
-        """Which of many whole shards, a row of nodes each, may break the rule."""
+        """Mask the whole shards, a row of nodes each, that may break the rule."""
         cap = self.cap(standing.replication_factor, len(live_domains(self, standing)))
         return max_per_domain(standing.topology.domain_of(self.per)[shards]) > cap
 
@@ -110,7 +110,7 @@ class Even(DomainCountRule):
         return f"even per {self.per}"
 
     def penalty(self, standing: RuleContext) -> Penalties:
-        """How many replicas the node's domain is ahead of the emptiest live one."""
+        """Count the replicas by which the node's domain leads the emptiest live one."""
         domains, counts, live = _counted_domains(self, standing)
         least = int(counts[live].min()) if len(live) else NEVER
         return np.where(domains == NO_DOMAIN, NEVER, np.maximum(counts[domains] - least, 0))
@@ -125,13 +125,15 @@ class Even(DomainCountRule):
         return findings_by_domain(standing.topology, self.per, counts, over, limit)
 
     def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
-        """Which of many whole shards, a row of nodes each, may break the rule."""
+        """Mask the whole shards, a row of nodes each, that may break the rule."""
         domains = standing.topology.domain_of(self.per)
         return uneven(domains[shards], live_domains(self, standing))
 
     def while_incomplete(self) -> Rule:
-        """No domain may ever hold more than a share; a shard that is even in the end need not be
-        so on the way."""
+        """Forbid that any domain holds more than a share.
+
+        A shard that is even in the end need not be so on the way.
+        """
         return AtMost(Share.SHARE, self.per, located=self.located)
 
     @property
@@ -168,7 +170,7 @@ class AtLeastDomains(DomainCountRule):
         return [RuleFinding(None, have, self.count)] if have < self.count else []
 
     def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
-        """Which of many shards, a row of nodes each, break the rule."""
+        """Mask the shards, a row of nodes each, that break the rule."""
         rows = standing.topology.domain_of(self.per)[shards]
         used = (first_occurrences(rows) & (rows != NO_DOMAIN)).sum(axis=1)
         return used < self.count  # type: ignore[no-any-return]
@@ -184,8 +186,10 @@ def live_domains(rule: AtMost | Even, standing: RuleContext) -> NDArray[np.int32
 def _counted_domains(
     rule: AtMost | Even, standing: RuleContext
 ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int32]]:
-    """The domain of each node, the replicas by domain, and the live domains; one that is not judged
-    has fewer replicas than any limit."""
+    """Find the domain of each node, the replicas by domain, and the live domains.
+
+    A domain that is not judged has fewer replicas than any limit.
+    """
     domains, live = standing.topology.domain_of(rule.per), live_domains(rule, standing)
     counts = domain_counts(domains, standing.replicas)
     unlocated = standing.topology.unlocated
@@ -222,7 +226,7 @@ class SpanDomains(DomainCountRule):
         return [RuleFinding(None, len(used), need)] if len(used) < need else []
 
     def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
-        """Which of many whole shards, a row of nodes each, break the rule."""
+        """Mask the whole shards, a row of nodes each, that break the rule."""
         domains = standing.topology.domain_of(self.per)
         live = np.zeros(int(domains.max(initial=0)) + 2, bool)
         live[standing.live_domains(self.per)] = True
@@ -250,8 +254,11 @@ _FULL = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class EvenWithinCapacity(ScopedRule):
-    """Among the domains of `per` inside one domain of `inside` (anywhere, if it is None) none is
-    two replicas ahead of one that still has a free node. With `fenced`, suspect nodes are free."""
+    """Domains of `per` inside one of `inside` stay even as far as nodes are free.
+
+    None is two replicas ahead of one that still has a free node; `inside` None: anywhere. With
+    `fenced`, suspect nodes are free.
+    """
 
     sees_domains_only: ClassVar[bool] = True
     domains_interchangeable: ClassVar[bool] = True
@@ -270,7 +277,7 @@ class EvenWithinCapacity(ScopedRule):
         return f"even per {self.per}{within} as far as nodes suffice"
 
     def penalty(self, standing: RuleContext) -> Penalties:
-        """How many replicas the node's domain is ahead of the emptiest that has a free node."""
+        """Count the replicas by which the node's domain leads the emptiest that has a free node."""
         counts, domains, least, parents = self._levels(standing)
         ahead: Penalties = np.maximum(counts[domains] - least[parents], 0)
         return ahead
@@ -287,7 +294,7 @@ class EvenWithinCapacity(ScopedRule):
         return sorted(findings, key=lambda finding: natural_key(finding.domain or ""))
 
     def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
-        """Which of many whole shards, a row of nodes each, may break the rule."""
+        """Mask the whole shards, a row of nodes each, that may break the rule."""
         domains, parents = self._domains(standing)
         free = self._free(standing)
         size = int(domains.max(initial=0)) + 1
@@ -313,8 +320,11 @@ class EvenWithinCapacity(ScopedRule):
     def _levels(
         self, standing: RuleContext
     ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64], NDArray[np.int32]]:
-        """Replicas by domain, each node's domain, the fewest replicas of a domain with a free node
-        by domain of `inside`, and each node's domain there."""
+        """Count replicas by domain, and the fewest of a domain with a free node.
+
+        Returns replicas by domain, each node's domain, the fewest replicas of a domain with a free
+        node by domain of `inside`, and each node's domain there.
+        """
         held = np.asarray(standing.replicas, np.int64)
         domains, parents = self._domains(standing)
         counts = np.bincount(domains[held], minlength=int(domains.max(initial=0)) + 1)

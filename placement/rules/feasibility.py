@@ -48,7 +48,7 @@ class FeasibilityQuery:
 
 
 def why_not(question: FeasibilityQuery, rule: Rule | None = None) -> Reason | None:
-    """Why no arrangement exists, or None where one does."""
+    """Explain why no arrangement exists, or None where one does."""
     have = int(question.allowed.sum())
     if have < question.factor:
         return _nodes_too_few(question, have)
@@ -59,7 +59,7 @@ def why_not(question: FeasibilityQuery, rule: Rule | None = None) -> Reason | No
 
 
 def _nodes_too_few(question: FeasibilityQuery, have: int) -> Reason:
-    """What took the other nodes away: their condition, the policy's filters, or what is full."""
+    """Explain what excludes the other nodes: their condition, the policy's filters, or capacity."""
     found = supply_of(question.topology, question.nodes, question.allowed)
     message = f"{question.factor} usable nodes are needed: {found.told(allowed(have))}"
     return Reason(found.code, message, question.factor, have)
@@ -203,7 +203,7 @@ def _colours(
 
 
 def _explain(question: FeasibilityQuery, rule: Rule | None, required: Sequence[Rule]) -> Reason:
-    """What is missing, for the first rule that alone is impossible."""
+    """Explain what is missing, for the first rule that alone is impossible."""
     for each in (rule, *required) if rule else required:
         if each is not None and not _admits(question, [each]):
             return _lacking(question, each)
@@ -214,7 +214,7 @@ def _explain(question: FeasibilityQuery, rule: Rule | None, required: Sequence[R
 
 
 def _lacking(question: FeasibilityQuery, rule: Rule) -> Reason:
-    """Why one rule cannot be kept by itself."""
+    """Explain why one rule cannot be kept by itself."""
     topology, factor = question.topology, question.factor
     scope = rule.scope
     if scope is None:

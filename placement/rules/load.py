@@ -31,8 +31,10 @@ _ROUNDING = 1e-9
 
 
 def bounds(weights: Counts, total: int, fraction: float, slack: int = 1) -> tuple[Counts, Counts]:
-    """Most and fewest of `total` replicas for domains of these weights: the weighted share, give
-    or take `fraction` of it, or `slack` replicas where that is more."""
+    """Compute the most and fewest of `total` replicas for domains of these weights.
+
+    The weighted share, give or take `fraction` of it, or `slack` replicas where that is more.
+    """
     share = weights * (total / max(int(weights.sum()), 1))
     room = np.maximum(fraction * share, slack)
     most = np.floor(share + room + _ROUNDING).astype(np.int64)
@@ -41,8 +43,10 @@ def bounds(weights: Counts, total: int, fraction: float, slack: int = 1) -> tupl
 
 
 def domain_weights(topology: Topology, scope: Scope, usable: NDArray[np.bool_]) -> Counts:
-    """Weight of the usable nodes of each domain, in whole millionths, so that the sum does not
-    depend on the order of nodes."""
+    """Sum the weight of the usable nodes of each domain.
+
+    In whole millionths, so that the sum does not depend on the order of nodes.
+    """
     domains = topology.domain_of(scope)
     live = usable & (domains != NO_DOMAIN)
     parts = np.rint(topology.weight[live] * 1e6)
@@ -54,7 +58,7 @@ def domain_weights(topology: Topology, scope: Scope, usable: NDArray[np.bool_]) 
 def domain_loads(
     topology: Topology, scope: Scope, usable: NDArray[np.bool_], load: Counts
 ) -> Counts:
-    """What the usable nodes of each domain hold."""
+    """Sum the load of the usable nodes of each domain."""
     domains = topology.domain_of(scope)
     live = usable & (domains != NO_DOMAIN)
     size = int(domains.max(initial=0)) + 1
@@ -64,8 +68,9 @@ def domain_loads(
 
 @dataclass(frozen=True, slots=True)
 class LoadBalance(ScopedRule):
-    """Every live domain of `per` holds its weighted share of the cluster's replicas, give or take
-    a fraction of it or one replica.
+    """Every live domain of `per` holds its weighted share of the cluster's replicas.
+
+    Give or take a fraction of it or one replica.
 
     A stream is answerable for its part only: an overfull domain holds none of its replicas, and a
     domain that lacks some holds the stream's own share at least. Where nothing but the stream
@@ -84,7 +89,7 @@ class LoadBalance(ScopedRule):
         return f"load balance {self.fraction:g} per {self.per}"
 
     def penalty(self, standing: RuleContext) -> Penalties:
-        """How far the node's domain would exceed its bound with one more replica."""
+        """Measure how far the node's domain would exceed its bound with one more replica."""
         own, load, weights = self._counts(standing)
         left = standing.shards * standing.replication_factor - int(own.sum())
         most, _ = bounds(weights, int(load.sum()) + max(left, 1), self.fraction)
@@ -128,8 +133,10 @@ class LoadBalance(ScopedRule):
 
 @dataclass(frozen=True, slots=True)
 class VotersSpan(ScopedRule):
-    """The replicas of a shard that vote stand in at least `count` distinct domains of `per`, or
-    each in its own where they are fewer."""
+    """The replicas of a shard that vote stand in at least `count` distinct domains of `per`.
+
+    Or each in its own, if they are fewer.
+    """
 
     slot_order_matters: ClassVar[bool] = True
     count: int
@@ -160,8 +167,10 @@ class VotersSpan(ScopedRule):
         return [RuleFinding(None, have, need)] if have < need else []
 
     def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
-        """Which of many shards, a row of nodes each, may break the rule: of their domains so many
-        may be those of copies that do not vote."""
+        """Mask the shards, a row of nodes each, that may break the rule.
+
+        As many of their domains as there are copies that do not vote may be those of such copies.
+        """
         used = first_occurrences(standing.topology.domain_of(self.per)[shards]).sum(axis=1)
         doubtful: Mask = used - self.extra_copies < self._need(standing)
         return doubtful

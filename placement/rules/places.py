@@ -26,8 +26,10 @@ Counts = tuple[tuple[Location, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Exactly(Rule):
-    """Every listed domain holds exactly so many replicas of a shard, and no other holds any
-    (Cassandra's `NetworkTopologyStrategy` counts per datacenter in this way)."""
+    """Every listed domain holds exactly its number of a shard's replicas, and no other holds any.
+
+    As Cassandra's `NetworkTopologyStrategy` counts per datacenter.
+    """
 
     counts_places: ClassVar[bool] = True
     counts: Counts
@@ -56,7 +58,7 @@ class Exactly(Rule):
         ]
 
     def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
-        """Which of many shards, a row of nodes each, break the rule."""
+        """Mask the shards, a row of nodes each, that break the rule."""
         return _of_many(self.counts, shards, standing, np.not_equal)
 
 
@@ -97,13 +99,15 @@ class AtLeastIn(Rule):
         return [RuleFinding(str(d), have, want) for (d, want), (_, have, _) in found if have < want]
 
     def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
-        """Which of many shards, a row of nodes each, break the rule."""
+        """Mask the shards, a row of nodes each, that break the rule."""
         return _of_many(self.counts, shards, standing, np.less)
 
 
 def missing_count(counts: Counts, have: dict[Location, int]) -> int:
-    """Replicas that have to come at least, so that every listed domain gets its own: what is owed
-    to the domains within another counts for that one too."""
+    """Count the replicas that are missing at least, so that every listed domain gets its own.
+
+    A replica that is missing in a nested domain counts for the outer one too.
+    """
 
     def of(domain: Location, want: int) -> int:
         within = [(d, w) for d, w in counts if d != domain and d.within(domain)]
@@ -136,7 +140,7 @@ class WithTags(Rule):
         return [RuleFinding(name, 1, 0) for name in names]
 
     def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
-        """Which of many shards, a row of nodes each, break the rule."""
+        """Mask the shards, a row of nodes each, that break the rule."""
         doubtful: Mask = np.any(~self._carried(standing.topology)[shards], axis=1)
         return doubtful
 
@@ -146,7 +150,7 @@ class WithTags(Rule):
         return self.tags
 
     def node_fault(self, topology: Topology, node: int) -> str:
-        """What the node has of the first tag that it lacks."""
+        """Name the node's value of the first tag that it lacks."""
         carried = dict(topology.attributes[node].tags)
         wrong = [key for key, value in self.tags if carried.get(key) != value]
         return tagged(wrong[0], carried) if wrong else ""
@@ -194,8 +198,10 @@ class PreferNodes(Rule):
 
 @dataclass(frozen=True, slots=True)
 class LocatedFirst(DomainCountRule):
-    """Nodes with a location come first, as long as the stream may use one: nothing is known of what
-    fails together with a node whose place nobody has told."""
+    """Nodes with a location come first, as long as the stream may use one.
+
+    Nothing is known of what fails together with a node without a location.
+    """
 
     repairable: ClassVar[bool] = False
     prefers_located: ClassVar[bool] = True

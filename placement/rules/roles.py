@@ -44,8 +44,10 @@ class LeaderPreference(Rule):
         return self.domains
 
     def leader_rank(self, topology: Topology) -> NDArray[np.int64]:
-        """For each node the position of its domain in the list; behind the last where it is in
-        none, or may not lead."""
+        """Rank each node by the position of its domain in the list.
+
+        Behind the last if it is in none, or may not lead.
+        """
         known: NDArray[np.int64] | None = topology.attribute_cache.get(self)
         if known is None:
             known = np.full(topology.size, len(self.domains), np.int64)
@@ -56,7 +58,7 @@ class LeaderPreference(Rule):
         return known
 
     def wish(self, standing: RuleContext) -> Penalties:
-        """How much later in the list the shard's leader would stand than it could."""
+        """Count how much later in the list the shard's leader stands than it could."""
         rank, held = self.leader_rank(standing.topology), np.asarray(standing.replicas, np.int64)
         wish: Penalties = np.minimum(rank, rank[held].min(initial=len(self.domains)))
         return wish
@@ -70,8 +72,10 @@ class LeaderPreference(Rule):
         return np.where(rank < none, 0, 1)
 
     def violations(self, standing: RuleContext) -> list[RuleFinding]:
-        """The domain of a leader that is not in the list, or, while the rule is preferred, later
-        in it than another replica."""
+        """Report the domain of a leader that is not in the list.
+
+        Or, while the rule is preferred, later in it than another replica.
+        """
         if not standing.replicas or standing.held_slots[0] != 0:
             return []
         rank, leader = self.leader_rank(standing.topology), standing.replicas[0]
@@ -82,8 +86,10 @@ class LeaderPreference(Rule):
         return [RuleFinding(str(standing.topology.locations[leader]) or "(unlocated)", 1, 0)]
 
     def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
-        """Which of many shards, a row of nodes each, may break the rule: the first of a row leads,
-        if any does."""
+        """Mask the shards, a row of nodes each, that may break the rule.
+
+        The first of a row leads, if any does.
+        """
         rank = self.leader_rank(standing.topology)[shards]
         preferred = self.strength is Strength.PREFERRED
         best = rank.min(axis=1) if preferred else len(self.domains) - 1
@@ -93,8 +99,11 @@ class LeaderPreference(Rule):
 
 @dataclass(frozen=True, slots=True)
 class RoleApart(ScopedRule):
-    """The last `count` replicas of a shard hold a role and share no domain of `per` with those
-    that do not: a cold copy in another region."""
+    """The last `count` replicas of a shard hold a role and share no domain of `per` with the
+    others.
+
+    For instance a cold copy in another region.
+    """
 
     slot_order_matters: ClassVar[bool] = True
     counts_places: ClassVar[bool] = True
@@ -107,8 +116,10 @@ class RoleApart(ScopedRule):
         return f"role {self.role}: {self.count} in another {self.per}"
 
     def penalty(self, standing: RuleContext) -> Penalties:
-        """Replicas of the other kind in the node's domain; one for the last domain that the role
-        could still have; never without a domain."""
+        """Count the replicas of the other kind in the node's domain.
+
+        One for the last domain that the role could still have; never without a domain.
+        """
         domains = standing.topology.domain_of(self.per)
         plain, kept = self._domains(standing)
         mine, theirs = (kept, plain) if self._holds(standing, standing.next_slot) else (plain, kept)
@@ -129,8 +140,10 @@ class RoleApart(ScopedRule):
         return [RuleFinding(name, 1, 0) for name in sorted(names, key=natural_key)]
 
     def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
-        """Which of many shards, a row of nodes each, may break the rule: some domain of theirs
-        holds two replicas, of whatever kind."""
+        """Mask the shards, a row of nodes each, that may break the rule.
+
+        Some domain of theirs holds two replicas, of whatever kind.
+        """
         return max_per_domain(standing.topology.domain_of(self.per)[shards]) > 1
 
     def _holds(self, standing: RuleContext, slot: int) -> bool:

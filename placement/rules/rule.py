@@ -1,4 +1,4 @@
-"""What every kind of rule answers: the contract of the one rules engine.
+"""Defines the contract of the one rules engine, which every kind of rule keeps.
 
 A rule is asked two things: how far a shard would break it if it took one more replica on each
 node (`penalty`), and where a finished arrangement breaks it (`violations`). Both rest on the same
@@ -50,8 +50,9 @@ _ALL_NODES = NodeFilter()
 
 @dataclass(frozen=True, slots=True)
 class RuleContext:
-    """What a rule is judged against: one shard's replicas, those of its stream's others, and the
-    nodes that the policy admits.
+    """Context in which a rule is judged.
+
+    One shard's replicas, those of its stream's others, and the nodes that the policy admits.
 
     `shards` of the stream, `slots` of the replicas and the `slot` that is to be filled matter to
     rules of balance, of leaders and of roles only; `load`, the cluster's replicas by node with
@@ -87,8 +88,7 @@ class RuleContext:
         return found[found != NO_DOMAIN]  # type: ignore[no-any-return]
 
     def seen(self, rule: "Rule") -> tuple[str | None, tuple[str, ...]]:
-        """What a reason says of the level that the rule counts by, if it does: its name, and the
-        live domains there."""
+        """Describe the level that the rule counts by: its name, and its live domains."""
         scope = rule.scope
         if scope is None:
             return None, ()
@@ -141,11 +141,13 @@ class Rule(ABC):
 
     @abstractmethod
     def violations(self, standing: RuleContext, /) -> list[RuleFinding]:
-        """Where the shard's replicas break the rule."""
+        """Report where the shard's replicas break the rule."""
 
     def may_violate(self, shards: NDArray[np.int64], _standing: RuleContext, /) -> Mask:
-        """Which of many whole shards, a row of nodes each, may break the rule: all, unless a kind
-        can tell at less cost than by asking about each."""
+        """Mask the whole shards, a row of nodes each, that may break the rule.
+
+        All, unless a kind can tell at less cost than by asking about each.
+        """
         return np.ones(len(shards), bool)
 
     @property
@@ -187,20 +189,21 @@ class Rule(ABC):
         return None
 
     def node_fault(self, _topology: Topology, _node: int, /) -> str:
-        """What keeps the node itself from being used, in words; empty if nothing does."""
+        """Describe what keeps the node itself from being used; empty if nothing does."""
         return ""
 
     def leader_rank(self, topology: Topology, /) -> NDArray[np.int64]:
-        """For each node how late it comes as a leader: the same for all where the rule says
-        nothing of leaders."""
+        """Rank each node as a leader, lower is better; all alike if the rule ignores leaders."""
         return np.zeros(topology.size, np.int64)
 
     def allows_move(
         self, _standing: RuleContext, _source: int, _target: int, _taken: Callable[[], bool], /
     ) -> bool | None:
-        """Whether a replica may go from one node to another, where the nodes tell it; None where
-        the arrangements before and after have to be compared. `standing` has no replicas; `taken`
-        says whether the target holds any of the stream."""
+        """Whether a replica may move between two nodes, as far as the nodes decide it.
+
+        None if the arrangements before and after have to be compared. `standing` has no replicas;
+        `taken` says whether the target holds any of the stream.
+        """
         return None
 
     def is_kept_throughout(self, _stream: RuleContext, /) -> bool:
@@ -208,13 +211,18 @@ class Rule(ABC):
         return False
 
     def stream_excess(self, _standing: RuleContext, /) -> int | None:
-        """How many replicas of the stream break the rule, where a shard that keeps it better may
-        make others keep it worse; None where each shard is judged by itself."""
+        """Count the stream's replicas that break the rule.
+
+        For rules where a shard that keeps it better may make others keep it worse; None if each
+        shard is judged by itself.
+        """
         return None
 
     def stream_violations(self, standing: RuleContext, /) -> list[RuleFinding]:
-        """Where a stream as a whole breaks the rule, each domain once: `standing` has the replicas
-        of one shard, and those of the others beside."""
+        """Report where a stream as a whole breaks the rule, each domain once.
+
+        `standing` has the replicas of one shard, and those of the others beside.
+        """
         found: dict[str | None, RuleFinding] = {}
         for finding in self.violations(standing):
             found.setdefault(finding.domain, finding)

@@ -187,9 +187,11 @@ class ColocateSlots(Rule):
 
 @dataclass(frozen=True, slots=True)
 class Balance(ScopedRule):
-    """The stream's replicas per live domain of `per` stay within a fraction of the domain's share,
-    which is in proportion to the weight of its nodes; one replica more or less is always allowed,
-    because replicas are whole."""
+    """The stream's replicas per live domain of `per` stay near the domain's share.
+
+    Within a fraction of it; the share is in proportion to the weight of the domain's nodes. One
+    replica more or less is always allowed, because replicas are whole.
+    """
 
     spans_stream: ClassVar[bool] = True
     needs_whole_stream: ClassVar[bool] = True
@@ -201,8 +203,10 @@ class Balance(ScopedRule):
         return f"balance {self.fraction:g} per {self.per}"
 
     def penalty(self, standing: RuleContext) -> Penalties:
-        """How far the node's domain would exceed its bound in the complete stream, or the others
-        could no longer reach theirs."""
+        """Measure how far the node's domain would exceed its bound in the complete stream.
+
+        Or how far the others could no longer reach theirs.
+        """
         domains, live = standing.topology.domain_of(self.per), standing.live_domains(self.per)
         counts, share = self._counts(standing, live)
         held = len(standing.stream_nodes) + len(standing.replicas)

@@ -24,8 +24,10 @@ _CLAUSE_MAX = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One step: how many nodes it left, in words where it left some, and what is so of none of
-    them, or of `each`, where it left none."""
+    """One step of the funnel: the number of nodes it left, and the words for it.
+
+    If it left none, the words say what is so of none of them, or of `each`.
+    """
 
     left: int
     some: str
@@ -35,8 +37,11 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """The nodes that a policy admits, before anything is placed: how many are known, what took
-    others away, and those that are left; `deserted` if no node stands in a domain of `within`."""
+    """The nodes that a policy admits, before anything is placed.
+
+    How many are known, what took others away, and those that are left; `deserted` if no node stands
+    in a domain of `within`.
+    """
 
     known: int
     parts: tuple[Part, ...]
@@ -45,7 +50,7 @@ class Supply:
 
     @property
     def code(self) -> Code:
-        """What to call a shortage."""
+        """The code of a shortage."""
         return Code.DOMAIN_UNKNOWN if self.deserted else Code.NODES_TOO_FEW
 
     def told(self, *more: Part) -> str:
@@ -89,8 +94,11 @@ def supply(topology: Topology, nodes: NodeFilter, fenced: bool = False) -> Suppl
 
 
 def supply_of(topology: Topology, nodes: NodeFilter, usable: Mask) -> Supply:
-    """The same where others than those that are up may be `usable` as well, such as suspect nodes
-    that keep their replicas. It does not matter which nodes the topology calls eligible."""
+    """Count the supply with nodes `usable` besides those that are up.
+
+    For instance suspect nodes that keep their replicas. It does not matter which nodes the topology
+    calls eligible.
+    """
     up = [topology.status(node) == Liveness.UP for node in range(topology.size)]
     return _supply(topology, nodes, usable | np.array(up, bool))
 
@@ -149,7 +157,7 @@ def _filters(
 
 
 def _values(key: str, topology: Topology, everyone: Mask) -> str:
-    """What nodes have instead of a value of a tag that none has."""
+    """List the values that nodes have instead of a missing value of a tag."""
     tags = (dict(topology.attributes[node].tags) for node in np.flatnonzero(everyone).tolist())
     values = sorted({each[key] for each in tags if key in each}, key=natural_key)
     if not values:
@@ -170,8 +178,10 @@ def room(left: int) -> Part:
 
 
 def allowed(left: int) -> Part:
-    """The nodes that nothing else keeps from this replica: limits, a failure a moment ago, what
-    the strategy asks of a node."""
+    """Mask the nodes that nothing else keeps from this replica.
+
+    Limits, a failure a moment ago, what the strategy asks of a node.
+    """
     return Part(left, f"{left} that may take this replica", "may take this replica")
 
 
@@ -210,5 +220,5 @@ def why_not_admitted(nodes: NodeFilter, topology: Topology, node: int) -> str | 
 
 
 def tagged(key: str, tags: dict[str, str]) -> str:
-    """What a node has of a tag."""
+    """Describe the value that a node has of a tag."""
     return f"it has {key}={tags[key]}" if key in tags else f"it has no tag {key}"

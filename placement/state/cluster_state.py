@@ -41,7 +41,7 @@ class ReadModel(Protocol):
 
     @property
     def nodes(self) -> Mapping[str, NodeView]:
-        """What is known of each node, by its id."""
+        """The view of each node, by its id."""
 
     @property
     def topology(self) -> Topology:
@@ -61,11 +61,11 @@ class ReadModel(Protocol):
 
     @property
     def memory(self) -> MemoryStore:
-        """What is remembered, by kind and name."""
+        """The memory, by kind and name."""
 
     @property
     def publisher(self) -> Publisher:
-        """What was published last: epochs, violations, digest."""
+        """The last publications: epochs, violations, digest."""
 
     def current_replicas(self, shard: int) -> list[int]:
         """List the nodes that hold a whole replica of a shard, by slot."""

@@ -82,7 +82,7 @@ def of_node(view: NodeView) -> int:
 
 
 def _of_lives(lives: Lives) -> Iterator[str | int]:
-    """What tells the other lives of a node apart."""
+    """Hash the fields that distinguish the other lives of a node."""
     if lives.earlier:
         yield from ("earlier", *lives.earlier)
     if lives.refused is not None:
@@ -115,8 +115,10 @@ def of_assignments(
     nodes: NDArray[np.uint64],
     told: NDArray[np.uint64] | np.uint64,
 ) -> NDArray[np.uint64]:
-    """Hashes of assignment records: of their keys (see `keyed`), epochs, and replicas in order, as
-    `counts` hashes of node ids (`Topology.digests`) in `nodes` for each; `told` is `of_told`."""
+    """Hash assignment records: their keys (see `keyed`), epochs, and replicas in order.
+
+    A record has `counts` hashes of node ids (`Topology.digests`) in `nodes`; `told` is `of_told`.
+    """
     content = mix(mix(epochs.astype(np.uint64) ^ _ASSIGNMENT) ^ told)
     firsts = np.cumsum(counts) - counts
     for slot in range(int(counts.max(initial=0))):

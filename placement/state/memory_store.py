@@ -22,7 +22,7 @@ from placement.state.publisher import Publisher
 
 
 class MemoryStore(Mapping[tuple[str, str], Memory]):
-    """What is remembered, by kind and name."""
+    """The memory, by kind and name."""
 
     def __init__(self, publisher: Publisher) -> None:
         self._publisher = publisher

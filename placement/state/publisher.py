@@ -36,7 +36,7 @@ Violations = tuple[Violation, ...]
 
 
 class PublishedColumns:
-    """What was published of each shard last, by its index: epoch, and the hashes of its records."""
+    """The last publication of each shard, by its index: epoch, and the hashes of its records."""
 
     def __init__(self) -> None:
         self.epochs = np.zeros(0, np.int64)

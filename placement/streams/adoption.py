@@ -55,8 +55,6 @@ def completed(
 
     `view` counts the replicas in the other slots; `called` names these in a warning if they break a
     rule.
-
-    `view` counts what stands in the others, which is `called` so where it breaks a rule.
     """
     strategy = STRATEGIES[policy.strategy]
     rules = strategy.rules(policy, view.topology)
