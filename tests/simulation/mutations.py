@@ -21,15 +21,17 @@ from placement.liveness.statements import Statements
 from placement.model import AdministrativeState, Liveness, Lives, Reason
 from placement.moves import Ledger
 from placement.repair import (
-    ActionFinder,
     RepairPlanner,
+    RepairScope,
     issuer,
     leadership,
     queue,
     targets,
     throttle,
 )
+from placement.repair.actions import ActionFinder
 from placement.repair.issuer import MoveIssuer
+from placement.repair.needs import ShardNeeds
 from placement.repair.targets import RuleScore
 from placement.rules import AtMost, Even, ExclusiveNodes
 from placement.state import ClusterState, MoveLog
@@ -297,12 +299,12 @@ def copies_under_way_lead(patch: Patch) -> None:
     """A copy that is not complete may be promoted."""
     next_leader = leadership.next_leader
 
-    def wrong(state: ClusterState, actions: ActionFinder, shard: int) -> int | None:
+    def wrong(state: ClusterState, scope: RepairScope, shard: int) -> int | None:
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(
                 ClusterState, "current_replicas", lambda state, shard: state.table.nodes(shard)
             )
-            return next_leader(state, actions, shard)
+            return next_leader(state, scope, shard)
 
     patch.setattr(issuer, "next_leader", wrong)
     patch.setattr(queue, "next_leader", wrong)
@@ -343,8 +345,8 @@ def relocated_nodes_are_not_looked_at(patch: Patch) -> None:
 def healthy_copies_are_surplus(patch: Patch) -> None:
     """Of too many replicas the last goes, dead or not."""
 
-    def wrong(self: ActionFinder, shard: int, _view: Any) -> int:
-        nodes = self._state.table.nodes(shard)
+    def wrong(_: ActionFinder, needs: ShardNeeds, _view: Any) -> int:
+        nodes = needs.nodes
         return max(slot for slot, node in enumerate(nodes) if node != EMPTY)
 
     patch.setattr(ActionFinder, "_surplus_slot", wrong)
