@@ -130,6 +130,8 @@ APART = (
     ("diagnosis", "state"),
     ("liveness", "topology"),
 )
+# The demo needs a broker and the application: `tests/integration/test_demo.py`.
+TESTED_ELSEWHERE = {"demo"}
 # Its commands load one module each, so that `placer place` loads neither Kafka nor Spark.
 OPEN = {"streaming.cli"}
 
@@ -223,6 +225,19 @@ def test_outsiders_come_through_the_door(package: str) -> None:
         ):
             around.append((importer, module, name))
     assert around == []
+
+
+@pytest.mark.parametrize("package", TABLES)
+def test_folders_of_tests_are_named_after_sub_packages(package: str) -> None:
+    """Each folder holds tests or stories, so that the tests of a part are found by its name."""
+    parts = {path.parent.name for path in (ROOT / package).glob("*/__init__.py")}
+    files = [
+        path
+        for pattern in ("*/**/test_*.py", "*/testdata/*.txt")
+        for path in (ROOT / "tests" / package).glob(pattern)
+    ]
+    folders = {path.relative_to(ROOT / "tests" / package).parts[0] for path in files}
+    assert folders == parts - TESTED_ELSEWHERE
 
 
 def test_screens_import_no_command() -> None:

@@ -88,7 +88,7 @@ def test_a_stream_of_thousands_is_as_one_by_one(monkeypatch):
         monkeypatch.undo()
 
 
-def test_a_walk_goes_all_the_way_round_and_not_twice():
+def test_a_walk_visits_every_token_once():
     starts = np.array([3, 990, 500])
     fits = {0: 2, 1: 989, 2: -5}
 
@@ -114,7 +114,7 @@ def test_digests_of_many_are_those_of_each():
 
 
 @pytest.mark.parametrize("seed", seeds(60))
-def test_no_broken_shard_is_beyond_doubt(seed):
+def test_columns_find_exactly_the_shards_that_break_a_ring_rule(seed):
     """The sifts of the rules that these strategies bring are exact: what they pass is not asked."""
     rng = random.Random(seed)
     topology = Topology()

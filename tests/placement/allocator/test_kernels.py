@@ -208,7 +208,9 @@ def test_weights_are_followed() -> None:
 
 @given(FLEETS, st.lists(st.lists(st.integers(0, 13), min_size=3, max_size=3), min_size=1))
 @examples(200)
-def test_no_broken_shard_is_beyond_doubt(nodes: list[Node], shards: list[list[int]]) -> None:
+def test_every_uneven_shard_is_found_over_columns(
+    nodes: list[Node], shards: list[list[int]]
+) -> None:
     topology = fleet(nodes)
     rows = [[node % len(nodes) for node in shard] for shard in shards]
     for scope in topology.tiers():

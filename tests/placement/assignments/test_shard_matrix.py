@@ -61,7 +61,7 @@ def rules(topology: Topology) -> list[Any]:
 
 @given(FLEETS, SHARDS, st.booleans())
 @examples(150)
-def test_no_broken_shard_is_beyond_doubt(
+def test_every_shard_that_breaks_a_rule_is_found_over_columns(
     nodes: Any, shards: list[list[int]], filtered: bool
 ) -> None:
     topology = fleet(nodes)

@@ -12,7 +12,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statements, "NODES_MAX", 3)
 
 
-def test_what_is_too_much_is_refused_and_the_others_go_on() -> None:
+def test_nodes_above_the_quota_are_refused_and_the_others_go_on() -> None:
     flood = [(at, f"x{at}.a.1 registers") for at in range(100, 160)]
     log = timeline(
         [(0, "n1.a.1 registers"), (1, "n2.a.1 registers")], flood, [(200, "n1.a.2 beats")]

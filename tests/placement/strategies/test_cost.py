@@ -252,11 +252,18 @@ def test_lists_that_are_given_are_completed():
     assert "role cold" in answer.decision.warnings[0].message
 
 
-def repaired(core, now):
-    """Run all moves to their end."""
+def follow(lists, ready):
+    """Take over the lists that a batch published."""
+    lists.update({shard: each.replicas for (_, shard), each in ready.assignments.items()})
+    return ready
+
+
+def repair(core, lists, now):
+    """Run all moves to their end, and follow what they do to the lists."""
     for _ in range(50):
-        if not core.apply([], now).moves:
+        if not follow(lists, core.apply([], now)).moves:
             return
+    raise AssertionError(f"still moving: {lists}")
 
 
 def test_repair_keeps_the_rules():
@@ -264,18 +271,16 @@ def test_repair_keeps_the_rules():
     nodes = fleet(racks=3)
     core = Reconciler(Configuration(acked=False))
     core.apply(nodes, 0)
-    ready = core.apply([stream(COST, shards=4)], 0)
-    before = {shard: each.replicas for (_, shard), each in ready.assignments.items()}
+    before = {}
+    follow(before, core.apply([stream(COST, shards=4)], 0))
     places = usable(nodes)
     by_id = {each.node_id: each for each in nodes}
     for position in (0, 3):
         victim = before[0][position]
         dead = by_id[victim]
         gone = type(dead)(1, victim, "i", 1, Liveness.DEAD)
-        ready = core.apply([gone], 1)
-        for (_, shard), each in ready.assignments.items():
-            before[shard] = each.replicas
-        repaired(core, 1)
+        follow(before, core.apply([gone], 1))
+        repair(core, before, 1)
         lists = [before[shard] for shard in sorted(before)]
         assert all(victim not in each for each in lists)
         assert not list(broken(lists, places, 3, 1))

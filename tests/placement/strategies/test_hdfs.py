@@ -297,6 +297,8 @@ def test_rules_filters_and_capacity_are_kept():
 
 
 def test_random_fleets_keep_the_rules_or_say_why_not():
+    """`degraded` exactly where full nodes leave a shard too many in a rack, or too few racks."""
+    outcomes = set()
     rng = random.Random(3)
     for _ in range(120):
         nodes = random_nodes(rng)
@@ -308,19 +310,23 @@ def test_random_fleets_keep_the_rules_or_say_why_not():
             assert answer.replicas == ask(rng.sample(nodes, len(nodes)), asked)["s"].replicas
             roomy = all(n.attributes.capacity is None for n in nodes)
             there = len(set(place.values()))
+            bent = False
             for replicas in answer.replicas:
                 assert len(set(replicas)) == len(replicas)
                 assert set(replicas) <= set(place)
+                used = Counter(place[name] for name in replicas)
+                variant = Variant(policy.get("variant", "default"))
+                cap = rack_cap(variant, len(replicas), there)
+                wanted = min(there if policy is TOLERANT else 2, len(replicas), there)
+                bent |= max(used.values(), default=0) > cap or len(used) < wanted
                 if roomy:
                     assert len(replicas) == min(factor, len(place))
-                    used = Counter(place[name] for name in replicas)
-                    variant = Variant(policy.get("variant", "default"))
-                    cap = rack_cap(variant, len(replicas), there)
-                    assert max(used.values(), default=0) <= cap or answer.outcome != "placed"
-                    wanted = there if policy is TOLERANT else 2
-                    assert len(used) >= min(wanted, len(replicas), there)
+            assert not (bent and roomy)
             short = any(len(replicas) < factor for replicas in answer.replicas)
             empty = not any(answer.replicas)
-            allowed = {"waiting"} if empty else {"partial"} if short else {"placed", "degraded"}
-            assert answer.outcome in allowed
+            whole = "degraded" if bent else "placed"
+            expected = "waiting" if empty else "partial" if short else whole
+            assert answer.outcome == expected, answer
             assert not short or answer.codes == ["NODES_TOO_FEW"]
+            outcomes.add(expected)
+    assert outcomes == {"placed", "degraded", "partial", "waiting"}
