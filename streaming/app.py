@@ -225,7 +225,7 @@ class RunningQuery:
         )
 
     def _apply(self, batch: "DataFrame", batch_id: int) -> None:
-        """One batch. An exception ends the query, and with it the process."""
+        """Apply one batch. An exception ends the query, and with it the process."""
         try:
             self._take(batch, batch_id)
         except Exception as error:
@@ -233,8 +233,8 @@ class RunningQuery:
             raise
 
     def _ended(self, query: "StreamingQuery") -> Exception:
-        """What ended the query. Of a batch that failed Spark says the same as our own error, in
-        many words; a disk that is full or fails is nobody's bug and told in few."""
+        """Return the error that ended the query. Spark repeats our own error of a failed batch in
+        many words; a full or failing disk is no bug and is reported in one sentence."""
         said = _failure_text(query)
         fault = next((fault for fault in _DISK_FAULTS if fault in said), None)
         if fault is not None and not isinstance(self._failure, StreamingError):
@@ -243,7 +243,7 @@ class RunningQuery:
         return self._lost_rights() or failure if _REFUSED in str(failure).lower() else failure
 
     def _lost_rights(self) -> AccessRefused | None:
-        """What this principal may not do any more, if the brokers know of something."""
+        """List the rights that this principal has lost, if the brokers report any."""
         kafka = self._settings.kafka
         try:
             found = find_missing_rights(
@@ -297,7 +297,7 @@ def _endpoint(settings: Settings, observer: Observer) -> Iterator[None]:
 
 
 def _locator(settings: Settings, recovered: Recovered) -> Locator | None:
-    """Who is asked where registering nodes stand; nobody where claims or the inventory count."""
+    """Make the configured locator; None where claims or the inventory decide."""
     location = settings.location
     match location.authority:
         case "file":

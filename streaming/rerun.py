@@ -49,7 +49,7 @@ class NoInputs(StreamingError):
 
 @dataclass(frozen=True, slots=True)
 class RerunResult:
-    """What a rerun sent and wrote, and what the audit found."""
+    """Counts the inputs and records of a rerun, and lists the audit's findings."""
 
     inputs: int
     records: int

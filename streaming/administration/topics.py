@@ -54,8 +54,8 @@ Action = Literal["create", "configure", "partitions", "refused", "ok"]
 
 @dataclass(frozen=True, slots=True)
 class TopicChange:
-    """What a topic (full name) needs, or got. `refused` is a difference that is not ours to mend;
-    `detail` says why, or names the settings and counts."""
+    """Describes the change that a topic (full name) needs or got. `refused` is a difference that
+    `apply_topics` does not correct; `detail` says why, or names settings and counts."""
 
     topic: str
     action: Action
@@ -115,7 +115,7 @@ def diff_topics(
     partitions: Mapping[str, int] | None = None,
     options: Mapping[str, str] | None = None,
 ) -> list[TopicChange]:
-    """What `apply_topics` would do, in the catalogue's order; changes nothing.
+    """List the changes that `apply_topics` would make, in the catalogue's order; change nothing.
 
     `partitions` overrides the catalogue's counts by short name (`nodes.v1`). `options` are client
     settings in librdkafka's names, secrets resolved. Raises BrokerUnreachable,

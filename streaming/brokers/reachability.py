@@ -18,7 +18,7 @@ PROBE_TIMEOUT_SECONDS = 1.0
 
 
 class Reachability:
-    """What a client's connections report, as two sentences: away, and back.
+    """Reports a client's connections in two sentences: no broker answers, and one answers again.
 
     It is the error callback of one client or of several, in one thread or in several, and `look` is
     called by each of them between its polls. That all connections are down is believed once a

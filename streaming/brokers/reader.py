@@ -38,9 +38,9 @@ class KeyMissing(StreamingError):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One committed record. `value` is None for a tombstone and for what is no JSON object, which
-    `raw` tells apart: None, or the bytes. `key` and `headers` are text for people, `raw_key` and
-    `raw_headers` what was written."""
+    """Holds one committed record. `value` is None for a tombstone and for a value that is no JSON
+    object; `raw` tells them apart: None, or the bytes. `key` and `headers` are text for people,
+    `raw_key` and `raw_headers` the bytes that were written."""
 
     topic: str
     """Short name, without the prefix: `moves.v1`."""
@@ -162,7 +162,8 @@ class CommittedReader:
         return [*self.records_to_end()]
 
     def records_to_end(self) -> Iterator[Record]:
-        """The same one by one, for topics of which only few records are to be kept."""
+        """Yield the records of `read_to_end` one by one, for topics of which few records are
+        kept."""
         for messages in self._to_end():
             yield from (self._record(each) for each in messages if self._advance(each))
 

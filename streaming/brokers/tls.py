@@ -21,7 +21,8 @@ _ANOTHER_NAME = (62, 64)
 
 
 def find_fault(bootstrap: str, options: Mapping[str, str]) -> str | None:
-    """What is wrong between these options and the brokers that listen; None: nothing is found.
+    """Explain why these options and the brokers that listen do not fit; None where nothing is
+    found.
 
     `options` as in `kafka.options`, secrets resolved.
     """

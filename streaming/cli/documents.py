@@ -83,7 +83,7 @@ def answer_documents(
 
 @contextmanager
 def _progress_clock(doing: str, document: "Document") -> Iterator[None]:
-    """What a large file is worked at for, and how long, on standard error if it is a terminal."""
+    """Show the work on a large file and its duration on standard error, if it is a terminal."""
     streams = document.cluster.streams
     shards = sum(getattr(stream, "shards", 0) for stream in streams)
     if shards < _SHARDS_LARGE or not sys.stderr.isatty():

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class Output(StrEnum):
-    """Who reads the output: people or programs."""
+    """Names the reader of the output: people or programs."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class FailOn(StrEnum):
-    """What makes an offline command end with exit code 1, besides its default."""
+    """Names the findings that make an offline command end with exit code 1, besides its default."""
 
     DEGRADED = "degraded"
     FIXABLE = "fixable"

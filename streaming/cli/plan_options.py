@@ -8,7 +8,7 @@ import typer
 
 
 class Phase(StrEnum):
-    """What to plan."""
+    """Names the moves to plan: repairs, balance, or both."""
 
     REPAIR = "repair"
     REBALANCE = "rebalance"
@@ -16,7 +16,7 @@ class Phase(StrEnum):
 
 
 class PlanOutput(StrEnum):
-    """Who reads a plan: people, programs, or `kafka-reassign-partitions --execute`."""
+    """Names the reader of a plan: people, programs, or `kafka-reassign-partitions --execute`."""
 
     TEXT = "text"
     JSON = "json"

@@ -158,7 +158,7 @@ def _make_request(
 
 
 def _hint(settings: "Settings", target: str, reason: "Mapping[str, Any] | None") -> str:
-    """What is spelt nearly like a target that nobody knows."""
+    """Name the targets that are spelt like an unknown one."""
     if reason is None or reason["code"] not in ("NODE_UNKNOWN", "DOMAIN_UNKNOWN"):
         return ""
     from streaming.requests import suggest_names

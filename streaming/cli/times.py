@@ -15,7 +15,7 @@ def time_text(time_ms: int) -> str:
 
 
 def duration_text(seconds: float) -> str:
-    """How long, in the two largest units: `0.4s`, `42s`, `3m12s`, `2h05m`, `3d04h`."""
+    """Write a duration in its two largest units: `0.4s`, `42s`, `3m12s`, `2h05m`, `3d04h`."""
     if seconds < 10:
         return f"{seconds:.1f}".removesuffix(".0") + "s"
     whole = int(seconds)
@@ -29,7 +29,8 @@ def duration_text(seconds: float) -> str:
 
 
 def ago_text(time_ms: int, now_ms: int) -> str:
-    """How long before `now_ms` something was: `3m12s ago`. Clocks differ: never in the future."""
+    """Write the time since `time_ms` as an age: `3m12s ago`. Clocks differ, so that it is never
+    negative."""
     return f"{duration_text(max(now_ms - time_ms, 0) / 1000)} ago"
 
 

@@ -42,7 +42,7 @@ def parse_journal_event(line: Sequence[Any]) -> Event:
 
 
 def configuration_body(configuration: Configuration) -> dict[str, Any]:
-    """What decides beside the events, as the marker and a writer's first entry carry it."""
+    """Write the configuration as the marker and a writer's first journal entry carry it."""
     return asdict(configuration)
 
 

@@ -47,9 +47,9 @@ class OffsetRange:
 
 @dataclass(slots=True)
 class PackedPartition:
-    """What one partition's stretch means for one topology shard; reports stand with the partition
-    they came from; `ignored` counts records that changed nothing, by reason. What is not about
-    single nodes travels with shard 0 only."""
+    """Holds one partition's records of a batch for one topology shard. Reports stand with the
+    partition they came from; `ignored` counts records that changed nothing, by reason. Records that
+    are not about single nodes travel with shard 0 only."""
 
     log: PartitionLog | None = None
     reports: list[tuple[int, Statement]] = field(default_factory=list)

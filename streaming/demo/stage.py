@@ -54,7 +54,7 @@ class SceneFailed(StreamingError):
 
 @dataclass(frozen=True, slots=True)
 class DemoReport:
-    """How it ended: what was found wrong, counts and latencies in seconds."""
+    """Reports the end of a demo: findings, counts, and latencies in seconds."""
 
     findings: list[str]
     counts: dict[str, int]
@@ -96,7 +96,7 @@ class Stage:
         self._owned.close()
 
     def play(self) -> DemoReport:
-        """What happens on the stage, to be told by whoever sets it."""
+        """Play the demo and report on it; subclasses say how."""
         raise NotImplementedError
 
     def _start(self) -> None:
@@ -131,7 +131,7 @@ class Stage:
 
 
 class ScenarioDemo(Stage):
-    """One scenario, with the settings that it names."""
+    """Plays one scenario with the settings that it names."""
 
     def __init__(
         self, scenario: Scenario, tell: Callable[[str], None], stop: threading.Event

@@ -100,7 +100,7 @@ class StoryDemo(Stage):
         self._until(f"{zone} is up", lambda: self._are(lost, "up"))
 
     def _override(self, hold: str) -> None:
-        """What an operator does who knows that the zone stays away."""
+        """Override the hold, as an operator does who knows that the zone stays away."""
         settings = load_settings(None, {"kafka.bootstrap_servers": self.bootstrap})
         request = OverrideHold(target=hold, request_id=new_request_id())
         shown = dry_run(settings, request)

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 
 class CheckStatus(StrEnum):
-    """What a check found; `skipped` where an earlier failure left nothing to look at."""
+    """Names the outcome of a check; `skipped` where an earlier failure left nothing to check."""
 
     OK = "ok"
     WARN = "warn"
@@ -15,7 +15,7 @@ class CheckStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckFailure:
-    """Why a check is not ok, and what to do about it."""
+    """Says why a check is not ok, and what to do about it."""
 
     said: str
     action: str
@@ -24,7 +24,7 @@ class CheckFailure:
 
 @dataclass(frozen=True, slots=True)
 class DoctorResult:
-    """One check's answer. `action`: what to do, empty where there is nothing to do."""
+    """Holds the result of one check. `action`: what to do, empty where nothing is to be done."""
 
     check: str
     health: CheckStatus

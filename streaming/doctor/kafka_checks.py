@@ -58,7 +58,7 @@ def check_topics(settings: Settings) -> str | CheckFailure:
 
 
 def check_authorisation(settings: Settings) -> str | CheckFailure:
-    """What the brokers say this principal may do with each topic."""
+    """Check the operations that the brokers allow this principal on each topic."""
     bootstrap, options = _where(settings)
     found = find_missing_rights(bootstrap, settings.topics.prefix, options)
     if found:

@@ -19,7 +19,7 @@ _FOR_EVER_MS = 2**63
 
 
 def check_retention(settings: Settings) -> str | CheckFailure:
-    """What is not applied yet against what the brokers delete."""
+    """Compare the age of input that is not applied yet with the topics' retention."""
     prefix, options = settings.topics.prefix, settings.resolved_kafka_options()
     bootstrap = settings.kafka.bootstrap_servers
     marker = _marker(settings)

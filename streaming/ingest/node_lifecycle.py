@@ -31,8 +31,8 @@ _TABLES: dict[int, tuple[bytes, LivenessTable]] = {}
 
 @dataclass(slots=True)
 class ShardOutput:
-    """What one topology shard says of a batch: verdicts on records of the nodes topic, and of the
-    detector's, by partition; `ignored` counts records that changed nothing, by reason; the rest
+    """Holds one topology shard's output of a batch: verdicts on records of the nodes and detector
+    topics, by partition; `ignored` counts records that changed nothing, by reason; the rest is
     passed through."""
 
     verdicts: list[tuple[int, Verdict]] = field(default_factory=list)
@@ -90,7 +90,7 @@ class NodeLifecycle(StatefulProcessor):
         yield Row(payload=pickle.dumps(judged, pickle.HIGHEST_PROTOCOL))
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: the operator holds no resource."""
 
     def _get(self, shard: int) -> LivenessTable:
         stored = self._hash.get()

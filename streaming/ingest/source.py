@@ -52,7 +52,7 @@ OFFSETS_TRIES_MAX = 6
 
 @dataclass(frozen=True, slots=True)
 class PackingPlan:
-    """How records are packed: what the executors have to know."""
+    """Tells executors how to pack records."""
 
     short_names: Mapping[str, str]
     topology_shards: int

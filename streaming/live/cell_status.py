@@ -34,15 +34,15 @@ _ANSWERS = "REQUEST"
 
 @dataclass(frozen=True, slots=True)
 class RebalancePreview:
-    """What a rebalance would do now: how many moves, and how many of them copy a replica."""
+    """Counts the moves of a rebalance as of now, and those that copy a replica."""
 
     moves: int
     copies: int
 
 
 def preview_rebalance(live: StateRecords) -> RebalancePreview | None:
-    """What a rebalance would do now; None while it would wait for repairs and open moves, and of
-    fleets for which planning it takes longer than somebody who looks would wait."""
+    """Preview a rebalance as of now. None while it would wait for repairs and open moves, and for
+    fleets on which planning takes longer than a person waits."""
     held = sum(len(each.replicas) for each in live.assignments)
     waits = any(v.violation_class is not ViolationClass.UNFIXABLE for v in live.violations)
     if waits or live.open_moves or held > PLANNED_REPLICAS_MAX:
@@ -75,7 +75,7 @@ class CellStatus:
 
     @property
     def silence_seconds(self) -> float:
-        """How long ago the last commit was, by this machine's clock."""
+        """Return the seconds since the last commit, by this machine's clock."""
         return max(self.at_ms - int(self.marker["now"]), 0) / 1000
 
     @property
@@ -86,19 +86,20 @@ class CellStatus:
 
     @property
     def rungs(self) -> dict[str, dict[str, int]]:
-        """How many shards and streams are on each rung of health, the worst first."""
+        """Count shards and streams by health, the worst first."""
         found = self.judged.diagnosis
         shards = (health for each in found.shards.values() for health in each)
         return {"streams": by_rung(found.streams.values()), "shards": by_rung(shards)}
 
     @property
     def conditions(self) -> dict[str, str]:
-        """Of each node all that is said of it: `draining (suspect)`."""
+        """Describe the condition of each node: `draining (suspect)`."""
         return {view.node_id: condition_text(view) for view in self.nodes}
 
     @property
     def hold_window_ms(self) -> int | None:
-        """How long after the last return a hold ends; None where the marker does not say it."""
+        """Return the time from the last return to the end of a hold; None where the marker does not
+        say it."""
         window = (self.marker.get("configuration") or {}).get("hold_window_ms")
         return None if window is None else int(window)
 
@@ -140,7 +141,8 @@ class CellStatus:
 
     @property
     def waiting(self) -> list[dict[str, Any]]:
-        """Why needs are not acted on now: code, how many, and one of their sentences."""
+        """List the reasons for which needed moves wait: code, how many, and one of their
+        messages."""
         waits = [v for v in self.violations if v.violation_class is ViolationClass.DEFERRED]
         counts = Counter(str(each.reason.code) for each in waits)
         said = {str(each.reason.code): each.reason.message for each in reversed(waits)}
@@ -225,7 +227,8 @@ def condition_text(view: NodeView) -> str:
 
 
 def _of_note(alerts: Iterable[Mapping[str, Any]], at_ms: int) -> list[Mapping[str, Any]]:
-    """What a person should know of, the newest first; an alert that was repeated is told once."""
+    """Select the alerts that a person should see, the newest first; a repeated alert is shown
+    once."""
     latest: dict[tuple[Any, Any], Mapping[str, Any]] = {}
     for each in alerts:
         if each.get("severity") in _NO_NEWS or each.get("kind") == _ANSWERS:

@@ -308,7 +308,7 @@ def _violations(found: Iterable[Violation]) -> list[dict[str, Any]]:
 
 
 def _next(move: Move | None, broken: Sequence[Violation]) -> list[str]:
-    """What the reconciler does about the shard, and what it waits for, in sentences."""
+    """Say in sentences what the reconciler does about the shard, and what it waits for."""
     said = [] if move is None else [_goes_on(move)]
     for each in broken:
         rule = f"'{each.rule}'" + (f" in {each.domain}" if each.domain else "")

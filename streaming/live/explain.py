@@ -89,7 +89,7 @@ def explain_live(
 
 
 def _read_published(live: PublishedState, decision: Decision) -> PublishedStream:
-    """What the topics say of the stream."""
+    """Read the stream's published state."""
     name = decision.stream
     mine = [each for each in live.assignments if each.stream == name]
     broken: dict[int, tuple[Violation, ...]] = {}

@@ -70,12 +70,13 @@ class StateRecords:
 
     @property
     def configuration(self) -> Mapping[str, Any] | None:
-        """What the last commit was decided by; None where none says so."""
+        """Return the configuration of the last commit; None where no record has it."""
         marker = self.latest[COMMITS].get(self._cell)
         return None if marker is None else marker.get("configuration")
 
     def of_stream(self, name: str) -> "StateRecords":
-        """The same without the shards of other streams: of a large fleet a fraction to parse."""
+        """Return a copy with only the shards of one stream: of a large fleet a fraction to
+        parse."""
         decisions = self.latest[DECISIONS]
         return self._with(
             {name: decisions[name]} if name in decisions else {},
@@ -88,7 +89,7 @@ class StateRecords:
         )
 
     def of_node(self, name: str) -> "StateRecords":
-        """The same with only the shards that have a replica on a node, and their streams."""
+        """Return a copy with only the shards that have a replica on a node, and their streams."""
         # No character of a node id is escaped in JSON; of the values without it none is parsed.
         quoted = orjson.dumps(name)
         shards = {}
@@ -152,7 +153,7 @@ class StateRecords:
         return [violation for found in lists for violation in found]
 
     def memory(self, kind: str) -> dict[str, Mapping[str, Any]]:
-        """What the reconciler remembers of a kind, by name."""
+        """Return the reconciler's memory records of a kind, by name."""
         found = self._sorted(MEMORY, codec.parse_memory)
         return {each.name: each.body for each in found if each.kind == kind}
 
@@ -279,7 +280,7 @@ def _shard_key() -> Callable[[str], Any]:
 
 
 def _stream_of(key: str) -> str:
-    """Of `orders/3`, the key of a shard."""
+    """Return the stream of a shard's key, such as `orders/3`."""
     return key.rpartition("/")[0]
 
 

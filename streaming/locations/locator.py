@@ -37,13 +37,14 @@ RETRY_SECONDS = 60.0
 
 
 class Locator(Protocol):
-    """Who is asked where registering nodes stand."""
+    """Answers where registering nodes stand."""
 
     def locate(self, event: NodeChanged) -> LocationResolved | None:
-        """What can be said of a registration immediately; anything else comes later."""
+        """Return the location of a registering node if it is known at once; else None, and it comes
+        later."""
 
     def take_answers(self, now: int) -> Sequence[LocationResolved]:
-        """What has become known since the last call, as of the core's time in ms."""
+        """Return the locations found since the last call, as of the core's time in ms."""
 
     def close(self) -> None:
         """Ask nobody any more."""
@@ -73,12 +74,12 @@ class FileLocator:
         return LocationResolved(event.at, event.node_id, place, "file", reason)
 
     def take_answers(self, now: int) -> Sequence[LocationResolved]:
-        """Nothing: a file answers at once."""
+        """Return nothing: a file answers at once."""
         del now
         return ()
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no file is held open."""
 
 
 class CloudLocator:
@@ -88,7 +89,7 @@ class CloudLocator:
         self._form = form
 
     def locate(self, event: NodeChanged) -> LocationResolved | None:
-        """What the labels say."""
+        """Return the location that the labels give."""
         tags = event.attributes.tags if event.attributes is not None else event.tags
         if tags is None:
             return None
@@ -97,17 +98,17 @@ class CloudLocator:
         return LocationResolved(event.at, event.node_id, place, "cloud", reason)
 
     def take_answers(self, now: int) -> Sequence[LocationResolved]:
-        """Nothing: labels answer at once."""
+        """Return nothing: labels answer at once."""
         del now
         return ()
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: no resource is held."""
 
 
 @dataclass(slots=True)
 class _PendingHost:
-    """Who waits for an answer on a host."""
+    """Lists the nodes that wait for the location of a host."""
 
     nodes: dict[str, None] = field(default_factory=dict)
     due_at: float = 0.0
@@ -141,13 +142,13 @@ class CommandLocator:
                 self._ask(view.node_id, view.attributes.host)
 
     def locate(self, event: NodeChanged) -> LocationResolved | None:
-        """Nothing; the command is asked."""
+        """Queue the host for the command and return None."""
         if event.attributes is not None:
             self._ask(event.node_id, event.attributes.host)
         return None
 
     def take_answers(self, now: int) -> Sequence[LocationResolved]:
-        """What the command has answered."""
+        """Return the locations that the command has printed since the last call."""
         with self._changed:
             answers, self._answers = self._answers, {}
         return [

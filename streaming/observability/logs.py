@@ -20,7 +20,7 @@ _WORD = re.compile(r"[A-Za-z0-9_.:/@+-]+", re.ASCII)
 
 
 class LogEvent(StrEnum):
-    """What happened; the README has the table."""
+    """Names the events of the log; the README has the table."""
 
     RECOVERED = "RECOVERED"
     GAP_ACCEPTED = "GAP_ACCEPTED"

@@ -24,7 +24,7 @@ _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51
 
 @dataclass(frozen=True, slots=True)
 class CommitSummary:
-    """One commit of the application: what was taken in, what was published, how long it took.
+    """Summarises one commit: its input, its output and its duration.
 
     `refused`: reason codes of the refused records; `left_out`: how many of them have no dead letter
     of their own, by code.
@@ -41,7 +41,7 @@ class CommitSummary:
 
 
 class _Tally:
-    """How many things are in each category, kept as things change category."""
+    """Counts things by category, and follows a thing that changes its category."""
 
     def __init__(self, gauge: Gauge, words: Iterable[str] = ()) -> None:
         self._gauge = gauge
@@ -118,7 +118,8 @@ class Metrics:
         self._begin_at_zero()
 
     def _begin_at_zero(self) -> None:
-        """What alerting rules ask for: a counter that begins with its first event has no rate."""
+        """Create the counters that alerting rules ask for: a counter that begins with its first
+        event has no rate."""
         for state in MoveState:
             if not state.is_open:
                 self._ended.labels(str(state))
@@ -133,11 +134,11 @@ class Metrics:
         self._in_flight.set(open_moves)
 
     def count_read(self, topic: str, records: int) -> None:
-        """So many records of a topic (short name) have been read."""
+        """Count the records read of a topic (short name)."""
         self._read.labels(topic).inc(records)
 
     def count_ignored(self, counts: Mapping[str, int]) -> None:
-        """So many records changed nothing, by reason."""
+        """Count the records that changed nothing, by reason."""
         for reason, count in counts.items():
             self._ignored.labels(reason).inc(count)
 
@@ -186,7 +187,8 @@ class Metrics:
 
 
 def _count_reminders(memory: Memory | None) -> tuple[str, ...]:
-    """How often an executor was told to stop a move, where the memory is of such a move."""
+    """Return how often a memory record's executor was reminded to stop a move; None for other
+    memory."""
     if memory is None or memory.kind != UNMARK:
         return ()
     return ("again",) if memory.body["reminded"] else ("once",)

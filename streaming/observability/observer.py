@@ -44,11 +44,11 @@ class Observer:
         self.probes.on_batch_began()
 
     def on_records_read(self, topic: str, records: int) -> None:
-        """So many records of a topic are in it."""
+        """Count the records of a topic in the batch."""
         self.metrics.count_read(topic, records)
 
     def on_records_ignored(self, counts: Mapping[str, int]) -> None:
-        """So many of them changed nothing, by reason."""
+        """Count the records that changed nothing, by reason."""
         self.metrics.count_ignored(counts)
 
     def on_commit(self, commit: CommitSummary) -> None:
@@ -67,7 +67,7 @@ class Observer:
             log_event(LogEvent.DEAD_LETTERS, logging.WARNING, reasons=reasons, left_out=left_out)
 
     def on_batch_ended(self) -> None:
-        """It is done."""
+        """Note the end of the batch."""
         seconds = time.monotonic() - self._began
         self.metrics.observe_batch(seconds)
         self.probes.on_batch_ended()

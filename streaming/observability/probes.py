@@ -33,7 +33,7 @@ class Probes:
             self._begun = self._clock()
 
     def on_batch_ended(self) -> None:
-        """It has been committed."""
+        """Note that the batch has been committed."""
         with self._lock:
             self._begun, self._ended = None, self._clock()
 

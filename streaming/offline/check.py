@@ -50,9 +50,9 @@ _UNLOCATED = "(unlocated)"
 
 @dataclass(frozen=True, slots=True)
 class CheckOptions:
-    """What a check is to tell besides: domains or tags that are lost, how many nodes fail
-    (`1%` or a number), whether a report is wanted. `resized`: streams that are asked for another
-    replication factor, which their policy may contradict."""
+    """Selects further parts of a check: domains or tags to lose, how many nodes fail (`1%` or a
+    number), whether a report is wanted. `resized`: streams with another replication factor asked
+    for, which their policy may contradict."""
 
     lose: tuple[str, ...] = ()
     fail: str | None = None
@@ -104,7 +104,7 @@ class CheckResult:
 
     @property
     def missing(self) -> dict[str, int]:
-        """How many complete copies on living nodes each stream lacks."""
+        """Count the complete copies on live nodes that each stream lacks."""
         lacking = {}
         for each, copies in zip(self.examined, self.diagnosis.copies, strict=True):
             factor = each.policy.copies(each.spec.replication_factor)
@@ -112,7 +112,8 @@ class CheckResult:
         return lacking
 
     def risk(self) -> Risk | None:
-        """What happens when so many nodes fail at once; None where it was not asked."""
+        """Compute the risk of the asked number of nodes failing at once; None where it was not
+        asked."""
         if self.asked.fail is None:
             return None
         alive = [n for n in range(self.topology.size) if not self.topology.is_dead(n)]
@@ -243,7 +244,7 @@ def _policy(state: ClusterState, event: StreamCreated) -> Policy | Reason:
 
 
 def _contradiction(state: ClusterState, event: StreamCreated, policy: Policy) -> Reason | None:
-    """Why no fleet, or not this one, can have so many copies under the policy."""
+    """Explain why the fleet, or any, cannot have that many copies under the policy."""
     strategy, topology = STRATEGIES[policy.strategy], state.topology
     rules = strategy.rules(policy, topology)
     wrong = contradiction(policy, rules, policy.copies(event.replication_factor))
@@ -292,7 +293,7 @@ def _to_diagnose(
 
 
 def spec_of(event: StreamCreated) -> StreamSpec:
-    """What the stream asks for, as it is written."""
+    """Return the stream's spec as it is written."""
     return StreamSpec(
         stream=event.stream,
         shards=event.shards,
@@ -324,7 +325,7 @@ def _after(nodes: Sequence[str], move: ClusterMove) -> list[str]:
 
 
 def _before(nodes: Sequence[str], move: ClusterMove) -> list[str]:
-    """Whole copies: a list that names source and target both has a copy on its way."""
+    """Return the complete copies: a list with both source and target has a copy on its way."""
     if move.add is None or move.kind is MoveKind.LEADER:
         return list(nodes)
     return [node for node in nodes if node != move.add]

@@ -38,7 +38,7 @@ from streaming.offline.place import (
 
 @dataclass(frozen=True, slots=True)
 class ExplainOptions:
-    """What is to be explained: all streams or one, all shards or one, replicas or a node."""
+    """Selects the explanations: all streams or one, all shards or one, replicas or a node."""
 
     stream: str | None = None
     shard: int | None = None
@@ -47,8 +47,8 @@ class ExplainOptions:
 
 @dataclass(frozen=True, slots=True)
 class PublishedStream:
-    """What the topics say of one stream: its last decision, and by shard the epoch, replicas on
-    their way in and out, the open move as it is told, and the open violations."""
+    """Holds the published state of one stream: its last decision, and by shard the epoch, replicas
+    being added and removed, the open move in JSON, and the open violations."""
 
     decision: Decision
     epochs: Mapping[int, int]
@@ -60,8 +60,8 @@ class PublishedStream:
 
 @dataclass(frozen=True, slots=True)
 class ShardExplanation:
-    """One shard: its health, why each replica is there or may not stay, why the node has none, what
-    is broken, and the move that is under way or comes next (its `state` says which)."""
+    """Explains one shard: its health, the reason for each replica, why the node has none, its
+    violations, and the open or next move (`state` says which)."""
 
     stream: str
     shard: int
@@ -78,7 +78,7 @@ class ShardExplanation:
 
     @property
     def still(self) -> str | None:
-        """Why nothing moves; None while something does, or will."""
+        """Say why no move is open or planned; None where one is."""
         if self.move is not None:
             return None
         if not self.violations:
@@ -115,8 +115,8 @@ class ShardExplanation:
 
 @dataclass(frozen=True, slots=True)
 class StreamExplanation:
-    """One stream's decision, the health of its replicas where any are given, its shards that were
-    asked about, why the node holds none of a stream that is not placed, and advice."""
+    """Explains one stream: its decision, its health where replicas are given, its shards, why the
+    node holds none of a stream that is not placed, and advice."""
 
     decision: Decision | RefusedStream
     health: Health | None = None
@@ -126,12 +126,12 @@ class StreamExplanation:
 
     @property
     def held(self) -> tuple[Held, ...]:
-        """Why each replica is there, of all shards."""
+        """Return the reasons for all replicas, of all shards."""
         return tuple(each for shard in self.shards for each in shard.held)
 
     @property
     def absent(self) -> tuple[Absent, ...]:
-        """Why the node holds none, of all shards."""
+        """Return the reasons why the node holds none, of all shards."""
         found = (shard.absent for shard in self.shards)
         return (*self.unplaced, *(each for each in found if each is not None))
 
@@ -289,7 +289,7 @@ def _listed_replicas(state: ClusterState, event: StreamCreated) -> list[list[int
 def _what_is_missing(
     placed: PlaceResult, decisions: Mapping[str, Decision], wanted: ExplainOptions
 ) -> str | None:
-    """What was asked about but is not in the file."""
+    """Name the stream, shard or node that was asked about and is not in the file."""
     if wanted.node is not None and wanted.node not in placed.state.topology.index:
         return f"the file has no node '{wanted.node}'"
     if wanted.stream is None:
@@ -311,7 +311,7 @@ def _explain(
     wanted: ExplainOptions,
     shards: list[list[int]],
 ) -> StreamExplanation:
-    """What was decided, with the `shards` as they stand, by slot."""
+    """Explain the decision, with the `shards` as they stand, by slot."""
     policy = state.streams.compile(event.placement_policies, event.policy)
     wrong = (r for r in decision.reasons if r.code is not Code.DOMAIN_UNKNOWN)
     if isinstance(policy, Reason) or any(reason.band is Band.CONFIG for reason in wrong):
@@ -440,7 +440,7 @@ def _advice(
     policy: Policy,
     wanted: ExplainOptions,
 ) -> list[Advice]:
-    """What to add; of a stream that is there in part, its copies are kept."""
+    """Advise what to add. The copies of a partly placed stream are kept."""
     if decision.outcome not in UNANSWERED or wanted.node is not None:
         return []
     given = event.replicas

@@ -94,7 +94,7 @@ class PlaceResult:
         return [list(nodes) for nodes in given or ()]
 
     def answer(self, decision: Decision | RefusedStream) -> dict[str, Any]:
-        """What `place` says of one stream."""
+        """Write the answer of `place` on one stream."""
         if isinstance(decision, RefusedStream):
             reason = codec.reason_body(Reason(Code.STREAM_MALFORMED, decision.message))
             return {
@@ -117,8 +117,8 @@ class PlaceResult:
 
 
 def place_streams(document: Document) -> PlaceResult:
-    """What the running reconciler would decide for these streams, one after the other; then those
-    without replicas are evened out together, as nothing is copied for it yet.
+    """Decide the streams one after the other as the running reconciler would. Streams without
+    replicas are then evened out together, as nothing is copied for them yet.
 
     Nothing is repaired: what the document lists stays as it is.
     """

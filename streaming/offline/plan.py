@@ -47,8 +47,8 @@ from streaming.offline.what_if import WhatIf, apply_what_if, understood_streams
 
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
-    """What is to be planned: the phase, its bounds, one plan or wave by wave to the end, and what
-    is to become of the cluster before."""
+    """Selects a plan: its phase, its limits, one plan or all waves, and hypothetical changes of the
+    cluster before it."""
 
     phase: Phase = Phase.ALL
     max_moves: int | None = None
@@ -93,8 +93,8 @@ class PlanResult:
         return held
 
     def current(self) -> str:
-        """What the moves touch as it is assigned now, for `kafka-reassign-partitions`: the way
-        back, into the directories that were given. Raises ReassignmentInvalid."""
+        """Write the present assignment of the moved shards for `kafka-reassign-partitions`: the way
+        back, into the given directories. Raises ReassignmentInvalid."""
         touched = self.impact.touched.shards
         found = {}
         for stream, shard in self.impact.shards:
@@ -225,7 +225,7 @@ def _after(
 
 
 def _unfixable(violations: Sequence[Diagnosed], found: Plan) -> list[dict[str, Any]]:
-    """Of what is broken when the plan has been carried out what no further plan mends."""
+    """List the violations that are left after the plan and that no further plan removes."""
     left = {(v.stream, v.shard, v.rule, v.domain): v for v in found.left}
     bodies = []
     for broken in violations:
@@ -243,7 +243,8 @@ def impact_of(
     moves: Sequence[PlannedMove],
     left: Sequence[Diagnosed] = (),
 ) -> Impact:
-    """What moves do to the streams as the cluster lists them; `left` is broken afterwards."""
+    """Compute the impact of moves on the streams as the cluster lists them; `left` is broken
+    afterwards."""
     listed = {each.stream: each.replicas or () for each in understood_streams(cluster)}
     specs = {each.spec.stream: each.spec for each in judged.examined}
     under_way = {(move.stream, move.shard): move for move in cluster.moves}

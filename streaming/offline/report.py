@@ -59,7 +59,7 @@ def _inside(topology: Topology, alive: Sequence[int]) -> dict[str, list[int]]:
 
 
 def _stream(each: StreamToDiagnose, alive: Sequence[int]) -> list[dict[str, Any]]:
-    """One row for each range, or one for a stream without ranges."""
+    """Return one row for each range, or one for a stream without ranges."""
     return [
         {
             "stream": each.spec.stream,
@@ -198,7 +198,7 @@ def _violations(
 
 
 def _plan(answer: CheckResult) -> dict[str, Any]:
-    """What `plan --until-balanced` would move, without limits."""
+    """Count the moves of `plan --until-balanced` without limits."""
     wanted = PlanOptions(until_balanced=True, what_if=WhatIf(lose=answer.asked.lose))
     found = plan_moves(answer.document, wanted)
     balances = [move for move in found.plan.moves if move.cause is Cause.BALANCE]

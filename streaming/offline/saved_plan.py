@@ -34,8 +34,8 @@ class SavedPlanInvalid(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SavedPlan:
-    """What was asked of the cluster before it was planned for, the moves as they were told, and
-    what they rest on."""
+    """Holds the hypothetical changes that a plan was made for, its moves in JSON, and the state
+    that they rest on."""
 
     hash: str
     what_if: WhatIf

@@ -48,7 +48,7 @@ class BatchRefused(StreamingError):
 
 @dataclass(frozen=True, slots=True)
 class InputRecord:
-    """One record of the ordered input and what it means: an event, or why it is refused."""
+    """Holds one record of the ordered input: its event, or why it is refused."""
 
     at: int
     topic: str
@@ -65,13 +65,13 @@ class InputRecord:
 
 
 class BatchObserver(Protocol):
-    """Who is told what batches bring and do; see `streaming.observability.observer`."""
+    """Receives the course of the batches; see `streaming.observability.observer`."""
 
     def on_records_read(self, topic: str, records: int) -> None:
-        """So many records of a topic (short name) are in the batch."""
+        """Count the records of a topic (short name) in the batch."""
 
     def on_records_ignored(self, counts: Mapping[str, int]) -> None:
-        """So many records changed nothing, by reason."""
+        """Count the records that changed nothing, by reason."""
 
     def on_commit(self, commit: CommitSummary) -> None:
         """A prefix has been committed."""
@@ -345,7 +345,7 @@ def _input_records(
 
 
 def _location_records(step: InputRecord, locator: Locator | None) -> Iterator[InputRecord]:
-    """What the authority says of a registering node, at the place of the registration."""
+    """Yield the authority's answer on a registering node, at the place of the registration."""
     if locator is not None and isinstance(step.event, NodeChanged):
         found = locator.locate(step.event)
         if found is not None:

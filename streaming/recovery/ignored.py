@@ -18,7 +18,7 @@ class Ignored:
     last_at: dict[str, int] = field(default_factory=dict)
 
     def add(self, counts: Mapping[str, int], at: int) -> None:
-        """So many more were ignored, by reason, in a batch at `at`."""
+        """Add the counts by reason of a batch at `at`."""
         for reason, count in counts.items():
             self.counts[reason] = self.counts.get(reason, 0) + count
             self.last_at[reason] = at

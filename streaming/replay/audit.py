@@ -53,7 +53,7 @@ def latest_values(records: Iterable[Record]) -> dict[str, dict[str, dict[str, An
 
 
 def audit(records: Iterable[Record], configuration: Configuration) -> list[str]:
-    """What is wrong with the records of the `AUDITED` topics, read to their ends at rest."""
+    """List the faults in the records of the `AUDITED` topics, read to their ends at rest."""
     records = list(records)
     latest = latest_values(records)
     return [

@@ -20,7 +20,7 @@ class JournalDamaged(StreamingError):
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """What one commit applied. `configuration` is set in a writer's first entry."""
+    """Holds the input of one commit. `configuration` is set in a writer's first entry."""
 
     sequence: int
     writer_epoch: int

@@ -35,7 +35,7 @@ def make_head(
     settings: Mapping[str, Any],
     options: Mapping[str, str] | None = None,
 ) -> RecordingHead:
-    """What a file says of the system it was taken from."""
+    """Describe the recorded system for the first line of a file."""
     counts = count_partitions(bootstrap, prefix, options=options)
     return RecordingHead(prefix, cell, counts, settings)
 

@@ -35,7 +35,8 @@ class RecordingUnreadable(StreamingError):
 
 @dataclass(frozen=True, slots=True)
 class RecordingHead:
-    """What a recording is of. `settings`: those that matter when its inputs are run again."""
+    """Describes the recorded system. `settings`: those that matter when its inputs are run
+    again."""
 
     prefix: str
     cell: str

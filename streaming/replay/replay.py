@@ -24,13 +24,13 @@ REPAIRED_HEADER = "__placement.repaired"
 
 
 class ReplayRefused(StreamingError):
-    """What is given does not hold all that a replay needs."""
+    """The input lacks something that a replay needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayedCommit:
-    """What one journal entry gave: records in the order in which they were written, without the
-    dead letters, which are made from inputs and not by the core; and the state's digest."""
+    """Holds the output of one journal entry: its records in the order of writing, and the digest of
+    the state. Dead letters are not among them: they are made from inputs, not by the core."""
 
     entry: JournalEntry
     records: list[OutRecord]

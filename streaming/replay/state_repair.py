@@ -29,7 +29,7 @@ class RepairRefused(StreamingError):
 
 @dataclass(frozen=True, slots=True)
 class RepairedRecord:
-    """One key that held something else: `was` says what, `record` is what belongs there."""
+    """Holds one key with a wrong record: `was` describes it, `record` belongs there."""
 
     was: str
     record: OutRecord
@@ -42,7 +42,8 @@ def find_damage(
     start: Snapshot | None,
     options: Mapping[str, str],
 ) -> list[RepairedRecord]:
-    """What differs from what the journal gives, in the order of topics and keys; changes nothing.
+    """List the records that differ from the journal's, in the order of topics and keys; change
+    nothing.
 
     Raises RepairRefused, JournalShortened, JournalDamaged.
     """

@@ -52,8 +52,8 @@ _SHARDS_NAMED_MAX = 6
 
 @dataclass(frozen=True, slots=True)
 class TimelineItem:
-    """One thing that happened. `at`: ms; `topic`: where it is read; `detail`: the event or record
-    itself."""
+    """Holds one event of a timeline. `at`: ms; `topic`: where it is read; `detail`: the event or
+    record itself."""
 
     at: int
     topic: str
@@ -120,7 +120,7 @@ class Timeline:
 
 
 class ShardTimeline(Timeline):
-    """What happened to a shard."""
+    """Collects the events of one shard."""
 
     def __init__(self, stream: str, shard: int) -> None:
         super().__init__(f"{stream}/{shard}")
@@ -138,7 +138,7 @@ class ShardTimeline(Timeline):
         return None
 
     def _ack_text(self, event: MoveAcked | ReplicaLost) -> str | None:
-        """What an executor says of it."""
+        """Describe an executor's message about the shard."""
         if (event.stream, event.shard) != (self._stream, self._shard):
             return None
         why = f": {event.reason}" if event.reason else ""
@@ -169,7 +169,7 @@ class ShardTimeline(Timeline):
 
 
 class NodeTimeline(Timeline):
-    """What happened to a node. Which replicas it has received and given up is told by commit."""
+    """Collects the events of one node. Replicas received and given up are summed up by commit."""
 
     def __init__(self, node: str) -> None:
         super().__init__(node)

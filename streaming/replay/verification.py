@@ -27,8 +27,9 @@ SHOWN_LENGTH_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class RecordDifference:
-    """One record that is not what the journal gives. `field` is a path in its value, a header's
-    name, or empty for the record as a whole; `offset` is that of the topic's record, if any."""
+    """Describes a record that differs from the journal's. `field` is a path in its value, a
+    header's name, or empty for the record as a whole; `offset` is that of the topic's record, if
+    any."""
 
     reason: str
     topic: str
@@ -272,7 +273,7 @@ def _shorten(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReplayReport:
-    """What a replay went through, where it ended, and what it found."""
+    """Reports the extent of a replay, its end, and the differences found."""
 
     entries: int
     events: int

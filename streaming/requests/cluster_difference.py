@@ -16,7 +16,8 @@ from streaming.requests.streams import SPEC_FIELDS, StreamMessage, StreamRequest
 
 @dataclass(frozen=True, slots=True)
 class FieldDifference:
-    """One field that is not as wanted; `field` of a policy names its key: `policy.within`."""
+    """Names a field that differs from the wanted value; `field` of a policy names its key:
+    `policy.within`."""
 
     field: str
     now: Any
@@ -25,8 +26,8 @@ class FieldDifference:
 
 @dataclass(frozen=True, slots=True)
 class StreamChange:
-    """What is asked for one stream: `create`, `alter` or `drop` with the message that says so, or
-    `keep` where it is as wanted. `decision` is the last one on it."""
+    """Holds the request for one stream: `create`, `alter` or `drop` with its message, or `keep`
+    where it is as wanted. `decision` is the last one on it."""
 
     action: str
     stream: str

@@ -42,7 +42,8 @@ class Original:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """One dead letter; `id` is its own partition and offset, the other places are its record's."""
+    """Reads one dead letter; `id` is its own partition and offset, the other places are its
+    record's."""
 
     record: Record
 
@@ -52,8 +53,8 @@ class DeadLetter:
         return f"{self.record.partition}/{self.record.offset}"
 
     def said(self, name: str) -> str:
-        """What its headers say: topic, partition, offset, timestamp, stage, reason, message,
-        value.sha256, value.bytes; empty where a letter of an older version does not."""
+        """Return a header of the letter: topic, partition, offset, timestamp, stage, reason,
+        message, value.sha256, value.bytes; empty where a letter of an older version has none."""
         return self.record.headers.get(LETTER_HEADER_PREFIX + name, "")
 
     @property
@@ -83,7 +84,7 @@ class DeadLetter:
 
     @property
     def count(self) -> int:
-        """Of how many records it is; more than one in the summary of a flood."""
+        """Return the number of records it stands for; more than one in the summary of a flood."""
         return int(self.said("count") or 1)
 
     @property

@@ -38,12 +38,12 @@ class Departure:
     last_copies: tuple[str, ...]
 
     def counts(self) -> str:
-        """How much stands on it."""
+        """Count the replicas and leaders on the node."""
         replicas = f"{self.replicas} replica{'' if self.replicas == 1 else 's'}"
         return f"{replicas} ({self.leaders} lead)" if self.leaders else replicas
 
     def warnings(self) -> list[str]:
-        """What would be lost with it."""
+        """Warn of the data that would be lost with the node."""
         if not self.last_copies:
             return []
         named = ", ".join(self.last_copies[:_NAMED_MAX])
@@ -53,7 +53,7 @@ class Departure:
 
 
 def find_node(settings: Settings, node_id: str) -> NodeView:
-    """What is believed of a node. Raises NodeNotThere, with names that are spelt nearly so,
+    """Return the published view of a node. Raises NodeNotThere with names of similar spelling,
     BrokerUnreachable, TopicMissing."""
     with PublishedState(settings, (TOPOLOGY,)) as live:
         return _view(live, node_id)
@@ -74,7 +74,8 @@ def suggest_names(settings: Settings, target: str) -> str:
 
 
 def preview_departure(settings: Settings, node_id: str) -> Departure:
-    """What a node's unregistration would say and touch. Raises as `known_node`."""
+    """Preview a node's unregistration: its record and the replicas it affects. Raises as
+    `find_node`."""
     with PublishedState(settings, (TOPOLOGY, ASSIGNMENTS)) as live:
         view = _view(live, node_id)
         held = [shard for shard in live.assignments if node_id in shard.replicas]

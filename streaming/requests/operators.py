@@ -33,8 +33,8 @@ class NoAnswer(StreamingError):
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """What a request would touch (`seen`), and what the first batch after it would do (`first`;
-    None where it would be refused); of a drain all that it does, to its end (`rehearsal`)."""
+    """Holds the preview of a request (`seen`), the first batch after it (`first`; None where the
+    request would be refused), and of a drain all its moves to the end (`rehearsal`)."""
 
     seen: Preview
     first: Ready | None
@@ -126,8 +126,8 @@ def send_request(settings: Settings, request: OperatorRequest) -> SentRecord:
 
 
 def follow_progress(settings: Settings, target: str) -> Iterator[Mapping[str, Any] | None]:
-    """What stands for a target, each time it is published; None where nothing does. Ends never:
-    who asks stops."""
+    """Yield the order on a target each time it is published; None where there is none. It never
+    ends: the caller stops."""
     options = settings.resolved_kafka_options()
     bootstrap, prefix = settings.kafka.bootstrap_servers, settings.topics.prefix
     key = f"request/{target}"

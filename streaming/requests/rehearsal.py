@@ -56,8 +56,8 @@ class RehearsedMove:
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """What a drain does: its moves in their order, and the replicas that cannot leave. `level`:
-    what the top level of domains is called."""
+    """Holds the moves of a drain in their order, and the replicas that cannot leave. `level`: the
+    name of the top level of domains."""
 
     moves: tuple[RehearsedMove, ...]
     blocked: tuple[Violation, ...]

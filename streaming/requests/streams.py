@@ -69,7 +69,7 @@ class StreamThere(StreamingError):
 
 @dataclass(frozen=True, slots=True)
 class StreamAnswer:
-    """What became of a request: the decision on it as it was published, or why it was refused."""
+    """Answers a request: the published decision on it, or the reason of its refusal."""
 
     stream: str
     body: Mapping[str, Any] | None
@@ -115,7 +115,8 @@ class StreamRequests:
         return None if decision is None or decision.outcome is Outcome.DROPPED else decision
 
     def get(self, name: str) -> Decision:
-        """The same. Raises StreamNotThere, with names that are spelt nearly so."""
+        """Return the last decision on a stream. Raises StreamNotThere with names of similar
+        spelling."""
         decision = self.find(name)
         if decision is None:
             names = [each for each in self.decisions if self.find(each)]
@@ -181,7 +182,7 @@ class StreamRequests:
         return message
 
     def _wrong(self, event: StreamRequested) -> Reason | None:
-        """Why no placement would be tried."""
+        """Return the reason for which no placement would be tried; None where there is none."""
         policy = compile_request(self._state, event)
         if isinstance(policy, Reason):
             return policy
@@ -210,7 +211,7 @@ def is_satisfied(decision: Decision) -> bool:
 
 
 def spec_fields(spec: StreamSpec) -> dict[str, Any]:
-    """What a stream asks for, as a request says it."""
+    """Return the spec as the fields of a request."""
     found = {name: getattr(spec, name) for name in SPEC_FIELDS}
     return {name: value for name, value in found.items() if value is not None}
 

@@ -45,7 +45,7 @@ def replication_properties(count: int, in_sync_min: int) -> dict[str, str]:
 
 
 class EmbeddedBroker:
-    """One Kafka node with broker and controller roles, started and stopped by this process.
+    """Starts and stops one Kafka node with broker and controller roles.
 
     `port` is the clients' port (default: a free one). `data_dir` is kept and used again by the
     next start; without it the data live in a temporary directory that `stop` removes.

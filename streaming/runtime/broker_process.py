@@ -103,7 +103,7 @@ class BrokerProcess:
 
     @property
     def output(self) -> str:
-        """What it has logged since it was launched."""
+        """Return its log since it was launched."""
         log = self.directory / _LOG_NAME
         return log.read_bytes()[self._log_start :].decode(errors="replace")
 

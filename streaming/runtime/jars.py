@@ -56,7 +56,8 @@ class JarsUnavailable(StreamingError):
 
 @dataclass(frozen=True, slots=True)
 class Jar:
-    """One row of the lock: Maven coordinate `organisation:name:revision`, size, SHA-256 in hex."""
+    """Holds one row of the lock: Maven coordinate `organisation:name:revision`, size, SHA-256 in
+    hex."""
 
     coordinate: str
     size_bytes: int

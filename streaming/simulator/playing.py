@@ -71,7 +71,7 @@ class StreamCreator:
 
 
 class ScenarioRun:
-    """One scenario on one fleet. `create` sends a stream's creation; `stop` ends it early."""
+    """Plays one scenario on one fleet. `create` sends a stream's creation; `stop` ends it early."""
 
     def __init__(
         self,

@@ -211,7 +211,7 @@ class StepPlayer:
             self.act(step)
 
     def act(self, step: ScenarioStep) -> None:
-        """One step, now."""
+        """Take one step, now."""
         fleet, nodes = self._fleet, self.targets(step.target)
         to_each: dict[str, Callable[[str], object]] = {
             "kill": fleet.kill,

@@ -21,8 +21,8 @@ WATCHED_TOPICS = (*_TABLES, ALERTS)
 
 @dataclass(slots=True)
 class World:
-    """What the output topics have shown so far; written by one thread, read by others. `failure`
-    is why nothing more is seen."""
+    """Collects the state that the output topics have shown so far; one thread writes it, others
+    read. `failure` says why nothing more is read."""
 
     nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
     decisions: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -44,7 +44,8 @@ class World:
         return [key for key, each in held if node_ids & {*each["replicas"], *each["adding"]}]
 
     def hold_reason(self, domain: str) -> str | None:
-        """What the newest alert says of a hold of the domain."""
+        """Return the newest alert's reason for a hold of the domain; None where there is no
+        hold."""
         told = [a for a in self.alerts if (a["kind"], a["subject"]) == ("HOLD", domain)]
         return told[-1]["reason"]["message"] if told else None
 

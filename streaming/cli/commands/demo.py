@@ -81,7 +81,7 @@ def demo(
 
 
 def _stage(scenario: Path | None) -> "Callable[[Callable[[str], None], Event], Stage]":
-    """What is played: the demo's own story, or a file's."""
+    """Make the demo's own story, or the demo of a scenario file."""
     from streaming.cli.documents import read_text
 
     if scenario is None:

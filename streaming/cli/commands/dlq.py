@@ -195,5 +195,5 @@ def _key(letter: "DeadLetter") -> str:
 
 
 def _printable(text: str) -> str:
-    """Nothing from outside may steer the terminal."""
+    """Escape control characters: a record must not steer the terminal."""
     return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)

@@ -154,7 +154,7 @@ def history_lines(
 
 
 def _bounds(timeline: "Timeline") -> str:
-    """How far back nothing is missing."""
+    """Say from when on the history is complete."""
     began, whole = timeline.began, timeline.whole_from
     if began is None:
         return "there is no journal"

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 
 class CloudForm(StrEnum):
-    """How region and zone labels become a location; see `location.cloud_form`."""
+    """Names the form in which region and zone labels become a location; see
+    `location.cloud_form`."""
 
     KUBERNETES = "kubernetes"
     EC2 = "ec2"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class PlaceOutput(StrEnum):
-    """Who reads the placement: people, programs, or `placer check` and `plan`."""
+    """Names the reader of a placement: people, programs, or `placer check` and `plan`."""
 
     TEXT = "text"
     JSON = "json"

@@ -150,7 +150,7 @@ class _Files:
         self._used = False
 
     def write(self, answer: "PlanResult") -> "PlanResult":
-        """The same plan, with its files written."""
+        """Write the files of the plan and return the plan unchanged."""
         from streaming.offline import saved_plan_text
 
         found = answer.impact.hash

@@ -100,7 +100,7 @@ class Spec:
     ] = None
 
     def fields(self) -> dict[str, Any]:
-        """What is given, as a request says it."""
+        """Return the given options as the fields of a request."""
         if self.policies is not None and self.policy is not None:
             raise typer.BadParameter("--policies and --policy exclude each other")
         quorum: str | int | None = self.quorum

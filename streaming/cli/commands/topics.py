@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Form(StrEnum):
-    """How rights are written out."""
+    """Names the form in which rights are written out."""
 
     COMMANDS = "commands"
     JSON = "json"

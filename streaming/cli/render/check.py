@@ -74,7 +74,7 @@ def show_check(console: Any, answer: "CheckResult") -> None:
 
 
 def _show_totals(console: Any, body: Mapping[str, Any]) -> None:
-    """One line that says how bad it is."""
+    """Print the totals of all violations on one line."""
     summary = body["summary"]
     streams, nodes = summary["streams"], summary["nodes"]
     total = sum(streams.values())
@@ -136,8 +136,8 @@ def _worst_first(health: Mapping[str, str]) -> list[str]:
 
 
 def _show_violations(console: Any, body: Mapping[str, Any]) -> None:
-    """What is broken, by stream, the worst stream first. Shards that break one rule alike share a
-    row."""
+    """Print the violations by stream, the worst stream first. Shards that break one rule alike
+    share a row."""
     violations, order = body["violations"], _worst_first(body["health"]["streams"])
     if not violations:
         return

@@ -130,7 +130,8 @@ class Table:
         return sum(widths) + len(GAP) * (len(shown) - 1)
 
     def _width(self, number: int) -> int:
-        """That of the widest cell; looked for once, as a fleet may have thousands of rows."""
+        """Return the width of a column's widest cell. It is computed once: a fleet may have
+        thousands of rows."""
         from rich.cells import cell_len
 
         if number not in self._widths:
@@ -162,7 +163,7 @@ class Table:
     def _row(
         self, cells: "dict[int, Text]", widths: dict[int, int], prose: int | None
     ) -> "Iterable[Text]":
-        """One row, in several lines where its sentence needs them."""
+        """Lay out one row, in several lines where its sentence needs them."""
         from rich.text import Text
 
         parts: dict[int, Sequence[Text]] = {number: [cell] for number, cell in cells.items()}

@@ -138,7 +138,7 @@ def shard_lines(shard: Body, at_ms: int) -> Iterator[Line | Table]:
 
 
 def _shards(stream: Body) -> str:
-    """How many shards are how; only the number where all are alike."""
+    """Count the shards by health; only their number where all have the same."""
     rungs = stream["shard_health"]
     said = counted(stream["spec"]["shards"], "shard")
     if len(rungs) > 1:

@@ -44,7 +44,7 @@ class Branch:
 
     @property
     def unsound(self) -> int:
-        """How many nodes here are not up."""
+        """Count the nodes in this branch that are not up."""
         return self.nodes - self.statuses[UP]
 
     def walk(self) -> "Iterator[Branch]":
@@ -106,12 +106,12 @@ class FoldedTree:
         return branch.path in self._shown
 
     def below(self, branch: Branch) -> list[Branch]:
-        """What is shown right below a branch."""
+        """Return the branches that are shown directly below a branch."""
         shown = self._shown.get(branch.path, set())
         return [each for each in branch.children if each.path in shown]
 
     def hidden(self, branch: Branch) -> list[Branch]:
-        """What is not shown of an open branch."""
+        """Return the branches of an open branch that are not shown."""
         shown = self._shown.get(branch.path, branch.below)
         return [each for each in branch.children if each.path not in shown]
 
@@ -126,8 +126,8 @@ class FoldedTree:
 
     @property
     def lines(self) -> int:
-        """How many lines it takes: with the root, one for the hidden rest of each open branch, and
-        one that says how to see what is hidden."""
+        """Count the lines of the tree: the root, one for the hidden rest of each open branch, and
+        one that says how to see hidden branches."""
 
         def count(branch: Branch) -> int:
             shown = self.below(branch)
@@ -149,7 +149,7 @@ class FoldedTree:
                     del self._shown[path]
 
     def show_first(self, room: int) -> None:
-        """Of the root's branches only so many: those with most nodes that are not up."""
+        """Show only this number of the root's branches: those with most nodes that are not up."""
         worst = sorted(self.root.children, key=lambda each: -each.unsound)
         self._shown = {self.root.path: {each.path for each in worst[: max(room, 0)]}}
 
@@ -175,7 +175,7 @@ def fold_tree(root: Branch, lines_max: int | None = None, depth: int | None = No
 
 
 def _ways_to_concerns(root: Branch) -> list[list[Branch]]:
-    """To each node that is not up, from the root; the worst first."""
+    """Return the path from the root to each node that is not up, the worst first."""
     found: list[list[Branch]] = []
 
     def search(way: list[Branch]) -> None:

@@ -95,7 +95,7 @@ def show_rehearsal(console: Any, drain: "Rehearsal") -> None:
 
 
 def _summary(body: dict[str, Any]) -> str:
-    """One line on what the moves come to."""
+    """Summarise the moves on one line."""
     traffic, moves = body["traffic"], len(body["moves"])
     copies = counted(traffic["copies"], "copy", "copies")
     crossing = f"{traffic['crossing']} of them from another {traffic['level']}"

@@ -11,7 +11,7 @@ _NAMED_MAX = 5
 
 
 def order_text(order: Mapping[str, Any], now_ms: int) -> str:
-    """One line on an order: what, of which target, since when, until when, how much is left."""
+    """Describe an order on one line: its kind, target, begin and end, and how much is left."""
     said = f"{order['action']} of {order['target']}, asked {ago_text(int(order['at']), now_ms)}"
     until = order.get("until")
     if until is not None:
@@ -21,7 +21,7 @@ def order_text(order: Mapping[str, Any], now_ms: int) -> str:
 
 
 def drain_text(order: Mapping[str, Any]) -> str:
-    """What is left of a drain. A replica that is being copied away is still there."""
+    """Describe the rest of a drain. A replica that is being copied away still counts."""
     if order.get("done"):
         return "done, no replica is left there"
     if not order.get("told_at"):

@@ -78,7 +78,7 @@ class JsonPrinter:
         sys.stdout.flush()
 
     def close(self) -> None:
-        """Nothing was held back."""
+        """Do nothing: no record was held back."""
 
 
 class TextPrinter:
@@ -157,7 +157,7 @@ def describe_record(record: Record) -> tuple[str, str, str]:
 
 
 def describe_value(record: Record) -> tuple[str, str, str]:
-    """What kind of record it is, the word that tells its state, and the rest of the line."""
+    """Return the kind of a record, the word for its state, and the rest of its line."""
     kind = KINDS.get(record.topic, record.topic.removesuffix(".v1"))
     if record.topic == "dlq.v1":
         return kind, "", _dead_letter(record.headers)

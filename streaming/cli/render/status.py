@@ -119,7 +119,7 @@ def _summary(found: "CellStatus", body: Mapping[str, Any]) -> Iterator[Field]:
 
 
 def _standing(found: "CellStatus", body: Mapping[str, Any]) -> Iterator[Field]:
-    """How streams and nodes are, and what is broken."""
+    """Summarise the health of streams and nodes, and the violations."""
     from rich.text import Text
 
     yield from _health(body["health"])
@@ -133,7 +133,7 @@ def _standing(found: "CellStatus", body: Mapping[str, Any]) -> Iterator[Field]:
 
 
 def _under_way(found: "CellStatus", body: Mapping[str, Any]) -> Iterator[Field]:
-    """What holds repair up, what is moved, what operators have asked for."""
+    """Summarise holds, open moves and operators' orders."""
     from rich.text import Text
 
     from streaming.live import PLANNED_REPLICAS_MAX
@@ -201,7 +201,7 @@ def _counts(counts: Mapping[str, int]) -> Any:
 
 
 def _style(name: str) -> str:
-    """That of the word, or of the worst of several."""
+    """Return the style of a word, or of the worst of several."""
     hidden = name.partition("(")[2].rstrip(")")
     return STYLES.get(hidden or name.partition(" ")[0], "red")
 
@@ -275,7 +275,7 @@ def _balance(balance: "RebalancePreview") -> Any:
 
 
 def _end_of(target: str, request: Mapping[str, Any]) -> Iterator[Field]:
-    """How to end an order that does not end by itself."""
+    """Name the command that ends an order which does not end by itself."""
     from rich.text import Text
 
     end = {"drain": "undrain", "maintenance": "undrain", "cordon": "uncordon"}

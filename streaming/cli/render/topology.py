@@ -106,7 +106,7 @@ class TopologyTree:
     def _bar_width(
         self, rows: Sequence[tuple[str, Branch | str, Branch | None]], width: int
     ) -> int:
-        """So long that the longest line still fits, if any bar lets it."""
+        """Return the length of bars with which the longest line still fits, if any does."""
         longest = 0
         for strokes, branch, closed in rows:
             if isinstance(branch, Branch):
@@ -150,7 +150,7 @@ def change_tree(
     after: Mapping[str, int],
     levels: Sequence[str] = (),
 ) -> TopologyTree:
-    """The same tree with two bars: what each domain and node holds now, and what it will hold."""
+    """Draw the tree with two bars: the present and the planned load of each domain and node."""
     return _of_file(nodes, (before, after), levels)
 
 
@@ -167,7 +167,7 @@ def _depth(node: "ClusterNode") -> int:
 
 
 def _of_concern(branch: Branch) -> Any:
-    """Of a closed branch the nodes that are not up, by status."""
+    """Count the nodes of a closed branch that are not up, by status."""
     from rich.text import Text
 
     text = Text()
