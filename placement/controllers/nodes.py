@@ -111,7 +111,7 @@ class NodeController:
         )
         self._alert_on_conflict(before, view)
         self._authority.alert_on_difference(before, view)
-        if flaps.held and (before is None or not _flaps(before).held):
+        if flaps.is_held_down and (before is None or not _flaps(before).is_held_down):
             self._alert_on_hold_down(event.node_id, flaps)
         self._registry.enter(view)
         return None
@@ -159,7 +159,7 @@ class NodeController:
                 view.sequence,
                 view.liveness,
                 guard=Guard.NONE,
-                flaps=flaps.released() if flaps.held else None,
+                flaps=flaps.with_release() if flaps.is_held_down else None,
             )
         )
 
@@ -217,11 +217,11 @@ def _flaps_after(event: NodeChanged, before: NodeView | None) -> FlapHistory:
     if (
         reported.hold is None
         or known.hold is None
-        or known.held
+        or known.is_held_down
         or reported.hold.since != known.hold.since
     ):
         return reported
-    return reported.released()
+    return reported.with_release()
 
 
 def _guard_after(event: NodeChanged, before: NodeView | None) -> Guard:

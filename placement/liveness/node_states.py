@@ -166,7 +166,9 @@ class NodeStates:
             return None
         self.nodes.status[node] = status
         self.crowded = False
-        flaps = self.flaps.get(node, FlapHistory()).turned(at, LIVENESS[status], self.timers.flaps)
+        flaps = self.flaps.get(node, FlapHistory()).with_transition(
+            at, LIVENESS[status], self.timers.flaps
+        )
         self.flaps[node] = flaps
         return flaps
 

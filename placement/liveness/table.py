@@ -203,7 +203,7 @@ class LivenessTable:
             lives = self._states.lives.of(node)
             found[node] = self._states.verdict(node, tick.at, tick.offset, lives=lives)
         for node in self._expired_hold_downs(tick.at, partition):
-            self._states.flaps[node] = self._states.flaps[node].released()
+            self._states.flaps[node] = self._states.flaps[node].with_release()
             found[node] = self._merge_verdict(node, tick, self._states.flaps[node], found)
         status, home = nodes.status[:size], nodes.partition[:size]
         silence = self._states.silence.silence(home, nodes.seen[:size], partition, now)
@@ -243,7 +243,7 @@ class LivenessTable:
             node
             for node, flaps in self._states.flaps.items()
             if flaps.hold is not None
-            and flaps.held
+            and flaps.is_held_down
             and at >= flaps.hold.until
             and self._states.nodes.partition[node] in (partition, NO_PARTITION)
         ]
@@ -256,7 +256,7 @@ class LivenessTable:
         old = [
             node
             for node, flaps in self._states.flaps.items()
-            if flaps.forgotten(at, self.timers.flaps)
+            if flaps.is_forgettable(at, self.timers.flaps)
         ]
         for node in old:
             del self._states.flaps[node]

@@ -33,11 +33,11 @@ class FlapHistory:
     hold: HoldDown | None = None
 
     @property
-    def held(self) -> bool:
+    def is_held_down(self) -> bool:
         """Whether the node is held down."""
         return self.hold is not None and self.hold.active
 
-    def turned(self, at: int, liveness: Liveness, rule: FlapPolicy) -> "FlapHistory":
+    def with_transition(self, at: int, liveness: Liveness, rule: FlapPolicy) -> "FlapHistory":
         """Add one more transition; those older than the window are forgotten."""
         recent = [each for each in self.transitions if each.at > at - rule.window_ms]
         kept = (*recent, Transition(at, liveness))[-rule.transitions :]
@@ -46,16 +46,16 @@ class FlapHistory:
             return FlapHistory(kept, self.hold)
         return FlapHistory(kept, HoldDown(at, at + self._length(at, rule)))
 
-    def released(self) -> "FlapHistory":
+    def with_release(self) -> "FlapHistory":
         """End the hold-down."""
         assert self.hold is not None
         return FlapHistory(self.transitions, replace(self.hold, active=False))
 
-    def forgotten(self, at: int, rule: FlapPolicy) -> bool:
+    def is_forgettable(self, at: int, rule: FlapPolicy) -> bool:
         """Return whether nothing of this matters any more."""
         if self.transitions and self.transitions[-1].at > at - rule.window_ms:
             return False
-        return self.hold is None or (not self.held and at >= self._quiet_at(self.hold))
+        return self.hold is None or (not self.is_held_down and at >= self._quiet_at(self.hold))
 
     def plain(self) -> list[Any]:
         """Convert to plain JSON values; `read` of them is equal."""

@@ -51,7 +51,7 @@ def test_the_place_of_another_is_clean() -> None:
     [stretch] = cut([*gone, *full])
     verdicts = table.apply(stretch)
     assert verdicts[5].flaps is not None
-    assert verdicts[5].flaps.held
+    assert verdicts[5].flaps.is_held_down
     table = LivenessTable.from_bytes(table.to_bytes(), TIMERS)
     assert table.condition("n1") is None
     assert table.condition("n4") == ("up", "b", 1)

@@ -32,7 +32,7 @@ def after(*times: int) -> FlapHistory:
     """What is held against a node that turned at these times."""
     flaps = FlapHistory()
     for number, at in enumerate(times):
-        flaps = flaps.turned(at, (Liveness.SUSPECT, Liveness.UP)[number % 2], RULE)
+        flaps = flaps.with_transition(at, (Liveness.SUSPECT, Liveness.UP)[number % 2], RULE)
     return flaps
 
 
@@ -57,7 +57,7 @@ def after(*times: int) -> FlapHistory:
 def test_hold_down(times: tuple[int, ...], held: tuple[int, int] | None) -> None:
     hold = after(*times).hold
     assert (hold and (hold.since, hold.until)) == held
-    assert after(*times).held is (held is not None)
+    assert after(*times).is_held_down is (held is not None)
 
 
 def test_the_latest_transitions_are_kept() -> None:
@@ -66,12 +66,12 @@ def test_the_latest_transitions_are_kept() -> None:
 
 
 def test_what_matters_no_more_is_forgotten() -> None:
-    assert not after(1, 2).forgotten(601, RULE)
-    assert after(1, 2).forgotten(602, RULE)
+    assert not after(1, 2).is_forgettable(601, RULE)
+    assert after(1, 2).is_forgettable(602, RULE)
     held = after(1, 2, 3, 4, 5)
-    assert not held.forgotten(10_000, RULE), "it is still to be released"
-    assert held.released().forgotten(10_000, RULE)
-    assert not FlapHistory(hold=HoldDown(0, 100, active=False)).forgotten(199, RULE)
+    assert not held.is_forgettable(10_000, RULE), "it is still to be released"
+    assert held.with_release().is_forgettable(10_000, RULE)
+    assert not FlapHistory(hold=HoldDown(0, 100, active=False)).is_forgettable(199, RULE)
 
 
 def verdicts_of(table: LivenessTable, first: int, said: dict[int, str]) -> list[Verdict]:
@@ -98,7 +98,7 @@ def verdicts_of(table: LivenessTable, first: int, said: dict[int, str]) -> list[
 
 
 def told(verdicts: list[Verdict]) -> list[tuple[int, str, bool | None]]:
-    return [(v.at, v.liveness.value, v.flaps and v.flaps.held) for v in verdicts]
+    return [(v.at, v.liveness.value, v.flaps and v.flaps.is_held_down) for v in verdicts]
 
 
 def test_a_flapping_node_is_held_and_released_at_a_tick() -> None:
