@@ -1,4 +1,4 @@
-"""The bound on how far replicas travel: what keeps it passes, what does not is found.
+"""The bound on copies while a fleet settles: what keeps it passes, what does not is found.
 
 Method: one shard on a and b, of which b has died; every case tells the moves issued for it, where
 it stands in the end, and what the oracle has to say.
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.oracle.movement import Travels
+from tests.oracle.movement import MovementBound
 from tests.oracle.world import World
 
 SHARD = ("s", 0)
@@ -57,7 +57,7 @@ def move(number: int, told: str) -> dict[str, Any]:
 
 def settling(
     told: list[str], final: str, policy: dict[str, Any], places: dict[str, str] | None = None
-) -> Travels:
+) -> MovementBound:
     world = World()
     up = {"liveness": "up", "administrative": "none", "guard": "none", "location": "", "tags": {}}
     world.nodes = {name: {**up, "liveness": "dead" if name == "b" else "up"} for name in "abcd"}
@@ -65,18 +65,18 @@ def settling(
         world.nodes[name]["location"] = place
     spec = {"policy": policy, "replication_factor": 2, "shards": 1}
     world.decisions["s"] = {"spec": spec}
-    travels = Travels(world)
-    travels.begin(SHARD, ("a", "b"))
+    movement = MovementBound(world)
+    movement.begin(SHARD, ("a", "b"))
     world.assignments[SHARD] = {"replicas": final.split(), "adding": [], "removing": []}
     for number, each in enumerate(told, 1):
         made = move(number, each)
         world.all_moves[made["move_id"]] = made
-        travels.issue(SHARD, made)
-    return travels
+        movement.issue(SHARD, made)
+    return movement
 
 
 @pytest.mark.parametrize(("told", "final", "found"), CASES)
-def test_what_travels(told: list[str], final: str, found: str | None) -> None:
+def test_copies_beyond_the_bound_are_found(told: list[str], final: str, found: str | None) -> None:
     said = [*settling(told, final, {"strategy": "simple"}).judge()]
     assert bool(said) == bool(found), said
     assert found is None or found in said[0]
@@ -88,26 +88,26 @@ WISHED = ["b>c completed", "c>d completed preferred_rule"]
 @pytest.mark.parametrize(("capacity", "found"), [(1, None), (2, "too many copies")])
 def test_a_wish_may_move_on_to_a_node_that_was_full(capacity: int, found: str | None) -> None:
     policy = {"strategy": "simple"}
-    travels = settling([], "a c", policy)
-    world = travels._world
+    movement = settling([], "a c", policy)
+    world = movement._world
     world.nodes["d"]["capacity"] = capacity
     world.decisions["other"] = {"spec": {"policy": policy}}
     world.assignments["other", 0] = {"replicas": ["d"], "adding": [], "removing": []}
     for number, told in enumerate(WISHED, 1):
         made = world.all_moves[str(number)] = move(number, told)
-        travels.issue(SHARD, made)
+        movement.issue(SHARD, made)
         del world.assignments["other", 0]["replicas"][:]
     world.assignments[SHARD]["replicas"] = ["a", "d"]
-    said = [*travels.judge()]
+    said = [*movement.judge()]
     assert bool(said) == bool(found), said
     assert found is None or found in said[0]
 
 
 @pytest.mark.parametrize("strategy", ["copysets", "ring"])
 def test_a_wish_may_move_on_what_a_strategy_s_order_chose(strategy: str) -> None:
-    travels = settling(WISHED, "a d", {"strategy": strategy})
-    travels._world.decisions["s"]["strategy"] = strategy
-    assert [*travels.judge()] == []
+    movement = settling(WISHED, "a d", {"strategy": strategy})
+    movement._world.decisions["s"]["strategy"] = strategy
+    assert [*movement.judge()] == []
 
 
 @pytest.mark.parametrize("wish", ["preferred_rule", "balance"])
@@ -124,9 +124,9 @@ def test_a_wish_that_moves_others_later_makes_nothing_needless(
 
 
 def test_a_copy_that_is_lost_may_be_made_again() -> None:
-    travels = settling(["b>c completed", "c>d completed"], "a d", {"strategy": "simple"})
-    travels.lose(SHARD, "c")
-    assert [*travels.judge()] == []
+    movement = settling(["b>c completed", "c>d completed"], "a d", {"strategy": "simple"})
+    movement.lose(SHARD, "c")
+    assert [*movement.judge()] == []
 
 
 def test_what_minds_load_is_left_out() -> None:
@@ -135,10 +135,10 @@ def test_what_minds_load_is_left_out() -> None:
 
 
 def test_a_change_of_the_fleet_begins_anew() -> None:
-    travels = settling(["b>c completed"], "a c", {"strategy": "simple"})
-    assert travels.end() == []
-    assert (travels.copies, travels.fewest) == (1, 1)
-    travels.begin(SHARD, ("a", "c"))
-    travels.issue(SHARD, move(2, "c>d issued"))
-    travels.end("other")
-    assert (travels.copies, travels.fewest) == (1, 1)
+    movement = settling(["b>c completed"], "a c", {"strategy": "simple"})
+    assert movement.end() == []
+    assert (movement.copies, movement.fewest) == (1, 1)
+    movement.begin(SHARD, ("a", "c"))
+    movement.issue(SHARD, move(2, "c>d issued"))
+    movement.end("other")
+    assert (movement.copies, movement.fewest) == (1, 1)

@@ -23,7 +23,7 @@ from tests.oracle.batch import (
 )
 from tests.oracle.cancellations import CALLED_OFF, Unmarked
 from tests.oracle.epochs import judge_epoch, judge_step
-from tests.oracle.movement import Travels
+from tests.oracle.movement import MovementBound
 from tests.oracle.moves import judge_form, judge_need, judge_words
 from tests.oracle.policy import UNKNOWN_NODE, Value
 from tests.oracle.steady_state import judge_missed, judge_whole
@@ -114,7 +114,7 @@ class Log(World):
         self._completed: dict[Shard, list[Value]] = {}
         # Nodes that a rule made a shard leave, and by which move, since the fleet last changed.
         self._left: dict[tuple[Shard, str], str] = {}
-        self.travels = Travels(self)
+        self.movement = MovementBound(self)
         # Nodes that were forgotten in this batch.
         self._forgotten: set[str] = set()
         # Whether a stream was dropped: epochs of new shards may begin higher from then on.
@@ -208,12 +208,12 @@ class Log(World):
     def missed(self) -> list[str]:
         """What a fleet at rest could have been given by one move, and was not; and what was moved
         without need."""
-        return [*judge_missed(self), *self.travels.judge()]
+        return [*judge_missed(self), *self.movement.judge()]
 
     def lose(self, shard: Shard, node_id: str) -> None:
         """An executor says that a replica is gone."""
         super().lose(shard, node_id)
-        self.travels.lose(shard, node_id)
+        self.movement.lose(shard, node_id)
 
     # Records, one by one
 
@@ -285,7 +285,7 @@ class Log(World):
         self._steps.append((before, value))
         replicas, adding, removing = value["replicas"], value["adding"], value["removing"]
         if before is not None:
-            self.travels.begin(shard, before["replicas"])
+            self.movement.begin(shard, before["replicas"])
         if len({*replicas, *adding}) != len(replicas) + len(adding):
             self._say(f"{key} has a node twice: {replicas} adding {adding}")
         if not set(removing) <= set(replicas):
@@ -345,7 +345,7 @@ class Log(World):
         self._wrong(judge_need(self, key, move))
         shard = (move["stream"], move["shard"])
         if move["add"]:
-            self.travels.issue(shard, move)
+            self.movement.issue(shard, move)
         if move["cause"] in RULE_CAUSES:
             if (shard, move["add"]) in self._left:
                 self._say(f"move {key} brings {shard} back to {move['add']}, which a rule left")
@@ -359,7 +359,7 @@ class Log(World):
         left = (shard, move["remove"])
         if move["state"] == "completed":
             self._completed.setdefault(shard, []).append(move)
-            self.travels.complete(shard, move)
+            self.movement.complete(shard, move)
         elif self._left.get(left) == key:
             del self._left[left]
 
@@ -385,7 +385,7 @@ class Log(World):
     def _settled(self, stream: str | None = None, number: int | None = None) -> None:
         """What shards rest on changes: what they have moved since it last did is judged."""
         if self._ordered:
-            self._wrong(self.travels.end(stream, number))
+            self._wrong(self.movement.end(stream, number))
 
     def _joined(self) -> Iterator[str]:
         """Joins that have not been judged: in order those of this batch, else all."""

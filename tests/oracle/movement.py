@@ -1,4 +1,4 @@
-"""How far replicas travel while a fleet settles, held against the fewest that could have moved.
+"""Copies made while a fleet settles, held against the fewest that could have been made.
 
 A shard settles from one change of what it rests on to the next: of a node, a hold, its spec, a node
 that it left alone after a failure. The bound on what is issued meanwhile, asserted with factor 1:
@@ -48,7 +48,7 @@ URGENCY = ("under_replicated", "required_rule", "drain", "preferred_rule", "surp
 
 
 @dataclass(slots=True)
-class Travel:
+class ShardMovement:
     """One shard since the fleet last changed: the nodes it stood on, whether apart from others of a
     stream that moves as one, the copies issued for it, the nodes that an earlier copy took it from,
     and those whose replica executors said was lost."""
@@ -60,12 +60,12 @@ class Travel:
     lost: list[str] = field(default_factory=list)
 
 
-class Travels:
+class MovementBound:
     """All shards of a world since the fleet last changed."""
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._shards: dict[Shard, Travel] = {}
+        self._shards: dict[Shard, ShardMovement] = {}
         # Streams that move as one, some shard of which was on its way when the fleet last changed.
         self._begun: set[str] = set()
         # By copy, as it was issued: nodes that could not have taken it instead, and all loads.
@@ -74,12 +74,12 @@ class Travels:
         # Replicas moved, and the fewest that had to be, of all that has ended.
         self.copies = self.fewest = 0
 
-    def begin(self, shard: Shard, replicas: Iterable[str]) -> Travel:
+    def begin(self, shard: Shard, replicas: Iterable[str]) -> ShardMovement:
         """The shard has these replicas, some of which may just have been lost; where it stood first
         counts."""
         if shard not in self._shards:
             here = frozenset(replicas) - self._world.lost.get(shard, set())
-            self._shards[shard] = Travel(here, self._is_torn(shard, here))
+            self._shards[shard] = ShardMovement(here, self._is_torn(shard, here))
         return self._shards[shard]
 
     def _is_torn(self, shard: Shard, here: frozenset[str]) -> bool:
@@ -96,16 +96,16 @@ class Travels:
         self._closed[move["move_id"]] = self._closed_to(shard[0])
         self._loads[move["move_id"]] = self._world.load()
         replicas = set(self._world.assignments.get(shard, {}).get("replicas", ()))
-        travel = self.begin(shard, replicas - {move["add"]})
+        movement = self.begin(shard, replicas - {move["add"]})
         # One that goes on under another leader was issued when the one before was.
-        if not self._world.renews(move) or move["supersedes"] in travel.issued:
-            travel.issued[move["move_id"]] = move
+        if not self._world.renews(move) or move["supersedes"] in movement.issued:
+            movement.issued[move["move_id"]] = move
 
     def complete(self, shard: Shard, move: Value) -> None:
         """A copy is completed, which may have been issued before the fleet changed."""
-        travel = self._shards.get(shard)
-        if travel is not None and move["move_id"] not in travel.issued:
-            travel.left_before.add(move["remove"])
+        movement = self._shards.get(shard)
+        if movement is not None and move["move_id"] not in movement.issued:
+            movement.left_before.add(move["remove"])
 
     def lose(self, shard: Shard, node_id: str) -> None:
         """Executors say that the replica is gone."""
@@ -117,12 +117,12 @@ class Travels:
         ended = [s for s in self._shards if stream in (None, s[0]) and number in (None, s[1])]
         found = []
         for shard in ended:
-            travel = self._shards.pop(shard)
+            movement = self._shards.pop(shard)
             if shard in self._world.assignments:
-                states = [self._world.all_moves[move_id]["state"] for move_id in travel.issued]
+                states = [self._world.all_moves[move_id]["state"] for move_id in movement.issued]
                 self.copies += states.count("completed")
-                self.fewest += len(self._gained(shard, travel))
-                found += self._bound(shard, travel)
+                self.fewest += len(self._gained(shard, movement))
+                found += self._bound(shard, movement)
         if stream is None:
             self._begun = {name for name in self._world.decisions if self._is_apart(name)}
         return found
@@ -136,19 +136,19 @@ class Travels:
 
     def judge(self) -> Iterator[str]:
         """The bound at rest, and copies without which the policy would be kept as well."""
-        for shard, travel in self._shards.items():
+        for shard, movement in self._shards.items():
             if shard in self._world.assignments:
-                yield from self._bound(shard, travel)
-                yield from self._needless(shard, travel)
+                yield from self._bound(shard, movement)
+                yield from self._needless(shard, movement)
 
-    def _bound(self, shard: Shard, travel: Travel) -> Iterator[str]:
+    def _bound(self, shard: Shard, movement: ShardMovement) -> Iterator[str]:
         if minds_load(self._world.spec(shard[0])):
             return
-        moves = [self._world.all_moves[move_id] for move_id in travel.issued]
+        moves = [self._world.all_moves[move_id] for move_id in movement.issued]
         successors = {move["supersedes"]: move for move in moves if move["supersedes"]}
         excused = sum(self._is_retried(m, successors.get(m["move_id"])) for m in moves)
         under_way = sum(move["state"] in OPEN_STATES for move in moves)
-        gained = self._gained(shard, travel)
+        gained = self._gained(shard, movement)
         # What repair gave back, rebalancing may move on.
         moved_on = {move["remove"] for move in moves if _balances(move)}
         fresh = [m["add"] for m in moves if m["state"] == "completed" and not _balances(m)]
@@ -156,14 +156,14 @@ class Travels:
         # comes after the rule's.
         late = ("balance", "drain")
         done = [m for m in moves if m["state"] == "completed" and m["cause"] in late]
-        filled = sum(move["add"] in travel.started for move in done)
+        filled = sum(move["add"] in movement.started for move in done)
         allowed = under_way + excused + filled + sum(node in moved_on for node in fresh)
         allowed += sum(self._is_called_on(shard, move, moves) for move in moves)
-        lost = sum(move["state"] == "completed" and move["add"] in travel.lost for move in moves)
-        most = len(gained) * (TORN_FACTOR if travel.torn else 1)
+        lost = sum(move["state"] == "completed" and move["add"] in movement.lost for move in moves)
+        most = len(gained) * (TORN_FACTOR if movement.torn else 1)
         if len(moves) > most + allowed + lost:
             told = [(m["remove"], m["add"], m["cause"], m["state"]) for m in moves]
-            ends = f"{sorted(travel.started)} to {self._world.assignments[shard]['replicas']}"
+            ends = f"{sorted(movement.started)} to {self._world.assignments[shard]['replicas']}"
             yield f"{shard} went from {ends}, for which too many copies were issued: {told}"
 
     def _is_called_on(self, shard: Shard, move: Value, moves: Iterable[Value]) -> bool:
@@ -201,22 +201,22 @@ class Travels:
             return self._world.renews(successor) or _is_more_urgent(successor, move)
         return False
 
-    def _gained(self, shard: Shard, travel: Travel) -> set[str]:
+    def _gained(self, shard: Shard, movement: ShardMovement) -> set[str]:
         """Nodes that hold what was copied to them since, and that did not when it began."""
-        added = {self._world.all_moves[move_id]["add"] for move_id in travel.issued}
-        stood = travel.started - travel.left_before - set(travel.lost)
+        added = {self._world.all_moves[move_id]["add"] for move_id in movement.issued}
+        stood = movement.started - movement.left_before - set(movement.lost)
         return (added & set(self._world.assignments[shard]["replicas"])) - stood
 
-    def _needless(self, shard: Shard, travel: Travel) -> Iterator[str]:
+    def _needless(self, shard: Shard, movement: ShardMovement) -> Iterator[str]:
         world, spec = self._world, self._world.spec(shard[0])
         if not is_judged(spec) or moves_together(spec):
             return
         final, load = world.assignments[shard]["replicas"], world.load()
-        moves = [world.all_moves[move_id] for move_id in travel.issued]
+        moves = [world.all_moves[move_id] for move_id in movement.issued]
         done = [move for move in moves if move["state"] == "completed"]
         moves = [move for move in done if move["cause"] in JUDGED_CAUSES]
         held = _without_wishes(world.staying(final), done)
-        for old in {move["remove"] for move in moves} - {None, *final, *travel.lost}:
+        for old in {move["remove"] for move in moves} - {None, *final, *movement.lost}:
             capacity = world.nodes.get(old, {}).get("capacity")
             full = capacity is not None and load[old] >= capacity
             if full or not world.may_receive(old) or not world.judge(shard[0]).admits(old):

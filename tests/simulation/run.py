@@ -39,10 +39,10 @@ def play(seeds: Iterable[int]) -> Played:
         try:
             history = History(seed).play()
             batches += len(history.blocks)
-            travels = history.story.log.travels
-            travels.end()
-            copies += travels.copies
-            fewest += travels.fewest
+            movement = history.story.log.movement
+            movement.end()
+            copies += movement.copies
+            fewest += movement.fewest
         except Failure as failure:
             failures.append((seed, str(failure)))
             batches += len(failure.blocks)

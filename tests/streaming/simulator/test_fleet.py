@@ -260,7 +260,7 @@ class TestExecutor:
             acks_log.wait_for(lambda acks: len(acks) == 1)
         assert (slow.moves.accepted, slow.moves.completed) == (1, 0)
 
-    def test_a_bad_conduct_is_told_apart(
+    def test_a_faulty_executor_sends_failed_doubled_and_false_acks(
         self, bootstrap: str, prefix: str, acks_log: Log, issue: Callable[..., None]
     ) -> None:
         bad = ExecutorBehaviour(delay_seconds=0, fail=1, double=1, lie=1)
