@@ -18,7 +18,7 @@ from placement.assignments import EMPTY
 from placement.hashing import digest64
 from placement.model import Code, Reason, StreamSpec
 from placement.policy import OnInfeasible, Policy
-from placement.rules import Mask, RoleApart, RuleContext, RuleSet, Strength
+from placement.rules import Mask, RuleContext, RuleSet, Strength
 
 Nodes = NDArray[np.int64]
 # Ranks the candidates it is given; the least is best, the next key decides among equals.
@@ -285,16 +285,11 @@ def least_leading(draft: StreamDraft) -> Callable[[list[int]], int]:
 
     Among equals the first one.
     """
-    topology, rules = draft.view.topology, draft.policy.rules
+    topology, rules = draft.view.topology, RuleSet(draft.policy.rules)
     able = draft.usable & topology.can_lead
-    aside = max((rule.count for rule in rules if isinstance(rule, RoleApart)), default=0)
-    ranks = [rule.leader_rank(topology) for rule in RuleSet(rules).leader_preferences]
 
     def leader(nodes: list[int]) -> int:
-        may = [node for node in nodes[: len(nodes) - aside] if able[node]] or nodes
-        for rank in ranks:
-            best = min(rank[node] for node in may)
-            may = [node for node in may if rank[node] == best]
+        may = rules.possible_leaders(nodes, len(nodes), able, topology)
         return min(may, key=lambda n: (draft.leads[n] + 1) / topology.weight[n])
 
     return leader

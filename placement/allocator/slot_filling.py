@@ -174,15 +174,8 @@ def _able(nodes: list[int], policy: Policy, factor: int, topology: Topology) -> 
 
     If none may lead, all that stand where the rules want it.
     """
-    roles = RuleSet(policy.rules).role_copies
-    wishes = [rule.leader_rank(topology) for rule in RuleSet(policy.rules).leader_preferences]
-
-    def rank(node: int) -> tuple[int, ...]:
-        return (not topology.can_lead[node], *(int(wish[node]) for wish in wishes))
-
-    plain = nodes[: factor - roles]
-    best = min(map(rank, plain), default=())
-    return [node for node in plain if rank(node) == best]
+    rules = RuleSet(policy.rules)
+    return rules.possible_leaders(nodes, factor, topology.can_lead, topology)
 
 
 def _pick(pick: Pick, need: ReplicaRequest, mask: Mask, topology: Topology) -> int | Reason:

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from placement.rules.roles import LeaderPreference, RoleApart
-from placement.rules.rule import Rule, Strength
+from placement.rules.rule import Mask, Rule, Strength
+from placement.topology import Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +32,29 @@ class RuleSet:
     @property
     def role_copies(self) -> int:
         """Copies of each shard that have a role of their own, and never lead."""
-        return sum(rule.count for rule in self.roles)
+        return max((rule.count for rule in self.roles), default=0)
 
     @property
     def leader_preferences(self) -> tuple[LeaderPreference, ...]:
         """The rules that say where leaders stand, the most important first."""
         return tuple(rule for rule in self.rules if isinstance(rule, LeaderPreference))
+
+    def possible_leaders(
+        self, nodes: Sequence[int], factor: int, able: Mask, topology: Topology
+    ) -> list[int]:
+        """Select the nodes of a shard out of which one leads, in their order.
+
+        - Copies in the last slots, which have a role, never lead.
+        - Of the others those in `able`; all where none is.
+        - Of these those that come first by each leader preference in turn.
+        """
+        plain = nodes[: max(factor - self.role_copies, 1)]
+        found = [node for node in plain if able[node]] or list(plain)
+        for rule in self.leader_preferences if found else ():
+            rank = rule.leader_rank(topology)
+            best = min(int(rank[node]) for node in found)
+            found = [node for node in found if rank[node] == best]
+        return found
 
     @property
     def names_leaders(self) -> bool:

@@ -204,7 +204,7 @@ class StreamCatalog(Mapping[str, Stream]):
 
     def role_copies(self, policy: Policy) -> int:
         """Count the copies of each shard that a policy keeps in a role of their own."""
-        return sum(rule.count for rule in role_rules(policy, self._topology))
+        return RuleSet(role_rules(policy, self._topology)).role_copies
 
     def slot_layout(self, stream: Stream) -> SlotLayout:
         """Say what the slots of a placed stream's shards are for."""

@@ -300,19 +300,9 @@ def _led(
 ) -> list[list[int]]:
     """Every shard with its elected leader in front, and EMPTY where nodes are missing."""
     factor, topology = spec.replication_factor, view.topology
-    aside = RuleSet(rules).role_copies
-    orders = RuleSet(rules).leader_preferences
-
-    def able(kept: list[int]) -> list[int]:
-        plain = kept[: max(factor - aside, 1)]
-        found = [node for node in plain if topology.can_lead[node]] or plain
-        for order in orders:
-            rank = order.leader_rank(topology)
-            best = min(int(rank[node]) for node in found)
-            found = [node for node in found if rank[node] == best]
-        return found
-
-    leaders = iter(elect_leaders([able(kept) for kept in shards if kept], view))
+    able, asked = topology.can_lead, RuleSet(rules)
+    members = (asked.possible_leaders(kept, factor, able, topology) for kept in shards if kept)
+    leaders = iter(elect_leaders([*members], view))
     result: list[list[int]] = []
     for kept in shards:
         leader = next(leaders) if kept else EMPTY

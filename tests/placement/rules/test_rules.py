@@ -19,9 +19,12 @@ from placement.rules import (
     ColocateSlots,
     Even,
     ExclusiveNodes,
+    LeaderPreference,
     PreferNodes,
+    RoleApart,
     Rule,
     RuleContext,
+    RuleSet,
     SameDomain,
     Share,
 )
@@ -273,3 +276,19 @@ def test_filters(nodes: NodeFilter, passing: str) -> None:
     topology.upsert("n3", NodeAttributes(location="/ab/r1", tags=(("disk", "hdd"),)), Liveness.UP)
     mask = nodes.mask(topology)
     assert " ".join(topology.ids[node] for node in range(3) if mask[node]) == passing
+
+
+def test_copies_of_several_roles_share_the_last_slots() -> None:
+    """Every role rule speaks of the last slots; a second one takes none from those that lead."""
+    topology = Topology(("site",))
+    for number, place in enumerate(("/a", "/b", "/c")):
+        topology.upsert(
+            f"n{number}", NodeAttributes(location=place, leader=number > 0), Liveness.UP
+        )
+    rules = RuleSet((RoleApart("cold", 1, SITE), RoleApart("cold", 1, LEAF)))
+    assert rules.role_copies == 1
+    able = topology.can_lead
+    assert rules.possible_leaders([0, 1, 2], 3, able, topology) == [1]
+    preferring = RuleSet((*rules.rules, LeaderPreference((parse_location("/c"),))))  # type: ignore[arg-type]
+    assert preferring.possible_leaders([1, 2, 0], 3, able, topology) == [2]
+    assert preferring.possible_leaders([0, 1, 2], 3, able, topology) == [1]
