@@ -47,7 +47,7 @@ Prefix = Annotated[
     str | None,
     typer.Option(
         "--prefix",
-        help="What topic names begin with. [dim]default: topics.prefix of the settings[/dim]",
+        help="Common prefix of all topic names. [dim]default: topics.prefix of the settings[/dim]",
         show_default=False,
     ),
 ]
@@ -68,7 +68,7 @@ FailOnOption = Annotated[
     typer.Option(
         "--fail-on",
         help="What exit code 1 means: degraded: also a stream that is degraded; fixable: of "
-        "violations only those that can be mended; never: nothing found is a failure.",
+        "violations only the fixable ones; never: no finding is a failure.",
         show_default=False,
     ),
 ]

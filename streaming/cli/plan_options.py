@@ -32,7 +32,7 @@ PhaseOption = Annotated[
 
 MaxMoves = Annotated[
     int | None,
-    typer.Option("--max-moves", min=0, metavar="N", help="At most so many moves of replicas."),
+    typer.Option("--max-moves", min=0, metavar="N", help="Limit on moves of replicas."),
 ]
 
 MaxMovesPerNode = Annotated[
@@ -41,7 +41,7 @@ MaxMovesPerNode = Annotated[
         "--max-moves-per-node",
         min=1,
         metavar="N",
-        help="At most so many moves from and to any node that lives.",
+        help="Limit on moves from and to each live node.",
     ),
 ]
 

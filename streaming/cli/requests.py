@@ -25,16 +25,21 @@ Timeout = Annotated[
     typer.Option("--timeout", "--timeout-seconds", min=0.1, help="Seconds to wait for the answer."),
 ]
 NoWait = Annotated[
-    bool, typer.Option("--no-wait", help="Send it, print where it went, and wait for no answer.")
+    bool, typer.Option("--no-wait", help="Send the request, print where it went, and do not wait.")
 ]
 DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Only show what it would touch, and the hash.")
+    bool, typer.Option("--dry-run", help="Only show the impact and its hash; send nothing.")
 ]
 HashOption = Annotated[
     str | None,
-    typer.Option("--hash", metavar="H", help="Of the impact that was seen.", show_default=False),
+    typer.Option(
+        "--hash",
+        metavar="H",
+        help="Hash of the impact that was seen; another impact is refused.",
+        show_default=False,
+    ),
 ]
-Yes = Annotated[bool, typer.Option("--yes", help="Agree to what the dry run shows now.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Accept the impact as a dry run shows it now.")]
 Why = Annotated[str | None, typer.Option("--reason", help="For people.", show_default=False)]
 
 

@@ -182,20 +182,20 @@ class Metrics:
         self._lacking.set(len(self._without))
         for key, memory in ready.memory.items():
             self._memory.put(key, () if memory is None else (memory.kind,))
-            self._unconfirmed.put(key, _count_reminders(memory))
-            self._holds.put(key, _count_hold(memory))
+            self._unconfirmed.put(key, _reminder_labels(memory))
+            self._holds.put(key, _hold_labels(memory))
 
 
-def _count_reminders(memory: Memory | None) -> tuple[str, ...]:
-    """Return how often a memory record's executor was reminded to stop a move; None for other
+def _reminder_labels(memory: Memory | None) -> tuple[str, ...]:
+    """Return the label of a move that was called off: reminded `once` or `again`; none for other
     memory."""
     if memory is None or memory.kind != UNMARK:
         return ()
     return ("again",) if memory.body["reminded"] else ("once",)
 
 
-def _count_hold(memory: Memory | None) -> tuple[str, ...]:
-    """Whether a hold is in force, where the memory is of one."""
+def _hold_labels(memory: Memory | None) -> tuple[str, ...]:
+    """Return the label of a hold; none for other memory."""
     if memory is None or memory.kind != HOLD:
         return ()
     return ("overridden",) if memory.body["overridden"] else ("held",)

@@ -67,7 +67,7 @@ def check(
     strict: StrictOption = False,
     _plugin: PluginOption = None,
 ) -> None:
-    """Report violations of rules, which of them a plan can mend, and the health of streams."""
+    """Report violations of rules, which of them a plan can repair, and the health of streams."""
     from placement.assignments import failures
     from streaming.cli.render.check import show_check
     from streaming.offline import CheckOptions, NoMatchingNode, check_body, check_cluster

@@ -42,7 +42,7 @@ def show(
     settings: "Settings",
     reason: ReasonOption = None,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Go on with what comes, until Ctrl-C.")
+        bool, typer.Option("--follow", help="Follow new letters until Ctrl-C.")
     ] = False,
     output: OutputOption = Output.TEXT,
 ) -> None:

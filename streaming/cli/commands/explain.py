@@ -57,7 +57,8 @@ def explain(
         typer.Argument(metavar="[STREAM[/SHARD]]", help="Only this stream, or this shard of it."),
     ] = None,
     node: Annotated[
-        str | None, typer.Option("--node", metavar="NODE", help="Why this node is used, or not.")
+        str | None,
+        typer.Option("--node", metavar="NODE", help="Explain why this node is used or not."),
     ] = None,
     live: Annotated[
         bool, typer.Option("--live", help="Explain the running state instead of a file.")

@@ -41,7 +41,9 @@ Since = Annotated[
         show_default=False,
     ),
 ]
-Limit = Annotated[int, typer.Option("--limit", min=1, help="At most so many, the latest.")]
+Limit = Annotated[
+    int, typer.Option("--limit", min=1, help="Limit on entries; the latest are shown.")
+]
 ReplayOption = Annotated[
     bool,
     typer.Option(

@@ -66,7 +66,7 @@ def record(
         typer.Option("--from", help="now: begin with a snapshot; beginning: of all topics."),
     ] = Start.NOW,
     for_seconds: Annotated[
-        float | None, typer.Option("--for-seconds", min=0, help="End after so long.")
+        float | None, typer.Option("--for-seconds", min=0, help="End after this time.")
     ] = None,
 ) -> None:
     """Write inputs, journal and outputs of a running system into a file, until Ctrl-C.

@@ -17,7 +17,7 @@ EXIT_UNHEALTHY = 1
 # Reading again more often shows nothing new: the reconciler commits about once a second.
 WATCH_INTERVAL_SECONDS = 1.0
 
-Watch = Annotated[bool, typer.Option("--watch", help="Show it anew every second, until Ctrl-C.")]
+Watch = Annotated[bool, typer.Option("--watch", help="Refresh every second until Ctrl-C.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -44,7 +44,7 @@ def status(
     ] = "",
     depth: Annotated[
         int | None,
-        typer.Option("--depth", min=0, help="Show so many levels of locations; 0: none of them."),
+        typer.Option("--depth", min=0, help="Number of location levels to show; 0: none."),
     ] = None,
     watch: Watch = False,
     output: OutputOption = Output.TEXT,

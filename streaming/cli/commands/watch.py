@@ -55,10 +55,10 @@ def watch(
     start: Annotated[Start, typer.Option("--from", help="Where to begin.")] = Start.NOW,
     output: OutputOption = Output.TEXT,
     count: Annotated[
-        int | None, typer.Option("--count", min=1, help="End after so many records.")
+        int | None, typer.Option("--count", min=1, help="End after this number of records.")
     ] = None,
     for_seconds: Annotated[
-        float | None, typer.Option("--for-seconds", min=0, help="End after so long.")
+        float | None, typer.Option("--for-seconds", min=0, help="End after this time.")
     ] = None,
 ) -> None:
     """Show decisions, moves, alerts and what the reconciler believes, as they are committed.
