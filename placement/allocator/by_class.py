@@ -64,17 +64,16 @@ class NodeClasses:
 def node_classes(topology: Topology, tags: frozenset[str]) -> NodeClasses:
     """The classes by whole path and by the values of these tags; kept while no node's attributes
     change."""
-    key = ("classes", tags)
-    known: NodeClasses | None = topology.attribute_cache.get(key)
-    if known is None:
-        scopes = [LEAF, *(Scope(tag=tag) for tag in sorted(tags))]
-        columns = [topology.domain_of(scope).astype(np.int64) for scope in scopes]
-        sample, of = distinct(np.stack(columns, axis=1))
-        begin = np.concatenate([[0], np.cumsum(np.bincount(of, minlength=len(sample)))])
-        members, sampled = np.argsort(of, kind="stable"), topology.sampled(sample)
-        known = NodeClasses(of, sample, members, begin, of.tolist(), sampled)
-        topology.attribute_cache[key] = known
-    return known
+    return topology.derive(("classes", tags), lambda: _find_classes(topology, tags))
+
+
+def _find_classes(topology: Topology, tags: frozenset[str]) -> NodeClasses:
+    scopes = [LEAF, *(Scope(tag=tag) for tag in sorted(tags))]
+    columns = [topology.domain_of(scope).astype(np.int64) for scope in scopes]
+    sample, of = distinct(np.stack(columns, axis=1))
+    begin = np.concatenate([[0], np.cumsum(np.bincount(of, minlength=len(sample)))])
+    members, sampled = np.argsort(of, kind="stable"), topology.sampled(sample)
+    return NodeClasses(of, sample, members, begin, of.tolist(), sampled)
 
 
 # Nodes from which asking about classes costs less than asking about all.

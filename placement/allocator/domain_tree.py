@@ -91,11 +91,11 @@ def domain_tree(topology: Topology, usable: NDArray[np.bool_] | None = None) -> 
 
 def _domain_ranks(topology: Topology) -> Integers:
     """Place of every domain in the natural order of names."""
-    key = "ranks of domains"
-    known: Integers | None = topology.attribute_cache.get(key)
-    if known is None:
-        names = [natural_key(str(domain)) for domain in topology.domains]
-        known = np.empty(len(names), np.int64)
-        known[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
-        topology.attribute_cache[key] = known
-    return known
+    return topology.derive("ranks of domains", lambda: _rank_domains(topology))
+
+
+def _rank_domains(topology: Topology) -> Integers:
+    names = [natural_key(str(domain)) for domain in topology.domains]
+    ranks = np.empty(len(names), np.int64)
+    ranks[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
+    return ranks

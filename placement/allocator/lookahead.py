@@ -132,18 +132,17 @@ def _one_of_each(found: NDArray[np.int64], view: View) -> list[int]:
 
 def node_kinds(topology: Topology) -> NDArray[np.int64]:
     """A number for each node; nodes of one number are the same to every rule about domains."""
-    key = "kinds of nodes"
-    known: NDArray[np.int64] | None = topology.attribute_cache.get(key)
-    if known is None:
-        leaf = topology.domain_of(LEAF)
-        numbers: dict[object, int] = {}
-        found = [
-            numbers.setdefault((int(leaf[node]), a.tags, a.leader), len(numbers))
-            for node, a in enumerate(topology.attributes)
-        ]
-        known = np.asarray(found, np.int64)
-        topology.attribute_cache[key] = known
-    return known
+    return topology.derive("kinds of nodes", lambda: _number_kinds(topology))
+
+
+def _number_kinds(topology: Topology) -> NDArray[np.int64]:
+    leaf = topology.domain_of(LEAF)
+    numbers: dict[object, int] = {}
+    found = [
+        numbers.setdefault((int(leaf[node]), a.tags, a.leader), len(numbers))
+        for node, a in enumerate(topology.attributes)
+    ]
+    return np.asarray(found, np.int64)
 
 
 def whole_stream(

@@ -103,12 +103,12 @@ class TokenRing:
 def token_ring(topology: Topology, vnodes: int = VNODES) -> TokenRing:
     """The ring of all registered nodes, whatever their condition; who may be taken is up to the
     walk. With explicit tokens on any node, nodes without any stand on no ring and get nothing."""
-    ring: TokenRing | None = topology.attribute_cache.get((TokenRing, vnodes))
-    if ring is None:
-        explicit = any(topology.attributes[n].tokens is not None for n in topology.index.values())
-        ring = _explicit(topology) if explicit else _hashed(topology, vnodes)
-        topology.attribute_cache[TokenRing, vnodes] = ring
-    return ring
+    return topology.derive((TokenRing, vnodes), lambda: _make_ring(topology, vnodes))
+
+
+def _make_ring(topology: Topology, vnodes: int) -> TokenRing:
+    explicit = any(topology.attributes[n].tokens is not None for n in topology.index.values())
+    return _explicit(topology) if explicit else _hashed(topology, vnodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,14 +159,15 @@ def unfit_tokens(spec: StreamSpec, topology: Topology) -> Reason | None:
 
 def _kinds(topology: Topology) -> dict[type, str]:
     """The kinds of explicit tokens there are, each with the first node that has such."""
-    kinds: dict[type, str] | None = topology.attribute_cache.get(_kinds)
-    if kinds is None:
-        kinds = {}
-        having = (n for n, node in topology.index.items() if topology.attributes[node].tokens)
-        for node_id in sorted(having, key=natural_key):
-            for token in (topology.attributes[topology.index[node_id]].tokens or ())[:1]:
-                kinds.setdefault(type(token), f"node '{node_id}'")
-        topology.attribute_cache[_kinds] = kinds
+    return topology.derive(_kinds, lambda: _find_kinds(topology))
+
+
+def _find_kinds(topology: Topology) -> dict[type, str]:
+    kinds: dict[type, str] = {}
+    having = (n for n, node in topology.index.items() if topology.attributes[node].tokens)
+    for node_id in sorted(having, key=natural_key):
+        for token in (topology.attributes[topology.index[node_id]].tokens or ())[:1]:
+            kinds.setdefault(type(token), f"node '{node_id}'")
     return kinds
 
 

@@ -96,11 +96,7 @@ class LevelShares:
 
 def levels_of(topology: Topology, apart: bool = False) -> LevelShares:
     """The levels of a fleet, kept while no node's attributes change; `apart`: see `LevelShares`."""
-    key = ("levels", apart)
-    known: LevelShares | None = topology.attribute_cache.get(key)
-    if known is None:
-        known = topology.attribute_cache[key] = LevelShares(topology, apart)
-    return known
+    return topology.derive(("levels", apart), lambda: LevelShares(topology, apart))
 
 
 class FamilyCounts:

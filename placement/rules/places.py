@@ -156,12 +156,11 @@ class WithTags(Rule):
         return tagged(wrong[0], carried) if wrong else ""
 
     def _carried(self, topology: Topology) -> Mask:
-        known: Mask | None = topology.attribute_cache.get(self)
-        if known is None:
-            wanted = set(self.tags)
-            known = np.fromiter((wanted <= set(a.tags) for a in topology.attributes), bool)
-            topology.attribute_cache[self] = known
-        return known
+        return topology.derive(self, lambda: self._find_carried(topology))
+
+    def _find_carried(self, topology: Topology) -> Mask:
+        wanted = set(self.tags)
+        return np.fromiter((wanted <= set(a.tags) for a in topology.attributes), bool)
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,14 +48,14 @@ class LeaderPreference(Rule):
 
         Behind the last if it is in none, or may not lead.
         """
-        known: NDArray[np.int64] | None = topology.attribute_cache.get(self)
-        if known is None:
-            known = np.full(topology.size, len(self.domains), np.int64)
-            for position in reversed(range(len(self.domains))):
-                inside = topology.inside(self.domains[position]) & topology.can_lead
-                known[inside] = position
-            topology.attribute_cache[self] = known
-        return known
+        return topology.derive(self, lambda: self._rank_nodes(topology))
+
+    def _rank_nodes(self, topology: Topology) -> NDArray[np.int64]:
+        ranks = np.full(topology.size, len(self.domains), np.int64)
+        for position in reversed(range(len(self.domains))):
+            inside = topology.inside(self.domains[position]) & topology.can_lead
+            ranks[inside] = position
+        return ranks
 
     def wish(self, standing: RuleContext) -> Penalties:
         """Count how much later in the list the shard's leader stands than it could."""

@@ -85,12 +85,12 @@ class Supply:
 
 def supply(topology: Topology, nodes: NodeFilter, fenced: bool = False) -> Supply:
     """The nodes that are up and that a filter admits; with `fenced` suspect ones are up."""
-    key = ("supply", nodes, fenced)
-    known: Supply | None = topology.condition_cache.get(key)
-    if known is None:
+
+    def make() -> Supply:
         up = topology.eligible | topology.fenced if fenced else topology.eligible
-        known = topology.condition_cache[key] = _supply(topology, nodes, up)
-    return known
+        return _supply(topology, nodes, up)
+
+    return topology.derive(("supply", nodes, fenced), make, by_condition=True)
 
 
 def supply_of(topology: Topology, nodes: NodeFilter, usable: Mask) -> Supply:

@@ -142,12 +142,13 @@ def _levels(policy: Policy, topology: Topology) -> list[EvenWithinCapacity]:
 
 def _deferred(policy: Policy, topology: Topology) -> bool:
     """Whether none of the nodes that the policy admits has a location."""
-    key = (MultiLevelStrategy, policy.nodes)
-    if key not in topology.attribute_cache:
+
+    def find() -> bool:
         admitted = policy.nodes.mask(topology)
         located = (topology.locations[n].depth for n in topology.index.values() if admitted[n])
-        topology.attribute_cache[key] = not any(located)
-    return bool(topology.attribute_cache[key])
+        return not any(located)
+
+    return topology.derive((MultiLevelStrategy, policy.nodes), find)
 
 
 class _Rings:

@@ -159,9 +159,6 @@ class Steps:
 
 def _location_digests(topology: Topology) -> NDArray[np.uint64]:
     """A hash of every domain's path."""
-    key = "digests of locations"
-    known: NDArray[np.uint64] | None = topology.attribute_cache.get(key)
-    if known is None:
-        known = digests64(("location",), map(str, topology.domains))
-        topology.attribute_cache[key] = known
-    return known
+    return topology.derive(
+        "digests of locations", lambda: digests64(("location",), map(str, topology.domains))
+    )

@@ -20,11 +20,10 @@ class NodeFilter:
 
     def mask(self, topology: Topology) -> NDArray[np.bool_]:
         """Mark every node that passes, whatever its liveness; the array is not to be changed."""
-        known: NDArray[np.bool_] | None = topology.attribute_cache.get(self)
-        if known is None:
-            known = np.fromiter((self.passes(topology, n) for n in range(topology.size)), bool)
-            topology.attribute_cache[self] = known
-        return known
+        return topology.derive(
+            self,
+            lambda: np.fromiter((self.passes(topology, n) for n in range(topology.size)), bool),
+        )
 
     @property
     def everything(self) -> bool:

@@ -6,10 +6,10 @@ by the `natural_key` of their ids, as ranks by index.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from copy import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,6 +63,8 @@ class NodeOrder:
 _CAPACITY_FIRST = 64
 
 NO_DOMAIN = -1
+
+_T = TypeVar("_T")
 
 _GONE = (Liveness.DEAD, Liveness.UNREGISTERED)
 
@@ -122,10 +124,9 @@ class Topology:
         self._at_depth = [0] * (DEPTH_MAX + 1)
         self._tag_domains: dict[str, tuple[NDArray[np.int32], dict[str, int]]] = {}
         self._live: dict[Scope, NDArray[np.int32]] = {}
-        # What strategies derive from the nodes' attributes (rings); empty when one has changed.
-        self.attribute_cache: dict[Hashable, Any] = {}
-        # The same of their condition; empty when a node has come, changed or gone.
-        self.condition_cache: dict[Hashable, Any] = {}
+        # What `derive` has made; empty when a node's attributes, or its condition, have changed.
+        self._attribute_cache: dict[Hashable, Any] = {}
+        self._condition_cache: dict[Hashable, Any] = {}
 
     @property
     def size(self) -> int:
@@ -183,6 +184,18 @@ class Topology:
     def digests(self) -> NDArray[np.uint64]:
         """Hash of each node's id, for content-seeded ties."""
         return self._digest[: self.size]
+
+    def derive(self, key: Hashable, make: Callable[[], _T], by_condition: bool = False) -> _T:
+        """Make something of the nodes' attributes, once until one of these changes.
+
+        `by_condition`: of their conditions, too. `key` is the maker's own; what is made is shared
+        and not to be changed.
+        """
+        cache = self._condition_cache if by_condition else self._attribute_cache
+        known: _T | None = cache.get(key)
+        if known is None:
+            known = cache[key] = make()
+        return known
 
     def order(self) -> NDArray[np.int64]:
         """Rank nodes by the natural order of their ids: the only order of nodes there is."""
@@ -273,7 +286,7 @@ class Topology:
         if node is None:
             node = self._append(node_id, attributes)
         elif attributes != self.attributes[node]:
-            self.attribute_cache.clear()
+            self._attribute_cache.clear()
             self._live.clear()
             self._at_depth[self.locations[node].depth] -= 1
         else:
@@ -297,8 +310,8 @@ class Topology:
         """Free a node's name; its index stays unused until it is released."""
         node = self.index.pop(node_id)
         self.forgotten.add(node)
-        self.attribute_cache.clear()
-        self.condition_cache.clear()
+        self._attribute_cache.clear()
+        self._condition_cache.clear()
         self._at_depth[self.locations[node].depth] -= 1
 
     def release(self, node: int) -> None:
@@ -313,7 +326,7 @@ class Topology:
 
         It is eligible only where it is `up` and neither of the others objects.
         """
-        self.condition_cache.clear()
+        self._condition_cache.clear()
         self.liveness[node] = liveness
         self.administrative[node] = administrative
         self.guard[node] = guard
@@ -365,14 +378,11 @@ class Topology:
         """
         made: Topology = copy(self)
         made._eligible, made._live = eligible, {}
-        made.attribute_cache, made.condition_cache = {}, {}
+        made._attribute_cache, made._condition_cache = {}, {}
         return made
 
     def sampled(self, nodes: NDArray[np.int64]) -> "Topology":
-        """Copy some of the nodes, numbered anew.
-
-        The copy is there to be asked about domains and is not to be changed.
-        """
+        """Copy some of the nodes, numbered anew, to be asked about domains and not changed."""
         sampled: Topology = self.with_eligible(self._eligible[nodes])
         sampled.ids = [self.ids[node] for node in nodes]
         sampled.locations = [self.locations[node] for node in nodes]
@@ -426,7 +436,7 @@ class Topology:
             node = self._extend(node_id, attributes)
         self.index[node_id] = node
         self._digest[node] = digest64("node", node_id)
-        self.attribute_cache.clear()
+        self._attribute_cache.clear()
         return node
 
     def _extend(self, node_id: str, attributes: NodeAttributes) -> int:

@@ -183,7 +183,7 @@ def left(at, number):
 
 def whole(topology: Topology) -> dict[str, object]:
     """All that a topology holds, but for what it derives when it is asked."""
-    derived = {"attribute_cache", "condition_cache", "_live", "_order"}
+    derived = {"_attribute_cache", "_condition_cache", "_live", "_order"}
     held = {name: each for name, each in vars(topology).items() if name not in derived}
     arrays = {name: each.tolist() for name, each in held.items() if isinstance(each, np.ndarray)}
     columns = held.pop("_tag_domains")
