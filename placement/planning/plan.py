@@ -42,13 +42,16 @@ TOP = Scope(depth=1)
 
 
 def top_level(topology: Topology) -> str:
-    """What the top level is called."""
+    """Name the top level."""
     return topology.levels[0] if topology.levels else topology.tiers()[0].level
 
 
 def crosses(topology: Topology, holders: Sequence[int], target: int) -> bool:
-    """Whether no live holder of a complete copy (by index, EMPTY is none) stands in the target's
-    domain of the top level. Where none lives there is nothing to copy."""
+    """Whether a copy has to come from another domain of the top level than the target's.
+
+    No live holder of a complete copy (by index, EMPTY is none) stands in the target's. Where none
+    lives there is nothing to copy.
+    """
     domain = topology.domain_of(TOP)
     live = [node for node in holders if node != EMPTY and not topology.is_dead(node)]
     return bool(live) and all(domain[node] != domain[target] for node in live)
@@ -59,7 +62,7 @@ WITHOUT_LIMITS = Limits(UNLIMITED, UNLIMITED, UNLIMITED, UNLIMITED, UNLIMITED)
 
 
 class Phase(StrEnum):
-    """What to plan; `all` is repair, or rebalancing where nothing is left to repair."""
+    """Phase to plan; `all` is repair, or rebalancing if nothing is left to repair."""
 
     REPAIR = "repair"
     REBALANCE = "rebalance"
@@ -78,8 +81,11 @@ class InFlight:
 
 @dataclass(frozen=True, slots=True)
 class StreamSnapshot:
-    """A stream as it stands: node indexes by shard, leader first, EMPTY where a slot is to be
-    filled before others, and its moves by shard."""
+    """A stream as it stands.
+
+    Node indexes by shard, leader first, EMPTY where a slot is to be filled before others, and its
+    moves by shard.
+    """
 
     spec: StreamSpec
     policy: Policy
@@ -269,8 +275,10 @@ class _Draft:
             self._crossing += crosses(topology, holders, topology.index[target])
 
     def _look(self) -> None:
-        """Let repair look at whatever may want something; at all there is while nodes are away for
-        the moment, whose domains count and take nothing."""
+        """Let repair look at the shards that may need something.
+
+        At all of them while nodes are away for the moment, whose domains count and take nothing.
+        """
         state, topology = self._state, self._state.topology
         if (topology.counts_for_rules & ~topology.eligible).any():
             self._repair.enqueue(range(state.table.shards))

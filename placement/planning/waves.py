@@ -24,7 +24,8 @@ _GOES = (Cause.UNDER_REPLICATED, Cause.DRAIN)
 
 @dataclass(frozen=True, slots=True)
 class Waves:
-    """The plans that have moves, in order, and `last`, which has none where all was done;
+    """The plans that have moves, in order, and `last`, the one without if all was done.
+
     `stopped` says why something is left nevertheless.
 
     `lower_bound` is a number of copies that no way to the same end falls below: what the loads of
@@ -89,7 +90,7 @@ def until_balanced(
 
 
 def _held_up(found: Plan) -> Reason | None:
-    """Why there are no moves though some are wanted."""
+    """Explain why there are no moves though some are wanted."""
     if found.throttled or found.limited:
         message = "the limits leave no room for what is left: raise them"
         return Reason(Code.LIMIT_REACHED, message)
@@ -126,8 +127,11 @@ def _arrangement(streams: Sequence[StreamSnapshot], topology: Topology) -> str:
 
 
 def _fewest(plans: Sequence[Plan]) -> int:
-    """The larger of two bounds: replicas by which the nodes' loads of each stream grow, and copies
-    that shards need for what is dead, missing, leaving or against a rule."""
+    """Compute the lower bound of copies.
+
+    The larger of two: replicas by which the nodes' loads of each stream grow, and copies that
+    shards need for what is dead, missing, leaving or against a rule.
+    """
     moves = [move for each in plans for move in each.moves]
     grown: Counter[tuple[str, str]] = Counter()
     for move in moves:
@@ -137,8 +141,10 @@ def _fewest(plans: Sequence[Plan]) -> int:
 
 
 def _replaced(moves: Sequence[PlannedMove]) -> int:
-    """A shard needs a copy for each replica that has to go or is missing; one that only breaks
-    rules needs one at least."""
+    """Count the copies that a shard needs at least.
+
+    One for each replica that has to go or is missing; one at least if it only breaks rules.
+    """
     goes: Counter[tuple[str, int]] = Counter()
     for move in moves:
         if move.add is not None and move.cause in _GOES:

@@ -26,7 +26,7 @@ from placement.state import ClusterState, Stream
 
 @dataclass(slots=True)
 class BatchMoves:
-    """What became of moves in this batch, for those that follow in it.
+    """Record of the batch's moves so far, for those that follow in it.
 
     - `superseded`: by shard the move that ended early; the shard's next one supersedes it.
     - `shifted`: streams whose shards depend on each other, and of which one has changed.
@@ -43,12 +43,12 @@ class BatchMoves:
 
     @property
     def count(self) -> int:
-        """How many moves the batch has issued."""
+        """The number of moves that the batch has issued."""
         return len(self.issued) + self.unasked
 
 
 class _Route(NamedTuple):
-    """Where the replica of an action goes, and the node that it is copied from."""
+    """Route of an action's replica: its target, and the node that it is copied from."""
 
     target: int
     source: int
@@ -86,8 +86,11 @@ class MoveIssuer:
     def _first_action(
         self, needs: ShardNeeds, view: View, kept: set[Cause]
     ) -> tuple[RepairAction, _Route] | NoMoveReasons:
-        """The first action that can be issued, or why there is none; none for causes that an open
-        move does not give way to. A throttled one is not overtaken by a less urgent one."""
+        """Choose the first action that can be issued, or say why there is none.
+
+        None for causes that an open move does not give way to. A throttled one is not overtaken by
+        a less urgent one.
+        """
         reasons: NoMoveReasons = {}
         for action in self._actions.actions_of(needs, view):
             if isinstance(action, NoAction):
@@ -120,7 +123,7 @@ class MoveIssuer:
         return opened.move.kind is not MoveKind.REMOVE and preempts(needs, opened)
 
     def _route(self, needs: ShardNeeds, action: RepairAction, view: View) -> _Route | Reason:
-        """Where the replica goes and what it is copied from, if no limit forbids that now."""
+        """Find target and source of the replica, if no limit forbids them now."""
         target = self._target(needs, action, view)
         if isinstance(target, Reason):
             return target
@@ -129,7 +132,7 @@ class MoveIssuer:
         return limit or _Route(target, source)
 
     def _target(self, needs: ShardNeeds, action: RepairAction, view: View) -> int | Reason:
-        """Where the replica goes; EMPTY where it only goes away."""
+        """Find the target of the replica; EMPTY if it is only removed."""
         if action.kind is MoveKind.REMOVE:
             node, case = needs.nodes[action.slot], needs.case
             backs_off = node in case.backed_off_targets
@@ -141,8 +144,10 @@ class MoveIssuer:
         return find_target(needs.case, action.slot, view)
 
     def _common_target(self, needs: ShardNeeds, action: RepairAction, view: View) -> int | Reason:
-        """The node that all shards of a colocated stream share: the one that the others have
-        already, or one that is chosen for all."""
+        """Find the node that all shards of a colocated stream share.
+
+        The one that the others have already, or one that is chosen for all.
+        """
         stream, nodes, colocation = needs.stream, needs.nodes, self._scope.colocation
         targets = colocation.targets(stream)
         leaves = action.unit if action.unit in targets else None
@@ -172,8 +177,10 @@ class MoveIssuer:
         return target
 
     def _follow(self, needs: ShardNeeds, slot: int, node: int, view: View) -> int | Reason:
-        """The node of the other shards, or why the shard cannot go there: a colocated stream is
-        never split, so that it waits for the node."""
+        """Follow the other shards to their node, or say why the shard cannot go there.
+
+        A colocated stream is never split, so that it waits for the node.
+        """
         topology, stream = self._state.topology, needs.stream
         assert stream.policy is not None
         if node in needs.case.backed_off_targets:
@@ -246,8 +253,11 @@ class MoveIssuer:
         self._state.moves.end(opened.shard, MoveState.CANCELLED, why)
 
     def cancel_unneeded_removal(self, shard: int) -> None:
-        """Cancel the removal of a live replica that is needed after all, or that a dead one can be
-        spared for, if nobody has begun it or if a new leader would make it anew."""
+        """Cancel the removal of a live replica that is needed after all.
+
+        Or that a dead one can be spared for; if nobody has begun it, or if a new leader would make
+        it anew.
+        """
         state = self._state
         opened = state.ledger.by_shard.get(shard)
         if opened is None or opened.move.kind is not MoveKind.REMOVE:

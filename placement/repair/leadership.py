@@ -32,8 +32,11 @@ def next_leader(state: ClusterState, scope: RepairScope, shard: int) -> int | No
 def _better_leader(
     state: ClusterState, scope: RepairScope, shard: int, nodes: list[int], able: list[int]
 ) -> int | None:
-    """Who leads instead of a live leader that may not, or that stands where others should
-    rather lead; only among nodes that are up, and never while a move is under way."""
+    """Find a leader instead of a live one that may not lead, or should not.
+
+    Others should rather lead where the policy prefers their place. Only among nodes that are up,
+    and never while a move is under way.
+    """
     topology, stream = state.topology, state.streams.of_shard(shard)
     if shard in state.ledger.by_shard or stream.spec.repair == RepairMode.DEAD_ONLY:
         return None

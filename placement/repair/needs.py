@@ -24,7 +24,7 @@ Marks = frozenset[tuple[int, str]]
 
 
 class RepairScope:
-    """What one run of repair knows of streams: their rules, and the nodes of colocated ones.
+    """Knowledge of one repair run about streams: their rules, and the nodes of colocated ones.
 
     Topology and policies do not change during a run. Only plans
     have `marks`.
@@ -66,7 +66,7 @@ class RepairScope:
 
 
 class ShardNeeds:
-    """What a shard needs, its slots holding the nodes `nodes`; each answer is found once.
+    """Needs of a shard whose slots hold `nodes`; each answer is found once.
 
     A value of one moment: who changes the shard, or asks later in the run, makes another.
     """
@@ -120,8 +120,11 @@ class ShardNeeds:
 
     @property
     def kept_stray_slots(self) -> list[int]:
-        """Slots of a colocated shard that stand apart while it lacks a common node: on live nodes,
-        and on dead ones that are meant to stay. They follow what the run has chosen so far."""
+        """Find slots of a colocated shard that stand apart while it lacks a common node.
+
+        On live nodes, and on dead ones that are meant to stay. They follow what the run has chosen
+        so far.
+        """
         if not self.is_colocated:
             return []
         unit = self.scope.colocation.nodes(self.stream)
@@ -190,8 +193,10 @@ class ShardNeeds:
         return Cause.SURPLUS if self.surplus_count else None
 
     def _other_nodes(self) -> list[int]:
-        """Nodes of the stream's other shards that are to stay, so that what is lost or leaves too
-        is not in the way."""
+        """List the nodes of the stream's other shards that are to stay.
+
+        Nodes that are lost or leave too are not in the way.
+        """
         table, stays = self.scope.state.table, self._topology.counts_for_rules
         shards = np.asarray(self.stream.shards, np.int64)
         rows = table.rows(shards[shards != self.shard])

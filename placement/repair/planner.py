@@ -129,5 +129,5 @@ class RepairPlanner:
         return [each for s in shards for each in reporter.violations_of(scope.needs(s), {})]
 
     def _scope(self) -> RepairScope:
-        """What is known now, for one question or one step of moves."""
+        """Make the scope of one question or one step of moves."""
         return RepairScope(self._state, frozenset(self._marks))

@@ -29,8 +29,11 @@ _RANKS = {cause: rank for rank, cause in enumerate(CAUSES)}
 
 
 class Priority(NamedTuple):
-    """Sort key of a shard among those to repair, the most urgent first: rank of its cause, live
-    replicas, stream and number (which no two shards share), then the shard itself."""
+    """Sort key of a shard among those to repair, the most urgent first.
+
+    Rank of its cause, live replicas, stream and number (which no two shards share), then the shard
+    itself.
+    """
 
     cause_rank: int
     live: int
@@ -66,8 +69,11 @@ def preempts(needs: ShardNeeds, opened: OpenMove) -> bool:
 
 
 def non_preempting_causes(opened: OpenMove, without: ShardNeeds, done: ShardNeeds) -> set[Cause]:
-    """Return the causes that do not supersede the open move: those that are no more urgent than its
-    own, and those of which the shard has less once the move is `done` than `without` it."""
+    """Return the causes that do not supersede the open move.
+
+    Those that are no more urgent than its own, and those of which the shard has less once the move
+    is `done` than `without` it.
+    """
     own, before, after = rank_of(Cause(opened.move.cause)), _deficits(without), _deficits(done)
     return {cause for cause in after if rank_of(cause) >= own or after[cause] < before[cause]}
 

@@ -32,8 +32,11 @@ _MANY = 16
 
 
 class ThrottledShards:
-    """A priority queue of shards that may be left at any time: one heap for those that wait for
-    limits of the fleet (node EMPTY), one for each node whose own limit others wait for."""
+    """A priority queue of shards that may be left at any time.
+
+    One heap for those that wait for limits of the fleet (node EMPTY), one for each node whose own
+    limit others wait for.
+    """
 
     def __init__(self, is_closed: Callable[[int], bool]) -> None:
         """`is_closed` says whether a node's own limit has no room; never asked of EMPTY."""
@@ -163,8 +166,10 @@ class RepairQueue:
     def put_under_replicated(
         self, keys: dict[int, tuple[str, int]], live: int, behind: bool
     ) -> None:
-        """Let shards wait, in the order of their keys, that lack replicas, have `live` ones, and
-        break no rule; `behind` also for the source."""
+        """Let shards wait, in the order of their keys, that lack replicas and break no rule.
+
+        They have `live` replicas; `behind` also for the source.
+        """
         self.throttled.put_all(
             [Priority(UNDER_REPLICATED, live, *key, shard) for shard, key in keys.items()]
         )
@@ -220,8 +225,10 @@ class RepairQueue:
         return next_leader(self._state, scope, shard) is not None
 
     def _add_dependents(self, scope: RepairScope) -> None:
-        """Add shards that a change of another one concerns, where streams depend on all of them:
-        those in need already, and those of a colocated stream that stand apart."""
+        """Add shards that a change of another one concerns, where streams depend on all of them.
+
+        Those in need already, and those of a colocated stream that stand apart.
+        """
         state, opened = self._state, self._state.ledger.by_shard
         dirty = np.fromiter(self.dirty, np.int64, len(self.dirty))
         for index in np.unique(state.table.streams_of(dirty)).tolist():

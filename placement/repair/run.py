@@ -117,8 +117,10 @@ class RepairRun:
         return self._issuer.issue(priority.shard, view)
 
     def _queue_alike(self, seen: ShardTriage) -> set[int]:
-        """Let shards that lack replicas and nothing else wait, without a look at each; those that
-        get another leader first, once the source is not behind, are looked at."""
+        """Let shards that only lack replicas wait, without a look at each.
+
+        Those that get another leader first, once the source is not behind, are looked at.
+        """
         behind = not self._caught_up
         alone = seen.leader_not_allowed | self._batch.issued
         if behind:
@@ -133,8 +135,10 @@ class RepairRun:
         return queued
 
     def _in_turn(self, fresh: list[Priority], view: View) -> Iterator[Priority]:
-        """Shards by priority: those that are looked at anew and those that wait, while limits have
-        room; without it those that have an open move."""
+        """Generate shards by priority: those to look at anew and those that wait.
+
+        While limits have room; without it those that have an open move.
+        """
         begun, room = self._state.ledger.by_shard, self._has_room()
         throttle = self._issuer.throttle
         for each in [*fresh, None]:

@@ -53,8 +53,10 @@ def alternatives(
     mask: Mask,
     view: View,
 ) -> list[int]:
-    """Nodes of `mask`, one of each kind, to stand beside the replicas of `standing` and instead of
-    the one on `old`; rules may mind none of them more than `most` says, rule by rule.
+    """Find nodes of `mask`, one of each kind, for the replica on `old`.
+
+    Beside the replicas of `standing`; rules may mind none of them more than `most` says, rule by
+    rule.
 
     Of a kind it is the one that limits leave free, then the nearest, the least loaded, the first by
     id. Nodes are of one kind if every rule minds them alike, and if at every level and tag they
@@ -86,8 +88,10 @@ def alternatives(
 
 
 def _places(topology: Topology, scope: Scope, standing: RuleContext) -> Iterable[NDArray[np.bool_]]:
-    """By node whether it shares its domain with each of the replicas, and whether it is the last
-    one there that could take one."""
+    """Describe each node's domain against each of the replicas.
+
+    Whether they share it, and whether the node is the last one there that could take a replica.
+    """
     domains = topology.domain_of(scope)
     yield from (domains == domains[node] for node in standing.replicas)
     free = topology.eligible & standing.nodes.mask(topology)
@@ -145,8 +149,11 @@ class ShardCase(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RuleScore:
-    """How far an arrangement is from each required and each preferred rule, in their order; 0 is
-    kept. The first required entry counts replicas on nodes that the policy does not admit."""
+    """Distance of an arrangement from each required and each preferred rule, in their order; 0 is
+    kept.
+
+    The first required entry counts replicas on nodes that the policy does not admit.
+    """
 
     required: tuple[int, ...]
     preferred: tuple[int, ...]
@@ -188,7 +195,7 @@ def score(case: ShardCase, topology: Topology) -> RuleScore:
 
 
 def find_target(case: ShardCase, slot: int, view: View, may_stay: bool = False) -> int | Reason:
-    """Where the replica of a slot goes; the one that stands there is not counted any more.
+    """Find the target of a slot's replica; the one that stands there is not counted any more.
 
     With `may_stay` its node is a candidate like others: the answer is that node where the strategy
     would choose it again. Backed-off targets are none; the reason says where only they would do.
@@ -201,13 +208,13 @@ def find_target(case: ShardCase, slot: int, view: View, may_stay: bool = False) 
 
 
 def backing_off(case: ShardCase, node: int, topology: Topology) -> Reason:
-    """Why a node is not tried again yet."""
+    """Explain why a node is not tried again yet."""
     message = f"a move of {case.spec.stream}/{case.shard} on {topology.ids[node]} has just failed"
     return Reason(Code.BACKING_OFF, message)
 
 
 def _found(case: ShardCase, slot: int, view: View, may_stay: bool) -> int | Reason:
-    """Where the replica of a slot goes, no backed-off target being a candidate."""
+    """Find the target of a slot's replica, no backed-off target being a candidate."""
     topology, policy, old = view.topology, case.policy, case.nodes[slot]
     kept = [s for s in case.live(topology) if s != slot]
     held = frozenset([node for node in case.nodes if node != EMPTY])
@@ -251,7 +258,7 @@ def _extend(
 
 
 def _request(case: ShardCase, slot: int, kept: list[int], held: frozenset[int]) -> ReplicaRequest:
-    """What is asked for the slot, with the replicas in the slots `kept` staying."""
+    """Make the request for the slot, with the replicas in the slots `kept` staying."""
     return ReplicaRequest(
         case.spec.stream,
         case.shard,
@@ -272,10 +279,11 @@ def _request(case: ShardCase, slot: int, kept: list[int], held: frozenset[int]) 
 def best_improving_move(
     case: ShardCase, strength: Strength, view: View, judging: Topology
 ) -> tuple[int, int] | Reason:
-    """The slot whose replica goes, and where to, so that rules of this strength are kept better:
-    best score first, then what the fewest shards hold, what stands in doubt, a follower, nearest,
-    from the fullest node to the emptiest.
-    A Reason where no single move helps."""
+    """Find the slot and the target of the move that keeps rules of this strength best.
+
+    Best score first, then the node that the fewest shards hold, one in doubt, a follower, the
+    nearest, from the fullest node to the emptiest. A Reason where no single move helps.
+    """
     before = score(case, judging)
     reasons: list[Reason] = []
     found: list[_Ranked] = []
@@ -365,8 +373,10 @@ def _unlocated_last(case: ShardCase, topology: Topology) -> Mask:
 
 
 def _may_go_to(case: ShardCase, node: int, strength: Strength, view: View) -> Mask:
-    """Where a replica may go from the node for rules of this strength: for a wish it does not leave
-    a node with a location for one without."""
+    """Mask the targets of a replica on the node for rules of this strength.
+
+    For a preferred rule it does not leave a node with a location for one without.
+    """
     last = _unlocated_last(case, view.topology)
     everywhere: Mask = ~last
     return everywhere | (strength is Strength.REQUIRED or last[node])
@@ -378,8 +388,10 @@ def _drains(topology: Topology, node: int) -> bool:
 
 
 def _penalty_limits(rules: Sequence[Rule], strength: Strength, before: RuleScore) -> list[int]:
-    """By rule how much a single replica may be minded, so that the whole can be better; for a wish
-    no required rule may be broken at all."""
+    """Compute by rule how much a single replica may be minded, so that the whole can be better.
+
+    For a preferred rule no required rule may be broken at all.
+    """
     wishing = strength is Strength.PREFERRED
     required = iter(before.required[len(before.required) - sum(map(_is_required, rules)) :])
     wishes = iter(before.preferred[: 1 if wishing else 0])
@@ -395,8 +407,10 @@ def _is_required(rule: Rule) -> bool:
 
 
 def _least_violating(case: ShardCase, slot: int, view: View) -> int | None:
-    """The node that breaks required rules least, where none keeps them all: what is far from its
-    rules gets nearer step by step."""
+    """Find the node that breaks required rules least, if none keeps them all.
+
+    An arrangement far from its rules so gets nearer step by step.
+    """
     asked = [rule for rule in case.rules if rule.repairable or rule.prefers_located]
     rules = [_as_preferred(rule) for rule in sorted(asked, key=lambda rule: not _is_required(rule))]
     kept = [s for s in case.live(view.topology) if s != slot]

@@ -32,8 +32,10 @@ class Copy(NamedTuple):
 
 
 def copy_source(state: ClusterState, nodes: Sequence[int], target: int) -> int:
-    """Return the live replica to copy from: one that limits allow, nearest to the target, then
-    least busy; EMPTY if none."""
+    """Choose the live replica to copy from: allowed by limits, nearest, least busy.
+
+    Nearest to the target; EMPTY if there is none.
+    """
     if target == EMPTY:
         return EMPTY
     topology = state.topology
@@ -169,8 +171,10 @@ class Throttle:
         return None
 
     def _pair(self, source: int, target: int) -> tuple[int, int] | None:
-        """The domains of the top level between which a replica is copied, None within one, or
-        where no limit is set."""
+        """Find the top-level domains between which a replica is copied.
+
+        None within one, or where no limit is set.
+        """
         if EMPTY in (source, target):
             return None
         if self._state.configuration.limits.max_per_domain_pair is None:

@@ -88,8 +88,10 @@ def _judges_columns(rule: Rule) -> bool:
 
 
 def _alike(state: ClusterState, shards: Shards) -> Iterator[tuple[Stream, Shards]]:
-    """The shards of streams that one policy, one number of slots and one of copies is for, with
-    one of these streams."""
+    """Group shards of streams with one policy, one number of slots and one of copies.
+
+    With one of these streams.
+    """
     indexes, same = np.unique(state.table.streams_of(shards), return_inverse=True)
     kinds: dict[tuple[int, int, int], int] = {}
     examples: list[Stream] = []
@@ -134,8 +136,11 @@ def _triage_alike(
 
 
 def _leaders(topology: Topology, rows: Shards, live: Mask, copies: int) -> Shards:
-    """The slot that leads: after a dead leader, of the copies asked for, the first that may lead
-    and is up, as far as there is one; 0 where the leader lives."""
+    """Find the slot that leads each shard.
+
+    After a dead leader, of the copies asked for, the first that may lead and is up, if there is
+    one; 0 where the leader lives.
+    """
     able, up = (np.append(each, False)[rows] for each in (topology.can_lead, topology.eligible))
     asked_for = np.arange(rows.shape[1]) < copies
     slots: Shards = np.argmax(live * (1 + up + 2 * able + 4 * asked_for), axis=1)
