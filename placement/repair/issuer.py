@@ -236,8 +236,7 @@ class MoveIssuer:
             view.remove(before)
         if node != EMPTY:
             view.add(node)
-        rules = self._scope.rule_set(stream)
-        if rules.spans_stream or rules.is_colocated:
+        if any(self._scope.traits(stream)):
             self._batch.shifted.add(stream.index)
 
     def _open(self, opened: OpenMove) -> None:

@@ -36,6 +36,7 @@ class RepairScope:
         self.judging: Topology = state.topology.for_diagnosis()
         self.colocation = Colocation(state, self.rule_set, self.judging)
         self._rule_sets: dict[int, RuleSet] = {}
+        self._traits: dict[int, tuple[bool, bool]] = {}
         self._broken: dict[tuple[int, tuple[int, ...]], tuple[Rule, ...]] = {}
 
     def rule_set(self, stream: Stream) -> RuleSet:
@@ -44,6 +45,15 @@ class RepairScope:
         if policy not in self._rule_sets:
             self._rule_sets[policy] = RuleSet(self.state.streams.rules(stream))
         return self._rule_sets[policy]
+
+    def traits(self, stream: Stream) -> tuple[bool, bool]:
+        """Tell whether all shards of a stream move as one unit, and whether any of its rules looks
+        at all of them: asked for each move, and so found once for each policy."""
+        policy = id(stream.policy)
+        if policy not in self._traits:
+            rules = self.rule_set(stream)
+            self._traits[policy] = rules.is_colocated, rules.spans_stream
+        return self._traits[policy]
 
     def needs(self, shard: int) -> "ShardNeeds":
         """Return what a shard needs as it is planned to stand now."""
@@ -88,20 +98,16 @@ class ShardNeeds:
         stream, state = self.stream, self.scope.state
         assert stream.policy is not None
         rules = tuple(self.scope.rule_set(stream).rules)
-        others = self._other_nodes() if self.rule_set.spans_stream else ()
+        _, spans_stream = self.scope.traits(stream)
+        others = self._other_nodes() if spans_stream else ()
         number, backed_off = state.table.number_of(self.shard), state.backed_off_targets(self.shard)
         parts = (stream.spec, stream.policy, rules, number, self.nodes, others)
         return ShardCase(*parts, backed_off_targets=backed_off)
 
-    @cached_property
-    def rule_set(self) -> RuleSet:
-        """The rules of the shard's stream."""
-        return self.scope.rule_set(self.stream)
-
     @property
     def is_colocated(self) -> bool:
         """Whether replica r of all shards of the stream moves as one unit."""
-        return self.rule_set.is_colocated
+        return self.scope.traits(self.stream)[0]
 
     @property
     def repairs_dead_only(self) -> bool:
