@@ -52,7 +52,7 @@ class DeadLetter:
         """Partition and offset on the dead letter topic, `0/17`."""
         return f"{self.record.partition}/{self.record.offset}"
 
-    def said(self, name: str) -> str:
+    def header(self, name: str) -> str:
         """Return a header of the letter: topic, partition, offset, timestamp, stage, reason,
         message, value.sha256, value.bytes; empty where a letter of an older version has none."""
         return self.record.headers.get(LETTER_HEADER_PREFIX + name, "")
@@ -60,16 +60,16 @@ class DeadLetter:
     @property
     def place(self) -> str:
         """Where the record lay; of a summary, between which offsets the records lay."""
-        last = self.said("offset.last")
-        offsets = self.said("offset") + (f"..{last}" if last else "")
-        return f"{self.said('topic')}-{self.said('partition')}@{offsets}"
+        last = self.header("offset.last")
+        offsets = self.header("offset") + (f"..{last}" if last else "")
+        return f"{self.header('topic')}-{self.header('partition')}@{offsets}"
 
     def is_about(self, topic: str, partition: int, offset: int) -> bool:
         """Whether it is the letter of the record there, or sums it up among others."""
-        if (self.said("topic"), self.said("partition")) != (topic, str(partition)):
+        if (self.header("topic"), self.header("partition")) != (topic, str(partition)):
             return False
-        first = int(self.said("offset"))
-        return first <= offset <= int(self.said("offset.last") or first)
+        first = int(self.header("offset"))
+        return first <= offset <= int(self.header("offset.last") or first)
 
     @property
     def own_headers(self) -> tuple[tuple[str, bytes | None], ...]:
@@ -85,7 +85,7 @@ class DeadLetter:
     @property
     def count(self) -> int:
         """Return the number of records it stands for; more than one in the summary of a flood."""
-        return int(self.said("count") or 1)
+        return int(self.header("count") or 1)
 
     @property
     def is_whole(self) -> bool:
@@ -95,23 +95,23 @@ class DeadLetter:
             each for each in self.record.raw_headers if not each[0].startswith(LETTER_HEADER_PREFIX)
         ]
         return (
-            self.said("value.bytes") == str(len(value))
-            and self.said("value.sha256") == sha256(value).hexdigest()
-            and self.said("headers.bytes") == str(headers_bytes(kept))
+            self.header("value.bytes") == str(len(value))
+            and self.header("value.sha256") == sha256(value).hexdigest()
+            and self.header("headers.bytes") == str(headers_bytes(kept))
             and len(key) < LETTER_VALUE_BYTES_MAX
         )
 
     def original(self, bootstrap: str, prefix: str, options: Mapping[str, str]) -> Original:
         """The record as it was, from the letter or from where it lay. Raises RedriveRefused."""
-        topic = self.said("topic")
+        topic = self.header("topic")
         if topic not in BY_NAME or BY_NAME[topic].direction != "in":
             raise RedriveRefused(f"letter {self.id} names no input topic of ours: {topic!r}")
-        if self.said("offset.last"):
+        if self.header("offset.last"):
             raise RedriveRefused(
                 f"letter {self.id} sums up {self.count} records of {self.place}: have their "
                 "senders send them again"
             )
-        partition, offset = int(self.said("partition")), int(self.said("offset"))
+        partition, offset = int(self.header("partition")), int(self.header("offset"))
         if self.is_whole:
             record = self.record
             return Original(topic, partition, record.raw_key, record.raw, self.own_headers)
@@ -121,10 +121,10 @@ class DeadLetter:
         ) as reader:
             found = reader.poll(FETCH_TIMEOUT_SECONDS)
         there = next((r for r in found if (r.partition, r.offset) == (partition, offset)), None)
-        if there is None or self.said("value.sha256") != sha256(there.raw or b"").hexdigest():
+        if there is None or self.header("value.sha256") != sha256(there.raw or b"").hexdigest():
             raise RedriveRefused(
                 f"letter {self.id} holds {len(self.record.raw or b'')} of "
-                f"{self.said('value.bytes')} bytes, and {full_name(topic, prefix)}-{partition} "
+                f"{self.header('value.bytes')} bytes, and {full_name(topic, prefix)}-{partition} "
                 f"offset {offset} was deleted: have its sender send it again"
             )
         headers = tuple(each for each in there.raw_headers if each[0] != REDRIVEN_HEADER)

@@ -117,7 +117,7 @@ def send_departure_and_wait(
                 if record.topic == DEAD_LETTERS:
                     letter = DeadLetter(record)
                     if letter.is_about(sent.topic, sent.partition, sent.offset):
-                        return letter.said("reason"), letter.said("message")
+                        return letter.header("reason"), letter.header("message")
                 elif _has_left(record, leaving.view.node_id):
                     return None
     topic = full_name(TOPOLOGY, settings.topics.prefix)

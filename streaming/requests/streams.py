@@ -276,7 +276,7 @@ def _answers(
     """The requests that a record answers."""
     if record.topic == DEAD_LETTERS:
         letter = DeadLetter(record)
-        refusal = (letter.said("reason"), letter.said("message"))
+        refusal = (letter.header("reason"), letter.header("message"))
         return [
             (place, StreamAnswer(message.stream, None, refusal))
             for place, message in waiting.items()

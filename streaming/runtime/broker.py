@@ -132,7 +132,7 @@ class EmbeddedBroker:
                 return
             taken = process.pid is None and "Address already in use" in process.output
             if not taken or self._wanted_port or attempt == PORT_ATTEMPTS:
-                raise process.failed(failure)
+                raise process.failure(failure)
 
     def _server_properties(self, port: int, controller_port: int) -> dict[str, str]:
         ours = {

@@ -133,7 +133,7 @@ class BrokerProcess:
         assert self._process is not None, "it has been launched"
         return _wait_until_ready(self._process, address, options)
 
-    def failed(self, why: str) -> BrokerFailed:
+    def failure(self, why: str) -> BrokerFailed:
         """The error that says so, with the end of the log."""
         return BrokerFailed(f"The embedded broker {why}.{_tail(self.output)}")
 

@@ -54,7 +54,7 @@ def show(
         for letter in _letters(settings, follow):
             if stop.is_set():
                 return
-            if letter is not None and reason in (None, letter.said("reason")):
+            if letter is not None and reason in (None, letter.header("reason")):
                 show_letter(letter)
 
 
@@ -115,7 +115,7 @@ def _chosen(
         chosen += [
             letter
             for letter in letters
-            if letter.said("reason") == reason and letter.id not in done and letter not in chosen
+            if letter.header("reason") == reason and letter.id not in done and letter not in chosen
         ]
     return chosen, [name for name in ids if name not in by_id]
 
@@ -141,13 +141,13 @@ def _letters(settings: "Settings", follow: bool) -> "Iterator[DeadLetter | None]
 
 
 def _show_text(letter: "DeadLetter") -> None:
-    at = letter.said("timestamp")
+    at = letter.header("timestamp")
     typer.echo(
         f"{letter.id}  {time_text(int(at)) if at.isdecimal() else '-'}  "
-        f"{letter.said('reason')}  {letter.place}  {_key(letter)}"
+        f"{letter.header('reason')}  {letter.place}  {_key(letter)}"
     )
     again = f" (sent again from {letter.redriven_from})" if letter.redriven_from else ""
-    typer.echo(f"    {_printable(letter.said('message'))}{again}")
+    typer.echo(f"    {_printable(letter.header('message'))}{again}")
 
 
 def _show_json(letter: "DeadLetter") -> None:
@@ -158,14 +158,14 @@ def _show_json(letter: "DeadLetter") -> None:
     value = letter.record.raw
     line = {
         "id": letter.id,
-        "topic": letter.said("topic"),
-        **{name: _number(letter.said(name)) for name in ("partition", "offset", "timestamp")},
-        **{name: letter.said(name) for name in ("stage", "reason", "message")},
+        "topic": letter.header("topic"),
+        **{name: _number(letter.header(name)) for name in ("partition", "offset", "timestamp")},
+        **{name: letter.header(name) for name in ("stage", "reason", "message")},
         "count": letter.count,
-        "offset_last": _number(letter.said("offset.last")),
+        "offset_last": _number(letter.header("offset.last")),
         "key": letter.record.key,
-        "bytes": _number(letter.said("value.bytes")),
-        "sha256": letter.said("value.sha256"),
+        "bytes": _number(letter.header("value.bytes")),
+        "sha256": letter.header("value.sha256"),
         "whole": letter.is_whole,
         "value": None if value is None else _as_text(value),
         "value_base64": None if value is None else base64.b64encode(value).decode(),
