@@ -181,12 +181,13 @@ def score(case: ShardCase, topology: Topology) -> RuleScore:
         outside = [s for s in live if not admits.passes(topology, case.nodes[s])]
         sums[Strength.REQUIRED].append(len(outside))
     asked = [(s, case.standing(topology, [o for o in live if o != s], s)) for s in live]
-    together = case.standing(topology, live, None)
     for rule in case.rules:
         if not rule.repairable:
             continue
         # What a shard gains must not be another one's loss.
-        if (excess := rule.stream_excess(together)) is not None:
+        together = case.standing(topology, live, None) if rule.spans_stream else None
+        excess = None if together is None else rule.stream_excess(together)
+        if excess is not None:
             sums[rule.strength].append(excess)
             continue
         each = (min(int(rule.penalty(standing)[case.nodes[s]]), NEVER) for s, standing in asked)
