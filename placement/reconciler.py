@@ -44,7 +44,7 @@ from placement.nodes import (
     Relocations,
 )
 from placement.repair import RepairPlanner
-from placement.state import ClusterState, ReadModel, rebuild
+from placement.state import DIGEST_VERSION, ClusterState, ReadModel, digest_v1, rebuild
 
 
 class Reconciler:
@@ -95,6 +95,12 @@ class Reconciler:
     def digest(self) -> str:
         """Digest of the state of record, 16 hexadecimal characters."""
         return str(self._state.publisher.digest)
+
+    def digest_of_version(self, version: int) -> str | None:
+        """Compute the digest by a version of its formula; None where this code does not know it."""
+        if version == DIGEST_VERSION:
+            return self.digest
+        return digest_v1.of_state(self._state) if version == 1 else None
 
     @property
     def now(self) -> int:

@@ -92,7 +92,8 @@ class CommitMarker(Message):
 
     `positions` are the next source offsets by topic (short name) and partition, `clocks` the
     silence clocks by partition of `nodes.v1`, `output_partitions` the partition counts of the
-    outputs, `digest` the hash of the state of record, in hexadecimal, `configuration` what decides
+    outputs, `digest` the hash of the state of record, in hexadecimal, by the formula
+    `digest_version`, `configuration` what decides
     beside the events, `ignored` how many records changed nothing, by reason, since the cell's first
     start, `format` the version of all that a restart reads.
     """
@@ -113,6 +114,10 @@ class CommitMarker(Message):
     )
     journal_sequence: Ordinal = Field(description="Sequence of the last journal entry.")
     digest: Digest = Field(description="Hash of the state of record, in hexadecimal.")
+    digest_version: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description="Version of the digest's formula. Absent: the first one.",
+    )
     configuration: dict[str, JsonValue] | None = Field(
         default=None, description="What decides beside the events."
     )

@@ -25,7 +25,7 @@ from placement.model.events import (
 from placement.model.flaps import FlapHistory, FlapPolicy
 from placement.model.location import DEPTH_MAX, UNLOCATED, Location, natural_key, parse_location
 from placement.model.node import Lives, NodeAttributes, PendingLife, RefusedLife
-from placement.model.reasons import THROTTLED, Band, Code, Reason
+from placement.model.reasons import SEEN_MAX, THROTTLED, Band, Code, Reason
 from placement.model.records import (
     AdministrativeState,
     Assignment,
@@ -56,6 +56,7 @@ from placement.model.records import (
 
 __all__ = [
     "DEPTH_MAX",
+    "SEEN_MAX",
     "SEVERITIES",
     "THROTTLED",
     "UNLOCATED",

@@ -175,6 +175,11 @@ BAND_OF: dict[Code, Band] = {
 }
 
 
+# A reason names the domains that were seen, so that a person can tell what is missing; more than
+# this nobody reads, and every record has to stay below the broker's size limit.
+SEEN_MAX = 50
+
+
 @dataclass(frozen=True, slots=True)
 class Reason:
     """A stable code, a sentence, and the numbers behind it, if any.

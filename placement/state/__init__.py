@@ -5,7 +5,9 @@ records of their changes, `digest` proves a rebuild. Imports `strategies`, `move
 stand on.
 """
 
+from placement.state import digest_v1
 from placement.state.cluster_state import ClusterState, ReadModel
+from placement.state.digest import DIGEST_VERSION
 from placement.state.memory_store import MemoryStore
 from placement.state.move_log import MoveLog
 from placement.state.publisher import Keys, Publisher, Violations
@@ -13,6 +15,7 @@ from placement.state.restore import rebuild
 from placement.state.stream_catalog import ShardKey, Stream, StreamCatalog, role_rules
 
 __all__ = [
+    "DIGEST_VERSION",
     "ClusterState",
     "Keys",
     "MemoryStore",
@@ -23,6 +26,7 @@ __all__ = [
     "Stream",
     "StreamCatalog",
     "Violations",
+    "digest_v1",
     "rebuild",
     "role_rules",
 ]

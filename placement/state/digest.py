@@ -3,16 +3,34 @@
 It is kept up to date record by record, written into every commit marker and recomputed after every
 rebuild; equality proves that the topics held exactly the state that the marker speaks of. What is
 recorded of shards, of which there are millions, is hashed as columns, the rest record by record.
+
+Every field of every record counts, each by its place or name; a field that is None is left out, so
+that one which is added later changes no digest of states without it. Left out are only the fields
+that a rebuild does not read back: `Assignment.decided_at`, which is not kept by shard, and of
+`Reason.seen` what lies behind the first `SEEN_MAX`, which are all that is published.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from placement.hashing import digest64, hash64, mix
-from placement.model import Assignment, Decision, Lives, Memory, Move, NodeView, Violation
+from placement.model import (
+    SEEN_MAX,
+    Assignment,
+    Decision,
+    Memory,
+    Move,
+    NodeView,
+    Reason,
+    Violation,
+)
+
+# Version of the formula, which commit markers name: 1 left out most fields of decisions and moves.
+DIGEST_VERSION = 2
 
 _MODULUS = 1 << 64
 
@@ -31,8 +49,14 @@ class Digest:
         self._sum = (self._sum - before + after) % _MODULUS
 
     def exchange(self, before: NDArray[np.uint64], after: NDArray[np.uint64]) -> None:
-        """`change` of many records."""
+        """Replace the hashes of many records."""
         self.change(int(before.sum(dtype=np.uint64)), int(after.sum(dtype=np.uint64)))
+
+    def copy(self) -> "Digest":
+        """Copy the sum; neither sees what the other does from then on."""
+        made = Digest()
+        made._sum = self._sum
+        return made
 
     def __str__(self) -> str:
         return f"{self._sum:016x}"
@@ -43,68 +67,21 @@ def keyed(
     streams: NDArray[np.uint64],
     numbers: NDArray[np.integer],
 ) -> NDArray[np.uint64]:
-    """Hashes of what is recorded of shards, by the hashes of their streams' names and by their
-    numbers. `content`: a hash of each record, or of all, into which its kind has gone."""
+    """Hash what is recorded of shards, by the hashes of their streams' names and their numbers.
+
+    `content`: a hash of each record, or of all, into which its kind has gone.
+    """
     return mix(mix(mix(streams) ^ numbers.astype(np.uint64)) ^ content)
 
 
 def of_node(view: NodeView) -> int:
-    """Hash of a node record."""
-    pending = view.pending
-    a, hold, told = view.attributes, view.hold_down, view.reporting
-    tags = (f"{key}={value}" for key, value in a.tags)
-    # Only where there is one: the digests of fleets that know none stay what they were.
-    conditions = (each for each in (view.administrative, view.guard) if each != "none")
-    return digest64(
-        "node",
-        view.node_id,
-        view.incarnation,
-        view.sequence,
-        view.revision,
-        view.liveness,
-        view.since,
-        a.location,
-        repr(a.weight),
-        str(a.capacity),
-        str(a.leader),
-        *tags,
-        *conditions,
-        *(() if a.tokens is None else ("tokens", *a.tokens)),
-        *(f"{turn.at} {turn.liveness}" for turn in view.transitions),
-        *(() if hold is None else ("hold", hold.since, hold.until, str(hold.active))),
-        *((told.sequence, told.said) if told.external else ()),
-        *(() if view.claimed is None else ("claimed", view.claimed)),
-        *(() if view.source == "claim" else ("source", view.source)),
-        *(() if pending is None else ("pending", pending.location, pending.impact_hash)),
-        *(() if view.quarantine is None else ("quarantine", view.quarantine.code)),
-        *_of_lives(view.lives),
-    )
-
-
-def _of_lives(lives: Lives) -> Iterator[str | int]:
-    """Hash the fields that distinguish the other lives of a node."""
-    if lives.earlier:
-        yield from ("earlier", *lives.earlier)
-    if lives.refused is not None:
-        yield from ("refused", lives.refused.incarnation, lives.refused.since)
-    if lives.pending is not None:
-        life = lives.pending
-        yield from ("life", life.incarnation, life.sequence, life.body_hash, life.since)
-        yield from (life.grace_ms, life.attributes.location, str(life.external))
+    """Hash a node record."""
+    return digest64("node", _text_of(view))
 
 
 def of_decision(decision: Decision) -> int:
-    """Hash of a decision record."""
-    return digest64(
-        "decision",
-        decision.stream,
-        decision.sequence,
-        decision.revision,
-        decision.outcome,
-        decision.body_hash,
-        decision.shards_placed,
-        decision.replicas_missing,
-    )
+    """Hash a decision record."""
+    return digest64("decision", _text_of(decision))
 
 
 def of_assignments(
@@ -115,9 +92,10 @@ def of_assignments(
     nodes: NDArray[np.uint64],
     told: NDArray[np.uint64] | np.uint64,
 ) -> NDArray[np.uint64]:
-    """Hash assignment records: their keys (see `keyed`), epochs, and replicas in order.
+    """Hash assignment records by their keys (see `keyed`), epochs, and replicas in order.
 
-    A record has `counts` hashes of node ids (`Topology.digests`) in `nodes`; `told` is `of_told`.
+    The replicas are `counts` hashes of node ids (`Topology.digests`) in `nodes` for each; `told` is
+    `of_told`.
     """
     content = mix(mix(epochs.astype(np.uint64) ^ _ASSIGNMENT) ^ told)
     firsts = np.cumsum(counts) - counts
@@ -128,7 +106,7 @@ def of_assignments(
 
 
 def of_told(record: Assignment) -> int:
-    """Hash of what an assignment tells beside its replicas; 0 for one at rest."""
+    """Hash what an assignment tells beside its replicas; 0 for one at rest."""
     _, _, _, _, adding, removing, move_id, _, roles = record
     if not (adding or removing or move_id or roles):
         return 0
@@ -136,21 +114,48 @@ def of_told(record: Assignment) -> int:
 
 
 def of_move(move: Move) -> int:
-    """Hash of a move record."""
-    text = f"move\x1f{move.move_id}\x1f{move.state}\x1f{move.expected_epoch}\x1f{move.deadline}"
-    return hash64(text if move.reminded is None else f"{text}\x1f{move.reminded}")
+    """Hash a move record."""
+    return hash64(f"move\x1f{_joined(move)}")
 
 
 def of_violations(violations: tuple[Violation, ...]) -> int:
-    """Hash of what a shard's open violations say, for `keyed`."""
-    text = "violations"
-    for v in violations:
-        told = f"{v.violation_class}|{v.reason.code}|{v.domain}|{v.count}|{v.limit}|{v.since}"
-        text = f"{text}\x1f{v.rule}|{told}"
-    return hash64(text)
+    """Hash the content of a shard's open violations, for `keyed`, which adds stream and shard."""
+    return hash64("\x1f".join(["violations", *[_joined(each[2:]) for each in violations]]))
 
 
 def of_memory(memory: Memory) -> int:
-    """Hash of something remembered."""
+    """Hash something remembered."""
     body = json.dumps(memory.body, sort_keys=True, separators=(",", ":"))
     return digest64("memory", memory.kind, memory.name, body, memory.at)
+
+
+def _joined(values: tuple[Any, ...]) -> str:
+    """Join the fields of a tuple as text; those at None at its end leave no trace.
+
+    Records of moves and violations come by the thousand, and have no nested field but a reason.
+    """
+    texts = [
+        "" if each is None else _reason_text(each) if type(each) is Reason else str(each)
+        for each in values
+    ]
+    return "\x1e".join(texts).rstrip("\x1e")
+
+
+def _reason_text(reason: Reason) -> str:
+    r = reason
+    plain = f"{r.code}\x1d{r.message}\x1d{r.need}\x1d{r.have}\x1d{r.level}\x1d{r.rule}"
+    return "\x1d".join((plain, *r.seen[:SEEN_MAX])) if r.seen else plain
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    """Take what JSON does not know apart: a record by the names of its fields, but for None."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    found = {name: getattr(value, name) for name in value.__dataclass_fields__}
+    if isinstance(value, Reason):
+        found["seen"] = found["seen"][:SEEN_MAX]
+    return {name: each for name, each in found.items() if each is not None}
+
+
+# Writes a record in one way only.
+_text_of = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=_fields).encode

@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from placement.model import (
+    SEEN_MAX,
     Assignment,
     Code,
     FlapHistory,
@@ -46,11 +47,6 @@ class _Fields(dict[type[Any], tuple[tuple[str, ...], Callable[[Any], tuple[Any, 
 
 
 _FIELDS = _Fields()
-
-
-# A reason names the domains that were seen, so that a person can tell what is missing; more than
-# this nobody reads, and every record has to stay below the broker's size limit.
-SEEN_MAX = 50
 
 
 def attributes_of(body: Mapping[str, Any]) -> NodeAttributes:

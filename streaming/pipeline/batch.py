@@ -17,6 +17,7 @@ import orjson
 
 from placement.liveness import Clock, Verdict
 from placement.model import Event, LinksMeasured, LocationResolved, NodeChanged
+from placement.state import DIGEST_VERSION
 from schemas import limits
 from schemas.envelope import Refusal, decode, has_unknown_fields, validate
 from schemas.topics import COMMITS, DETECTOR, INVENTORY, JOURNAL, NODES
@@ -255,6 +256,7 @@ class BatchApplier:
             "output_partitions": self._partitions,
             "journal_sequence": self._sequence,
             "digest": self._reconciler.digest,
+            "digest_version": DIGEST_VERSION,
             "configuration": self._configuration,
             "ignored": self.ignored.body(),
             "format": STATE_FORMAT,

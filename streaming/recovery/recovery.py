@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 from placement.liveness import Clock
 from placement.model import Configuration, NodeView
 from placement.reconciler import Reconciler
+from placement.state import DIGEST_VERSION
 from placement.wording import counted
 from schemas.topics import CATALOGUE, COMMITS, INPUT_TOPICS, STATE_TOPICS, full_name
 from streaming import gc_pause
@@ -112,11 +113,12 @@ def recover(
         _check_partitions(marker, partitions)
     now = marker["now"] if marker else 0
     reconciler, nodes = _rebuild(bootstrap, prefix, options, configuration, latest, now)
-    expected = marker["digest"] if marker else reconciler.digest
-    if reconciler.digest != expected:
+    found = digest_by_marker(reconciler, marker) if marker else None
+    if marker is not None and found != marker["digest"]:
         raise RecoveryRefused(
-            f"the state read from the topics has digest {reconciler.digest}, the commit marker "
-            f"says {expected}: records of {', '.join(STATE_TOPICS)} were lost or altered. {REPAIR}"
+            f"the state read from the topics has digest {found}, the commit marker "
+            f"says {marker['digest']}: records of {', '.join(STATE_TOPICS)} were lost or altered. "
+            f"{REPAIR}"
         )
     clocks = marker["clocks"] if marker else {}
     positions, gaps = _positions(bootstrap, prefix, options, marker)
@@ -137,6 +139,27 @@ def recover(
         gaps=gaps,
         ignored=Ignored.parse(marker.get("ignored", {}) if marker else {}),
     )
+
+
+def digest_version(marker: Mapping[str, Any]) -> int:
+    """Read by which version of the formula the marker's digest was made; older ones say none."""
+    version: int = marker.get("digest_version") or 1
+    return version
+
+
+def digest_by_marker(reconciler: Reconciler, marker: Mapping[str, Any]) -> str:
+    """Compute the digest of a state by the formula of a marker, so that both can be compared.
+
+    Raises RecoveryRefused for a formula that this version does not know.
+    """
+    version = digest_version(marker)
+    found = reconciler.digest_of_version(version)
+    if found is None:
+        raise RecoveryRefused(
+            f"the commit marker's digest is of formula {version}, this version knows formulas 1 to "
+            f"{DIGEST_VERSION}: run the version that wrote it, or a newer one"
+        )
+    return found
 
 
 def open_transactions(

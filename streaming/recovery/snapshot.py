@@ -16,6 +16,7 @@ from streaming.brokers import CommittedReader, Record
 from streaming.codec import parse_configuration
 from streaming.errors import StreamingError
 from streaming.recovery.rebuild import RecordUnreadable, StateContradictory, rebuild
+from streaming.recovery.recovery import RecoveryRefused, digest_by_marker
 
 # A transaction's records become visible topic by topic, within milliseconds. What does not add up
 # when nothing has come for so long never will.
@@ -92,7 +93,11 @@ def take_snapshot(
                 raise NoSnapshot(f"{prefix}{COMMITS} has no marker of cell '{configuration.cell}'")
             records = [each for topic in latest for each in latest[topic].values()]
             snapshot = Snapshot(found.value, tuple(records), reader.positions)
-            if is_whole(snapshot, configuration):
+            try:
+                whole = is_whole(snapshot, configuration)
+            except RecoveryRefused as error:
+                raise NoSnapshot(str(error)) from error
+            if whole:
                 return snapshot
             new = reader.poll(QUIET_SECONDS)
             if not new:
@@ -105,9 +110,13 @@ def take_snapshot(
 
 
 def is_whole(snapshot: Snapshot, configuration: Configuration) -> bool:
-    """Whether the records have the digest that the marker names."""
+    """Tell whether the records have the digest that the marker names, by its formula.
+
+    Raises RecoveryRefused for a formula that this version does not know.
+    """
     try:
-        return restore_snapshot(snapshot, configuration).digest == snapshot.digest
+        restored = restore_snapshot(snapshot, configuration)
+        return digest_by_marker(restored, snapshot.marker) == snapshot.digest
     except (RecordUnreadable, StateContradictory):
         return False
 

@@ -21,6 +21,7 @@ from schemas.topics import (
 )
 from streaming import codec
 from streaming.brokers import Record
+from streaming.recovery import digest_by_marker
 
 Latest = Mapping[str, Mapping[str, dict[str, Any]]]
 
@@ -126,8 +127,9 @@ def _broken(latest: Latest, configuration: Configuration) -> Iterator[str]:
         yield f"no commit marker of cell {configuration.cell}"
         return
     reconciler = Reconciler.restore(configuration, codec.parse_published(latest), marker["now"])
-    if reconciler.digest != marker["digest"]:
-        yield f"the state's digest is {reconciler.digest}, the marker says {marker['digest']}"
+    found = digest_by_marker(reconciler, marker)
+    if found != marker["digest"]:
+        yield f"the state's digest is {found}, the marker says {marker['digest']}"
     for violation in reconciler.violations():
         if violation.strength == "required":
             yield f"{violation.stream}/{violation.shard}: {violation.reason.message}"

@@ -6,8 +6,9 @@ A writer's first entry stands for a restart: the core is rebuilt there from the 
 far, as the application did. `verification` holds the records against those on the topics.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from placement.model import Configuration
 from placement.reconciler import Reconciler
@@ -15,7 +16,7 @@ from schemas.topics import STATE_TOPICS
 from streaming import codec
 from streaming.codec import OutRecord
 from streaming.errors import StreamingError
-from streaming.recovery import Snapshot, rebuild
+from streaming.recovery import Snapshot, digest_by_marker, rebuild
 from streaming.replay.journal import JournalEntry
 
 # Says of a record that `placer repair` wrote it again; its value is that of the commit that wrote
@@ -67,10 +68,10 @@ class Replay:
                 kept = OutRecord(record.topic, key, value, [*record.raw_headers])
                 self.latest[record.topic][key] = kept
         self._reconciler = self._rebuilt(configuration) if start else Reconciler(configuration)
-        if start and self._reconciler.digest != start.digest:
+        if start and (found := digest_by_marker(self._reconciler, start.marker)) != start.digest:
             raise ReplayRefused(
-                f"the snapshot's records have digest {self._reconciler.digest}, its marker says "
-                f"{start.digest}: it was altered"
+                f"the snapshot's records have digest {found}, its marker says {start.digest}: it "
+                "was altered"
             )
 
     @property
@@ -87,6 +88,10 @@ class Replay:
     def digest(self) -> str:
         """Digest of the state behind it."""
         return self._reconciler.digest
+
+    def digest_by(self, marker: Mapping[str, Any]) -> str:
+        """Compute the digest of the state behind it by a marker's formula; see `recovery`."""
+        return digest_by_marker(self._reconciler, marker)
 
     def run(
         self, entries: Iterable[JournalEntry], until: ReplayEnd | None = None

@@ -55,9 +55,10 @@ def find_damage(
     with CommittedReader(bootstrap, prefix, (*STATE_TOPICS, COMMITS), options=options) as reader:
         latest = reader.read_latest()
     marker = parse_marker(latest, prefix, cell)
-    if marker is None or marker["digest"] != replay.digest:
+    found = replay.digest if marker is None else replay.digest_by(marker)
+    if marker is None or marker["digest"] != found:
         raise RepairRefused(
-            f"the journal gives a state with digest {replay.digest}, the commit marker says "
+            f"the journal gives a state with digest {found}, the commit marker says "
             f"{marker['digest'] if marker else 'nothing'}: it is not what was lost"
         )
     mended = []

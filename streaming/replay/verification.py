@@ -13,10 +13,12 @@ from typing import Any
 import orjson
 
 from placement.model import Configuration
+from placement.state import DIGEST_VERSION
+from placement.wording import counted
 from schemas.topics import COMMITS
 from streaming.brokers import Record
 from streaming.codec import OutRecord
-from streaming.recovery import Snapshot
+from streaming.recovery import Snapshot, digest_version
 from streaming.replay.history import LOGS, History
 from streaming.replay.journal import JournalEntry, read_entries
 from streaming.replay.replay import REPAIRED_HEADER, Replay, ReplayedCommit, ReplayEnd
@@ -80,6 +82,7 @@ class Verification:
         self._repaired: dict[tuple[str, str], bytes | None] = {}
         self._wanted: dict[tuple[str, str], bytes | None] = {}
         self._last = 0
+        self._uncompared: list[Record] = []
         self.compared = 0
         for record in written:
             if record.offset < behind.get(record.topic, {}).get(record.partition, 0):
@@ -179,6 +182,18 @@ class Verification:
             )
         self._written[place] = record
 
+    def uncompared_digests(self) -> str | None:
+        """Say which digests `differences` could not compare, being of another formula."""
+        if not self._uncompared:
+            return None
+        versions = sorted({digest_version(each.value or {}) for each in self._uncompared})
+        formulas = ", ".join(map(str, versions))
+        return (
+            f"{counted(len(self._uncompared), 'commit marker')} not compared: the digest there is "
+            f"of formula {formulas}, this version replays with formula {DIGEST_VERSION}. Records "
+            "are compared all the same; to compare digests, replay with the version that wrote them"
+        )
+
     def _wrong_digests(self, through: int) -> Iterable[RecordDifference]:
         """Markers, also those without an entry, against the state behind the entry before them."""
         through = max(through, self._last)
@@ -188,6 +203,9 @@ class Verification:
             sequence = marker.get("sequence", 0)
             index = bisect_right(sequences, sequence) - 1
             if index < 0 or sequence > through:
+                continue
+            if digest_version(marker) != DIGEST_VERSION:
+                self._uncompared.append(record)
                 continue
             expected = self._digests[index][1]
             if marker.get("digest") != expected:
@@ -284,6 +302,7 @@ class ReplayReport:
     digest: str
     seconds: float
     differences: tuple[RecordDifference, ...]
+    uncompared: str | None = None
 
 
 def replay_history(
@@ -305,12 +324,12 @@ def replay_history(
     if verify:
         check = Verification(history.written, start, history.sequence, history.shortened)
     replay = Replay(cell, start.configuration(fallback) if start else fallback, start)
-    counted = {"entries": 0, "events": 0, "records": 0}
+    counts = {"entries": 0, "events": 0, "records": 0}
     began = time.perf_counter()
     for each in replay.run(read_entries(history.journal, cell), until):
-        counted["entries"] += 1
-        counted["events"] += len(each.entry.events)
-        counted["records"] += len(each.records)
+        counts["entries"] += 1
+        counts["events"] += len(each.entry.events)
+        counts["records"] += len(each.records)
         if check is not None:
             check.feed(each)
         if on_record is not None:
@@ -318,11 +337,12 @@ def replay_history(
                 on_record(each.entry, record)
     found = check.differences(complete=until is None) if check else []
     return ReplayReport(
-        **counted,
+        **counts,
         compared=check.compared if check else 0,
         sequence=replay.sequence,
         now=replay.now,
         digest=replay.digest,
         seconds=time.perf_counter() - began,
         differences=tuple(found),
+        uncompared=None if check is None else check.uncompared_digests(),
     )

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from placement.model import Configuration, Event
 from placement.reconciler import Reconciler
+from placement.state import DIGEST_VERSION
 from schemas.topics import CATALOGUE
 from streaming.codec import log_record, ready_records
 from streaming.outbox import Outbox
@@ -36,6 +37,7 @@ class Publisher:
             "output_partitions": self._outputs,
             "journal_sequence": self._sequence,
             "digest": self._reconciler.digest,
+            "digest_version": DIGEST_VERSION,
         }
         records.append(log_record("CommitMarker", "commits.v1", CELL, marker, now))
         self._outbox.commit(records)

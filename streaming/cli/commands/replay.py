@@ -261,6 +261,8 @@ def _show(report: "ReplayReport", verify: bool, output: ReplayOutput) -> None:
         return
     if not verify:
         return
+    if report.uncompared is not None:
+        typer.secho(report.uncompared, fg=typer.colors.YELLOW)
     if not report.differences:
         typer.secho(
             f"equal: {counted(report.compared, 'record')}, byte for byte", fg=typer.colors.GREEN

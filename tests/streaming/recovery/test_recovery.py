@@ -113,6 +113,10 @@ def test_a_lost_record_breaks_the_digest(at: tuple[str, str]) -> None:
     ("change", "says"),
     [
         ({"format": 3}, "written by a newer version"),
+        (
+            {"digest_version": 3},
+            "of formula 3, this version knows formulas 1 to 2: run the version",
+        ),
         ({"output_partitions": {"assignments.v1": 3}}, "had 3 partitions and now has 1"),
         ({"digest": "0" * 16}, "the commit marker says 0000000000000000"),
     ],
@@ -123,6 +127,20 @@ def test_a_marker_that_does_not_fit_is_refused(
     body = orjson.loads(last(commits, "commits.v1").value or b"")
     write(at, "commits.v1", CELL.encode(), orjson.dumps(body | change))
     with pytest.raises(StreamingError, match=says):
+        started(at)
+
+
+def test_a_state_of_the_first_formula_is_accepted_after_a_proof_by_it(
+    at: tuple[str, str], commits: list[Commit]
+) -> None:
+    now = started(at)
+    body = orjson.loads(last(commits, "commits.v1").value or b"")
+    del body["digest_version"]
+    first = body | {"digest": now.reconciler.digest_of_version(1)}
+    write(at, "commits.v1", CELL.encode(), orjson.dumps(first))
+    assert first["digest"] != started(at).reconciler.digest == now.reconciler.digest
+    write(at, "decisions.v1", b"refused", None)
+    with pytest.raises(StreamingError, match="the commit marker says " + first["digest"]):
         started(at)
 
 

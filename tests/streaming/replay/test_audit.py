@@ -7,6 +7,7 @@ import pytest
 
 from placement.model import Configuration, Liveness, NodeAttributes, NodeChanged, StreamCreated
 from placement.reconciler import Reconciler
+from placement.state import DIGEST_VERSION
 from streaming.brokers import Record
 from streaming.codec import log_record, ready_records
 from streaming.replay.audit import audit
@@ -33,6 +34,7 @@ def sound_records():
         "writer_epoch": 1,
         "now": 10,
         "digest": reconciler.digest,
+        "digest_version": DIGEST_VERSION,
     }
     out.append(log_record("CommitMarker", "commits.v1", CELL, marker, 10))
     return [read_back(each, offset) for offset, each in enumerate(out)]

@@ -4,7 +4,7 @@ Method: an eventful history of the driver's half; its journal goes through the c
 result is held against what was written, whole, from a snapshot, compacted, and damaged.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +14,9 @@ import pytest
 from placement.model import Configuration
 from schemas.topics import JOURNAL
 from streaming.brokers import Record
+from streaming.recovery import Snapshot
+from streaming.recovery.recovery import RecoveryRefused
+from streaming.recovery.snapshot import restore_snapshot
 from streaming.replay.history import LOGS, History, JournalShortened, history_of_recording
 from streaming.replay.journal import JournalDamaged
 from streaming.replay.recording import (
@@ -176,6 +179,44 @@ def test_damage_is_named(
     first = replayed(history(damage(written))).differences[0]
     assert (first.topic, first.key) == (topic, key)
     assert says in str(first)
+
+
+def of_formula(version: int | None, records: Sequence[Record]) -> list[Record]:
+    """The records as a version wrote them whose digests this one does not compute alike."""
+    marked = {"digest": "0" * 16, "digest_version": version}
+    return [altered(r, **marked) if r.topic == "commits.v1" else r for r in records]
+
+
+@pytest.mark.parametrize(("version", "formula"), [(None, 1), (3, 3)])
+def test_digests_of_another_formula_are_not_compared_and_named(
+    written: list[Record], version: int | None, formula: int
+) -> None:
+    report = replayed(history(of_formula(version, written)))
+    assert report.differences == ()
+    assert report.uncompared is not None
+    assert f"the digest there is of formula {formula}, this version" in report.uncompared
+    lost_too = replayed(history(of_formula(version, lost(written))))
+    assert [each.topic for each in lost_too.differences] == ["assignments.v1"]
+    assert replayed(history(written)).uncompared is None
+
+
+def test_a_snapshot_of_a_newer_formula_is_refused_by_name(written: list[Record]) -> None:
+    start = replace_marker(snapshot_behind(written), digest_version=3)
+    with pytest.raises(RecoveryRefused, match="formula 3, this version knows formulas 1 to 2"):
+        replayed(history(written, start))
+
+
+def test_a_snapshot_of_the_first_formula_is_proved_by_it(written: list[Record]) -> None:
+    whole = snapshot_behind(written)
+    proved = restore_snapshot(whole, Configuration(cell=CELL)).digest_of_version(1)
+    start = replace_marker(whole, digest=proved, digest_version=None)
+    assert replayed(history(written, start)).differences == ()
+    with pytest.raises(ReplayRefused, match="it was altered"):
+        replayed(history(written, replace_marker(whole, digest_version=None)))
+
+
+def replace_marker(given: Snapshot, **change: object) -> Snapshot:
+    return replace(given, marker={**given.marker, **change})
 
 
 def journal_only(written: list[Record], change: Callable[[list[Record]], list[Record]]) -> History:
