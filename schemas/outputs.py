@@ -91,8 +91,10 @@ class Strength(StrEnum):
 class ViolationClass(StrEnum):
     """Whether anything can be done about a violation, and when.
 
-    `fixable`: repair is at it, or will be. `deferred`: it waits, for a hold, a limit or a pause.
-    `unfixable`: nodes or domains are missing, or the policy asks for what cannot be.
+    `fixable`: repair is at it, or will be. `deferred`: it waits for a hold, a limit or a pause;
+    with NO_CANDIDATE for a change of the fleet: the nodes admit an arrangement, the search found no
+    move. `unfixable`: no arrangement of the nodes keeps the rule and all required ones; the reason
+    says what is missing.
     """
 
     FIXABLE = "fixable"
@@ -299,8 +301,8 @@ class Violation(WireModel):
     )
     level: Text | None = Field(
         default=None,
-        description="The level of the topology that the rule counts by; absent for rules about "
-        "nodes.",
+        description="The level of the topology that the rule counts by, `node` where `domain` is a "
+        "node; absent for rules that count by none.",
     )
     domain: Domain | None = Field(
         default=None,

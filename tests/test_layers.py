@@ -56,7 +56,7 @@ PLACEMENT: Mapping[str, set[str]] = {
     },
     "planning": {
         *("hashing", "wording", "model", "topology", "assignments", "moves"),
-        *("policy", "rebalance", "state", "repair"),
+        *("policy", "diagnosis", "rebalance", "state", "repair"),
     },
     "nodes": {
         *("wording", "model", "topology", "assignments", "diagnosis", "state"),

@@ -12,6 +12,7 @@ from placement.controllers.node_registry import NodeRegistry
 from placement.controllers.nodes import NodeController
 from placement.controllers.preview import Preview, preview
 from placement.controllers.rebalance import RebalanceController
+from placement.diagnosis import DRAIN_RULE, is_stuck
 from placement.model import (
     Action,
     AdministrativeState,
@@ -22,10 +23,8 @@ from placement.model import (
     NodeChanged,
     OperatorAsked,
     Reason,
-    ViolationClass,
 )
 from placement.nodes import AdministrativeOrders, Order, Relocations
-from placement.repair import DRAIN_RULE
 from placement.state import ClusterState
 
 # People look at progress; a drain of a zone has a hundred thousand shards to count.
@@ -216,9 +215,7 @@ class OperatorController:
                         "message": v.reason.message,
                     }
                     for v in state.publisher.violations.get(shard, ())
-                    if v.rule == DRAIN_RULE
-                    and v.domain == state.topology.ids[node]
-                    and v.violation_class is ViolationClass.UNFIXABLE
+                    if v.rule == DRAIN_RULE and v.domain == state.topology.ids[node] and is_stuck(v)
                 ]
         return replace(
             order,

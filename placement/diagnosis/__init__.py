@@ -4,7 +4,7 @@ Asks the rules of a stream's strategy about a shard or a whole cluster over arra
 the reconciler's state. Imports `strategies` and what it stands on.
 """
 
-from placement.diagnosis.cluster import diagnose_cluster
+from placement.diagnosis.cluster import Diagnosis, StreamToDiagnose, diagnose_cluster
 from placement.diagnosis.disruption import (
     AffectedShard,
     at_stake_reason,
@@ -12,51 +12,64 @@ from placement.diagnosis.disruption import (
     in_maintenance,
     quorum_broken,
 )
-from placement.diagnosis.findings import UNKNOWN, Diagnosed, Diagnosis, StreamToDiagnose
+from placement.diagnosis.fixability import FixabilityChecker
 from placement.diagnosis.health import Copies, Health, by_rung, quorum_size, worst
 from placement.diagnosis.shard import (
+    DRAIN_RULE,
+    LEADER_RULE,
     REPLICAS_RULE,
+    SURPLUS_RULE,
+    UNKNOWN,
     WAITS_FOR_NODES,
-    broken_filter,
-    broken_rules,
+    ShardDiagnosis,
+    ShardToDiagnose,
     colocated_unit,
+    is_stuck,
     kept_slots,
     live_slots,
-    missing_replicas,
     shared_nodes,
     stray_slots,
     why_dead,
+    why_draining,
+    why_inadmissible,
     why_kept,
-    why_needy,
+    why_stray,
+    why_surplus,
 )
 
 __all__ = [
+    "DRAIN_RULE",
+    "LEADER_RULE",
     "REPLICAS_RULE",
+    "SURPLUS_RULE",
     "UNKNOWN",
     "WAITS_FOR_NODES",
     "AffectedShard",
     "Copies",
-    "Diagnosed",
     "Diagnosis",
+    "FixabilityChecker",
     "Health",
+    "ShardDiagnosis",
+    "ShardToDiagnose",
     "StreamToDiagnose",
     "at_stake_reason",
-    "broken_filter",
-    "broken_rules",
     "by_rung",
     "colocated_unit",
     "diagnose_cluster",
     "exposed",
     "in_maintenance",
+    "is_stuck",
     "kept_slots",
     "live_slots",
-    "missing_replicas",
     "quorum_broken",
     "quorum_size",
     "shared_nodes",
     "stray_slots",
     "why_dead",
+    "why_draining",
+    "why_inadmissible",
     "why_kept",
-    "why_needy",
+    "why_stray",
+    "why_surplus",
     "worst",
 ]

@@ -2,35 +2,43 @@
 
 The given assignments are judged by the rules that would have placed them. Streams of one policy
 and replication factor are judged together, as arrays; only shards with a breach are looked at one
-by one (`ShardFindings`). `placement.diagnosis.shard` has the sentences, which repair uses, too.
+by one (`placement.diagnosis.shard`).
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.assignments import EMPTY, ShardRows, by_size, first_occurrences
-from placement.diagnosis.findings import UNKNOWN, Diagnosed, Diagnosis, StreamToDiagnose
+from placement.assignments import EMPTY, ShardLists, ShardRows, by_size, first_occurrences
 from placement.diagnosis.fixability import FixabilityChecker, is_wide
 from placement.diagnosis.health import (
     Copies,
+    CriticalDomain,
     Health,
     UnderDiversified,
     critical_domains,
     quorum_size,
     shard_health,
     under_diversified,
+    worst,
 )
-from placement.diagnosis.shard import REPLICAS_RULE, colocated_unit, stray_slots
+from placement.diagnosis.shard import (
+    CAPACITY_RULE,
+    NODE_LEVEL,
+    ShardDiagnosis,
+    ShardToDiagnose,
+    colocated_unit,
+    stray_slots,
+)
 from placement.model import (
     AdministrativeState,
     Code,
-    Liveness,
     Reason,
     StreamSpec,
+    Violation,
     ViolationClass,
 )
 from placement.policy import Policy
@@ -46,174 +54,62 @@ from placement.rules import (
 )
 from placement.strategies import STRATEGIES
 from placement.topology import Topology
-from placement.wording import are, counted
-
-NODE_LEVEL = "node"
+from placement.wording import counted
 
 
 @dataclass(frozen=True, slots=True)
-class SuspectShard:
-    """A shard with something wrong: its list, where whole copies are, and its distinct living
-    nodes. For a stream as a whole `shard` is None."""
+class StreamToDiagnose:
+    """A stream to be judged.
+
+    `shards`: nodes by index, leader first, moves under way counted as done (UNKNOWN for a node
+    that does not exist); lists may be short or long, or name a node twice. `complete`: where whole
+    copies stand now, the same object where that is everywhere. `moving`: shards with a move under
+    way.
+    """
 
     spec: StreamSpec
-    shard: int | None = None
-    nodes: Sequence[int] = ()
-    complete: Sequence[int] = ()
-    held: Sequence[int] | None = None
+    policy: Policy
+    shards: ShardLists
+    complete: ShardLists
+    moving: frozenset[int] = frozenset()
 
 
-class ShardFindings:
-    """The faults of shards whose streams share a policy and a replication factor. `everywhere` is
-    what their rules are asked about, without a shard."""
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What is wrong with a cluster; `shards` is the health of every shard by stream."""
 
-    def __init__(
-        self,
-        topology: Topology,
-        policy: Policy,
-        everywhere: RuleContext,
-        prospects: FixabilityChecker,
-    ) -> None:
-        self._topology, self._policy = topology, policy
-        self._factor = everywhere.replication_factor
-        self._everywhere, self._prospects = everywhere, prospects
-        self._levels: dict[int, tuple[str | None, tuple[str, ...]]] = {}
-        self._told: dict[tuple[int, RuleFinding], Reason] = {}
+    violations: tuple[Violation, ...]
+    shards: Mapping[str, tuple[Health, ...]]
+    copies: tuple[Copies, ...]
+    critical: tuple[CriticalDomain, ...]
+    under_diversified: tuple[UnderDiversified, ...]
 
-    def copies_of(self, suspect: SuspectShard) -> Iterator[Diagnosed]:
-        """Copies that are missing, or too many."""
-        factor, nodes = self._factor, suspect.nodes
-        live = len({n for n in suspect.complete if n >= 0 and not self._topology.is_dead(n)})
-        if live < factor:
-            lost = self._lost(nodes)
-            prospect = self._prospect(None, suspect) or lost
-            yield _of(suspect, REPLICAS_RULE, None, live, factor, prospect, lost)
-        if len(nodes) > factor:
-            listed = counted(len(nodes), "replica is", "replicas are")
-            message = f"{listed} listed, {factor} {are(factor)} asked for"
-            surplus = Reason(Code.REPLICA_SURPLUS, message, factor, len(nodes))
-            yield _of(suspect, "surplus", None, len(nodes), factor, surplus, surplus)
+    @property
+    def streams(self) -> dict[str, Health]:
+        """Each stream's worst shard."""
+        return {name: worst(each) for name, each in self.shards.items()}
 
-    def places_of(self, suspect: SuspectShard) -> Iterator[Diagnosed]:
-        """Nodes that should not hold a replica, or not lead."""
-        topology, nodes = self._topology, suspect.nodes
-        for node, times in Counter(nodes).items():
-            if node < 0:
-                continue
-            name = topology.ids[node]
-            if times > 1:
-                twice = Reason(Code.REPLICA_TWICE, f"{name} is listed {times} times", 1, times)
-                prospect = self._prospect(None, suspect) or twice
-                yield _of(suspect, "distinct nodes", name, times, 1, prospect, twice)
-            if topology.is_dead(node):
-                continue
-            if topology.administrative[node] is AdministrativeState.DRAINING:
-                drains = Reason(Code.NODE_DRAINING, f"{name} is draining", 0, times)
-                prospect = self._prospect(None, suspect) or drains
-                yield _of(suspect, "drain", name, times, 0, prospect, drains)
-            if not self._policy.nodes.passes(topology, node):
-                message = f"the policy does not admit node {name}"
-                outside = Reason(Code.RULE_NOT_MET, message, 0, times)
-                prospect = self._prospect(None, suspect) or outside
-                yield _of(suspect, "nodes", name, times, 0, prospect, outside)
-        leader = nodes[0] if nodes else EMPTY
-        if leader >= 0 and not topology.is_dead(leader) and not topology.can_lead[leader]:
-            message = f"{topology.ids[leader]} may hold copies but not lead"
-            refused = Reason(Code.LEADER_NOT_ALLOWED, message, 0, 1)
-            able = any(topology.can_lead[node] for node in suspect.held or ())
-            prospect = refused if able else self._prospect(None, suspect) or refused
-            yield _of(suspect, "leader", topology.ids[leader], 1, 0, prospect, refused)
-
-    def rule(self, suspect: SuspectShard, rule: Rule, finding: RuleFinding) -> Diagnosed:
-        """A rule that the shard, or the stream, breaks. A rule is known by its identity."""
-        if id(rule) not in self._levels:
-            self._levels[id(rule)] = self._everywhere.seen(rule)
-        level, seen = self._levels[id(rule)]
-        if level is None and finding.domain in self._topology.index:
-            level = NODE_LEVEL
-        broken = self._told.get((id(rule), finding))
-        if broken is None:
-            where = f" in {finding.domain}" if finding.domain else ""
-            message = f"rule '{rule}': {finding.count}{where}, limit {finding.limit}"
-            broken = Reason(Code.RULE_NOT_MET, message, finding.limit, finding.count, level, seen)
-            self._told[id(rule), finding] = broken
-        why = self._prospect(rule, suspect)
-        return Diagnosed(
-            suspect.spec.stream,
-            suspect.shard,
-            str(rule),
-            str(rule.strength),
-            level,
-            finding.domain,
-            finding.count,
-            finding.limit,
-            ViolationClass.UNFIXABLE if why else ViolationClass.FIXABLE,
-            why or broken,
-        )
-
-    def _prospect(self, rule: Rule | None, suspect: SuspectShard) -> Reason | None:
-        return self._prospects.why_not(suspect.spec, rule, suspect.held)
-
-    def _lost(self, nodes: Sequence[int]) -> Reason:
-        """Why copies are missing."""
-        topology = self._topology
-        gone = [node for node in dict.fromkeys(nodes) if node >= 0 and topology.is_dead(node)]
-        if gone:
-            left = all(topology.liveness[n] is Liveness.UNREGISTERED for n in gone)
-            code = Code.NODE_UNREGISTERED if left else Code.NODE_DEAD
-            said = ", ".join(f"{topology.ids[n]} is {topology.liveness[n]}" for n in gone)
-            return Reason(code, said, seen=tuple(topology.ids[n] for n in gone))
-        if UNKNOWN in nodes:
-            return Reason(Code.NODE_UNREGISTERED, "a listed node is not registered")
-        if len(set(nodes)) < len(nodes):
-            return Reason(Code.REPLICA_TWICE, "a node that is listed twice holds one copy")
-        missing = self._factor - len(nodes)
-        if missing <= 0:
-            return Reason(Code.REPLICA_MISSING, "a copy is on its way")
-        return Reason(
-            Code.REPLICA_MISSING,
-            f"{counted(missing, 'replica has', 'replicas have')} not been placed",
-        )
+    @property
+    def worst(self) -> Health:
+        """The worst stream."""
+        return worst(self.streams.values())
 
 
-def _of(
-    suspect: SuspectShard,
-    rule: str,
-    node: str | None,
-    count: int,
-    limit: int,
-    prospect: Reason,
-    cause: Reason,
-) -> Diagnosed:
-    """A violation of what every stream asks for; it is fixable where its prospect is its cause."""
-    return Diagnosed(
-        suspect.spec.stream,
-        suspect.shard,
-        rule,
-        str(Strength.REQUIRED),
-        None if node is None else NODE_LEVEL,
-        node,
-        count,
-        limit,
-        ViolationClass.FIXABLE if prospect is cause else ViolationClass.UNFIXABLE,
-        prospect,
-    )
-
-
-def over_capacity(topology: Topology, load: NDArray[np.int64]) -> Iterator[Diagnosed]:
-    """Nodes that hold more than they say they can; mended where another node has room."""
+def over_capacity(topology: Topology, load: NDArray[np.int64]) -> Iterator[Violation]:
+    """Yield a violation for each node above its capacity; fixable where other nodes have room."""
     capacity, eligible = topology.capacity, topology.eligible
     boundless = bool((eligible & (capacity < 0)).any())
     rooms = int(np.maximum(capacity - load, 0)[eligible & (capacity >= 0)].sum())
     over = np.flatnonzero((capacity >= 0) & (load > capacity))
     for node in sorted(over.tolist(), key=topology.order().__getitem__):
         room, held, name = int(capacity[node]), int(load[node]), topology.ids[node]
-        message = f"{name} holds {counted(held, 'replica')} of {room}"
+        message = f"node {name} holds {counted(held, 'replica')}, its capacity is {room}"
         reason = Reason(Code.CAPACITY_EXCEEDED, message, room, held)
         spare = boundless or rooms >= held - room
         kind = ViolationClass.FIXABLE if spare else ViolationClass.UNFIXABLE
-        yield Diagnosed(
-            None, None, "capacity", "required", NODE_LEVEL, name, held, room, kind, reason
+        required = str(Strength.REQUIRED)
+        yield Violation(
+            None, None, CAPACITY_RULE, required, held, room, kind, reason, 0, NODE_LEVEL, name
         )
 
 
@@ -261,7 +157,7 @@ def _alike(streams: Sequence[StreamToDiagnose]) -> list[list[int]]:
 class _Judged:
     """What was found about one stream."""
 
-    violations: list[Diagnosed]
+    violations: list[Violation]
     health: tuple[Health, ...]
     copies: Copies
     narrow: tuple[UnderDiversified, ...]
@@ -298,8 +194,8 @@ class _Group:
         policy, factor = self._policy, self._spec.replication_factor
         self.rules = STRATEGIES[policy.strategy].rules(policy, judging)
         self._everywhere = RuleContext(judging, self._factor, (), (), policy.nodes, load=load)
-        prospects = FixabilityChecker(self._topology, judging, policy, factor, self.rules, load)
-        self._faults = ShardFindings(self._topology, policy, self._everywhere, prospects)
+        fixability = FixabilityChecker(self._topology, judging, policy, factor, self.rules, load)
+        self._judge = ShardDiagnosis(self._topology, policy, self._everywhere, fixability)
         broken = self._broken()
         odd = self._odd()
         copies = self._copies()
@@ -360,28 +256,30 @@ class _Group:
 
     def _of_shards(
         self, each: StreamToDiagnose, first: int, odd: NDArray[np.bool_], broken: _Broken
-    ) -> Iterator[Diagnosed]:
+    ) -> Iterator[Violation]:
         """By shard: copies, places, rules."""
-        faults, nodes = self._faults, self._rows.nodes
+        judge, nodes = self._judge, self._rows.nodes
         for shard, is_odd in enumerate(odd.tolist()):
             row = first + shard
             if not is_odd and row not in broken:
                 continue
             listed, complete = self._rows.listed(row), self._whole.listed(row)
             held = nodes[row, self._holds[row]].tolist()
-            looked_at = SuspectShard(each.spec, shard, listed, complete, held)
+            suspect = ShardToDiagnose(each.spec, shard, listed, complete, held)
             if is_odd:
-                yield from faults.copies_of(looked_at)
-                yield from faults.places_of(looked_at)
+                for violation in (*judge.copies(suspect), *judge.places(suspect)):
+                    yield judge.classified(suspect, violation)
             for rule, finding in broken.get(row, ()):
-                yield faults.rule(looked_at, rule, finding)
+                yield judge.classified(suspect, judge.breach(suspect, rule, finding), rule)
 
-    def _of_stream(self, each: StreamToDiagnose, rows: slice) -> Iterator[Diagnosed]:
+    def _of_stream(self, each: StreamToDiagnose, rows: slice) -> Iterator[Violation]:
         """What the stream as a whole breaks."""
+        stream = ShardToDiagnose(each.spec)
         for rule in self.rules:
             if is_wide(rule):
                 for finding in self._broken_by_all(rule, each, rows):
-                    yield self._faults.rule(SuspectShard(each.spec), rule, finding)
+                    breach = self._judge.breach(stream, rule, finding)
+                    yield self._judge.classified(stream, breach, rule)
 
     def _broken_by_all(self, rule: Rule, each: StreamToDiagnose, rows: slice) -> list[RuleFinding]:
         """Findings of a rule on the whole stream, each domain once."""
@@ -408,7 +306,7 @@ class _Group:
 
 
 def _health(
-    each: StreamToDiagnose, copies: Copies, violations: Sequence[Diagnosed]
+    each: StreamToDiagnose, copies: Copies, violations: Sequence[Violation]
 ) -> tuple[Health, ...]:
     """A word for each shard; what the stream as a whole breaks degrades all of them."""
     wrong = {violation.shard for violation in violations}

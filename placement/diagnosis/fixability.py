@@ -68,12 +68,13 @@ class FixabilityChecker:
         stream as a whole. A rule is known by its identity.
         """
         if held is None or self._wide or (rule is not None and is_wide(rule)):
-            key: object = spec.stream, id(rule)
-            if key not in self._answers:
-                self._answers[key] = self._why_not_at_all(spec, rule)
-            return self._answers[key]
+            answers = self._answers_of(spec)
+            asked = None if rule is None else (str(rule), rule.strength)
+            if asked not in answers:
+                answers[asked] = self._why_not_at_all(spec, rule)
+            return answers[asked]
         stays = self._stays.intersection(held)
-        key = id(rule), stays
+        key: object = id(rule), stays
         if key not in self._answers:
             allowed = self._candidates(rule)
             allowed[list(stays)] = True
@@ -93,8 +94,22 @@ class FixabilityChecker:
             allowed &= each.penalty(empty) < NEVER
         return allowed
 
+    def _answers_of(self, spec: StreamSpec) -> dict[object, Reason | None]:
+        """Return the answers that are known of a stream, by rule.
+
+        They need a placement of the whole stream, and rest on the nodes alone: they are kept until
+        a node changes.
+        """
+
+        def make() -> tuple[StreamSpec, Policy, dict[object, Reason | None]]:
+            # Spec and policy are kept, so that nothing else can have their identities.
+            return spec, self._policy, {}
+
+        key = "fixability", spec.stream, id(spec), id(self._policy)
+        return self._topology.derive(key, make, by_condition=True)[2]
+
     def _why_not_at_all(self, spec: StreamSpec, rule: Rule | None) -> Reason | None:
-        """Whether the stream's strategy, with the fleet to itself, finds an arrangement."""
+        """Return why the stream's strategy, with the fleet to itself, finds no arrangement."""
         view = View(self._topology, AssignmentTable())
         placed = STRATEGIES[self._policy.strategy].place(spec, self._policy, view)
         if isinstance(placed, Reason):
@@ -121,5 +136,5 @@ def _free(topology: Topology, policy: Policy, load: NDArray[np.int64]) -> Mask:
 
 def _impossible(rule: Rule | None) -> Reason:
     what = f"rule '{rule}'" if rule else "all rules"
-    message = f"the usable nodes admit no arrangement of the stream that keeps {what}"
+    message = f"the strategy finds no placement of the stream on the usable nodes that keeps {what}"
     return Reason(Code.NO_CANDIDATE, message, 1, 0)

@@ -1,36 +1,295 @@
-"""Diagnosis: what is wrong with one shard, by the same rules that placed it."""
+"""Diagnoses one shard: each breach as a violation, with its class, reason and words.
+
+The stream (`placement.repair.violations`) and `placer check` (`placement.diagnosis.cluster`) judge
+a shard here and nowhere else. A violation is `fixable` where the fleet admits an arrangement that
+obeys the broken rule and every required one, else `unfixable`, with the reason of the proof. Only
+the stream knows more than the arrangement (a hold, an open move, a limit, a search that found
+nothing): it adds that itself.
+"""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 from placement.assignments import EMPTY
-from placement.model import Code, Liveness, Reason, Violation, ViolationClass
-from placement.rules import ColocateSlots, Rule, RuleContext
-from placement.topology import NodeFilter, Topology
+from placement.diagnosis.fixability import FixabilityChecker
+from placement.model import (
+    AdministrativeState,
+    Code,
+    Liveness,
+    Reason,
+    StreamSpec,
+    Violation,
+    ViolationClass,
+)
+from placement.policy import Policy
+from placement.rules import Rule, RuleContext, RuleFinding, Strength
+from placement.topology import Topology
+from placement.wording import are, counted
 
-# The rule every stream has: as many live copies as its replication factor asks for.
+# Rules of every stream, and of every node, besides those of its policy; names on the wire.
 REPLICAS_RULE = "replicas"
+SURPLUS_RULE = "surplus"
+DISTINCT_NODES_RULE = "distinct nodes"
+DRAIN_RULE = "drain"
+NODES_RULE = "nodes"
+LEADER_RULE = "leader"
+CAPACITY_RULE = "capacity"
+
+# The level of a violation whose domain is a node.
+NODE_LEVEL = "node"
+# A node that a list names and nobody knows: its copy is lost.
+UNKNOWN = -2
 # What is deferred until its own nodes change: it need not be looked at with the rest of the fleet.
 WAITS_FOR_NODES = (Code.REPAIR_HELD, Code.IN_MAINTENANCE)
 
+_REQUIRED = str(Strength.REQUIRED)
+
+
+class ShardToDiagnose(NamedTuple):
+    """A shard, or with `shard` None a stream as a whole.
+
+    `nodes`: nodes by index, leader first, moves under way counted as done; UNKNOWN for a node that
+    does not exist. `complete`: where whole copies stand now. `live`: the distinct living nodes of
+    `nodes`, None for a stream.
+    """
+
+    spec: StreamSpec
+    shard: int | None = None
+    nodes: Sequence[int] = ()
+    complete: Sequence[int] = ()
+    live: Sequence[int] | None = None
+
+
+class ShardDiagnosis:
+    """Diagnoses shards whose streams share a policy and a replication factor.
+
+    `everywhere`: the context in which their rules are asked, without a shard. `since`: when the
+    violations begin, in ms since the epoch, UTC.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        policy: Policy,
+        everywhere: RuleContext,
+        fixability: FixabilityChecker,
+        since: int = 0,
+    ) -> None:
+        self._topology, self._policy, self._since = topology, policy, since
+        self._factor = everywhere.replication_factor
+        self._everywhere, self._fixability = everywhere, fixability
+        # A rule is known by its identity: hashing its fields would cost more than the answer.
+        self._levels: dict[int, tuple[str | None, tuple[str, ...]]] = {}
+        self._reasons: dict[tuple[int, RuleFinding], Reason] = {}
+
+    def copies(self, shard: ShardToDiagnose) -> Iterator[Violation]:
+        """Yield a violation for missing copies, and one for surplus replicas."""
+        factor, nodes = self._factor, shard.nodes
+        live = len({n for n in shard.complete if n >= 0 and not self._topology.is_dead(n)})
+        if live < factor:
+            lost = self._why_lost(nodes)
+            yield self._violation(shard, REPLICAS_RULE, None, live, factor, lost)
+        if len(nodes) > factor:
+            surplus = why_surplus(len(nodes), factor)
+            yield self._violation(shard, SURPLUS_RULE, None, len(nodes), factor, surplus)
+
+    def places(self, shard: ShardToDiagnose) -> Iterator[Violation]:
+        """Yield a violation for each node that should not hold a replica, or not lead."""
+        topology, nodes = self._topology, shard.nodes
+        for node, times in Counter(nodes).items():
+            if node < 0:
+                continue
+            if times > 1:
+                name = topology.ids[node]
+                twice = Reason(Code.REPLICA_TWICE, f"node {name} is listed {times} times", 1, times)
+                yield self._violation(shard, DISTINCT_NODES_RULE, node, times, 1, twice)
+            if topology.is_dead(node):
+                continue
+            if topology.administrative[node] is AdministrativeState.DRAINING:
+                yield self.leaving(shard, node, why_draining(node, topology), times)
+            if not self._policy.nodes.passes(topology, node):
+                yield self.inadmissible(shard, node, times)
+        leader = nodes[0] if nodes else EMPTY
+        if leader >= 0 and not topology.is_dead(leader) and not topology.can_lead[leader]:
+            message = f"node {topology.ids[leader]} may hold copies but not lead"
+            refused = Reason(Code.LEADER_NOT_ALLOWED, message, 0, 1)
+            yield self._violation(shard, LEADER_RULE, leader, 1, 0, refused)
+
+    def leaving(self, shard: ShardToDiagnose, node: int, why: Reason, times: int = 1) -> Violation:
+        """Return the violation of a replica on a node that it is to leave."""
+        return self._violation(shard, DRAIN_RULE, node, times, 0, _counted(why, times))
+
+    def inadmissible(self, shard: ShardToDiagnose, node: int, times: int = 1) -> Violation:
+        """Return the violation of a replica on a node that the policy does not admit."""
+        outside = why_inadmissible(node, self._topology)
+        return self._violation(shard, NODES_RULE, node, times, 0, _counted(outside, times))
+
+    def breach(self, shard: ShardToDiagnose, rule: Rule, finding: RuleFinding) -> Violation:
+        """Return the violation of a rule of the policy, as the rule found it."""
+        if id(rule) not in self._levels:
+            self._levels[id(rule)] = self._everywhere.seen(rule)
+        level, seen = self._levels[id(rule)]
+        if level is None and finding.domain in self._topology.index:
+            level = NODE_LEVEL
+        broken = self._reasons.get((id(rule), finding))
+        if broken is None:
+            where = f" in {finding.domain}" if finding.domain else ""
+            message = f"rule '{rule}': {finding.count}{where}, limit {finding.limit}"
+            broken = Reason(Code.RULE_NOT_MET, message, finding.limit, finding.count, level, seen)
+            self._reasons[id(rule), finding] = broken
+        return Violation(
+            shard.spec.stream,
+            shard.shard,
+            str(rule),
+            str(rule.strength),
+            finding.count,
+            finding.limit,
+            ViolationClass.FIXABLE,
+            broken,
+            self._since,
+            level,
+            finding.domain,
+        )
+
+    def classified(
+        self, shard: ShardToDiagnose, violation: Violation, rule: Rule | None = None
+    ) -> Violation:
+        """Return the violation as unfixable with the reason, where that is proved; else as it is.
+
+        `rule`: the rule of the policy that is broken, None for those of every stream.
+        """
+        why = self._why_unfixable(shard, violation, rule)
+        if why is None:
+            return violation
+        return violation._replace(violation_class=ViolationClass.UNFIXABLE, reason=why)
+
+    def _why_unfixable(
+        self, shard: ShardToDiagnose, violation: Violation, rule: Rule | None
+    ) -> Reason | None:
+        if violation.rule == SURPLUS_RULE:
+            return None
+        can_lead = self._topology.can_lead
+        if violation.rule == LEADER_RULE and any(can_lead[node] for node in shard.live or ()):
+            return None
+        return self._fixability.why_not(shard.spec, rule, shard.live)
+
+    def _violation(
+        self,
+        shard: ShardToDiagnose,
+        rule: str,
+        node: int | None,
+        count: int,
+        limit: int,
+        reason: Reason,
+    ) -> Violation:
+        """Return the violation of a rule of every stream; `node`: where it is broken."""
+        return Violation(
+            shard.spec.stream,
+            shard.shard,
+            rule,
+            _REQUIRED,
+            count,
+            limit,
+            ViolationClass.FIXABLE,
+            reason,
+            self._since,
+            None if node is None else NODE_LEVEL,
+            None if node is None else self._topology.ids[node],
+        )
+
+    def _why_lost(self, nodes: Sequence[int]) -> Reason:
+        """Return why copies are missing: their nodes, or that they were never made."""
+        topology = self._topology
+        gone = [node for node in dict.fromkeys(nodes) if node >= 0 and topology.is_dead(node)]
+        if gone:
+            return why_dead(gone, topology, tuple(topology.ids[node] for node in gone))
+        if UNKNOWN in nodes:
+            return Reason(Code.NODE_UNREGISTERED, "a listed node is not registered")
+        if len(set(nodes)) < len(nodes):
+            return Reason(Code.REPLICA_TWICE, "a node that is listed twice holds one copy")
+        missing = self._factor - len(nodes)
+        if missing <= 0:
+            return Reason(Code.REPLICA_MISSING, "a copy is on its way")
+        message = f"{counted(missing, 'replica has', 'replicas have')} not been placed"
+        return Reason(Code.REPLICA_MISSING, message)
+
+
+def _counted(why: Reason, replicas: int) -> Reason:
+    """Return the reason with the number of replicas that should be 0."""
+    return replace(why, need=0, have=replicas)
+
+
+def is_stuck(violation: Violation) -> bool:
+    """Return whether only a change of the fleet or of the stream lets repair go on.
+
+    That is proved (`unfixable`), or the search found no move (`deferred`, NO_CANDIDATE).
+    """
+    found_nothing = violation.reason.code is Code.NO_CANDIDATE
+    return violation.violation_class is ViolationClass.UNFIXABLE or found_nothing
+
+
+def why_dead(nodes: Sequence[int], topology: Topology, seen: tuple[str, ...] = ()) -> Reason:
+    """Return the reason for the loss of the replicas on dead nodes."""
+    gone = [topology.liveness[node] for node in nodes]
+    unregistered = all(each is Liveness.UNREGISTERED for each in gone)
+    said = (f"node {topology.ids[n]} is {each}" for n, each in zip(nodes, gone, strict=True))
+    code = Code.NODE_UNREGISTERED if unregistered else Code.NODE_DEAD
+    return Reason(code, ", ".join(said), seen=seen)
+
+
+def why_draining(node: int, topology: Topology) -> Reason:
+    """Return the reason for moving a replica off a draining node."""
+    return Reason(Code.NODE_DRAINING, f"node {topology.ids[node]} is draining")
+
+
+def why_inadmissible(node: int, topology: Topology) -> Reason:
+    """Return the reason for moving a replica off a node that the policy does not admit."""
+    return Reason(Code.RULE_NOT_MET, f"the policy does not admit node {topology.ids[node]}")
+
+
+def why_surplus(listed: int, factor: int) -> Reason:
+    """Return the reason for removing replicas beyond the number that is asked for."""
+    told = counted(listed, "replica is", "replicas are")
+    message = f"{told} listed, {factor} {are(factor)} asked for"
+    return Reason(Code.REPLICA_SURPLUS, message, factor, listed)
+
+
+def why_stray(node: int, topology: Topology) -> Reason:
+    """Return the reason for moving a replica that stands apart from its colocated stream."""
+    message = f"the stream's other shards do not have this replica on {topology.ids[node]}"
+    return Reason(Code.RULE_NOT_MET, message)
+
+
+def why_kept(nodes: Sequence[int], topology: Topology) -> Reason | None:
+    """Return why the first replica on a dead node is not replaced; None where none is kept."""
+    for slot in kept_slots(nodes, topology):
+        node, name = nodes[slot], topology.ids[nodes[slot]]
+        if topology.is_dead(node):
+            if topology.is_held(node):
+                return Reason(Code.REPAIR_HELD, f"node {name} is dead, and held with many others")
+            return Reason(Code.IN_MAINTENANCE, f"node {name} is dead, and in maintenance")
+    return None
+
 
 def live_slots(nodes: Sequence[int], topology: Topology) -> list[int]:
-    """Slots whose node is neither dead nor gone."""
+    """Return the slots whose node is neither dead nor unregistered."""
     return [s for s, node in enumerate(nodes) if node != EMPTY and not topology.is_dead(node)]
 
 
 def kept_slots(nodes: Sequence[int], topology: Topology) -> list[int]:
-    """Slots whose replica is meant to stay: it lives, or its node is held or in maintenance."""
+    """Return the slots that keep their replica: its node lives, is held or is in maintenance."""
     return [s for s, node in enumerate(nodes) if node != EMPTY and not topology.is_lost(node)]
 
 
 def stray_slots(nodes: Sequence[int], topology: Topology, unit: Mapping[int, int]) -> list[int]:
-    """Slots with a live node that is none of the unit's."""
+    """Return the slots with a live node that is none of the unit's."""
     return [slot for slot in live_slots(nodes, topology) if nodes[slot] not in unit]
 
 
 def colocated_unit(shards: Iterable[Sequence[int]], topology: Topology) -> dict[int, int]:
-    """The nodes that the shards of a colocated stream share, each with the slot it mostly has.
+    """Return the nodes that the shards of a colocated stream share, each with its usual slot.
 
     While a repair is under way the shards differ: of the living nodes those belong to the unit
     that most shards hold, so that the fewest replicas follow.
@@ -41,8 +300,8 @@ def colocated_unit(shards: Iterable[Sequence[int]], topology: Topology) -> dict[
 
 
 def shared_nodes(shards: Iterable[Sequence[int]], topology: Topology) -> dict[int, int]:
-    """The nodes of a stream that are not lost, each with the slot that it mostly has; those that
-    most shards hold come first."""
+    """Return a stream's nodes that are not lost, each with its usual slot; those that most shards
+    hold come first."""
     held: Counter[int] = Counter()
     standing: Counter[tuple[int, int]] = Counter()
     slots = 0
@@ -54,114 +313,3 @@ def shared_nodes(shards: Iterable[Sequence[int]], topology: Topology) -> dict[in
     rank = topology.order()
     ranked = sorted(held, key=lambda node: (-held[node], int(rank[node])))
     return {n: max(range(slots), key=lambda slot: standing[n, slot]) for n in ranked}
-
-
-def why_needy(nodes: Sequence[int], slot: int, topology: Topology) -> Reason:
-    """The cause of a repair."""
-    node = nodes[slot]
-    if node == EMPTY:
-        return Reason(Code.REPLICA_MISSING, f"replica {slot} has never been placed")
-    if not topology.is_dead(node):
-        message = f"the stream's other shards do not have this replica on {topology.ids[node]}"
-        return Reason(Code.RULE_NOT_MET, message)
-    return why_dead(node, topology)
-
-
-def why_dead(node: int, topology: Topology) -> Reason:
-    """The cause of a repair of what a dead node has held."""
-    unregistered = topology.liveness[node] is Liveness.UNREGISTERED
-    code = Code.NODE_UNREGISTERED if unregistered else Code.NODE_DEAD
-    return Reason(code, f"node {topology.ids[node]} is {topology.liveness[node]}")
-
-
-def why_kept(nodes: Sequence[int], topology: Topology) -> Reason | None:
-    """Why the first replica on a dead node that is meant to stay is not replaced."""
-    for slot in kept_slots(nodes, topology):
-        node, name = nodes[slot], topology.ids[nodes[slot]]
-        if topology.is_dead(node):
-            if topology.is_held(node):
-                return Reason(Code.REPAIR_HELD, f"node {name} is dead, and held with many others")
-            return Reason(Code.IN_MAINTENANCE, f"node {name} is dead, and in maintenance")
-    return None
-
-
-def missing_replicas(
-    stream: str,
-    shard: int,
-    factor: int,
-    live: int,
-    reason: Reason,
-    violation_class: ViolationClass,
-    since: int,
-) -> Violation:
-    """The violation of the replicas rule for a shard with `live` copies."""
-    return Violation(
-        stream, shard, REPLICAS_RULE, "required", live, factor, violation_class, reason, since
-    )
-
-
-def split_unit(
-    stream: str,
-    shard: int,
-    strays: int,
-    reason: Reason,
-    violation_class: ViolationClass,
-    since: int,
-) -> Violation:
-    """The violation of `colocate slots` for a shard with `strays` replicas apart from the unit."""
-    rule = ColocateSlots()
-    return Violation(
-        stream, shard, str(rule), str(rule.strength), strays, 0, violation_class, reason, since
-    )
-
-
-def broken_filter(
-    stream: str,
-    shard: int,
-    nodes: NodeFilter,
-    held: Iterable[int],
-    topology: Topology,
-    since: int,
-) -> list[Violation]:
-    """One violation for every node that holds a replica although the policy does not admit it:
-    the node has moved, or its tags have changed."""
-    outside = sorted(topology.ids[node] for node in held if not nodes.passes(topology, node))
-    violations = []
-    for node_id in outside:
-        reason = Reason(Code.RULE_NOT_MET, f"the policy does not admit node {node_id}", 0, 1)
-        deferred = ViolationClass.DEFERRED
-        violations.append(
-            Violation(
-                stream, shard, "nodes", "required", 1, 0, deferred, reason, since, domain=node_id
-            )
-        )
-    return violations
-
-
-def broken_rules(
-    stream: str, shard: int, rules: Sequence[Rule], standing: RuleContext, since: int
-) -> list[Violation]:
-    """Placement rules that the shard's replicas break, one violation per domain."""
-    violations = []
-    for rule in rules:
-        scope = rule.scope
-        for finding in rule.violations(standing):
-            where = f" in {finding.domain}" if finding.domain else ""
-            message = f"rule '{rule}': {finding.count} replicas{where}, limit {finding.limit}"
-            level = scope.level if scope else None
-            violations.append(
-                Violation(
-                    stream,
-                    shard,
-                    str(rule),
-                    str(rule.strength),
-                    finding.count,
-                    finding.limit,
-                    ViolationClass.DEFERRED,
-                    Reason(Code.RULE_NOT_MET, message, finding.limit, finding.count, level),
-                    since,
-                    level,
-                    finding.domain,
-                )
-            )
-    return violations

@@ -312,10 +312,11 @@ def status(liveness: Liveness, administrative: AdministrativeState, guard: Guard
 
 
 class Violation(NamedTuple):
-    """One rule that one shard does not meet."""
+    """A rule that is not met: by a shard, by a stream as a whole (`shard` None), or, if `stream` is
+    None too, by the node that `domain` names. Those of shards alone are published."""
 
-    stream: str
-    shard: int
+    stream: str | None
+    shard: int | None
     rule: str
     strength: str
     count: int  # type: ignore[assignment]  # what a tuple counts is of no interest
@@ -325,6 +326,13 @@ class Violation(NamedTuple):
     since: int
     level: str | None = None
     domain: str | None = None
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """The stream and number of the shard; there is one in every violation of a shard."""
+        assert self.stream is not None
+        assert self.shard is not None
+        return self.stream, self.shard
 
 
 @dataclass(frozen=True, slots=True)

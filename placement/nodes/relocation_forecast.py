@@ -7,12 +7,21 @@ judged there, and the state of record stays as it is.
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from placement.model import Pending, Violation
 from placement.nodes.orders import AdministrativeOrders
-from placement.planning import Impact, Phase, PlannedMove, ShardState, StreamSnapshot, impact, plan
+from placement.planning import (
+    Impact,
+    Phase,
+    PlannedMove,
+    ShardState,
+    StreamSnapshot,
+    identity_body,
+    impact,
+    plan,
+)
 from placement.repair import RepairScope, ViolationReporter
 from placement.state import ClusterState, Stream
 from placement.topology import Topology
@@ -41,8 +50,8 @@ class RelocationImpact:
             "copies": found.copies,
             "violations_made": len(made),
             "violations_healed": len(healed),
-            "made": [asdict(each) for each in made[:_LISTED_MAX]],
-            "healed": [asdict(each) for each in healed[:_LISTED_MAX]],
+            "made": [identity_body(each) for each in made[:_LISTED_MAX]],
+            "healed": [identity_body(each) for each in healed[:_LISTED_MAX]],
         }
         plain: dict[str, Any] = json.loads(json.dumps(body))
         return plain
@@ -119,7 +128,7 @@ class RelocationForecaster:
 def _violations(state: ClusterState, shards: Iterable[int]) -> Iterator[Violation]:
     scope, report = RepairScope(state), ViolationReporter(state)
     for shard in shards:
-        yield from report.violations_of(scope.needs(shard), {})
+        yield from report.breaches_of(scope.needs(shard))
 
 
 def _pending(state: ClusterState, name: str) -> Pending:

@@ -10,6 +10,7 @@ from placement.planning.impact import (
     ShardState,
     Touched,
     changes,
+    identity_body,
     impact,
     impact_hash,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "Touched",
     "Waves",
     "changes",
+    "identity_body",
     "impact",
     "impact_hash",
     "plan",

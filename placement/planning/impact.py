@@ -9,10 +9,10 @@ state itself, and can say what has changed.
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Protocol
+from typing import Any
 
 from placement.hashing import stable_id
-from placement.model import StreamSpec, natural_key
+from placement.model import StreamSpec, Violation, natural_key
 from placement.planning.plan import PlannedMove
 from placement.topology import Topology
 
@@ -21,36 +21,6 @@ Fields = Mapping[str, Any]
 
 # A node that the topology does not know.
 _UNKNOWN: Fields = {"status": "unregistered"}
-
-
-class Finding(Protocol):
-    """What a violation is known by: a `Violation` of the stream, a `Diagnosed` of a cluster."""
-
-    @property
-    def stream(self) -> str | None:
-        """None where no stream is at fault."""
-
-    @property
-    def shard(self) -> int | None:
-        """None where the stream as a whole is at fault."""
-
-    @property
-    def rule(self) -> str:
-        """The rule that is not met."""
-
-    @property
-    def domain(self) -> str | None:
-        """Where it is not met."""
-
-
-@dataclass(frozen=True, slots=True)
-class Broken:
-    """A rule that one side of a plan breaks and the other does not."""
-
-    stream: str | None
-    shard: int | None
-    rule: str
-    domain: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +70,8 @@ class Impact:
     copies: int
     shards: tuple[tuple[str, int], ...]
     streams: tuple[str, ...]
-    violations_made: tuple[Broken, ...]
-    violations_healed: tuple[Broken, ...]
+    violations_made: tuple[Violation, ...]
+    violations_healed: tuple[Violation, ...]
     touched: Touched
 
 
@@ -114,8 +84,8 @@ def impact(
     load: Sequence[int] = (),
     nodes: Iterable[str] = (),
     shards: Iterable[tuple[str, int]] = (),
-    before: Iterable[Finding] = (),
-    after: Iterable[Finding] = (),
+    before: Iterable[Violation] = (),
+    after: Iterable[Violation] = (),
 ) -> Impact:
     """The impact of moves on the fleet as it stands.
 
@@ -137,15 +107,15 @@ def impact(
         {f"{name}/{shard}": _shard(state) for (name, shard), state in states.items()},
         {name: _stream(spec) for name in streams if (spec := spec_of(name)) is not None},
     )
-    there, left = {_broken(each) for each in before}, {_broken(each) for each in after}
+    there, left = ({_identity(v): v for v in found} for found in (before, after))
     return Impact(
         hash=impact_hash(moves, touched),
         moves=len(moves),
         copies=sum(move.add is not None for move in moves),
         shards=tuple(ordered),
         streams=streams,
-        violations_made=_sorted(left - there),
-        violations_healed=_sorted(there - left),
+        violations_made=_only_in(left, there),
+        violations_healed=_only_in(there, left),
         touched=touched,
     )
 
@@ -221,13 +191,26 @@ def _stream(spec: StreamSpec) -> Fields:
     return {name: value for name, value in plain.items() if value is not None}
 
 
-def _broken(found: Finding) -> Broken:
-    return Broken(found.stream, found.shard, found.rule, found.domain)
+# What a violation is known by: its stream, shard, rule and domain.
+_Identity = tuple[str | None, int | None, str, str | None]
 
 
-def _sorted(found: Iterable[Broken]) -> tuple[Broken, ...]:
-    def key(each: Broken) -> tuple[Any, ...]:
-        whole = each.shard is None
-        return natural_key(each.stream or ""), whole, each.shard or 0, each.rule, each.domain or ""
+def identity_body(violation: Violation) -> dict[str, Any]:
+    """Return what a violation is known by, as JSON has it."""
+    return dict(zip(("stream", "shard", "rule", "domain"), _identity(violation), strict=True))
 
-    return tuple(sorted(found, key=key))
+
+def _identity(violation: Violation) -> _Identity:
+    return violation.stream, violation.shard, violation.rule, violation.domain
+
+
+def _only_in(
+    these: Mapping[_Identity, Violation], others: Mapping[_Identity, Violation]
+) -> tuple[Violation, ...]:
+    """Return the violations of one side of a plan that the other has not, in natural order."""
+
+    def order(identity: _Identity) -> tuple[Any, ...]:
+        stream, shard, rule, domain = identity
+        return natural_key(stream or ""), shard is None, shard or 0, rule, domain or ""
+
+    return tuple(these[each] for each in sorted(these.keys() - others.keys(), key=order))

@@ -15,6 +15,7 @@ from enum import StrEnum
 import numpy as np
 
 from placement.assignments import EMPTY, Layout, first_occurrences, matrix
+from placement.diagnosis import is_stuck
 from placement.model import (
     Band,
     Cause,
@@ -389,7 +390,7 @@ class _Draft:
             moves=tuple(self.moves),
             lower_bound=copies if balance is None else balance.lower_bound,
             final=Layout({name: rows[name] for name in state.streams}, ids),
-            left=tuple(v for v in said if v.violation_class == "unfixable"),
+            left=tuple(filter(is_stuck, said)),
             throttled=len({(v.stream, v.shard) for v in waiting} | self._leaders_left),
             crossing=self._crossing,
             limited=balance is not None and balance.limited,

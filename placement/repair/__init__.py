@@ -9,10 +9,9 @@ from placement.repair.actions import RepairAction
 from placement.repair.needs import RepairScope
 from placement.repair.planner import RepairPlanner
 from placement.repair.throttle import Copy, Throttle
-from placement.repair.violations import DRAIN_RULE, ViolationReporter
+from placement.repair.violations import ViolationReporter
 
 __all__ = [
-    "DRAIN_RULE",
     "Copy",
     "RepairAction",
     "RepairPlanner",

@@ -9,14 +9,13 @@ from typing import NamedTuple
 
 from placement.allocator import View
 from placement.assignments import EMPTY
-from placement.diagnosis import why_dead, why_needy
+from placement.diagnosis import why_dead, why_draining, why_inadmissible, why_stray, why_surplus
 from placement.model import AdministrativeState, Cause, Code, Liveness, MoveKind, Reason
 from placement.repair.colocation import is_leaving
 from placement.repair.needs import RepairScope, ShardNeeds
 from placement.repair.targets import ShardCase, best_improving_move, score
 from placement.rules import Strength
 from placement.topology import LEAF, Topology
-from placement.wording import are, counted
 
 # How the node of a replica fares, the worst first: who goes first where there are too many.
 _DEAD, _LEAVING, _DOUBTFUL, _WELL = range(4)
@@ -50,7 +49,7 @@ class NoAction(NamedTuple):
 def why_leaving(node: int, topology: Topology) -> Reason:
     """Say why a replica is to leave its node."""
     if topology.administrative[node] is AdministrativeState.DRAINING:
-        return Reason(Code.NODE_DRAINING, f"node {topology.ids[node]} is draining")
+        return why_draining(node, topology)
     message = f"the replica on {topology.ids[node]} is to be replaced"
     return Reason(Code.REPLACEMENT_WANTED, message)
 
@@ -77,23 +76,18 @@ class ActionFinder:
         if needs.repairs_dead_only:
             return
         if needs.surplus_count:
-            count, copies = len(nodes) - nodes.count(EMPTY), stream.copies
-            message = (
-                f"{counted(count, 'replica')} {are(count)} there, {copies} {are(copies)} asked for"
-            )
-            reason = Reason(Code.REPLICA_SURPLUS, message, copies, count)
+            reason = why_surplus(len(nodes) - nodes.count(EMPTY), stream.copies)
             slot = self._surplus_slot(needs, view)
             yield RepairAction(Cause.SURPLUS, MoveKind.REMOVE, slot, reason)
         topology = self._state.topology
         for slot in needs.inadmissible_slots:
-            message = f"the policy does not admit node {topology.ids[nodes[slot]]}"
-            reason = Reason(Code.RULE_NOT_MET, message)
+            reason = why_inadmissible(nodes[slot], topology)
             yield _leaving(Cause.REQUIRED_RULE, needs, slot, reason)
         for slot in needs.stray_slots:
             draining = slot in needs.draining_slots
             cause = Cause.DRAIN if draining else Cause.REQUIRED_RULE
-            stray = why_needy(nodes, slot, topology)
-            reason = why_leaving(nodes[slot], topology) if draining else stray
+            why = why_leaving if draining else why_stray
+            reason = why(nodes[slot], topology)
             yield RepairAction(cause, MoveKind.REPLACE, slot, reason)
         yield from self._improving_action(needs, Strength.REQUIRED, view)
         for slot in needs.draining_slots:
@@ -102,11 +96,11 @@ class ActionFinder:
 
     def _why_missing(self, nodes: list[int], slot: int) -> Reason:
         """The cause of a repair; what a dead node has held shares one."""
-        node, topology = nodes[slot], self._state.topology
-        if node == EMPTY or not topology.is_dead(node):
-            return why_needy(nodes, slot, topology)
+        node = nodes[slot]
+        if node == EMPTY:
+            return Reason(Code.REPLICA_MISSING, f"replica {slot} has never been placed")
         if node not in self._dead:
-            self._dead[node] = why_dead(node, topology)
+            self._dead[node] = why_dead([node], self._state.topology)
         return self._dead[node]
 
     def _improving_action(

@@ -169,7 +169,8 @@ class RepairRun:
         for key, needs in keyed:
             shard, violations = needs.shard, None
             reasons = self._reasons.get(shard, {})
-            if shard in after.under_replicated or shard in after.healthy:
+            plain = shard in after.under_replicated or shard in after.healthy
+            if plain and shard not in after.leader_not_allowed:
                 violations = reporter.under_replication_of(shard, key, after, reasons)
             if violations is None:
                 violations = reporter.violations_of(needs, reasons)

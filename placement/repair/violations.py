@@ -1,65 +1,87 @@
-"""Makes the violations of a shard as they are published: its breaches, and what comes of each."""
+"""Publishes what is wrong with shards: the diagnosis, and what the stream does about it.
 
+`placement.diagnosis.shard` judges a shard as it is planned to stand, for `placer check`, too: the
+same arrangement has the same violations with the same class, reason and words. The stream differs
+where it knows more than the arrangement, in this order:
+
+1. A dead node that is held or in maintenance keeps its replica: `deferred`, with that reason. The
+   replica counts as there for the rules.
+2. A move gives back what is missing: `fixable`, with the move's reason.
+3. Repair does not act for the rule, as the stream allows `dead_only`, or as rebalancing sees to it:
+   `deferred`, with the reason of the diagnosis.
+4. A limit, a back-off or the source of events keeps the move waiting: `deferred`, with that reason.
+5. The search found no move although there is an arrangement: `deferred`, NO_CANDIDATE with what
+   the search met. `unfixable` is left to what is proved.
+
+Besides, a record belongs to a shard: a rule on the whole stream is published for each shard that
+breaks it, and a node above its capacity (`placer check` names it) is no violation of a shard.
+"""
+
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
 
 from placement.assignments import EMPTY
 from placement.diagnosis import (
+    DRAIN_RULE,
+    LEADER_RULE,
     REPLICAS_RULE,
+    SURPLUS_RULE,
     WAITS_FOR_NODES,
-    broken_filter,
-    broken_rules,
+    FixabilityChecker,
+    ShardDiagnosis,
+    ShardToDiagnose,
     kept_slots,
-    live_slots,
-    missing_replicas,
     why_kept,
-    why_needy,
+    why_stray,
 )
 from placement.model import Band, Cause, Code, Reason, Violation, ViolationClass
+from placement.moves import OpenMove
 from placement.repair.actions import NoMoveReasons, why_leaving
+from placement.repair.leadership import next_leader
 from placement.repair.needs import ShardNeeds
 from placement.repair.triage import ShardTriage
-from placement.rules import ColocateSlots, Strength
+from placement.rules import Rule, RuleFinding, Strength
 from placement.state import ClusterState
-from placement.wording import are, counted
 
-SURPLUS_RULE = "surplus"
-DRAIN_RULE = "drain"
 _REQUIRED = str(Strength.REQUIRED)
+
+# A violation with the cause of the move that would end it, None where repair makes none, and the
+# rule of the policy that is broken, None for those of every stream.
+_Found = tuple[Cause | None, Violation, Rule | None]
 
 
 class ViolationReporter:
-    """Judges shards for publication, by the same rules and wants that repair goes by."""
+    """Judges the shards of one run, by the same rules and actions that repair goes by."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
+        self._judges: dict[tuple[int, int], ShardDiagnosis] = {}
 
     def violations_of(self, needs: ShardNeeds, failed: NoMoveReasons) -> tuple[Violation, ...]:
-        """What the shard breaks; `failed` says why it got no move, if it was planned."""
-        state, found = self._state, [*self._copies(needs), *self._places(needs)]
-        case, shard = needs.case, needs.shard
-        live = case.live(state.topology)
-        standing = case.standing(needs.scope.judging, live, None)
-        loaded = replace(standing, load=state.table.load(state.topology.size))
-        name, number = state.streams.key(shard)
-        broken_now = needs.broken_rules
-        for rule in case.rules:
-            left_alone = not rule.repairable
-            if rule not in broken_now and not left_alone:
-                continue
-            required = rule.strength is Strength.REQUIRED
-            cause = Cause.REQUIRED_RULE if required else Cause.PREFERRED_RULE
-            seen_to = None if left_alone else cause
-            # What is full may have room again: nothing but the cluster's balance goes by loads.
-            judged = loaded if left_alone else standing
-            broken = broken_rules(name, number, [rule], judged, state.now)
-            found.extend((seen_to, violation) for violation in broken)
-        return tuple(self._classed(needs, cause, each, failed) for cause, each in found)
+        """Return the violations of a shard; `failed` says why it got no move, if it was planned."""
+        given = self._given(needs.shard)
+        return tuple(
+            self._followed_up(needs, given, each, failed) for each in self._find(needs, given)
+        )
+
+    def breaches_of(self, needs: ShardNeeds) -> Iterator[Violation]:
+        """Yield what a shard breaks, without asking whether it can be mended."""
+        return (violation for _, violation, _ in self._find(needs, self._given(needs.shard)))
+
+    def _find(self, needs: ShardNeeds, given: ShardToDiagnose) -> Iterator[_Found]:
+        yield from self._copies(needs, given)
+        yield from self._places(needs, given)
+        yield from self._rules(needs, given)
 
     def under_replication_of(
         self, shard: int, key: tuple[str, int], seen: ShardTriage, failed: NoMoveReasons
     ) -> tuple[Violation, ...] | None:
-        """The same for a shard that breaks no rule, as `seen` where it is planned to stand; None
-        where it has to be asked why it lacks replicas."""
+        """Return the violations of a shard that breaks no rule, as `seen` where it is planned to
+        stand; None where only `violations_of` knows why it lacks replicas."""
         state = self._state
         live, factor = seen.under_replicated.get(shard) or seen.healthy[shard]
         opened = state.ledger.by_shard.get(shard)
@@ -67,103 +89,174 @@ class ViolationReporter:
             live -= 1
         if live >= factor:
             return ()
-        why = None
         if opened is not None:
             why, kind = opened.move.reason, ViolationClass.FIXABLE
-        else:
-            if shard in seen.healthy:
-                why = why_kept(state.table.nodes(shard), state.topology)
-            why = why or failed.get(Cause.UNDER_REPLICATED) or failed.get(None)
-            if why is None:
-                return None
-            kind = _class_of(why)
-        return (missing_replicas(*key, factor, live, why, kind, state.now),)
+            return (_missing(*key, live, factor, why, kind, state.now),)
+        kept = why_kept(state.table.nodes(shard), state.topology) if shard in seen.healthy else None
+        waits = kept or failed.get(Cause.UNDER_REPLICATED) or failed.get(None)
+        if waits is None or not _is_waiting(waits):
+            return None
+        return (_missing(*key, live, factor, waits, ViolationClass.DEFERRED, state.now),)
 
     def missing(self, live: int, factor: int, why: Reason) -> Violation:
-        """How any shard is violated that breaks no rule, has so many replicas of those that are
-        asked for, and got no move."""
-        return missing_replicas("", 0, factor, live, why, _class_of(why), self._state.now)
+        """Return the violation of any shard that breaks no rule, has `live` of `factor` replicas,
+        and waits for a limit or for the source."""
+        return _missing("", 0, live, factor, why, ViolationClass.DEFERRED, self._state.now)
 
-    def _copies(self, needs: ShardNeeds) -> list[tuple[Cause | None, Violation]]:
-        """Too few replicas, too many, or some apart from those of the other shards."""
-        state, topology = self._state, self._state.topology
-        shard, stream, nodes = needs.shard, needs.stream, needs.nodes
-        found: list[tuple[Cause | None, Violation]] = []
-        whole, factor = len(live_slots(state.current_replicas(shard), topology)), stream.copies
-        if whole < factor:
-            needy = needs.missing_slots
-            said = why_needy(nodes, needy[0], topology) if needy else why_kept(nodes, topology)
-            lost = said or Reason(Code.REPLICA_MISSING, "a copy is on its way")
-            found.append(
-                (Cause.UNDER_REPLICATED, self._of(shard, REPLICAS_RULE, whole, factor, lost))
-            )
-        held = len(state.table.replicas(shard))
-        if held > factor:
-            message = (
-                f"{counted(held, 'replica')} {are(held)} there, {factor} {are(factor)} asked for"
-            )
-            many = Reason(Code.REPLICA_SURPLUS, message, factor, held)
-            waits = why_kept(nodes, topology)
-            surplus = self._of(shard, SURPLUS_RULE, held, factor, waits or many)
-            found.append((None if waits else Cause.SURPLUS, surplus))
-        apart, strays = needs.kept_stray_slots, needs.stray_slots
-        if apart:
-            why = why_needy(nodes, strays[0], topology) if strays else why_kept(nodes, topology)
-            assert why is not None
-            broken = self._of(shard, str(ColocateSlots()), len(apart), 0, why)
-            # A want of its own takes the cause of what drains it.
-            drains = bool(strays) and strays[0] in needs.draining_slots
-            found.append((Cause.DRAIN if drains else Cause.REQUIRED_RULE, broken))
-        return found
-
-    def _places(self, needs: ShardNeeds) -> list[tuple[Cause | None, Violation]]:
-        """Replicas on nodes that are not admitted, or that are being emptied."""
-        state, topology = self._state, self._state.topology
-        (name, number), nodes = state.streams.key(needs.shard), needs.nodes
-        outside = [nodes[slot] for slot in needs.inadmissible_slots]
-        policy = needs.stream.policy
-        assert policy is not None
-        broken = broken_filter(name, number, policy.nodes, outside, topology, state.now)
-        found: list[tuple[Cause | None, Violation]]
-        found = [(Cause.REQUIRED_RULE, violation) for violation in broken]
-        stays = why_kept(nodes, topology)
-        if stays is not None:
-            away = [nodes[s] for s in kept_slots(nodes, topology) if topology.is_dead(nodes[s])]
-            held = broken_filter(name, number, policy.nodes, away, topology, state.now)
-            found += [(None, violation._replace(reason=stays)) for violation in held]
-        for node_id in sorted(topology.ids[nodes[slot]] for slot in needs.draining_slots):
-            drains = why_leaving(topology.index[node_id], topology)
-            violation = self._of(needs.shard, DRAIN_RULE, 1, 0, drains)
-            found.append((Cause.DRAIN, violation._replace(level="node", domain=node_id)))
-        return found
-
-    def _of(self, shard: int, rule: str, count: int, limit: int, reason: Reason) -> Violation:
-        name, number = self._state.streams.key(shard)
-        deferred, now = ViolationClass.DEFERRED, self._state.now
-        return Violation(name, number, rule, _REQUIRED, count, limit, deferred, reason, now)
-
-    def _classed(
-        self, needs: ShardNeeds, cause: Cause | None, violation: Violation, failed: NoMoveReasons
-    ) -> Violation:
-        """The violation with what is being done about it, or why nothing is."""
+    def _given(self, shard: int) -> ShardToDiagnose:
         state = self._state
-        opened = state.ledger.by_shard.get(needs.shard)
-        missing = cause is Cause.UNDER_REPLICATED
-        off = not missing and needs.repairs_dead_only
-        if cause is None or (off and opened is None):
-            return violation
-        if not (missing and opened) and violation.reason.code in WAITS_FOR_NODES:
-            return violation
-        fixable = violation._replace(violation_class=ViolationClass.FIXABLE)
-        if opened is not None:
-            return fixable._replace(reason=opened.move.reason) if missing else fixable
-        why = failed.get(cause) or failed.get(None)
-        if why is None:
-            return fixable
-        return violation._replace(violation_class=_class_of(why), reason=why)
+        listed, is_dead = state.table.replicas(shard), state.topology.is_dead
+        live = [node for node in listed if not is_dead(node)]
+        stream, number = state.streams.of_shard(shard), state.table.number_of(shard)
+        return ShardToDiagnose(stream.spec, number, listed, state.current_replicas(shard), live)
+
+    def _judge(self, needs: ShardNeeds) -> ShardDiagnosis:
+        """Return the diagnosis of a stream's shards; streams of one policy and factor share it."""
+        stream, state = needs.stream, self._state
+        policy = stream.policy
+        assert policy is not None
+        key = id(policy), stream.spec.replication_factor
+        if key not in self._judges:
+            topology, judging = state.topology, needs.scope.judging
+            rules = needs.scope.rule_set(needs.stream).rules
+            fixability = FixabilityChecker(topology, judging, policy, key[1], rules, self._load)
+            everywhere = policy.standing(stream.spec, judging)
+            self._judges[key] = ShardDiagnosis(topology, policy, everywhere, fixability, state.now)
+        return self._judges[key]
+
+    def _copies(self, needs: ShardNeeds, given: ShardToDiagnose) -> Iterator[_Found]:
+        """Yield missing copies, surplus replicas, and those apart from a colocated stream's."""
+        state, nodes = self._state, needs.nodes
+        kept = why_kept(nodes, state.topology)
+        for violation in self._judge(needs).copies(given):
+            if violation.rule == SURPLUS_RULE:
+                cause = Cause.SURPLUS if kept is None else None
+                yield cause, violation if kept is None else _with(violation, kept), None
+            elif kept is not None and not needs.missing_slots:
+                yield Cause.UNDER_REPLICATED, _with(violation, kept), None
+            else:
+                yield Cause.UNDER_REPLICATED, violation, None
+        apart, rule = needs.kept_stray_slots, _colocates(needs)
+        if apart and rule is not None:
+            strays = needs.stray_slots
+            violation = self._judge(needs).breach(given, rule, RuleFinding(None, len(apart), 0))
+            why = why_stray(nodes[strays[0]], state.topology) if strays else kept
+            # An action of its own takes the cause of what drains the replica.
+            drains = bool(strays) and strays[0] in needs.draining_slots
+            cause = Cause.DRAIN if drains else Cause.REQUIRED_RULE
+            yield cause, violation._replace(reason=why or violation.reason), rule
+
+    def _places(self, needs: ShardNeeds, given: ShardToDiagnose) -> Iterator[_Found]:
+        """Yield replicas on nodes that are not admitted, are to be emptied, or may not lead."""
+        state, topology = self._state, self._state.topology
+        stream, nodes = needs.stream, needs.nodes
+        judge = self._judge(needs)
+        leads = Cause.LEADER if next_leader(state, needs.scope, needs.shard) is not None else None
+        causes = {LEADER_RULE: leads, DRAIN_RULE: Cause.DRAIN}
+        for violation in judge.places(given):
+            yield causes.get(violation.rule, Cause.REQUIRED_RULE), violation, None
+        for slot in needs.draining_slots:
+            why = why_leaving(nodes[slot], topology)
+            if why.code is Code.REPLACEMENT_WANTED:
+                yield Cause.DRAIN, judge.leaving(given, nodes[slot], why), None
+        kept = why_kept(nodes, topology)
+        if kept is None or stream.policy is None:
+            return
+        for node in (nodes[slot] for slot in kept_slots(nodes, topology)):
+            if topology.is_dead(node) and not stream.policy.nodes.passes(topology, node):
+                yield None, _with(judge.inadmissible(given, node), kept), None
+
+    def _rules(self, needs: ShardNeeds, given: ShardToDiagnose) -> Iterator[_Found]:
+        """Yield the breaches of the policy's rules, one for each domain."""
+        case, judge = needs.case, self._judge(needs)
+        standing = case.standing(needs.scope.judging, case.live(self._state.topology), None)
+        broken = needs.broken_rules
+        for rule in case.rules:
+            if rule.repairable and rule not in broken:
+                continue
+            required = rule.strength is Strength.REQUIRED
+            cause = Cause.REQUIRED_RULE if required else Cause.PREFERRED_RULE
+            # What is full may have room again: nothing but the cluster's balance goes by loads.
+            judged = standing if rule.repairable else replace(standing, load=self._load)
+            for finding in rule.violations(judged):
+                yield cause, judge.breach(given, rule, finding), rule
+
+    @cached_property
+    def _load(self) -> NDArray[np.int64]:
+        """Replicas by node in the whole cluster."""
+        return self._state.table.load(self._state.topology.size)
+
+    def _followed_up(
+        self, needs: ShardNeeds, given: ShardToDiagnose, found: _Found, failed: NoMoveReasons
+    ) -> Violation:
+        """Return the violation with what is being done about it, or why nothing is."""
+        cause, violation, rule = found
+        opened = self._state.ledger.by_shard.get(needs.shard)
+        missing = violation.rule == REPLICAS_RULE
+        if missing and opened is not None and self._gives_back(opened):
+            going_on = opened.move.reason
+            return violation._replace(violation_class=ViolationClass.FIXABLE, reason=going_on)
+        if violation.reason.code in WAITS_FOR_NODES or _is_for_rebalancing(rule):
+            return violation._replace(violation_class=ViolationClass.DEFERRED)
+        if not missing and needs.repairs_dead_only:
+            cause = None
+        planned = cause not in (None, Cause.LEADER) and opened is None
+        why = (failed.get(cause) or failed.get(None)) if planned else None
+        if why is not None and _is_waiting(why):
+            return _with(violation, why)
+        judged = self._judge(needs).classified(given, violation, rule)
+        if judged.violation_class is ViolationClass.UNFIXABLE:
+            return judged
+        if why is not None:
+            return _with(violation, _nothing_found(why))
+        if cause is None:
+            return violation._replace(violation_class=ViolationClass.DEFERRED)
+        return violation
+
+    def _gives_back(self, opened: OpenMove) -> bool:
+        """Return whether the move brings a replica that is missing, not one that only moves."""
+        lost = opened.removed == EMPTY or self._state.topology.is_dead(opened.removed)
+        return opened.added != EMPTY and lost
 
 
-def _class_of(why: Reason) -> ViolationClass:
-    """What becomes of a violation that no move was issued for."""
-    waits = why.band is Band.THROTTLED or why.code in WAITS_FOR_NODES
-    return ViolationClass.DEFERRED if waits else ViolationClass.UNFIXABLE
+def _with(violation: Violation, why: Reason) -> Violation:
+    """Return the violation as one that waits, with the reason."""
+    return violation._replace(violation_class=ViolationClass.DEFERRED, reason=why)
+
+
+def _colocates(needs: ShardNeeds) -> Rule | None:
+    """Return the rule by which the stream's slots move as one, if it has one."""
+    return next(
+        (rule for rule in needs.scope.rule_set(needs.stream).rules if rule.colocates_slots), None
+    )
+
+
+def _is_for_rebalancing(rule: Rule | None) -> bool:
+    """Return whether rebalancing sees to the rule, and repair leaves it alone."""
+    return rule is not None and not (rule.repairable or rule.colocates_slots)
+
+
+def _is_waiting(why: Reason) -> bool:
+    """Return whether time, a limit, or the return of a node ends the wait for a move."""
+    return why.band is Band.THROTTLED or why.code in WAITS_FOR_NODES
+
+
+def _nothing_found(why: Reason) -> Reason:
+    """Return the reason of a violation that could be mended, for which the search has no move."""
+    message = f"the nodes admit an arrangement, but the search found no move: {why.message}"
+    return Reason(Code.NO_CANDIDATE, message, why.need, why.have, why.level, why.seen)
+
+
+def _missing(
+    stream: str,
+    shard: int,
+    live: int,
+    factor: int,
+    reason: Reason,
+    violation_class: ViolationClass,
+    since: int,
+) -> Violation:
+    """Return the violation of the replicas rule for a shard with `live` copies."""
+    return Violation(
+        stream, shard, REPLICAS_RULE, _REQUIRED, live, factor, violation_class, reason, since
+    )

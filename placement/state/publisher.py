@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from placement.assignments import EMPTY, AssignmentTable
 from placement.model import (
+    SEEN_MAX,
     Alert,
     AlertKind,
     Answer,
@@ -345,9 +346,9 @@ def _what_is_new(before: Violations, now: Violations) -> Violations | None:
 
 
 def _essence(violation: Violation) -> tuple[object, ...]:
-    """Pick what makes a violation worth publishing again."""
+    """Pick what makes a violation worth publishing again, as far as its record tells it."""
     v = violation
-    reason = v.reason.code, v.reason.seen
+    reason = v.reason.code, v.reason.seen[:SEEN_MAX]
     return v.rule, v.domain, v.count, v.limit, v.violation_class, *reason
 
 

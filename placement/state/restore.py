@@ -104,7 +104,7 @@ def rebuild(state: ClusterState, records: Published, now: int) -> None:
         _restore_stream(state, decision, longest.get(decision.stream, 0))
     columns.fill(state)
     _restore_moves(state, assignments, {move.move_id: move for move in records.moves})
-    told = ((found[0].stream, found[0].shard, found) for found in records.violations)
+    told = ((*found[0].key, found) for found in records.violations)
     state.publisher.publish_violations(
         (state.streams[name].shards[number], (name, number), found) for name, number, found in told
     )

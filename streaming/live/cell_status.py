@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from placement.diagnosis import by_rung
+from placement.diagnosis import by_rung, is_stuck
 from placement.model import AdministrativeState, Guard, Move, NodeView, Violation, ViolationClass
 from placement.planning import Phase
 from schemas.cluster import Cluster
@@ -44,7 +44,7 @@ def preview_rebalance(live: StateRecords) -> RebalancePreview | None:
     """Preview a rebalance as of now. None while it would wait for repairs and open moves, and for
     fleets on which planning takes longer than a person waits."""
     held = sum(len(each.replicas) for each in live.assignments)
-    waits = any(v.violation_class is not ViolationClass.UNFIXABLE for v in live.violations)
+    waits = not all(map(is_stuck, live.violations))
     if waits or live.open_moves or held > PLANNED_REPLICAS_MAX:
         return None
     found = plan_moves(Document(live.cluster()), PlanOptions(phase=Phase.REBALANCE))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from placement.diagnosis import by_rung
+from placement.diagnosis import by_rung, is_stuck
 from placement.model import (
     Assignment,
     Decision,
@@ -313,7 +313,7 @@ def _next(move: Move | None, broken: Sequence[Violation]) -> list[str]:
     for each in broken:
         rule = f"'{each.rule}'" + (f" in {each.domain}" if each.domain else "")
         why = each.reason.message
-        if each.violation_class is ViolationClass.UNFIXABLE:
+        if is_stuck(each):
             said.append(f"{rule} cannot be repaired until nodes or the stream change: {why}")
         elif each.violation_class is ViolationClass.DEFERRED:
             said.append(f"{rule} waits to be repaired: {why}")

@@ -95,7 +95,8 @@ def _read_published(live: PublishedState, decision: Decision) -> PublishedStream
     broken: dict[int, tuple[Violation, ...]] = {}
     for violation in live.violations:
         if violation.stream == name:
-            broken[violation.shard] = (*broken.get(violation.shard, ()), violation)
+            shard = violation.key[1]
+            broken[shard] = (*broken.get(shard, ()), violation)
 
     def by_shard(part: Callable[[Assignment], Any]) -> dict[int, Any]:
         return {each.shard: part(each) for each in mine}

@@ -13,7 +13,6 @@ import numpy as np
 from placement.assignments import Risk, failures, risk
 from placement.diagnosis import (
     UNKNOWN,
-    Diagnosed,
     Diagnosis,
     Health,
     StreamToDiagnose,
@@ -31,6 +30,7 @@ from placement.model import (
     Reason,
     StreamCreated,
     StreamSpec,
+    Violation,
     ViolationClass,
     natural_key,
     parse_location,
@@ -331,7 +331,7 @@ def _before(nodes: Sequence[str], move: ClusterMove) -> list[str]:
     return [node for node in nodes if node != move.add]
 
 
-def violation_body(each: Diagnosed) -> dict[str, Any]:
+def violation_body(each: Violation) -> dict[str, Any]:
     """Write a violation as it stands in the JSON output of `placer check` and `placer plan`."""
     return {
         "stream": each.stream,

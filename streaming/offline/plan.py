@@ -5,14 +5,14 @@ it. Violations are written as `placer check` writes them.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from placement.assignments import resized
 from placement.diagnosis import (
+    DRAIN_RULE,
     UNKNOWN,
     AffectedShard,
-    Diagnosed,
     StreamToDiagnose,
     at_stake_reason,
     diagnose_cluster,
@@ -29,6 +29,7 @@ from placement.planning import (
     ShardState,
     StreamSnapshot,
     Waves,
+    identity_body,
     impact,
     plan,
     top_level,
@@ -224,7 +225,7 @@ def _after(
     return after
 
 
-def _unfixable(violations: Sequence[Diagnosed], found: Plan) -> list[dict[str, Any]]:
+def _unfixable(violations: Sequence[Violation], found: Plan) -> list[dict[str, Any]]:
     """List the violations that are left after the plan and that no further plan removes."""
     left = {(v.stream, v.shard, v.rule, v.domain): v for v in found.left}
     bodies = []
@@ -241,7 +242,7 @@ def impact_of(
     judged: CheckResult,
     cluster: Cluster,
     moves: Sequence[PlannedMove],
-    left: Sequence[Diagnosed] = (),
+    left: Sequence[Violation] = (),
 ) -> Impact:
     """Compute the impact of moves on the streams as the cluster lists them; `left` is broken
     afterwards."""
@@ -272,7 +273,7 @@ def _words(move: ClusterMove) -> str:
 
 def _stakes(topology: Topology, after: Sequence[StreamToDiagnose], found: Plan) -> Reason | None:
     """The warning of what nodes in maintenance, and those that cannot be emptied, take away."""
-    stuck = {(v.stream, v.shard) for v in found.left if v.rule == "drain"}
+    stuck = {v.key for v in found.left if v.rule == DRAIN_RULE}
     held = [
         AffectedShard(each.spec, each.policy, shard, nodes)
         for each in after
@@ -281,9 +282,9 @@ def _stakes(topology: Topology, after: Sequence[StreamToDiagnose], found: Plan) 
     return at_stake_reason(exposed(topology, held, stuck), "without the nodes that are to go")
 
 
-def _without_move(broken: Diagnosed, why: Violation) -> Diagnosed:
+def _without_move(broken: Violation, why: Violation) -> Violation:
     """A violation for which the fleet has an arrangement and repair has no lawful next move."""
-    return replace(broken, violation_class=ViolationClass.UNFIXABLE, reason=why.reason)
+    return broken._replace(violation_class=ViolationClass.UNFIXABLE, reason=why.reason)
 
 
 def move_body(move: PlannedMove) -> dict[str, Any]:
@@ -308,8 +309,8 @@ def impact_body(found: Impact) -> dict[str, Any]:
         "copies": found.copies,
         "shards": len(found.shards),
         "streams": list(found.streams),
-        "violations_made": [asdict(each) for each in found.violations_made],
-        "violations_healed": [asdict(each) for each in found.violations_healed],
+        "violations_made": [identity_body(each) for each in found.violations_made],
+        "violations_healed": [identity_body(each) for each in found.violations_healed],
     }
 
 

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from placement.diagnosis import UNKNOWN, Diagnosed, StreamToDiagnose
-from placement.model import Cause, natural_key
+from placement.diagnosis import UNKNOWN, StreamToDiagnose
+from placement.model import Cause, Violation, natural_key
 from placement.planning import PlannedMove
 from placement.topology import LEAF, Topology
 from streaming.offline.check import CheckResult
@@ -100,7 +100,7 @@ def _skew(held: Mapping[int, int], nodes: Sequence[int]) -> int:
 
 
 def _locations(
-    inside: Mapping[str, Sequence[int]], held: Mapping[int, int], violations: Sequence[Diagnosed]
+    inside: Mapping[str, Sequence[int]], held: Mapping[int, int], violations: Sequence[Violation]
 ) -> list[dict[str, Any]]:
     broken = {(v.domain, v.stream, v.shard) for v in violations}
     found = Counter(domain for domain, _, _ in broken)
@@ -164,7 +164,7 @@ def _skews(
 
 
 def _violations(
-    streams: Sequence[StreamToDiagnose], violations: Sequence[Diagnosed]
+    streams: Sequence[StreamToDiagnose], violations: Sequence[Violation]
 ) -> dict[str, Any]:
     """By domain how many streams and shards do not comply, and each shard with its replicas
     there, as far as a rule is broken at a place."""

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 from placement.controllers import Preview
+from placement.diagnosis import is_stuck
 from placement.model import Action, Ready
 from schemas.requests import OperatorRequest
 from schemas.topics import ANSWERS, MEMORY, OPERATOR
@@ -56,9 +57,9 @@ class DryRun:
             "streams": len({stream for stream, _ in self.seen.shards}),
             "refusal": None if refusal is None else reason_body(refusal),
             "moves_at_once": len(open_now),
-            "waiting": sum(v.violation_class == "deferred" for v in broken),
+            "waiting": sum(v.violation_class == "deferred" and not is_stuck(v) for v in broken),
             "relabelled": [asdict(each) for each in self.seen.relocated],
-            "blocked": sum(v.violation_class == "unfixable" for v in broken),
+            "blocked": sum(map(is_stuck, broken)),
             **({} if self.rehearsal is None else self.rehearsal.body()),
         }
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from placement.diagnosis import DRAIN_RULE, is_stuck
 from placement.model import (
     AckKind,
     Cause,
@@ -18,11 +19,9 @@ from placement.model import (
     Ready,
     Reason,
     Violation,
-    ViolationClass,
     parse_location,
 )
 from placement.reconciler import Reconciler
-from placement.repair import DRAIN_RULE
 from streaming.codec import reason_body
 
 # Each is a batch of the planner, milliseconds; ten times what a drain under tight limits takes.
@@ -106,7 +105,7 @@ def rehearse(
             for move in issued
             if move.cause == Cause.DRAIN and move.remove in nodes
         ]
-        if not any(v.violation_class is not ViolationClass.UNFIXABLE for v in left.values()):
+        if all(map(is_stuck, left.values())):
             break
     return Rehearsal(tuple(found), tuple(left[key] for key in sorted(left)), level)
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from placement.liveness import Statement, Unregistration, Verdict
 from placement.model import (
+    SEEN_MAX,
     AckKind,
     Alert,
     AlertKind,
@@ -71,7 +72,6 @@ from streaming.codec.records import (
     violations_record,
 )
 from streaming.codec.values import (
-    SEEN_MAX,
     assignment_value,
     fields_of,
     parse_assignment,
