@@ -248,15 +248,22 @@ def _lacking(question: FeasibilityQuery, rule: Rule) -> Reason:
 
 
 def _cap(rule: Rule, question: FeasibilityQuery, scope: Scope) -> int:
-    """Most replicas that the rule lets one domain hold: found by asking it."""
+    """Most replicas that the rule lets one domain hold: found by asking it about the fullest.
+
+    Of domains as full the first by name: numbers of domains and nodes depend on their history.
+    """
     if isinstance(rule, Even):
         live = live_domains(rule, question.standing(()))
         return ceil(question.factor / max(len(live), 1))
-    domains = question.topology.domain_of(scope)
+    topology = question.topology
+    domains, rank = topology.domain_of(scope), topology.order()
     usable = np.flatnonzero(question.allowed & (domains != NO_DOMAIN))
     if not len(usable):
         return question.factor
-    fullest = int(np.bincount(domains[usable]).argmax())
-    members = usable[domains[usable] == fullest].tolist()[: question.factor]
+    counts = np.bincount(domains[usable])
+    full = np.flatnonzero(counts == counts.max()).tolist()
+    fullest = min(full, key=lambda domain: topology.domain_name(scope, domain))
+    members = sorted(usable[domains[usable] == fullest].tolist(), key=lambda node: int(rank[node]))
+    members = members[: question.factor]
     held = range(len(members), 0, -1)
     return next((n for n in held if not rule.violations(question.standing(members[:n]))), 0)
