@@ -158,7 +158,8 @@ class RepairRun:
 
     def _publish(self) -> None:
         """Publish what became of all that was looked at, and of what waits beside it."""
-        state, queue, reporter = self._state, self._queue, ViolationReporter(self._state)
+        state, queue = self._state, self._queue
+        reporter = ViolationReporter(state, self._batch.issued)
         self._look_at_shifted()
         queue.drop(self._looked)
         after = triage(state, self._scope, self._looked, as_planned=True)

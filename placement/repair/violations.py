@@ -10,14 +10,16 @@ where it knows more than the arrangement, in this order:
 3. Repair does not act for the rule, as the stream allows `dead_only`, or as rebalancing sees to it:
    `deferred`, with the reason of the diagnosis.
 4. A limit, a back-off or the source of events keeps the move waiting: `deferred`, with that reason.
-5. The search found no move although there is an arrangement: `deferred`, NO_CANDIDATE with what
+5. A move was made and done in this batch, as executors are not asked: `fixable`, as the next batch
+   looks for another one.
+6. The search found no move although there is an arrangement: `deferred`, NO_CANDIDATE with what
    the search met. `unfixable` is left to what is proved.
 
 Besides, a record belongs to a shard: a rule on the whole stream is published for each shard that
 breaks it, and a node above its capacity (`placer check` names it) is no violation of a shard.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from functools import cached_property
 
@@ -57,8 +59,9 @@ _Found = tuple[Cause | None, Violation, Rule | None]
 class ViolationReporter:
     """Judges the shards of one run, by the same rules and actions that repair goes by."""
 
-    def __init__(self, state: ClusterState) -> None:
-        self._state = state
+    def __init__(self, state: ClusterState, moved: Collection[int] = ()) -> None:
+        """`moved`: shards that have got a move in this batch."""
+        self._state, self._moved = state, moved
         self._judges: dict[tuple[int, int], ShardDiagnosis] = {}
 
     def violations_of(self, needs: ShardNeeds, failed: NoMoveReasons) -> tuple[Violation, ...]:
@@ -204,6 +207,8 @@ class ViolationReporter:
         why = (failed.get(cause) or failed.get(None)) if planned else None
         if why is not None and _is_waiting(why):
             return _with(violation, why)
+        if planned and why is None and needs.shard in self._moved:
+            return violation._replace(violation_class=ViolationClass.FIXABLE)
         judged = self._judge(needs).classified(given, violation, rule)
         if judged.violation_class is ViolationClass.UNFIXABLE:
             return judged
