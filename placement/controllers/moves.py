@@ -7,6 +7,7 @@ from placement.diagnosis import why_kept
 from placement.model import (
     AckKind,
     AdministrativeState,
+    Cause,
     Code,
     Guard,
     Move,
@@ -171,8 +172,21 @@ class MoveController:
     def end(self, opened: OpenMove, end: MoveState, reason: Reason, replaced: bool = True) -> None:
         """End an open move; unless it completed, the replica stands where it stood before.
 
+        Then the moves for balance that were to go with it are cancelled, too.
         `replaced`: the shard's next move, if it comes in this batch, supersedes a cancelled one.
         """
+        if self._state.ledger.by_shard.get(opened.shard) is not opened:
+            return  # it ended just now, along with another one
+        self._end_one(opened, end, reason, replaced)
+        if end is MoveState.COMPLETED:
+            return
+        first = f"{opened.move.stream}/{opened.move.shard}"
+        message = f"{first}, which moves together with this shard, does not: {reason.message}"
+        together = Reason(reason.code, message)
+        for each in self._moves_along_with(opened):
+            self._end_one(each, MoveState.CANCELLED, together, replaced)
+
+    def _end_one(self, opened: OpenMove, end: MoveState, reason: Reason, replaced: bool) -> None:
         state = self._state
         shard = opened.shard
         state.moves.end(shard, end, reason)
@@ -185,6 +199,28 @@ class MoveController:
             self._repair.note_cancelled_move(shard, opened.move)
         if end is MoveState.COMPLETED:
             self._forget_failures_of(opened.move)
+
+    def _moves_along_with(self, ended: OpenMove) -> list[OpenMove]:
+        """List the open moves for balance that take a colocated stream's shards to the same node.
+
+        None, once a shard has arrived there: those left behind then follow. So they do after a
+        move for repair, which is made anew; a move for balance is not, and the shards that went
+        on would have to come back.
+        """
+        state, move = self._state, ended.move
+        stream = state.streams[move.stream]
+        if move.cause != Cause.BALANCE or not state.streams.is_colocated(stream):
+            return []
+        if any(ended.added in state.current_replicas(shard) for shard in stream.shards):
+            return []
+        opened = (state.ledger.by_shard.get(shard) for shard in stream.shards)
+        return [
+            each
+            for each in opened
+            if each is not None
+            and each.move.cause == Cause.BALANCE
+            and (each.removed, each.added) == (ended.removed, ended.added)
+        ]
 
     def _back_off(self, move: Move) -> None:
         """Leave the target of a failed move alone for a while."""

@@ -6,11 +6,12 @@ that it left alone after a failure. The bound on what is issued meanwhile, asser
     copies issued <= replicas that stand elsewhere in the end + copies under way + retries
 
 A retry is a copy that was not to blame for its end: it failed, came past its deadline, was
-cancelled by an operator, gave way to what is more urgent or to a loss, or went on under another
-leader; or its replica was lost after it had come, or rebalanced after it was given back, or brought
-by rebalancing or a drain to where another one stood. A wish (a preferred rule, balance) may move a
-replica on that has just come to a node that could not take it then, or, for balance, that others
-have left since; or where the strategy's own order counts for more than wishes.
+cancelled by an operator or along with another one of its stream that failed, gave way to what is
+more urgent or to a loss, or went on under another leader; or its replica was lost after it had
+come, or rebalanced after it was given back, or brought by rebalancing or a drain to where another
+one stood. A wish (a preferred rule, balance) may move a replica on that has just come to a node
+that could not take it then, or, for balance, that others have left since; or where the strategy's
+own order counts for more than wishes.
 Hence no replica moves twice for what a rule requires, and none comes back to where it was. At rest
 each of the moves has to have been needed besides: none can be left out without the policy being
 kept worse, as the others stood before they moved for wishes. What moved for a preferred rule is
@@ -30,8 +31,9 @@ from tests.oracle.world import OPEN_STATES, Shard, Value, World
 
 # Ends of a move that ask for another try: by its executor, by its deadline.
 RETRIED = ("failed", "expired")
-# Why else a move ends without being to blame: an operator wants it, a replica of its shard is lost.
-EXCUSES = ("REQUEST_CANCELLED", "REPLICA_LOST")
+# Why else a move ends without being to blame: an operator wants it, a replica of its shard is lost,
+# the move of another shard failed or came too late which it was to go along with.
+EXCUSES = ("REQUEST_CANCELLED", "REPLICA_LOST", "EXECUTOR_FAILED", "DEADLINE_PASSED")
 # Causes of moves whose need is judged here; for lack of replicas and for drains, `moves`
 # has seen that what they replace may not stay.
 JUDGED_CAUSES = ("under_replicated", "required_rule", "drain")
