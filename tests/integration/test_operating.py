@@ -238,7 +238,7 @@ def test_nodes_are_released_unregistered_and_forgotten(system: System) -> None:
     outputs.wait(lambda: status("flapper") == "held_down", "it is held down")
     released = placer(system, "node", "release", "flapper")
     assert (released.exit_code, "is ended" in released.output) == (0, True), released.output
-    assert status("flapper") == "up"
+    outputs.wait(lambda: status("flapper") == "up", "its hold-down is ended")
     refused(system, "NOTHING_TO_DO", "node", "release", "flapper")
     refused(system, "REQUEST_CONTRADICTED", "node", "forget", "flapper")
     detect(system, "flapper", "down", 20)
