@@ -26,8 +26,7 @@ Marks = frozenset[tuple[int, str]]
 class RepairScope:
     """Knowledge of one repair run about streams: their rules, and the nodes of colocated ones.
 
-    Topology and policies do not change during a run. Only plans
-    have `marks`.
+    Topology and policies do not change during a run. Only plans have `marks`.
     """
 
     def __init__(self, state: ClusterState, marks: Marks = frozenset()) -> None:

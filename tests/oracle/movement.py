@@ -31,9 +31,10 @@ from tests.oracle.world import OPEN_STATES, Shard, Value, World
 
 # Ends of a move that ask for another try: by its executor, by its deadline.
 RETRIED = ("failed", "expired")
-# Why else a move ends without being to blame: an operator wants it, a replica of its shard is lost,
-# the move of another shard failed or came too late which it was to go along with.
-EXCUSES = ("REQUEST_CANCELLED", "REPLICA_LOST", "EXECUTOR_FAILED", "DEADLINE_PASSED")
+# Why else a move ends without being to blame: an operator wants it, a replica of its shard is lost.
+EXCUSES = ("REQUEST_CANCELLED", "REPLICA_LOST")
+# How the move of another shard ended, along with which one for balance is cancelled.
+ALONG_WITH = ("EXECUTOR_FAILED", "DEADLINE_PASSED")
 # Causes of moves whose need is judged here; for lack of replicas and for drains, `moves`
 # has seen that what they replace may not stay.
 JUDGED_CAUSES = ("under_replicated", "required_rule", "drain")
@@ -199,6 +200,10 @@ class MovementBound:
         """Whether a copy ended by what is no fault of the plan's."""
         if move["reason"]["code"] in EXCUSES or move["state"] in RETRIED:
             return move["state"] not in ("completed", *OPEN_STATES)
+        if move["state"] == "cancelled" and move["reason"]["code"] in ALONG_WITH:
+            known = move["stream"] in self._world.decisions
+            together = not known or moves_together(self._world.spec(move["stream"]))
+            return bool(move["cause"] == "balance" and together)
         if move["state"] == "superseded" and successor is not None:
             return self._world.renews(successor) or _is_more_urgent(successor, move)
         return False
