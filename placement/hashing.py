@@ -49,7 +49,7 @@ def stable_id(*parts: str | int) -> str:
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def mixed(values: NDArray[np.int64]) -> NDArray[np.int64]:
+def mix31(values: NDArray[np.int64]) -> NDArray[np.int64]:
     """31 bits of each number, mixed as the kernels do it in arithmetic below 63 bits."""
     once = (values * _MIX_31) & _MASK_31
     return ((once ^ (once >> 15)) * _MIX_31) & _MASK_31

@@ -1,11 +1,11 @@
-"""Says numbers and counts in messages."""
+"""Formats counts for messages, so that number, noun and verb agree."""
 
 
-def counted(count: int, one: str, more: str = "") -> str:
-    """`1 move`, `2 moves`; `more` where an s does not make the plural."""
+def format_count(count: int, one: str, more: str = "") -> str:
+    """Format a count with its noun: `1 move`, `2 moves`; `more`: a plural not made by an s."""
     return f"{count} {one if count == 1 else more or one + 's'}"
 
 
 def are(count: int) -> str:
-    """The verb that goes with so many."""
+    """Return the verb for a count of things: `is` or `are`."""
     return "is" if count == 1 else "are"

@@ -25,7 +25,7 @@ from placement.model import (
 from placement.nodes import HoldTrigger, lost_domains, lost_share
 from placement.repair import RepairPlanner
 from placement.state import ClusterState
-from placement.wording import counted
+from placement.wording import format_count
 
 KIND = "hold"
 # What the hold is called that is about nodes here and there.
@@ -96,7 +96,7 @@ class HoldController:
         """
         held = self._held[name]
         self._keep(name, replace(held, overridden=True))
-        nodes = counted(held.away, "node")
+        nodes = format_count(held.away, "node")
         message = f"the hold of {name} is overridden: what stood on {nodes} is replaced"
         detail = {"state": "overridden", "domain": held.domain, "nodes": held.away}
         self._state.publisher.alert(AlertKind.HOLD, name, Reason(Code.HOLD_ENDED, message), detail)

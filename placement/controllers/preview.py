@@ -28,7 +28,7 @@ from placement.model import (
 from placement.nodes import AdministrativeOrders, Relocations
 from placement.planning import ShardState, Touched, impact
 from placement.state import ClusterState
-from placement.wording import counted
+from placement.wording import format_count
 
 # These take replicas off nodes, or let loose what was held back.
 _DESTRUCTIVE = (Action.DRAIN, Action.OVERRIDE_HOLD, Action.APPROVE_RELOCATION)
@@ -54,7 +54,7 @@ class RelocationSummary:
     nodes: int
 
     def __str__(self) -> str:
-        count = counted(self.nodes, "node")
+        count = format_count(self.nodes, "node")
         if self.meant is not None:
             return f"{self.location}: {count}; was {self.meant} meant?"
         what = "other tags" if self.was == self.location else self.location or "(none)"
@@ -93,7 +93,7 @@ class Preview:
     def __str__(self) -> str:
         streams = len({stream for stream, _ in self.shards})
         parts = ((len(self.nodes), "node"), (len(self.shards), "shard"), (streams, "stream"))
-        return ", ".join(counted(count, word) for count, word in parts)
+        return ", ".join(format_count(count, word) for count, word in parts)
 
 
 def preview(
@@ -317,11 +317,15 @@ def _still_needed(state: ClusterState, name: str) -> Reason | None:
     node = topology.index[name]
     held = int(state.table.load(topology.size)[node])
     if held:
-        message = f"{name} still holds {counted(held, 'replica')}: drain it, or wait for repair"
+        message = (
+            f"{name} still holds {format_count(held, 'replica')}: drain it, or wait for repair"
+        )
         return Reason(Code.REQUEST_CONTRADICTED, message)
     moves = len(state.ledger.moves_of_node(node))
     if moves:
-        message = f"{name} takes part in {counted(moves, 'open move')}: wait until none is open"
+        message = (
+            f"{name} takes part in {format_count(moves, 'open move')}: wait until none is open"
+        )
         return Reason(Code.REQUEST_CONTRADICTED, message)
     dead = topology.liveness[node] is Liveness.DEAD
     if dead or topology.administrative[node] is AdministrativeState.DRAINING:

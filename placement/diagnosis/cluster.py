@@ -54,7 +54,7 @@ from placement.rules import (
 )
 from placement.strategies import STRATEGIES
 from placement.topology import Topology
-from placement.wording import counted
+from placement.wording import format_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def over_capacity(topology: Topology, load: NDArray[np.int64]) -> Iterator[Viola
     over = np.flatnonzero((capacity >= 0) & (load > capacity))
     for node in sorted(over.tolist(), key=topology.order().__getitem__):
         room, held, name = int(capacity[node]), int(load[node]), topology.ids[node]
-        message = f"node {name} holds {counted(held, 'replica')}, its capacity is {room}"
+        message = f"node {name} holds {format_count(held, 'replica')}, its capacity is {room}"
         reason = Reason(Code.CAPACITY_EXCEEDED, message, room, held)
         spare = boundless or rooms >= held - room
         kind = ViolationClass.FIXABLE if spare else ViolationClass.UNFIXABLE

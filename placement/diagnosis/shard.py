@@ -26,7 +26,7 @@ from placement.model import (
 from placement.policy import Policy
 from placement.rules import Rule, RuleContext, RuleFinding, Strength
 from placement.topology import Topology
-from placement.wording import are, counted
+from placement.wording import are, format_count
 
 # Rules of every stream, and of every node, besides those of its policy; names on the wire.
 REPLICAS_RULE = "replicas"
@@ -212,7 +212,7 @@ class ShardDiagnosis:
         missing = self._factor - len(nodes)
         if missing <= 0:
             return Reason(Code.REPLICA_MISSING, "a copy is on its way")
-        message = f"{counted(missing, 'replica has', 'replicas have')} not been placed"
+        message = f"{format_count(missing, 'replica has', 'replicas have')} not been placed"
         return Reason(Code.REPLICA_MISSING, message)
 
 
@@ -251,7 +251,7 @@ def why_inadmissible(node: int, topology: Topology) -> Reason:
 
 def why_surplus(listed: int, factor: int) -> Reason:
     """Return the reason for removing replicas beyond the number that is asked for."""
-    told = counted(listed, "replica is", "replicas are")
+    told = format_count(listed, "replica is", "replicas are")
     message = f"{told} listed, {factor} {are(factor)} asked for"
     return Reason(Code.REPLICA_SURPLUS, message, factor, listed)
 

@@ -19,7 +19,7 @@ from placement.model import (
     parse_location,
 )
 from placement.state import ClusterState
-from placement.wording import counted
+from placement.wording import format_count
 
 # What is remembered in `state.v1`, by link: how many measurements in a row were slow.
 KIND = "link"
@@ -84,7 +84,7 @@ class Links:
     def _alert(self, link: Link, rtt_ms: float | None, limit: float) -> None:
         shards = sorted(shards_crossing(self._state, link))
         how = "does not answer" if rtt_ms is None else f"takes {rtt_ms:g} ms, more than {limit:g}"
-        need = counted(len(shards), "shard needs", "shards need")
+        need = format_count(len(shards), "shard needs", "shards need")
         message = f"the link {link} {how}: {need} it for a quorum"
         detail = {
             "one": str(link.one),

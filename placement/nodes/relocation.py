@@ -29,7 +29,7 @@ from placement.nodes.location_checks import likely_meant, new_domain, tier_flaw
 from placement.nodes.orders import AdministrativeOrders
 from placement.nodes.relocation_forecast import RelocationForecaster, RelocationImpact
 from placement.state import ClusterState
-from placement.wording import counted
+from placement.wording import format_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,8 +233,9 @@ class Relocations:
         what = f"{pending.location or '(none)'} instead of {old.location or '(none)'}"
         what = "other tags" if pending.location == old.location else what
         message = (
-            f"{name}: {what} waits for approval: it would take {counted(found.moves, 'move')}, "
-            f"make {counted(len(found.violations_made), 'violation')} "
+            f"{name}: {what} waits for approval: it would take "
+            f"{format_count(found.moves, 'move')}, "
+            f"make {format_count(len(found.violations_made), 'violation')} "
             f"and heal {len(found.violations_healed)}"
         )
         reason = Reason(Code.RELOCATION_PENDING, message)

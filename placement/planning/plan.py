@@ -37,7 +37,7 @@ from placement.rebalance import RebalancePlan, Skew, plan_rebalance
 from placement.repair import RepairPlanner
 from placement.state import ClusterState
 from placement.topology import Scope, Topology
-from placement.wording import counted
+from placement.wording import format_count
 
 TOP = Scope(depth=1)
 
@@ -145,7 +145,7 @@ def plan(
     draft.repair()
     if phase is Phase.REBALANCE and draft.moves:
         count = len(draft.moves)
-        come = counted(count, "repair comes", "repairs come")
+        come = format_count(count, "repair comes", "repairs come")
         message = f"{come} first: plan and carry out the phase 'repair'"
         untouched = _Draft(topology, streams, limits)
         return untouched.plan((Reason(Code.REPAIR_FIRST, message, 0, count),))

@@ -18,7 +18,7 @@ from placement.model import Code, Reason
 from placement.moves import Ledger
 from placement.state import ClusterState
 from placement.topology import Scope
-from placement.wording import counted
+from placement.wording import format_count
 
 _TOP = Scope(depth=1)
 
@@ -117,7 +117,7 @@ class Throttle:
         limits, ids = self._state.configuration.limits, self._state.topology.ids
         copied = self._ledger.copied[source]
         if source != EMPTY and copied >= limits.max_copies_from_node:
-            message = f"{ids[source]} already sends {counted(copied, 'replica')}"
+            message = f"{ids[source]} already sends {format_count(copied, 'replica')}"
             return Reason(Code.LIMIT_REACHED, message, 1, limits.max_copies_from_node - copied)
         return self._of_pair(source, target) or self._of_touched(removed, target)
 
@@ -133,11 +133,11 @@ class Throttle:
         limits, ids = self._state.configuration.limits, self._state.topology.ids
         incoming = self._ledger.incoming[target]
         if incoming >= limits.max_in_per_node:
-            message = f"{ids[target]} already receives {counted(incoming, 'replica')}"
+            message = f"{ids[target]} already receives {format_count(incoming, 'replica')}"
             return Reason(Code.LIMIT_REACHED, message, 1, limits.max_in_per_node - incoming)
         if not self.gives_enough(removed):
             return None
-        away = counted(limits.max_out_per_node, "move")
+        away = format_count(limits.max_out_per_node, "move")
         message = f"{ids[removed]} has {away} away from it already, as many as a node may have"
         return Reason(Code.LIMIT_REACHED, message, 1, 0, "node", (ids[removed],))
 
@@ -151,7 +151,7 @@ class Throttle:
         if copied < most:
             return None
         names = " and ".join(self._state.topology.domain_names(_TOP, pair))
-        copied_now = counted(copied, "replica is", "replicas are")
+        copied_now = format_count(copied, "replica is", "replicas are")
         message = f"{copied_now} copied between {names} already"
         return Reason(Code.LIMIT_REACHED, message, 1, most - copied)
 
@@ -166,7 +166,7 @@ class Throttle:
         for node in (removed, target):
             count = self._ledger.incoming[node] + self._ledger.leaving[node]
             if node != EMPTY and count >= most and not topology.is_dead(node):
-                message = f"{topology.ids[node]} has {counted(count, 'move')} already"
+                message = f"{topology.ids[node]} has {format_count(count, 'move')} already"
                 return Reason(Code.LIMIT_REACHED, message, 1, 0)
         return None
 

@@ -19,7 +19,7 @@ from placement.rules.rule import Mask, Rule, RuleContext
 from placement.rules.rule_set import RuleSet
 from placement.rules.supply import allowed, supply_of
 from placement.topology import NO_DOMAIN, NodeFilter, Scope, Topology
-from placement.wording import are, counted
+from placement.wording import are, format_count
 
 # Small fleets and single-level rules need fewer than a hundred states; a fleet on which more than
 # this are needed has so many domains that an arrangement is found at once or does not exist.
@@ -233,8 +233,10 @@ def _lacking(question: FeasibilityQuery, rule: Rule) -> Reason:
         cap = _cap(rule, question, scope)
         need = ceil(factor / cap) if cap else factor
     if need > have or not cap:
-        wanted = counted(factor, "replica needs", "replicas need")
-        message = f"rule '{rule}': {wanted} {counted(need, 'domain')}, {have} {are(have)} usable"
+        wanted = format_count(factor, "replica needs", "replicas need")
+        message = (
+            f"rule '{rule}': {wanted} {format_count(need, 'domain')}, {have} {are(have)} usable"
+        )
         if not cap:
             message = f"rule '{rule}': no domain may hold any of {factor} replicas"
         return Reason(Code.DOMAINS_TOO_FEW, message, need, have, level, seen)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from placement.allocator import Key, Nodes, ReplicaRequest, StreamDraft, View, domain_tree, kernels
 from placement.assignments import EMPTY
-from placement.hashing import digest64, digests64, mixed, scores31
+from placement.hashing import digest64, digests64, mix31, scores31
 from placement.policy import Policy
 from placement.topology import LEAF, NO_DOMAIN, Topology
 
@@ -65,9 +65,9 @@ class Steps:
         live = np.bincount(of[self._usable], view.load[self._usable], self._size)
         total = live.astype(np.int64) + held
         load, group = total / self._weight, self._groups(need, held)
-        place = mixed(self._ties + total)
+        place = mix31(self._ties + total)
         weight = view.topology.weight
-        first = mixed(self._seeds(np.array([need.shard])) + need.slot)
+        first = mix31(self._seeds(np.array([need.shard])) + need.slot)
 
         def late(found: Nodes, lot: NDArray[np.int64]) -> NDArray[np.int64]:
             """Count how far each server comes behind the one drawn."""
@@ -77,7 +77,7 @@ class Steps:
             """All but two drawn by lot, and of these the more loaded."""
             order = late(found, first)
             drawn = [int(order.argmin())]
-            order = late(found, mixed(first))
+            order = late(found, mix31(first))
             order[drawn] = self._servers.max()
             drawn.append(int(order.argmin()))
             values = np.full(len(found), np.inf)

@@ -27,7 +27,7 @@ from kafka.errors import (
     for_code,
 )
 
-from placement.wording import counted
+from placement.wording import format_count
 from schemas.topics import BY_NAME, CATALOGUE, DEFAULT_PREFIX, Topic, configs_for, full_name
 from streaming.brokers import connect
 from streaming.errors import BrokerUnreachable, SettingsInvalid, StreamingError
@@ -195,7 +195,7 @@ def _plan(admin: KafkaAdminClient, wanted: Sequence[_WantedTopic]) -> list[_Plan
 def _steps(wanted: _WantedTopic, found: _ExistingTopic | None) -> list[_PlannedChange]:
     """The differences of one topic, or one step `ok`."""
     if found is None:
-        detail = f"{counted(wanted.partitions, 'partition')}, {wanted.topic.cleanup}"
+        detail = f"{format_count(wanted.partitions, 'partition')}, {wanted.topic.cleanup}"
         return [_PlannedChange(TopicChange(wanted.name, "create", detail), wanted, wanted.configs)]
     steps = []
     for action, detail in _differences(wanted, found):

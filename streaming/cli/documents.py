@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from placement.wording import counted
+from placement.wording import format_count
 from streaming.cli.options import Output
 from streaming.cli.render.console import text_console
 
@@ -91,10 +91,12 @@ def _progress_clock(doing: str, document: "Document") -> Iterator[None]:
         return
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    what = f"{doing} {counted(shards, 'shard')} of {counted(len(streams), 'stream')}"
+    what = f"{doing} {format_count(shards, 'shard')} of {format_count(len(streams), 'stream')}"
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=text_console(stderr=True), transient=True) as progress:
-        progress.add_task(f"{what} on {counted(len(document.cluster.nodes), 'node')}", total=None)
+        progress.add_task(
+            f"{what} on {format_count(len(document.cluster.nodes), 'node')}", total=None
+        )
         yield
 
 

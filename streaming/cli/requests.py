@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from placement.wording import counted
+from placement.wording import format_count
 from streaming.cli.options import Output, OutputOption
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def _show(shown: "DryRun", target: str, hint: str, output: Output, err: bool) ->
 
         show_rehearsal(text_console(stderr=err), shown.rehearsal)
     else:
-        first = counted(summary["moves_at_once"], "move")
+        first = format_count(summary["moves_at_once"], "move")
         rest = "{waiting} waiting for limits, {blocked} blocked".format(**summary)
         typer.echo(f"{first} at once, {rest}", err=err)
     if shown.seen.destructive:

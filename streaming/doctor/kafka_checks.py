@@ -4,7 +4,7 @@ import time
 
 from confluent_kafka import KafkaException, Producer
 
-from placement.wording import counted
+from placement.wording import format_count
 from schemas.topics import CATALOGUE, NODES
 from streaming.administration import connect_admin, diff_topics, find_missing_rights
 from streaming.brokers import (
@@ -32,9 +32,8 @@ def check_broker(settings: Settings) -> str | CheckFailure:
         nodes = client.describe_cluster()["brokers"]
         found = client.get_broker_version_data(nodes[0]["broker_id"]).broker_version
     version = ".".join(map(str, found))
-    said = (
-        f"{counted(len(nodes), 'broker')}, Kafka {version}, at {settings.kafka.bootstrap_servers}"
-    )
+    brokers = format_count(len(nodes), "broker")
+    said = f"{brokers}, Kafka {version}, at {settings.kafka.bootstrap_servers}"
     if tuple(found[:2]) < VERSION_MIN:
         return CheckFailure(
             said, "use Kafka 4.0 or newer; older ones were not tried", CheckStatus.WARN

@@ -3,7 +3,7 @@
 import time
 from typing import Any
 
-from placement.wording import counted
+from placement.wording import format_count
 from schemas.topics import BY_NAME, COMMITS, full_name
 from streaming.brokers import CommittedReader
 from streaming.doctor.findings import CheckFailure, CheckStatus
@@ -74,8 +74,8 @@ def check_rebuild(settings: Settings) -> str | CheckFailure:
             "see what differs: placer replay --from-topic --verify; it names topic and key",
         )
     return (
-        f"{counted(len(taken.records), 'record')} in {time.monotonic() - started:.1f} s, sequence "
-        f"{taken.sequence}, digest {taken.digest}"
+        f"{format_count(len(taken.records), 'record')} in {time.monotonic() - started:.1f} s, "
+        f"sequence {taken.sequence}, digest {taken.digest}"
     )
 
 

@@ -37,7 +37,7 @@ from placement.planning import (
 )
 from placement.state import role_rules
 from placement.topology import Topology
-from placement.wording import counted
+from placement.wording import format_count
 from schemas.cluster import Cluster, ClusterMove, ClusterNode
 from streaming import codec
 from streaming.offline.check import CheckOptions, CheckResult, check_cluster, violation_body
@@ -145,9 +145,8 @@ class PlanResult:
 
     def _warnings(self) -> list[Reason]:
         waiting = self.plan.throttled
-        limits = (
-            f"{counted(waiting, 'shard waits', 'shards wait')} for a limit of this plan: plan again"
-        )
+        many = format_count(waiting, "shard waits", "shards wait")
+        limits = f"{many} for a limit of this plan: plan again"
         reached = [Reason(Code.LIMIT_REACHED, limits, waiting, 0)] if waiting else []
         return [*self.plan.warnings, *reached, *([self.stakes] if self.stakes else [])]
 

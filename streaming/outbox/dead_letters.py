@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
 
-from placement.wording import counted
+from placement.wording import format_count
 from schemas.topics import DEAD_LETTERS
 from streaming.codec import OutRecord, RawRecord, RefusedRecord
 
@@ -90,7 +90,7 @@ def _summary(refused: Sequence[RefusedRecord]) -> OutRecord:
     them from `offset` to `offset.last`."""
     offsets = [each.raw.offset for each in refused]
     first = min(refused, key=lambda each: each.raw.offset)
-    many = counted(len(offsets), "record has", "records have")
+    many = format_count(len(offsets), "record has", "records have")
     provenance = {
         "topic": first.raw.topic,
         "partition": str(first.raw.partition),

@@ -18,7 +18,7 @@ from placement.liveness import Clock
 from placement.model import Configuration, NodeView
 from placement.reconciler import Reconciler
 from placement.state import DIGEST_VERSION
-from placement.wording import counted
+from placement.wording import format_count
 from schemas.topics import CATALOGUE, COMMITS, INPUT_TOPICS, STATE_TOPICS, full_name
 from streaming import gc_pause
 from streaming.brokers import (
@@ -257,8 +257,9 @@ def _check_partitions(marker: Mapping[str, Any], partitions: Mapping[str, int]) 
     for topic, count in marker["output_partitions"].items():
         if topic in compacted and partitions[topic] != count:
             raise RecoveryRefused(
-                f"{topic} had {counted(count, 'partition')} and now has {partitions[topic]}: keys "
-                "would stand in two partitions; restore the count or start under another prefix"
+                f"{topic} had {format_count(count, 'partition')} and now has {partitions[topic]}: "
+                "keys would stand in two partitions; restore the count or start under another "
+                "prefix"
             )
 
 

@@ -14,7 +14,7 @@ import orjson
 
 from placement.model import Configuration
 from placement.state import DIGEST_VERSION
-from placement.wording import counted
+from placement.wording import format_count
 from schemas.topics import COMMITS
 from streaming.brokers import Record
 from streaming.codec import OutRecord
@@ -189,9 +189,10 @@ class Verification:
         versions = sorted({digest_version(each.value or {}) for each in self._uncompared})
         formulas = ", ".join(map(str, versions))
         return (
-            f"{counted(len(self._uncompared), 'commit marker')} not compared: the digest there is "
-            f"of formula {formulas}, this version replays with formula {DIGEST_VERSION}. Records "
-            "are compared all the same; to compare digests, replay with the version that wrote them"
+            f"{format_count(len(self._uncompared), 'commit marker')} not compared: the digest "
+            f"there is of formula {formulas}, this version replays with formula {DIGEST_VERSION}. "
+            "Records are compared all the same; to compare digests, replay with the version "
+            "that wrote them"
         )
 
     def _wrong_digests(self, through: int) -> Iterable[RecordDifference]:

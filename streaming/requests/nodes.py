@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass
 
 from placement.model import Code, Liveness, NodeView
-from placement.wording import counted
+from placement.wording import format_count
 from schemas.spelling import did_you_mean
 from schemas.topics import ASSIGNMENTS, DEAD_LETTERS, NODES, TOPOLOGY, full_name
 from streaming.brokers import CommittedReader, Record
@@ -80,7 +80,9 @@ def preview_departure(settings: Settings, node_id: str) -> Departure:
         view = _view(live, node_id)
         held = [shard for shard in live.assignments if node_id in shard.replicas]
     if view.liveness is Liveness.UNREGISTERED:
-        waits = f"{counted(len(held), 'replica there is', 'replicas there are')} being replaced"
+        waits = (
+            f"{format_count(len(held), 'replica there is', 'replicas there are')} being replaced"
+        )
         raise NodeNotThere(f"{Code.NOTHING_TO_DO}: {node_id} has unregistered already; {waits}")
     return Departure(
         view,

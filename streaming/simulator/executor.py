@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
-from placement.wording import counted
+from placement.wording import format_count
 from schemas.envelope import encode_headers
 from schemas.topics import ACKS, MOVES, full_name
 from streaming.brokers import CommittedReader, make_producer
@@ -209,7 +209,7 @@ class Executor:
             raise self._failure
         unsent = self._producer.flush(FLUSH_TIMEOUT_SECONDS)
         if unsent or self._undelivered:
-            reason = self._undelivered or counted(unsent, "record waits", "records wait")
+            reason = self._undelivered or format_count(unsent, "record waits", "records wait")
             raise StreamingError(f"acknowledgements do not reach the broker: {reason}")
 
     def __enter__(self) -> Self:

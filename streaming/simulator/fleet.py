@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import orjson
 
-from placement.wording import counted
+from placement.wording import format_count
 from schemas.envelope import Headers, encode_headers
 from schemas.topics import NODES, full_name
 from streaming.brokers import make_producer
@@ -340,5 +340,5 @@ class Fleet:
     def _flush(self) -> None:
         unsent = self._producer.flush(FLUSH_TIMEOUT_SECONDS)
         if unsent or self._beats.error:
-            reason = self._beats.error or counted(unsent, "record waits", "records wait")
+            reason = self._beats.error or format_count(unsent, "record waits", "records wait")
             raise StreamingError(f"the fleet's records do not reach the broker: {reason}")

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from placement.wording import counted
+from placement.wording import format_count
 from streaming.cli.commands.stream import EXIT_UNANSWERED, read_known_streams, send_and_show
 from streaming.cli.documents import check_unknown_fields, read_text
 from streaming.cli.options import Output, connection_options, with_options
@@ -74,7 +74,7 @@ def apply(
     dropped = [change for change in found if change.action == "drop"]
     if dropped:
         names = ", ".join(change.stream for change in dropped)
-        confirm(f"Drop {counted(len(dropped), 'stream')} ({names})?", yes, "--yes")
+        confirm(f"Drop {format_count(len(dropped), 'stream')} ({names})?", yes, "--yes")
     kept = [change.decision for change in found if change.action == "keep"]
     messages = [change.message for change in found if change.message is not None]
     if messages:

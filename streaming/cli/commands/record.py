@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from placement.wording import counted
+from placement.wording import format_count
 from streaming.cli.options import connection_options, with_options
 from streaming.cli.times import time_text
 
@@ -52,7 +52,7 @@ def snapshot(
     head = make_head(address, begin, settings.cell, _settings_to_keep(settings), options)
     write_lines(file, snapshot_lines(head, taken))
     typer.echo(
-        f"{file}: {counted(len(taken.records), 'record')} at sequence {taken.sequence}, "
+        f"{file}: {format_count(len(taken.records), 'record')} at sequence {taken.sequence}, "
         f"{time_text(taken.now)}, digest {taken.digest}"
     )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from placement.wording import counted
+from placement.wording import format_count
 from streaming.cli.options import (
     Bootstrap,
     Config,
@@ -265,11 +265,12 @@ def _show(report: "ReplayReport", verify: bool, output: ReplayOutput) -> None:
         typer.secho(report.uncompared, fg=typer.colors.YELLOW)
     if not report.differences:
         typer.secho(
-            f"equal: {counted(report.compared, 'record')}, byte for byte", fg=typer.colors.GREEN
+            f"equal: {format_count(report.compared, 'record')}, byte for byte",
+            fg=typer.colors.GREEN,
         )
         return
     typer.secho(
-        f"{counted(len(report.differences), 'difference')}, the first:", fg=typer.colors.RED
+        f"{format_count(len(report.differences), 'difference')}, the first:", fg=typer.colors.RED
     )
     typer.echo(f"  {report.differences[0]}")
 
@@ -301,7 +302,7 @@ def repair(
         typer.echo(f"{each.record.topic} {key}: {each.was}")
     if mended and not dry_run:
         write_repair(address, begin, settings.cell, mended, options)
-    count = counted(len(mended), "record")
+    count = format_count(len(mended), "record")
     was = "was" if len(mended) == 1 else "were"
     done = "would be written" if dry_run else f"{was} written again"
     typer.echo(f"{count} {done}" if mended else "nothing is damaged")

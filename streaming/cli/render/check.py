@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from placement.model import natural_key
-from placement.wording import counted
+from placement.wording import format_count
 from streaming.cli.render.console import Paragraph, Table, shorten
 from streaming.cli.render.report import print_table, show_report
 
@@ -83,14 +83,14 @@ def _show_totals(console: Any, body: Mapping[str, Any]) -> None:
     if not total:
         parts.append("no streams")
     elif sick:
-        parts.append(f"{sick} of {counted(total, 'stream')} not healthy")
+        parts.append(f"{sick} of {format_count(total, 'stream')} not healthy")
     else:
         fine = [f"{streams[word]} {word}" for word in _FINE if word in streams]
-        parts.append(f"{counted(total, 'stream')}: {', '.join(fine)}")
+        parts.append(f"{format_count(total, 'stream')}: {', '.join(fine)}")
     if summary["refused"]:
         parts.append(f"{summary['refused']} rejected")
     away = [f"{count} {word.replace('_', ' ')}" for word, count in nodes.items() if word != "up"]
-    everything = counted(sum(nodes.values()), "node")
+    everything = format_count(sum(nodes.values()), "node")
     parts.append(f"{', '.join(away)} of {everything}" if away else f"{everything} up")
     wrong = sick or summary["refused"] or summary["violations"]["total"]
     console.print(Paragraph("; ".join(parts)), style="bold" if wrong else "green")
@@ -100,7 +100,7 @@ def _violations(counts: Mapping[str, int]) -> str:
     if not counts["total"]:
         return "no violations"
     classes = (f"{count} {word}" for word, count in counts.items() if word != "total")
-    return f"{counted(counts['total'], 'violation')}: {', '.join(classes)}"
+    return f"{format_count(counts['total'], 'violation')}: {', '.join(classes)}"
 
 
 def _show_streams(console: Any, body: Mapping[str, Any]) -> None:
@@ -126,7 +126,7 @@ def _show_streams(console: Any, body: Mapping[str, Any]) -> None:
             count = sum(each == word for each in health.values())
             if count:
                 console.print(
-                    Text.assemble(f"{counted(count, 'stream')} ", (word, HEALTH_STYLES[word]))
+                    Text.assemble(f"{format_count(count, 'stream')} ", (word, HEALTH_STYLES[word]))
                 )
 
 
@@ -153,7 +153,9 @@ def _show_violations(console: Any, body: Mapping[str, Any]) -> None:
         rows += [_row(name or "-", each) for each in alike[:_ROWS_OF_STREAM_MAX]]
         others = sum(map(len, alike[_ROWS_OF_STREAM_MAX:]))
         if others:
-            rows.append((name or "-", "", "", "", "", f"… and {counted(others, 'more violation')}"))
+            rows.append(
+                (name or "-", "", "", "", "", f"… and {format_count(others, 'more violation')}")
+            )
     console.print()
     console.print(Table(("shard", "rule", "domain", "count (limit)", "class", "why"), rows))
     _show_rest(console, left, "violation")
@@ -224,7 +226,7 @@ def _spares_none(copies: "Copies") -> bool:
 def _show_narrow(console: Any, narrow: Sequence[Mapping[str, Any]]) -> None:
     for each in narrow[:_CRITICAL_SHOWN_MAX]:
         count = len(each["shards"])
-        stand = f"{counted(count, 'shard')} {'stands' if count == 1 else 'stand'}"
+        stand = f"{format_count(count, 'shard')} {'stands' if count == 1 else 'stand'}"
         could = f"than they could ({each['domains']} of {each['possible']})"
         fewer = f"in fewer domains of level {each['level']} {could}"
         console.print(Paragraph(f"{each['stream']}: {stand} {fewer}"))
@@ -234,13 +236,13 @@ def _show_narrow(console: Any, narrow: Sequence[Mapping[str, Any]]) -> None:
 def _show_lost(console: Any, lost: Mapping[str, Any] | None) -> None:
     if lost is None:
         return
-    said = f"Without {', '.join(lost['domains'])} ({counted(len(lost['nodes']), 'node')})"
+    said = f"Without {', '.join(lost['domains'])} ({format_count(len(lost['nodes']), 'node')})"
     below = lost["below_quorum"]
     if not below:
         console.print(f"{said} every shard keeps its quorum.\n", style="green")
         return
-    streams = counted(len({each["stream"] for each in below}), "stream")
-    many = f"{counted(len(below), 'shard')} of {streams} {'is' if len(below) == 1 else 'are'}"
+    streams = format_count(len({each["stream"] for each in below}), "stream")
+    many = f"{format_count(len(below), 'shard')} of {streams} {'is' if len(below) == 1 else 'are'}"
     console.print(f"{said} {many} below quorum:", style="bold")
     rows = [(f"{each['stream']}/{each['shard']}", each["live"], each["quorum"]) for each in below]
     print_table(console, ("shard", "live", "quorum"), rows)
@@ -260,5 +262,5 @@ def _show_risk(console: Any, risk: Mapping[str, Any] | None) -> None:
 
 def _show_rest(console: Any, count: int, one: str, more: str = "") -> None:
     if count > 0:
-        told = f"… and {counted(count, f'more {one}', f'more {more}' if more else '')}"
+        told = f"… and {format_count(count, f'more {one}', f'more {more}' if more else '')}"
         console.print(f"{told}: --output json", style="dim")

@@ -6,7 +6,7 @@ Lists are bounded, so that a screen is a screen; `--output json` has all.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from placement.wording import counted
+from placement.wording import format_count
 from streaming.cli.render.console import Table, shorten
 from streaming.cli.render.progress import blocked_lines, order_text
 from streaming.cli.render.status import STYLES, indent
@@ -54,7 +54,7 @@ def node_lines(node: Body, at_ms: int) -> Iterator[Line | Table]:
     yield "node", node["node"]
     yield from _place(node)
     yield "tags", _pairs(node["tags"]) or "none"
-    capacity = "no limit" if node["capacity"] is None else counted(node["capacity"], "replica")
+    capacity = "no limit" if node["capacity"] is None else format_count(node["capacity"], "replica")
     leads = "" if node["may_lead"] else ", never leads"
     yield "weight", f"{node['weight']:g}, capacity {capacity}{leads}"
     hidden = "" if node["condition"] == node["liveness"] else f"; {node['liveness']}"
@@ -71,7 +71,7 @@ def node_lines(node: Body, at_ms: int) -> Iterator[Line | Table]:
         yield "", held
     yield from _more(node["by_stream"], "stream")
     if node["critical_shards"]:
-        shards = counted(node["critical_shards"], "shard")
+        shards = format_count(node["critical_shards"], "shard")
         yield "critical", f"its loss alone takes the quorum of {shards}"
     yield from _moves("moves in", node["moves_in"], at_ms)
     yield from _moves("moves out", node["moves_out"], at_ms)
@@ -88,8 +88,8 @@ def stream_lines(stream: Body, at_ms: int) -> Iterator[Line | Table]:
         yield "", f"{each['code']} {each['message']}"
     quorum = f"; quorum {spec['quorum']}"
     quorum += "" if stream["quorum"] is None else f" ({stream['quorum']})"
-    copies = counted(spec["replication_factor"], "copy", "copies")
-    yield "asks for", f"{counted(spec['shards'], 'shard')} with {copies} each{quorum}"
+    copies = format_count(spec["replication_factor"], "copy", "copies")
+    yield "asks for", f"{format_count(spec['shards'], 'shard')} with {copies} each{quorum}"
     yield "policy", stream["policy"]
     others = {name: spec[name] for name in ("dimension", "repair") if name in spec}
     if others:
@@ -100,7 +100,7 @@ def stream_lines(stream: Body, at_ms: int) -> Iterator[Line | Table]:
         yield "health", "none: the stream is not in force"
         return
     yield "health", _style(stream["health"], f": {_shards(stream)}")
-    yield "replicas", f"{stream['replicas']} on {counted(stream['nodes'], 'node')}"
+    yield "replicas", f"{stream['replicas']} on {format_count(stream['nodes'], 'node')}"
     for each in stream["spread"]:
         domains = [f"{d['domain']} {d['replicas']}" for d in each["domains"]]
         yield f"by {each['level']}"[:11], shorten(domains, _DOMAINS_NAMED_MAX)
@@ -140,10 +140,10 @@ def shard_lines(shard: Body, at_ms: int) -> Iterator[Line | Table]:
 def _shards(stream: Body) -> str:
     """Count the shards by health; only their number where all have the same."""
     rungs = stream["shard_health"]
-    said = counted(stream["spec"]["shards"], "shard")
+    said = format_count(stream["spec"]["shards"], "shard")
     if len(rungs) > 1:
         said += ": " + ", ".join(f"{count} {word}" for word, count in rungs.items())
-    missing = counted(stream["missing"], "copy", "copies")
+    missing = format_count(stream["missing"], "copy", "copies")
     return f"{said}; {missing} missing" if stream["missing"] else said
 
 
@@ -229,7 +229,7 @@ def _violations(found: Sequence[Body], at_ms: int) -> Iterator[Line]:
 def _more(things: Sequence[Any], one: str) -> Iterator[Line]:
     left = len(things) - _ROWS_MAX
     if left > 0:
-        yield "", f"… and {counted(left, f'more {one}')}: --output json"
+        yield "", f"… and {format_count(left, f'more {one}')}: --output json"
 
 
 def _pairs(values: Body) -> str:

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from placement.wording import counted
+from placement.wording import format_count
 from streaming.cli.render.console import Paragraph, Table
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def show_placed(console: Any, answer: "PlaceResult", streams: frozenset[str]) ->
         first = False
         left -= show_decision(console, told, line_of(answer.document, index, told))
     if hidden:
-        more = counted(hidden, "more placed stream")
+        more = format_count(hidden, "more placed stream")
         console.print(
             f"\n… and {more}: --summary, --stream NAME, --output json, --output cluster",
             style="dim",
@@ -58,10 +58,12 @@ def show_summary(console: Any, answer: "PlaceResult") -> None:
 
     cluster, told = answer.cluster, summary(answer)
     outcomes = [f"{count} {outcome}" for outcome, count in told["outcomes"].items()]
-    streams = f"{counted(told['streams'], 'stream')}: {', '.join(outcomes) or 'none'}"
-    console.print(f"{streams}; {counted(told['replicas'], 'replica')} of {told['shards']} shards")
+    streams = f"{format_count(told['streams'], 'stream')}: {', '.join(outcomes) or 'none'}"
     console.print(
-        f"{counted(told['nodes'], 'node')}: {told['replicas_min']} to {told['replicas_max']} "
+        f"{streams}; {format_count(told['replicas'], 'replica')} of {told['shards']} shards"
+    )
+    console.print(
+        f"{format_count(told['nodes'], 'node')}: {told['replicas_min']} to {told['replicas_max']} "
         f"replicas on those that are up, {told['leaders_min']} to {told['leaders_max']} leaders"
     )
     hint = "folded; every node: placer place without --summary"
@@ -75,7 +77,7 @@ def show_summary(console: Any, answer: "PlaceResult") -> None:
         show_decision(console, each | {"replicas": []}, None)
     if len(lacking) > _LACKING_SHOWN_MAX:
         left = len(lacking) - _LACKING_SHOWN_MAX
-        console.print(f"… and {counted(left, 'more stream', 'more streams')}", style="dim")
+        console.print(f"… and {format_count(left, 'more stream', 'more streams')}", style="dim")
 
 
 def summary(answer: "PlaceResult") -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from placement.wording import counted
+from placement.wording import format_count
 from streaming.cli.render.console import Paragraph, Table
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def show_plan(console: Any, answer: "PlanResult") -> None:
         told = Text.assemble(("unfixable ", style), what, each["reason"]["message"])
         console.print(Paragraph(told))
     if len(unfixable) > _MOVES_SHOWN_MAX:
-        left = counted(len(unfixable) - _MOVES_SHOWN_MAX, "more violation")
+        left = format_count(len(unfixable) - _MOVES_SHOWN_MAX, "more violation")
         console.print(f"  … and {left}: --output json", style="dim")
 
 
@@ -63,7 +63,7 @@ def show_verified(console: Any, answer: "VerifyResult") -> None:
     body = answer.body()
     if answer.stands:
         count = len(body["moves"])
-        moves = counted(count, "move")
+        moves = format_count(count, "move")
         console.print(f"the plan stands: nothing its {moves} rest on has changed")
         console.print(f"impact {body['hash']}", style="dim")
         return
@@ -79,11 +79,11 @@ def show_rehearsal(console: Any, drain: "Rehearsal") -> None:
     if moves:
         _show_moves(console, moves)
         largest = max(Counter(move["wave"] for move in moves).values())
-        waves = counted(body["waves"], "wave")
-        copies = counted(body["copies"], "copy", "copies")
+        waves = format_count(body["waves"], "wave")
+        copies = format_count(body["copies"], "copy", "copies")
         crossing = f"{body['crossing']} of them from another {body['level']}"
         limits = f"in {waves} of at most {largest}, as the limits of moves allow"
-        console.print(f"{counted(len(moves), 'move')} {limits}: {copies}, {crossing}")
+        console.print(f"{format_count(len(moves), 'move')} {limits}: {copies}, {crossing}")
     else:
         console.print("nothing to move")
     blocked = body["blocked_replicas"]
@@ -97,10 +97,10 @@ def show_rehearsal(console: Any, drain: "Rehearsal") -> None:
 def _summary(body: dict[str, Any]) -> str:
     """Summarise the moves on one line."""
     traffic, moves = body["traffic"], len(body["moves"])
-    copies = counted(traffic["copies"], "copy", "copies")
+    copies = format_count(traffic["copies"], "copy", "copies")
     crossing = f"{traffic['crossing']} of them from another {traffic['level']}"
     bound = f"at least {body['lower_bound']} needed"
-    return f"{counted(moves, 'move')}: {copies}, {crossing}; {bound}"
+    return f"{format_count(moves, 'move')}: {copies}, {crossing}; {bound}"
 
 
 def _show_waves(console: Any, waves: list[dict[str, Any]]) -> None:

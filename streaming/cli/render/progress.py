@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from placement.wording import counted
+from placement.wording import format_count
 from streaming.cli.times import ago_text, duration_text
 
 # Of what is blocked the first are named.
@@ -28,7 +28,7 @@ def drain_text(order: Mapping[str, Any]) -> str:
         return "nothing is known of its progress yet"
     moving, standing = int(order["in_flight"]), int(order["remaining"])
     blocked = min(int(order["blocked_total"]), standing)
-    left = counted(moving + standing, "replica")
+    left = format_count(moving + standing, "replica")
     waiting = standing - blocked
     return f"{left} left: {moving} being moved away, {waiting} not begun, {blocked} blocked"
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from placement.wording import counted
+from placement.wording import format_count
 from schemas.envelope import OUTCOME_HEADER
 from streaming.cli.render.console import shorten
 
@@ -142,8 +142,8 @@ class Reminders:
         early = self._told_at is not None and self._last_at - self._told_at < REMINDERS_EVERY_MS
         if not self._count or (early and not at_the_end):
             return None
-        moves = counted(len(self._moves), "move was", "moves were")
-        reminders = counted(self._count, "reminder")
+        moves = format_count(len(self._moves), "move was", "moves were")
+        reminders = format_count(self._count, "reminder")
         named = shorten(list(self._moves.values()), REMINDED_SHOWN_MAX, "; ")
         rest = f"{moves} called off, no executor has confirmed it: {named}"
         self._moves, self._count, self._told_at = {}, 0, self._last_at

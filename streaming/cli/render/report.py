@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from placement.wording import counted
+from placement.wording import format_count
 from streaming.cli.render.console import Table
 
 # A person looks at the first rows; programs take --output json.
@@ -88,7 +88,7 @@ def _show_plan(console: Any, plan: dict[str, Any]) -> None:
     for name in ("repair", "rebalance"):
         figures = plan[name]
         if figures["moves"]:
-            moves = counted(figures["moves"], "move")
+            moves = format_count(figures["moves"], "move")
             console.print(f"{name}: {moves}, {figures['copies']} of them copies")
     if plan["waves"]:
         console.print(f"at least {plan['lower_bound']} copies are needed", style="dim")

@@ -6,7 +6,7 @@ The summary is a few lines at any size of a fleet. The tree below it takes the r
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from placement.wording import counted
+from placement.wording import format_count
 from streaming.cli.render.console import Table, shorten, wrap
 from streaming.cli.render.progress import blocked_lines, order_text
 from streaming.cli.render.topology import TopologyTree
@@ -144,7 +144,7 @@ def _under_way(found: "CellStatus", body: Mapping[str, Any]) -> Iterator[Field]:
             yield "", Text(f"override it: placer hold override {domain} --dry-run", "dim")
     yield "moves", _move_counts(body["moves"])
     for each in body["moves"]["waiting"][:_NAMED_MAX]:
-        waits = counted(each["count"], "need waits", "needs wait")
+        waits = format_count(each["count"], "need waits", "needs wait")
         such = "such as " if each["count"] > 1 else ""
         yield "", Text(f"{waits}: {each['code']}, {such}{each['message']}")
     if found.balance is not None:
@@ -164,7 +164,7 @@ def _heading(found: "CellStatus") -> Any:
     marker = found.marker
     waiting = {name.removesuffix(".v1"): count for name, count in found.lag.items() if count}
     whose = [
-        f"{counted(count, 'record')} {_RECORDS_OF.get(name, f'on {name}')}"
+        f"{format_count(count, 'record')} {_RECORDS_OF.get(name, f'on {name}')}"
         for name, count in waiting.items()
     ]
     unread = f"{', '.join(whose)} not yet read" if waiting else "all input is read"
@@ -180,14 +180,14 @@ def _health(health: Mapping[str, Any]) -> Iterator[Field]:
     totals = {things: sum(rungs.values()) for things, rungs in counts.items()}
     if len(counts["shards"]) > 1 or len(counts["streams"]) > 1:
         there = [
-            f"{counts[things].get(worst, 0)} of {counted(n, things[:-1])}"
+            f"{counts[things].get(worst, 0)} of {format_count(n, things[:-1])}"
             for things, n in totals.items()
         ]
         yield "health", Text.assemble((worst, _style(worst)), f": {', '.join(there)}")
         for things in ("streams", "shards"):
             yield "", Text.assemble(f"{things}: ", _counts(counts[things]))
         return
-    whole = " and ".join(counted(n, things[:-1]) for things, n in totals.items())
+    whole = " and ".join(format_count(n, things[:-1]) for things, n in totals.items())
     yield "health", Text.assemble((worst, _style(worst)), f": {whole}")
 
 
@@ -234,7 +234,7 @@ def _hold(domain: str, hold: Mapping[str, Any], found: "CellStatus") -> Any:
 
     where = "the whole fleet" if hold["domain"] is None else domain
     began = "" if hold["began_at"] is None else f", for {_since(hold['began_at'], found)}"
-    away = f"{hold['away']} of {counted(hold['most'], 'node')} are suspect or dead{began};"
+    away = f"{hold['away']} of {format_count(hold['most'], 'node')} are suspect or dead{began};"
     if hold["overridden"]:
         said = "overridden: their replicas are replaced, and the hold ends when they are back"
         return Text.assemble((where, "yellow"), f": {away} {said}")
@@ -265,10 +265,10 @@ def _balance(balance: "RebalancePreview") -> Any:
 
     if not balance.moves:
         return Text("even: a rebalance would move nothing")
-    leaders = counted(balance.moves - balance.copies, "leader")
+    leaders = format_count(balance.moves - balance.copies, "leader")
     if not balance.copies:
         return Text(f"replicas are even; a rebalance would change {leaders} and copy nothing")
-    parts = f"make {counted(balance.copies, 'copy', 'copies')}"
+    parts = f"make {format_count(balance.copies, 'copy', 'copies')}"
     if balance.moves > balance.copies:
         parts += f" and change {leaders}"
     return Text(f"a rebalance would {parts}: placer rebalance --dry-run")
@@ -293,7 +293,7 @@ def _critical(critical: Sequence[Mapping[str, Any]]) -> Iterator[Field]:
         shards[each["domain"]] = max(each["shards"], shards.get(each["domain"], 0))
     if shards:
         ranked = sorted(shards.items(), key=lambda each: -each[1])
-        named = [f"{name} ({counted(n, 'shard')})" for name, n in ranked]
+        named = [f"{name} ({format_count(n, 'shard')})" for name, n in ranked]
         said = f"{shorten(named, _CRITICAL_NAMED_MAX)}: the loss of any one takes a quorum"
         yield "critical", Text(said)
 
@@ -302,7 +302,7 @@ def _ignored(ignored: Mapping[str, Mapping[str, Any]], now_ms: int) -> Any:
     """Records that changed nothing: how many, why, and how long ago the last one came."""
     from rich.text import Text
 
-    whole = counted(sum(each["count"] for each in ignored.values()), "record")
+    whole = format_count(sum(each["count"] for each in ignored.values()), "record")
     said = [
         f"{each['count']} {reason} (last {ago_text(int(each['last_at']), now_ms)})"
         for reason, each in ignored.items()

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from placement.wording import counted
+from placement.wording import format_count
 from streaming.cli.render.location_tree import UP, Branch, FoldedTree, build_tree, fold_tree
 
 if TYPE_CHECKING:
@@ -89,9 +89,9 @@ class TopologyTree:
         shown: list[Branch | str] = [*tree.below(branch)]
         hidden = tree.hidden(branch)
         if hidden:
-            nodes = counted(sum(each.nodes for each in hidden), "node")
+            nodes = format_count(sum(each.nodes for each in hidden), "node")
             domains = sum(each.node is None for each in hidden)
-            where = f" in {counted(domains, 'domain')}" if domains else ""
+            where = f" in {format_count(domains, 'domain')}" if domains else ""
             shown.append(f"… {nodes} more{where}")
         for number, each in enumerate(shown, 1):
             last = number == len(shown)
@@ -133,7 +133,7 @@ class TopologyTree:
             label.append("" if said == UP else f" {said}", _style(str(node.status)))
         else:
             share = f"{branch.replicas[-1] / branch.weight:.1f} per weight"
-            label.append(f" on {counted(branch.nodes, 'node')}, {share}", "dim")
+            label.append(f" on {format_count(branch.nodes, 'node')}, {share}", "dim")
         return label
 
 

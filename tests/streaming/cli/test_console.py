@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from placement.wording import counted
+from placement.wording import format_count
 from streaming.cli.main import app
 from streaming.cli.render.console import PROSE_WIDTH_MIN, Paragraph, Table, shorten, text_console
 from streaming.cli.times import ago_text, duration_text
@@ -102,8 +102,8 @@ def test_commands_write_whole_lines_into_a_pipe(command: tuple[str, ...]) -> Non
 
 
 def test_counts_and_lists() -> None:
-    assert [counted(n, "move") for n in (0, 1, 2)] == ["0 moves", "1 move", "2 moves"]
-    assert counted(2, "copy", "copies") == "2 copies"
+    assert [format_count(n, "move") for n in (0, 1, 2)] == ["0 moves", "1 move", "2 moves"]
+    assert format_count(2, "copy", "copies") == "2 copies"
     assert shorten(["a", "b"], 2) == "a, b"
     assert shorten(["a", "b", "c"], 2) == "a, b and 1 more"
 
