@@ -12,7 +12,7 @@ from pydantic import Field, JsonValue
 from schemas.base import Id, Index, Message, Text, TimeMs
 from schemas.bookkeeping import Digest
 from schemas.reason import LAX, Reason
-from schemas.requests import Target
+from schemas.requests import Action, Target
 
 
 class Severity(StrEnum):
@@ -36,26 +36,6 @@ class AlertKind(StrEnum):
     RELOCATION_PENDING = "RELOCATION_PENDING"
     LOCATION_REFUSED = "LOCATION_REFUSED"
     CLAIM_DIFFERS = "CLAIM_DIFFERS"
-
-
-class Action(StrEnum):
-    """Action of a request; each is asked for by a message of its own.
-
-    These are `drain`, `undrain`, `maintenance`, `cordon`, `uncordon`, `approve_relocation`,
-    `override_hold`, `cancel_move`, `rebalance`, and of nodes `forget` and `release`.
-    """
-
-    DRAIN = "drain"
-    UNDRAIN = "undrain"
-    MAINTENANCE = "maintenance"
-    CORDON = "cordon"
-    UNCORDON = "uncordon"
-    APPROVE_RELOCATION = "approve_relocation"
-    OVERRIDE_HOLD = "override_hold"
-    CANCEL_MOVE = "cancel_move"
-    REBALANCE = "rebalance"
-    FORGET = "forget"
-    RELEASE = "release"
 
 
 class AnswerOutcome(StrEnum):

@@ -4,7 +4,8 @@ Each request is answered on `answers.v1` by a message that names its `request_id
 destructive needs `expected_impact_hash`: the hash that its dry run showed.
 """
 
-from typing import Annotated
+from enum import StrEnum
+from typing import Annotated, ClassVar
 
 from pydantic import Field, StringConstraints
 
@@ -17,14 +18,35 @@ Target = Annotated[str, StringConstraints(min_length=1, max_length=2048)]
 Ttl = Annotated[int, Field(ge=1, le=TTL_SECONDS_MAX)]
 
 
+class Action(StrEnum):
+    """Action of a request; each is asked for by a message of its own.
+
+    These are `drain`, `undrain`, `maintenance`, `cordon`, `uncordon`, `approve_relocation`,
+    `override_hold`, `cancel_move`, `rebalance`, and of nodes `forget` and `release`.
+    """
+
+    DRAIN = "drain"
+    UNDRAIN = "undrain"
+    MAINTENANCE = "maintenance"
+    CORDON = "cordon"
+    UNCORDON = "uncordon"
+    APPROVE_RELOCATION = "approve_relocation"
+    OVERRIDE_HOLD = "override_hold"
+    CANCEL_MOVE = "cancel_move"
+    REBALANCE = "rebalance"
+    FORGET = "forget"
+    RELEASE = "release"
+
+
 class OperatorRequest(Message):
     """Base of every operator's request; key: `target`.
 
     `target` is a node's id or a domain (`/eu/az1`), nodes that join it later included; of a hold
     its name, of a cancellation a move's id. `request_id` names the request in its answer. `reason`
-    is free text for people.
+    is free text for people. `action` is the word for it in answers.
     """
 
+    action: ClassVar[Action]
     target: Target = Field(
         description="What the request is about: a node's id or a domain (`/eu/az1`), of a hold "
         "its name, of a cancellation a move's id. It is the record's key."
@@ -61,42 +83,60 @@ class TimedRequest(OperatorRequest):
 class Drain(OperatorRequest):
     """Move all replicas off the target and give it no new ones. Needs the hash of its impact."""
 
+    action = Action.DRAIN
+
 
 class Undrain(OperatorRequest):
     """End a drain or a maintenance; what has not been moved stays."""
+
+    action = Action.UNDRAIN
 
 
 class Maintenance(TimedRequest):
     """The target may be away until `ttl_seconds` have passed: it gets no replicas, and what stands
     there is not replaced. Refused where a shard would lose its quorum."""
 
+    action = Action.MAINTENANCE
+
 
 class Cordon(TimedRequest):
     """Give the target no new replicas; it keeps what it has."""
 
+    action = Action.CORDON
+
 
 class Uncordon(OperatorRequest):
     """End a cordon."""
+
+    action = Action.UNCORDON
 
 
 class ApproveRelocation(OperatorRequest):
     """Let a node's pending relocation take effect, or together those of all nodes that stand in
     a domain. Needs the hash of its impact."""
 
+    action = Action.APPROVE_RELOCATION
+
 
 class OverrideHold(OperatorRequest):
     """Replace what a hold keeps from being replaced. `target` is the hold's: a domain, or `fleet`.
     Needs the hash of its impact."""
+
+    action = Action.OVERRIDE_HOLD
 
 
 class CancelMove(OperatorRequest):
     """Cancel an open move, given by its id as `target`. Its replica stays where it is, which has
     to be up; another target is tried."""
 
+    action = Action.CANCEL_MOVE
+
 
 class Rebalance(OperatorRequest):
     """Even out the loads of the whole fleet, whatever the configured mode. `target` is `fleet`.
     Needs the hash of its impact where it copies more than a hundred replicas."""
+
+    action = Action.REBALANCE
 
 
 class ForgetNode(OperatorRequest):
@@ -104,10 +144,14 @@ class ForgetNode(OperatorRequest):
     its id. Refused while replicas stand on it or moves lead there, and while it may come back:
     it has to be dead, or drained. A node that registers with this id later is a new one."""
 
+    action = Action.FORGET
+
 
 class ReleaseNode(OperatorRequest):
     """End the hold-down of a node that has flapped, before its time is over: it may receive
     replicas again. `target` is its id."""
+
+    action = Action.RELEASE
 
 
 Request = (

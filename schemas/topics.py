@@ -11,9 +11,10 @@ settings keep that reading short.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from schemas import limits
+from schemas.requests import Request
 
 DEFAULT_PREFIX = "placement."
 
@@ -159,19 +160,7 @@ CATALOGUE: tuple[Topic, ...] = (
     _input(
         OPERATOR,
         "target",
-        (
-            "Drain",
-            "Undrain",
-            "Maintenance",
-            "Cordon",
-            "Uncordon",
-            "ApproveRelocation",
-            "OverrideHold",
-            "CancelMove",
-            "Rebalance",
-            "ForgetNode",
-            "ReleaseNode",
-        ),
+        tuple(request.__name__ for request in get_args(Request)),
         30,
         1,
         "Requests of operators; it has an ACL of its own",

@@ -41,21 +41,7 @@ from placement.model import (
 from schemas import acks, inputs, limits
 from schemas.cluster import Cluster, ClusterNode, ClusterNodeStatus, ClusterStream
 from schemas.inputs import InputMessage, StreamRequest
-from schemas.requests import (
-    ApproveRelocation,
-    CancelMove,
-    Cordon,
-    Drain,
-    ForgetNode,
-    Maintenance,
-    OperatorRequest,
-    OverrideHold,
-    Rebalance,
-    ReleaseNode,
-    TimedRequest,
-    Uncordon,
-    Undrain,
-)
+from schemas.requests import OperatorRequest, TimedRequest
 from streaming.codec.packets import RawRecord
 from streaming.codec.values import tags_of
 
@@ -73,20 +59,6 @@ _CLUSTER_ADMINISTRATIVE = {
     ClusterNodeStatus.MAINTENANCE: AdministrativeState.MAINTENANCE,
     ClusterNodeStatus.CORDONED: AdministrativeState.CORDONED,
 }
-ACTIONS: Mapping[type[OperatorRequest], Action] = {
-    Drain: Action.DRAIN,
-    Undrain: Action.UNDRAIN,
-    Maintenance: Action.MAINTENANCE,
-    Cordon: Action.CORDON,
-    Uncordon: Action.UNCORDON,
-    ApproveRelocation: Action.APPROVE_RELOCATION,
-    OverrideHold: Action.OVERRIDE_HOLD,
-    CancelMove: Action.CANCEL_MOVE,
-    Rebalance: Action.REBALANCE,
-    ForgetNode: Action.FORGET,
-    ReleaseNode: Action.RELEASE,
-}
-"""What an operator's message asks for."""
 _CLUSTER_GUARD = {
     ClusterNodeStatus.HELD_DOWN: Guard.HELD_DOWN,
     ClusterNodeStatus.QUARANTINED: Guard.QUARANTINED,
@@ -221,7 +193,7 @@ def event_of_order(request: OperatorRequest, at: int) -> OperatorAsked:
     return OperatorAsked(
         at,
         request.request_id,
-        ACTIONS[type(request)],
+        Action(request.action),
         request.target,
         request.expected_impact_hash,
         None if ttl_seconds is None else ttl_seconds * 1000,
