@@ -177,8 +177,8 @@ class RunningQuery:
         try:
             while not stop.wait(_WATCH_SECONDS if ready else _WATCH_SECONDS / 4):
                 if not query.isActive:
-                    raise self._ended(query)
-                if self._ticker.refused and (refused := self._lost_rights()):
+                    raise self._find_failure(query)
+                if self._ticker.refused and (refused := self._find_lost_rights()):
                     raise refused
                 self._trace.write_last(query)
                 if not ready and self._first_batch.is_set():
@@ -215,7 +215,7 @@ class RunningQuery:
             NodeLifecycle(timers), OUTPUT_SCHEMA, "Update", "None", initialState=initial
         )
         assert settings.checkpoint is not None
-        checkpoint = _fresh(settings.checkpoint, self._applier.writer_epoch)
+        checkpoint = _make_scratch(settings.checkpoint, self._applier.writer_epoch)
         return (
             judged.writeStream.queryName(f"placer-{settings.cell}")
             .outputMode("update")
@@ -227,22 +227,22 @@ class RunningQuery:
     def _apply(self, batch: "DataFrame", batch_id: int) -> None:
         """Apply one batch. An exception ends the query, and with it the process."""
         try:
-            self._take(batch, batch_id)
+            self._apply_batch(batch, batch_id)
         except Exception as error:
             self._failure = error
             raise
 
-    def _ended(self, query: "StreamingQuery") -> Exception:
+    def _find_failure(self, query: "StreamingQuery") -> Exception:
         """Return the error that ended the query. Spark repeats our own error of a failed batch in
         many words; a full or failing disk is no bug and is reported in one sentence."""
         said = _failure_text(query)
         fault = next((fault for fault in _DISK_FAULTS if fault in said), None)
         if fault is not None and not isinstance(self._failure, StreamingError):
-            return _unusable(self._settings.checkpoint, fault)
+            return _make_scratch_failure(self._settings.checkpoint, fault)
         failure = self._failure or QueryFailed(said)
-        return self._lost_rights() or failure if _REFUSED in str(failure).lower() else failure
+        return self._find_lost_rights() or failure if _REFUSED in str(failure).lower() else failure
 
-    def _lost_rights(self) -> AccessRefused | None:
+    def _find_lost_rights(self) -> AccessRefused | None:
         """List the rights that this principal has lost, if the brokers report any."""
         kafka = self._settings.kafka
         try:
@@ -258,7 +258,7 @@ class RunningQuery:
             "(`placer topics acls` tells them), and start again"
         )
 
-    def _take(self, batch: "DataFrame", batch_id: int) -> None:
+    def _apply_batch(self, batch: "DataFrame", batch_id: int) -> None:
         self._trace.begin(batch_id)
         self._observer.on_batch_began()
         with self._trace.part("toArrow"):
@@ -266,7 +266,7 @@ class RunningQuery:
         with self._between:
             if self._stopping:
                 return
-            caught_up = self._ticker.caught_up(self._applier.tick_seen)
+            caught_up = self._ticker.is_caught_up(self._applier.tick_seen)
             with self._trace.part("apply"):
                 self._applier.apply(payloads, caught_up)
         self._observer.on_batch_ended()
@@ -366,10 +366,10 @@ def check_scratch(checkpoint: Path) -> None:
         with tempfile.TemporaryFile(dir=checkpoint) as probe:
             probe.write(bytes(_PROBE_BYTES))
     except OSError as error:
-        raise _unusable(checkpoint, error.strerror or str(error)) from error
+        raise _make_scratch_failure(checkpoint, error.strerror or str(error)) from error
 
 
-def _unusable(checkpoint: Path | None, fault: str) -> QueryFailed:
+def _make_scratch_failure(checkpoint: Path | None, fault: str) -> QueryFailed:
     return QueryFailed(
         f"{checkpoint}: {fault}. Nothing of what was decided is lost: make room or mend it, or "
         "name another scratch directory (--checkpoint), and start again"
@@ -390,7 +390,7 @@ def _check_topics(bootstrap: str, prefix: str, options: dict[str, str]) -> None:
         raise StreamingError(f"{listed}. Make it so with: placer topics apply")
 
 
-def _fresh(checkpoint: Path, writer_epoch: int) -> Path:
+def _make_scratch(checkpoint: Path, writer_epoch: int) -> Path:
     """An empty directory for this writer; those of earlier ones are scratch and go."""
     checkpoint.mkdir(parents=True, exist_ok=True)
     for old in checkpoint.glob("epoch-*"):

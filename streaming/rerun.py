@@ -115,12 +115,12 @@ def rerun(
 def _scale_durations(settings: Mapping[str, Any], cell: str, speed: float) -> dict[str, Any]:
     """The settings with every duration divided by the speed."""
 
-    def scaled(value: Any, name: str = "") -> Any:
+    def scale(value: Any, name: str = "") -> Any:
         if isinstance(value, Mapping):
-            return {key: scaled(each, key) for key, each in value.items() if each is not None}
+            return {key: scale(each, key) for key, each in value.items() if each is not None}
         return value / speed if name.endswith("_seconds") else value
 
-    return {"cell": cell, **scaled(settings)}
+    return {"cell": cell, **scale(settings)}
 
 
 def _seed(producer: Producer, recording: Recording) -> None:

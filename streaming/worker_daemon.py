@@ -13,7 +13,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 
 
-def without_archives(path: list[str], spark_home: str) -> list[str]:
+def drop_archives(path: list[str], spark_home: str) -> list[str]:
     """The import path without the archives of Spark's distribution, where PySpark is installed too.
 
     Spark puts its zip of PySpark and a jar first. Modules of a zip are compiled at each start, 2 s
@@ -30,7 +30,7 @@ def without_archives(path: list[str], spark_home: str) -> list[str]:
 
 
 if __name__ == "__main__" and "SPARK_HOME" in os.environ:
-    sys.path[:] = without_archives(sys.path, os.environ["SPARK_HOME"])
+    sys.path[:] = drop_archives(sys.path, os.environ["SPARK_HOME"])
 
 import pandas as pd  # noqa: E402, F401
 import pyspark.sql.streaming.proto.StateMessage_pb2  # noqa: E402

@@ -163,7 +163,7 @@ def count_partitions(
     """
     names = {full_name(topic, prefix): topic.name for topic in CATALOGUE}
     with connect_admin(bootstrap, options) as admin:
-        present = _present(admin, names)
+        present = _find_existing(admin, names)
         return {names[name]: len(topic["partitions"]) for name, topic in present.items()}
 
 
@@ -224,7 +224,7 @@ def _differences(wanted: _WantedTopic, found: _ExistingTopic) -> Iterator[tuple[
 
 
 def _describe(admin: KafkaAdminClient, wanted: Sequence[_WantedTopic]) -> dict[str, _ExistingTopic]:
-    present = _present(admin, [each.name for each in wanted])
+    present = _find_existing(admin, [each.name for each in wanted])
     if not present:
         return {}
     resources = [
@@ -243,7 +243,7 @@ def _describe(admin: KafkaAdminClient, wanted: Sequence[_WantedTopic]) -> dict[s
     }
 
 
-def _present(admin: KafkaAdminClient, names: Any) -> dict[str, Any]:
+def _find_existing(admin: KafkaAdminClient, names: Any) -> dict[str, Any]:
     """The topics that exist, by name, as kafka-python describes them."""
     present = {}
     for topic in admin.describe_topics(list(names)):

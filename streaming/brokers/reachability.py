@@ -59,11 +59,11 @@ class Reachability:
             if now < self._probe_at:
                 return
             self._probe_at = now + PROBE_INTERVAL_SECONDS
-            self._answered(now, _answers(client))
+            self._note_answer(now, _answers(client))
         finally:
             self._lock.release()
 
-    def _answered(self, now: float, answered: bool) -> None:
+    def _note_answer(self, now: float, answered: bool) -> None:
         if not answered:
             if self._away_since is None:
                 self._away_since = now

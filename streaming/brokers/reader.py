@@ -164,7 +164,7 @@ class CommittedReader:
     def records_to_end(self) -> Iterator[Record]:
         """Yield the records of `read_to_end` one by one, for topics of which few records are
         kept."""
-        for messages in self._to_end():
+        for messages in self._consume_to_end():
             yield from (self._record(each) for each in messages if self._advance(each))
 
     def read_latest(self) -> dict[str, dict[bytes, bytes]]:
@@ -180,7 +180,7 @@ class CommittedReader:
         by topic; None for a tombstone. A million records take a few seconds, so nothing is parsed
         here. Raises KeyMissing for a record without a key."""
         latest: dict[str, dict[bytes, bytes | None]] = {name: {} for name in self._short_names}
-        for messages in self._to_end():
+        for messages in self._consume_to_end():
             newest = {}
             for message in messages:
                 if message.error() is not None:
@@ -196,7 +196,7 @@ class CommittedReader:
                 self._advance(message)
         return {self._short_names[name]: values for name, values in latest.items()}
 
-    def _to_end(self) -> Iterator[list[Any]]:
+    def _consume_to_end(self) -> Iterator[list[Any]]:
         """Messages up to the ends as they are now; `_advance` has to see each, or of each partition
         the newest."""
         if self._reachability is not None:

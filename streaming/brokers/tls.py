@@ -37,7 +37,7 @@ def find_fault(bootstrap: str, options: Mapping[str, str]) -> str | None:
             _greet(context, host.strip("[]"), int(port))
         except ssl.SSLError as error:
             if is_encrypted(options):
-                return _words(error, address.strip(), "ssl.certificate.location" in options)
+                return _describe(error, address.strip(), "ssl.certificate.location" in options)
             return speaks if "alert" in _reason(error) else None
         except (OSError, ValueError):
             continue
@@ -77,7 +77,7 @@ def _reason(error: ssl.SSLError) -> str:
     return (error.reason or str(error)).replace("_", " ").lower()
 
 
-def _words(error: ssl.SSLError, address: str, has_certificate: bool) -> str:
+def _describe(error: ssl.SSLError, address: str, has_certificate: bool) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         if error.verify_code in _ANOTHER_NAME:
             return (

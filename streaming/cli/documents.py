@@ -147,7 +147,7 @@ def check_unknown_fields(
     if strict:
         return _unknown_fault(document)
     for name in document.ignored[:_IGNORED_SHOWN_MAX]:
-        said = f"field '{name}' is not known, ignored{_hint(name)}"
+        said = f"field '{name}' is not known, ignored{_suggest_field(name)}"
         typer.echo(f"{_place(file, document.line(name))}: {said}", err=True)
     left = len(document.ignored) - _IGNORED_SHOWN_MAX
     if left > 0:
@@ -159,7 +159,7 @@ def _unknown_fault(document: "Document") -> "DocumentFault":
     from streaming.offline import DocumentFault
 
     first, *others = document.ignored
-    message = f"field '{first}' is not known{_hint(first)}"
+    message = f"field '{first}' is not known{_suggest_field(first)}"
     if others:
         named = ", ".join(f"'{name}'" for name in others[: _IGNORED_SHOWN_MAX - 1])
         left = len(others) - (_IGNORED_SHOWN_MAX - 1)
@@ -168,7 +168,7 @@ def _unknown_fault(document: "Document") -> "DocumentFault":
     return DocumentFault(message, document.line(first), first)
 
 
-def _hint(name: str) -> str:
+def _suggest_field(name: str) -> str:
     from schemas.spelling import did_you_mean
 
     return did_you_mean(name.rpartition(".")[2], _known_fields(name))

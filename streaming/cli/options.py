@@ -138,7 +138,7 @@ def with_options(
     that takes `settings` the options --bootstrap, --prefix and --config.
     """
 
-    def given(command: Callable[..., None]) -> Callable[..., None]:
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = inspect.signature(command).parameters
         offered = {name: inspect.signature(make).parameters for name, make in shared.items()}
         parameters = [each for name, each in own.items() if name not in shared]
@@ -158,4 +158,4 @@ def with_options(
         run.__annotations__ = {each.name: each.annotation for each in parameters}
         return run
 
-    return given
+    return decorate

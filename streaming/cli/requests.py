@@ -96,7 +96,7 @@ class RequestOptions:
         from streaming.requests import send_request_and_wait
 
         answer = send_request_and_wait(settings, request, self.timeout)
-        hint = _hint(settings, request.target, answer["reason"])
+        hint = _suggest_target(settings, request.target, answer["reason"])
         _print_answer(answer, hint, self.output)
         if answer["outcome"] != "accepted":
             raise typer.Exit(EXIT_REFUSED)
@@ -109,7 +109,7 @@ class RequestOptions:
 
         shown = dry_run(settings, request)
         form = self.output if self.dry_run else Output.TEXT
-        hint = _hint(settings, request.target, shown.summary["refusal"])
+        hint = _suggest_target(settings, request.target, shown.summary["refusal"])
         _show(shown, request.target, hint, form, err=not self.dry_run)
         if shown.seen.refusal is not None:
             raise typer.Exit(EXIT_REFUSED)
@@ -121,7 +121,7 @@ class RequestOptions:
     def _send_only(self, settings: "Settings", request: "OperatorRequest") -> None:
         from streaming.requests import send_request
 
-        print_sent(settings, [(request.target, send_request(settings, request))], self.output)
+        print_requests(settings, [(request.target, send_request(settings, request))], self.output)
 
 
 def confirm(question: str, agreed: bool, options: str) -> None:
@@ -131,7 +131,7 @@ def confirm(question: str, agreed: bool, options: str) -> None:
     raise typer.BadParameter(f"look at the impact, then add {options}")
 
 
-def print_sent(settings: "Settings", sent: Any, output: Output) -> None:
+def print_requests(settings: "Settings", sent: Any, output: Output) -> None:
     """Say where requests went, each with what it is about; nobody waits for their answers."""
     from schemas.topics import full_name
 
@@ -162,7 +162,7 @@ def _make_request(
         raise typer.BadParameter(f"{first['loc'][0]}: {first['msg']}") from error
 
 
-def _hint(settings: "Settings", target: str, reason: "Mapping[str, Any] | None") -> str:
+def _suggest_target(settings: "Settings", target: str, reason: "Mapping[str, Any] | None") -> str:
     """Name the targets that are spelt like an unknown one."""
     if reason is None or reason["code"] not in ("NODE_UNKNOWN", "DOMAIN_UNKNOWN"):
         return ""

@@ -27,7 +27,7 @@ from streaming.simulator import (
     StreamCreator,
     Watcher,
     World,
-    verdict_lines,
+    claim_lines,
 )
 
 # Production waits for minutes; the story should not. Four missed beats make a suspect.
@@ -100,7 +100,7 @@ class Stage:
         raise NotImplementedError
 
     def _start(self) -> None:
-        with self._timed("application start → ready"):
+        with self._measure("application start → ready"):
             self._tell("starting the application on Spark")
             self._application.start()
             self._application.wait_ready()
@@ -124,7 +124,7 @@ class Stage:
         return sum(move["state"] == state for move in self.world.moves.values())
 
     @contextmanager
-    def _timed(self, what: str) -> Iterator[None]:
+    def _measure(self, what: str) -> Iterator[None]:
         started = time.monotonic()
         yield
         self.seconds[what] = time.monotonic() - started
@@ -148,13 +148,13 @@ class ScenarioDemo(Stage):
             Fleet(
                 self.bootstrap, DEFAULT_PREFIX, scenario.fleet(), scenario.heartbeat_seconds
             ) as fleet,
-            Executor(self.bootstrap, DEFAULT_PREFIX, scenario.executor, serves=fleet.serves),
+            Executor(self.bootstrap, DEFAULT_PREFIX, scenario.executor, serves=fleet.can_serve),
         ):
             playing = ScenarioRun(scenario, fleet, self.world, self._create, self._tell, self._stop)
             found = playing.play()
             if self._stop.is_set():
                 raise KeyboardInterrupt
-            for line in verdict_lines(scenario, found):
+            for line in claim_lines(scenario, found):
                 self._tell(line)
             return self._report(found)
 

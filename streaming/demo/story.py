@@ -55,49 +55,49 @@ class StoryDemo(Stage):
             self._player = StepPlayer(fleet, self._tell, self._stop)
             self._create_streams(len(nodes))
             node_dies, node_returns, zone_dies, zone_returns, rack_dies = scenario.steps
-            self._node_dies_and_returns(node_dies, node_returns)
-            self._zone_is_held_until_overridden(zone_dies, zone_returns)
-            self._rack_dies_and_application_is_killed(rack_dies)
-            self._until("everything is at rest", self._at_rest)
+            self._play_node_return(node_dies, node_returns)
+            self._play_zone_hold(zone_dies, zone_returns)
+            self._play_rack_loss_and_kill(rack_dies)
+            self._wait_until("everything is at rest", self._is_at_rest)
         return self._report()
 
     def _create_streams(self, nodes: int) -> None:
-        self._until("all nodes are up", lambda: self._liveness_counts().get("up", 0) == nodes)
+        self._wait_until("all nodes are up", lambda: self._liveness_counts().get("up", 0) == nodes)
         latencies = []
         for name, shards, factor, policies in STREAMS:
             appended_at = self._create(_stream(name, shards, factor, policies))
-            self._until(f"{name} is decided", partial(self._is_decided, name))
+            self._wait_until(f"{name} is decided", partial(self._is_decided, name))
             latencies.append(self.world.first_seen[DECISIONS, name] - appended_at)
-            self._tell(_decided(self.world.decisions[name]))
+            self._tell(_decision_text(self.world.decisions[name]))
         self.seconds["stream appended → decision readable, p50"] = median(latencies)
         self.seconds["stream appended → decision readable, max"] = max(latencies)
 
-    def _node_dies_and_returns(self, dies: ScenarioStep, returns: ScenarioStep) -> None:
+    def _play_node_return(self, dies: ScenarioStep, returns: ScenarioStep) -> None:
         victim = dies.target
         self._tell(f"{victim} falls silent")
-        self._lose(dies)
-        self._until(f"{victim} is replaced everywhere", lambda: self._healed({victim}))
+        self._silence(dies)
+        self._wait_until(f"{victim} is replaced everywhere", lambda: self._is_healed({victim}))
         self._tell(f"{victim} returns; nothing should move")
         before = len(self.world.moves)
         self._player.act(returns)
-        self._until(f"{victim} is up", lambda: self._are({victim}, "up"))
+        self._wait_until(f"{victim} is up", lambda: self._are_all({victim}, "up"))
         self._expect_no_moves_since(before, f"{victim} returned")
 
-    def _zone_is_held_until_overridden(self, dies: ScenarioStep, returns: ScenarioStep) -> None:
+    def _play_zone_hold(self, dies: ScenarioStep, returns: ScenarioStep) -> None:
         zone, lost, before = dies.target, self._targets(dies), len(self.world.moves)
         self._tell(f"{zone} loses power: {', '.join(sorted(lost))}")
         self._player.act(dies)
-        self._until(f"a HOLD of {zone}", lambda: self.world.hold_reason(zone) is not None)
+        self._wait_until(f"a HOLD of {zone}", lambda: self.world.hold_reason(zone) is not None)
         self._tell(f"alert HOLD {zone}: {self.world.hold_reason(zone)}")
-        self._until(f"{zone} dead", lambda: self._are(lost, "dead"))
+        self._wait_until(f"{zone} dead", lambda: self._are_all(lost, "dead"))
         self._expect_no_moves_since(before, f"{zone} is held")
         self._tell(f"all nodes of {zone} are dead and nothing moves: a zone mostly comes back")
         self._override(zone)
         self._tell_moves(lost)
-        self._until(f"{zone} is replaced everywhere", lambda: self._healed(lost))
+        self._wait_until(f"{zone} is replaced everywhere", lambda: self._is_healed(lost))
         self._tell(f"{zone} is replaced everywhere; it returns, and what wants three zones with it")
         self._player.act(returns)
-        self._until(f"{zone} is up", lambda: self._are(lost, "up"))
+        self._wait_until(f"{zone} is up", lambda: self._are_all(lost, "up"))
 
     def _override(self, hold: str) -> None:
         """Override the hold, as an operator does who knows that the zone stays away."""
@@ -112,45 +112,45 @@ class StoryDemo(Stage):
         if answer["outcome"] != "accepted":
             raise SceneFailed(f"{what}: refused")
 
-    def _rack_dies_and_application_is_killed(self, dies: ScenarioStep) -> None:
+    def _play_rack_loss_and_kill(self, dies: ScenarioStep) -> None:
         rack, lost = dies.target, self._targets(dies)
         self._tell(f"{rack} loses power: {', '.join(sorted(lost))}")
-        self._lose(dies)
+        self._silence(dies)
         self._tell(f"kill -9 of the application, {len(self.world.open_moves)} moves under way")
-        with self._timed("kill -9 → ready again"):
+        with self._measure("kill -9 → ready again"):
             self._application.kill()
             self._application.start()
             self._application.wait_ready()
-        with self._timed("ready again → decision of a new stream"):
+        with self._measure("ready again → decision of a new stream"):
             name = "after-the-crash"
             self._create(_stream(name, 4, 3, None))
-            self._until("a new stream is decided", partial(self._is_decided, name))
-        self._tell(_decided(self.world.decisions[name]))
-        self._until(f"{rack} is replaced everywhere", lambda: self._healed(lost))
+            self._wait_until("a new stream is decided", partial(self._is_decided, name))
+        self._tell(_decision_text(self.world.decisions[name]))
+        self._wait_until(f"{rack} is replaced everywhere", lambda: self._is_healed(lost))
 
-    def _lose(self, dies: ScenarioStep) -> None:
+    def _silence(self, dies: ScenarioStep) -> None:
         """Silence nodes and wait for the first moves away from them."""
         lost = self._targets(dies)
         what = " and ".join(sorted(lost))
         started = time.time()
         self._player.act(dies)
-        self._until(f"{what} dead", lambda: self._are(lost, "dead"))
+        self._wait_until(f"{what} dead", lambda: self._are_all(lost, "dead"))
         self._tell_moves(lost)
         found = f"{what} silent → dead and first move (timer {DEAD_AFTER_SECONDS:g} s)"
         self.seconds[found] = time.time() - started
 
     def _tell_moves(self, lost: set[str]) -> None:
         """Wait for moves off lost nodes and name the first."""
-        self._until("moves are issued", lambda: bool(self._moves_off(lost)))
+        self._wait_until("moves are issued", lambda: bool(self._moves_off(lost)))
         moves = self._moves_off(lost)
         for move in moves[:3]:
-            self._tell(_moving(move))
+            self._tell(_move_text(move))
         if len(moves) > 3:
             self._tell(f"… and {len(moves) - 3} more")
 
     # Looking at the world
 
-    def _until(self, what: str, holds: Callable[[], bool]) -> None:
+    def _wait_until(self, what: str, holds: Callable[[], bool]) -> None:
         deadline = time.monotonic() + SCENE_TIMEOUT_SECONDS
         while not holds():
             if self.world.failure is not None:
@@ -166,7 +166,7 @@ class StoryDemo(Stage):
     def _targets(self, step: ScenarioStep) -> set[str]:
         return {*self._player.targets(step.target)}
 
-    def _are(self, node_ids: set[str], liveness: str) -> bool:
+    def _are_all(self, node_ids: set[str], liveness: str) -> bool:
         views = [self.world.nodes.get(node_id, {}) for node_id in node_ids]
         return all(view.get("liveness") == liveness for view in views)
 
@@ -178,10 +178,10 @@ class StoryDemo(Stage):
         seen = [view["liveness"] for view in list(self.world.nodes.values())]
         return {liveness: seen.count(liveness) for liveness in set(seen)}
 
-    def _healed(self, lost: set[str]) -> bool:
-        return not self.world.holders(lost) and self._at_rest()
+    def _is_healed(self, lost: set[str]) -> bool:
+        return not self.world.holders(lost) and self._is_at_rest()
 
-    def _at_rest(self) -> bool:
+    def _is_at_rest(self) -> bool:
         needy = any(
             violation["rule"] == "replicas"
             for record in list(self.world.violations.values())
@@ -203,7 +203,7 @@ def _stream(name: str, shards: int, factor: int, policies: str | None) -> Stream
     )
 
 
-def _decided(decision: dict[str, Any]) -> str:
+def _decision_text(decision: dict[str, Any]) -> str:
     spec = decision["spec"]
     shape = f"{spec['shards']} × {spec['replication_factor']}"
     asked = spec.get("placement_policies")
@@ -212,7 +212,7 @@ def _decided(decision: dict[str, Any]) -> str:
     return f"stream {decision['stream']} {shape}{wish} → {decision['outcome']}{why}"
 
 
-def _moving(move: dict[str, Any]) -> str:
+def _move_text(move: dict[str, Any]) -> str:
     where = f"{move['stream']}/{move['shard']}"
     ways = f"{move.get('remove', 'nothing')} → {move.get('add', 'nothing')}"
     return f"move {where}: {ways} ({move['cause']})"

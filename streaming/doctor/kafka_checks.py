@@ -28,7 +28,7 @@ CLOCK_AHEAD_SECONDS_MAX = 5.0
 
 def check_broker(settings: Settings) -> str | CheckFailure:
     """Whether the brokers answer, and what version they are."""
-    with connect_admin(*_where(settings)) as client:
+    with connect_admin(*_connection(settings)) as client:
         nodes = client.describe_cluster()["brokers"]
         found = client.get_broker_version_data(nodes[0]["broker_id"]).broker_version
     version = ".".join(map(str, found))
@@ -43,7 +43,7 @@ def check_broker(settings: Settings) -> str | CheckFailure:
 
 def check_topics(settings: Settings) -> str | CheckFailure:
     """The topics against the catalogue."""
-    bootstrap, options = _where(settings)
+    bootstrap, options = _connection(settings)
     changes = diff_topics(
         bootstrap, settings.topics.prefix, settings.topics.replication_factor, options=options
     )
@@ -58,7 +58,7 @@ def check_topics(settings: Settings) -> str | CheckFailure:
 
 def check_authorisation(settings: Settings) -> str | CheckFailure:
     """Check the operations that the brokers allow this principal on each topic."""
-    bootstrap, options = _where(settings)
+    bootstrap, options = _connection(settings)
     found = find_missing_rights(bootstrap, settings.topics.prefix, options)
     if found:
         return CheckFailure(
@@ -69,7 +69,7 @@ def check_authorisation(settings: Settings) -> str | CheckFailure:
 
 def check_transactions(settings: Settings) -> str | CheckFailure:
     """A transaction of a probe, begun and aborted: nothing is written, nobody is fenced."""
-    bootstrap, options = _where(settings)
+    bootstrap, options = _connection(settings)
     probe = f"{settings.topics.prefix}{settings.cell}.doctor"
     started = time.monotonic()
     producer = connect(
@@ -93,7 +93,7 @@ def check_transactions(settings: Settings) -> str | CheckFailure:
 
 def check_hanging_transactions(settings: Settings) -> str | CheckFailure:
     """Transactions that hold back readers of committed records and do not move."""
-    bootstrap, options = _where(settings)
+    bootstrap, options = _connection(settings)
     names = [topic.name for topic in CATALOGUE]
     before = open_transactions(bootstrap, settings.topics.prefix, names, options)
     if before:
@@ -114,7 +114,7 @@ def check_hanging_transactions(settings: Settings) -> str | CheckFailure:
 
 def check_clock(settings: Settings) -> str | CheckFailure:
     """The brokers' append time, which is the time of everything, against this machine's clock."""
-    bootstrap, options = _where(settings)
+    bootstrap, options = _connection(settings)
     latest = -1
     with CommittedReader(
         bootstrap, settings.topics.prefix, [NODES], from_beginning=False, options=options
@@ -138,5 +138,5 @@ def check_clock(settings: Settings) -> str | CheckFailure:
     return f"append time is used (LogAppendTime); the newest record of nodes is {-ahead:.0f} s old"
 
 
-def _where(settings: Settings) -> tuple[str, dict[str, str]]:
+def _connection(settings: Settings) -> tuple[str, dict[str, str]]:
     return settings.kafka.bootstrap_servers, settings.resolved_kafka_options()

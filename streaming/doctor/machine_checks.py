@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import get_args
 
 from streaming.doctor.findings import CheckFailure, CheckStatus
-from streaming.runtime import JarSet, JarsUnavailable, JavaUnavailable, find_java, jars_present
+from streaming.runtime import JarSet, JarsUnavailable, JavaUnavailable, find_java, has_jars
 from streaming.settings import Settings
 
 PACKAGES = ("placement", "schemas", "streaming")
@@ -48,7 +48,7 @@ def check_java(_: Settings) -> str | CheckFailure:
 def check_jars(_: Settings) -> str | CheckFailure:
     """The jars of the lock, by their checksums."""
     try:
-        missing = [name for name in JAR_SETS if not jars_present(name)]
+        missing = [name for name in JAR_SETS if not has_jars(name)]
     except JarsUnavailable as error:
         return CheckFailure(str(error), "correct PLACER_JARS_LOCK")
     if missing:

@@ -43,13 +43,15 @@ def split_heartbeats(records: pa.Table, at: Integers, elapsed: Integers) -> tupl
     """
     values, keys = _column(records, "value"), _column(records, "key")
     short = pc.less_equal(pc.binary_length(values), _BYTES_MAX)
-    mask = _true(short) & _plain_headers(_column(records, "headers"))
+    mask = _true_mask(short) & _plain_headers(_column(records, "headers"))
     rows = np.flatnonzero(mask)
     fields = pc.extract_regex(values.take(pa.array(rows)), _FORM)
     node_ids, incarnations, sequences = (
         fields.field(name) for name in ("node_id", "incarnation", "sequence")
     )
-    taken = _true(pc.equal(node_ids, keys.take(pa.array(rows)))) & _true(fields.is_valid())
+    taken = _true_mask(pc.equal(node_ids, keys.take(pa.array(rows)))) & _true_mask(
+        fields.is_valid()
+    )
     mask[rows[~taken]] = False
     rows, chosen = rows[taken], pa.array(taken)
     return mask, Heartbeats(
@@ -89,7 +91,7 @@ def _plain_headers(headers: pa.ListArray) -> Mask:
         mask &= times <= 1
         meant = {"ce_type": _HEARTBEAT, "ce_specversion": b"1.0", "content-type": _JSON}.get(name)
         if meant is not None:
-            mask &= times == count(named & _true(pc.equal(values, meant)))
+            mask &= times == count(named & _true_mask(pc.equal(values, meant)))
     for name in ("ce_type", "ce_specversion"):
         mask &= count(codes == (known.index(name) if name in known else len(known))) == 1
     return mask
@@ -100,7 +102,7 @@ def _ascii(values: pa.Array, count: Callable[[NDArray[np.generic]], Integers]) -
     content = values.buffers()[2]
     if content is None or not (np.frombuffer(content, np.uint8) >= 0x80).any():
         return True
-    foreign: Mask = count(_true(pc.match_substring_regex(values, r"[^\x00-\x7f]"))) == 0
+    foreign: Mask = count(_true_mask(pc.match_substring_regex(values, r"[^\x00-\x7f]"))) == 0
     return foreign
 
 
@@ -109,7 +111,7 @@ def _column(records: pa.Table, name: str) -> pa.Array:
     return pa.concat_arrays(column.chunks) if isinstance(column, pa.ChunkedArray) else column
 
 
-def _true(flags: pa.Array) -> Mask:
+def _true_mask(flags: pa.Array) -> Mask:
     """Null counts as false."""
     mask: Mask = pc.fill_null(flags, False).to_numpy(zero_copy_only=False)
     return mask.astype(bool)

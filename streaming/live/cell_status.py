@@ -79,7 +79,7 @@ class CellStatus:
         return max(self.at_ms - int(self.marker["now"]), 0) / 1000
 
     @property
-    def healthy(self) -> bool:
+    def is_healthy(self) -> bool:
         """Whether no shard is worse than degraded and nothing is held."""
         fine = ("healthy", "rebalancing", "degraded")
         return self.judged.diagnosis.worst in fine and not self.holds
@@ -127,7 +127,7 @@ class CellStatus:
             "streams": dict(sorted(self.outcomes.items())),
             "health": health_body(self.judged.diagnosis) | {"counts": self.rungs},
             "violations": dict(sorted(kinds.items())),
-            "holds": {name: self._hold(held) for name, held in self.holds.items()},
+            "holds": {name: self._hold_body(held) for name, held in self.holds.items()},
             "requests": dict(self.requests),
             "moves": {
                 "open": len(self.moves),
@@ -166,7 +166,7 @@ class CellStatus:
                 found.append({"node": view.node_id, "state": "refused", **life, **why})
         return found
 
-    def _hold(self, held: Mapping[str, Any]) -> dict[str, Any]:
+    def _hold_body(self, held: Mapping[str, Any]) -> dict[str, Any]:
         window = self.hold_window_ms
         # It keeps when the first of its nodes may have gone: a window before it began.
         return {**held, "began_at": None if window is None else held["since"] + window}
@@ -209,7 +209,7 @@ def read_status(
         holds=live.memory("hold"),
         requests=live.memory("request"),
         lag=lag,
-        alerts=_of_note(alerts, at_ms),
+        alerts=_select_alerts(alerts, at_ms),
         balance=balance,
     )
 
@@ -226,7 +226,7 @@ def condition_text(view: NodeView) -> str:
     return f"{view.status} ({', '.join(rest)})" if rest else view.status
 
 
-def _of_note(alerts: Iterable[Mapping[str, Any]], at_ms: int) -> list[Mapping[str, Any]]:
+def _select_alerts(alerts: Iterable[Mapping[str, Any]], at_ms: int) -> list[Mapping[str, Any]]:
     """Select the alerts that a person should see, the newest first; a repeated alert is shown
     once."""
     latest: dict[tuple[Any, Any], Mapping[str, Any]] = {}

@@ -40,7 +40,7 @@ def describe_node(live: StateRecords, name: str) -> dict[str, Any]:
     views = {view.node_id: view for view in live.nodes}
     view = views.get(name) or _copies_missing("node", name, views)
     attributes, record = view.attributes, live.latest[TOPOLOGY][name]
-    few = live.of_node(name)
+    few = live.select_node(name)
     shards, moves = few.assignments, live.open_moves
     return {
         "node": name,
@@ -68,7 +68,7 @@ def describe_node(live: StateRecords, name: str) -> dict[str, Any]:
         "holds": _holds(live, view),
         "replicas": len(shards),
         "leaders": sum(each.replicas[0] == name for each in shards),
-        "by_stream": _by_stream(shards, name),
+        "by_stream": _group_by_stream(shards, name),
         "moves_in": [_move(move) for move in moves if move.add == name],
         "moves_out": [_move(move) for move in moves if move.remove == name],
         "violations": _violations(few.violations),
@@ -80,7 +80,7 @@ def describe_stream(live: StateRecords, name: str) -> dict[str, Any]:
     """A stream: what it asks for, the answer to it, how its shards are and where they stand. Raises
     NotInLiveState."""
     decision = _decision(live, name)
-    live = live.of_stream(name)
+    live = live.select_stream(name)
     shards = [each for each in live.assignments if each.stream == name]
     cluster = live.cluster()
     judged = _diagnose(cluster)
@@ -116,7 +116,7 @@ def describe_shard(live: StateRecords, stream: str, shard: int) -> dict[str, Any
     """A shard: its replicas and their nodes, its quorum, its move, what is broken, and what happens
     next. Raises NotInLiveState."""
     decision = _decision(live, stream)
-    live = live.of_stream(stream)
+    live = live.select_stream(stream)
     found = next((s for s in live.assignments if (s.stream, s.shard) == (stream, shard)), None)
     if found is None:
         many = decision.spec.shards
@@ -144,12 +144,12 @@ def describe_shard(live: StateRecords, stream: str, shard: int) -> dict[str, Any
         "removing": list(found.removing),
         "move": None if move is None else _move(move) | {"deadline": move.deadline},
         "violations": _violations(broken),
-        "next": _next(move, broken),
+        "next": _next_steps(move, broken),
     }
 
 
 def _decision(live: StateRecords, name: str) -> Decision:
-    found = live.of_stream(name).decisions
+    found = live.select_stream(name).decisions
     return found[0] if found else _copies_missing("stream", name, live.latest[DECISIONS])
 
 
@@ -190,7 +190,7 @@ def _quorum(judged: CheckResult) -> int | None:
     return judged.diagnosis.copies[0].quorum if judged.diagnosis.copies else None
 
 
-def _by_stream(shards: Sequence[Assignment], name: str) -> list[dict[str, Any]]:
+def _group_by_stream(shards: Sequence[Assignment], name: str) -> list[dict[str, Any]]:
     streams: dict[str, list[Assignment]] = {}
     for each in shards:
         streams.setdefault(each.stream, []).append(each)
@@ -244,7 +244,7 @@ def _domain(place: str, depth: int) -> str:
 def _orders(live: StateRecords, view: NodeView) -> list[dict[str, Any]]:
     """Operators' orders that reach the node."""
     orders = live.memory("request").values()
-    return [dict(each) for each in orders if _reaches(str(each["target"]), view)]
+    return [dict(each) for each in orders if _covers(str(each["target"]), view)]
 
 
 def _holds(live: StateRecords, view: NodeView) -> list[dict[str, Any]]:
@@ -255,11 +255,11 @@ def _holds(live: StateRecords, view: NodeView) -> list[dict[str, Any]]:
     return [
         {"name": name, **held}
         for name, held in holds
-        if held.get("domain") is None or _reaches(str(held["domain"]), view)
+        if held.get("domain") is None or _covers(str(held["domain"]), view)
     ]
 
 
-def _reaches(target: str, view: NodeView) -> bool:
+def _covers(target: str, view: NodeView) -> bool:
     return view.node_id == target or f"{view.attributes.location}/".startswith(f"{target}/")
 
 
@@ -307,9 +307,9 @@ def _violations(found: Iterable[Violation]) -> list[dict[str, Any]]:
     ]
 
 
-def _next(move: Move | None, broken: Sequence[Violation]) -> list[str]:
+def _next_steps(move: Move | None, broken: Sequence[Violation]) -> list[str]:
     """Say in sentences what the reconciler does about the shard, and what it waits for."""
-    said = [] if move is None else [_goes_on(move)]
+    said = [] if move is None else [_progress_text(move)]
     for each in broken:
         rule = f"'{each.rule}'" + (f" in {each.domain}" if each.domain else "")
         why = each.reason.message
@@ -322,7 +322,7 @@ def _next(move: Move | None, broken: Sequence[Violation]) -> list[str]:
     return said or ["nothing: every replica is in its place and no rule is broken"]
 
 
-def _goes_on(move: Move) -> str:
+def _progress_text(move: Move) -> str:
     done = "the assignment is changed when its executor says MoveCompleted"
     if move.kind == "leader":
         what = f"{move.add} is to lead"

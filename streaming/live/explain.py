@@ -98,14 +98,14 @@ def _read_published(live: PublishedState, decision: Decision) -> PublishedStream
             shard = violation.key[1]
             broken[shard] = (*broken.get(shard, ()), violation)
 
-    def by_shard(part: Callable[[Assignment], Any]) -> dict[int, Any]:
+    def map_shards(part: Callable[[Assignment], Any]) -> dict[int, Any]:
         return {each.shard: part(each) for each in mine}
 
     return PublishedStream(
         decision,
-        epochs=by_shard(lambda each: each.epoch),
-        adding=by_shard(lambda each: each.adding),
-        removing=by_shard(lambda each: each.removing),
+        epochs=map_shards(lambda each: each.epoch),
+        adding=map_shards(lambda each: each.adding),
+        removing=map_shards(lambda each: each.removing),
         moves={move.shard: move_body(move) for move in live.open_moves if move.stream == name},
         violations=broken,
     )

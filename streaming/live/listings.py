@@ -47,7 +47,7 @@ def nodes(live: StateRecords) -> ListingRows:
     for shard in live.assignments:
         held.update(shard.replicas)
         led.update(shard.replicas[:1])
-    coming, going = _under_way(live)
+    coming, going = _count_moving(live)
     return [
         {
             "node": view.node_id,
@@ -56,7 +56,7 @@ def nodes(live: StateRecords) -> ListingRows:
             "liveness": str(view.liveness),
             "administrative": str(view.administrative),
             "guard": str(view.guard),
-            "restart": _restart(view),
+            "restart": _restart_state(view),
             "replicas": held[view.node_id],
             "leaders": led[view.node_id],
             "coming": coming[view.node_id],
@@ -152,7 +152,7 @@ def violations(live: StateRecords) -> ListingRows:
     ]
 
 
-def _words(kinds: Iterable[object]) -> tuple[str, ...]:
+def _texts(kinds: Iterable[object]) -> tuple[str, ...]:
     return tuple(map(str, kinds))
 
 
@@ -186,10 +186,10 @@ LISTINGS: Mapping[str, Listing] = {
             "incarnation",
         ),
         {
-            "status": _words(_STATUSES),
-            "liveness": _words(Liveness),
-            "administrative": _words(AdministrativeState),
-            "guard": _words(Guard),
+            "status": _texts(_STATUSES),
+            "liveness": _texts(Liveness),
+            "administrative": _texts(AdministrativeState),
+            "guard": _texts(Guard),
             "restart": ("none", "pending", "refused"),
         },
     ),
@@ -211,7 +211,7 @@ LISTINGS: Mapping[str, Listing] = {
             "sequence",
             "reasons",
         ),
-        {"health": _words(Health), "outcome": _words(Outcome)},
+        {"health": _texts(Health), "outcome": _texts(Outcome)},
     ),
     "policies": Listing(policies, ("policy", "streams", "violations", "named"), {}),
     "violations": Listing(
@@ -230,22 +230,22 @@ LISTINGS: Mapping[str, Listing] = {
         ),
         {
             "strength": ("required", "preferred"),
-            "class": _words(ViolationClass),
-            "code": _words(Code),
+            "class": _texts(ViolationClass),
+            "code": _texts(Code),
         },
     ),
 }
 """Every listing by the name of its command."""
 
 
-def _restart(view: NodeView) -> str:
+def _restart_state(view: NodeView) -> str:
     """Whether another life of the node's process waits for its turn, or is refused."""
     if view.lives.refused is not None:
         return "refused"
     return "none" if view.lives.pending is None else "pending"
 
 
-def _under_way(live: StateRecords) -> tuple[Counter[str], Counter[str]]:
+def _count_moving(live: StateRecords) -> tuple[Counter[str], Counter[str]]:
     """Replicas on their way to each node, and from it."""
     moves = live.open_moves
     coming = Counter(move.add for move in moves if move.add is not None)

@@ -74,11 +74,11 @@ class StateRecords:
         marker = self.latest[COMMITS].get(self._cell)
         return None if marker is None else marker.get("configuration")
 
-    def of_stream(self, name: str) -> "StateRecords":
+    def select_stream(self, name: str) -> "StateRecords":
         """Return a copy with only the shards of one stream: of a large fleet a fraction to
         parse."""
         decisions = self.latest[DECISIONS]
-        return self._with(
+        return self._narrow(
             {name: decisions[name]} if name in decisions else {},
             {
                 key: each
@@ -88,7 +88,7 @@ class StateRecords:
             {key: each for key, each in self.latest[VIOLATIONS].items() if _stream_of(key) == name},
         )
 
-    def of_node(self, name: str) -> "StateRecords":
+    def select_node(self, name: str) -> "StateRecords":
         """Return a copy with only the shards that have a replica on a node, and their streams."""
         # No character of a node id is escaped in JSON; of the values without it none is parsed.
         quoted = orjson.dumps(name)
@@ -96,16 +96,16 @@ class StateRecords:
         for key, value in self.latest[ASSIGNMENTS].items():
             if isinstance(value, bytes) and quoted not in value:
                 continue
-            if name in self._parsed(ASSIGNMENTS, key, value, _parse_assignment).replicas:
+            if name in self._parse(ASSIGNMENTS, key, value, _parse_assignment).replicas:
                 shards[key] = value
         streams = {_stream_of(key) for key in shards}
-        return self._with(
+        return self._narrow(
             {key: each for key, each in self.latest[DECISIONS].items() if key in streams},
             shards,
             {key: each for key, each in self.latest[VIOLATIONS].items() if key in shards},
         )
 
-    def _with(
+    def _narrow(
         self, decisions: dict[str, Any], assignments: dict[str, Any], violations: dict[str, Any]
     ) -> "StateRecords":
         few = StateRecords(self._cell, self._prefix, self._levels)
@@ -127,34 +127,34 @@ class StateRecords:
     @property
     def nodes(self) -> list[NodeView]:
         """All known nodes, in the natural order of their ids."""
-        return self._sorted(TOPOLOGY, codec.parse_node)
+        return self._parse_sorted(TOPOLOGY, codec.parse_node)
 
     @property
     def decisions(self) -> list[Decision]:
         """The last answer to every stream, by name."""
-        return self._sorted(DECISIONS, codec.parse_decision)
+        return self._parse_sorted(DECISIONS, codec.parse_decision)
 
     @property
     def assignments(self) -> list[Assignment]:
         """All shards, by stream and number."""
-        return self._sorted(ASSIGNMENTS, _parse_assignment, _shard_key())
+        return self._parse_sorted(ASSIGNMENTS, _parse_assignment, _shard_key())
 
     @property
     def open_moves(self) -> list[Move]:
         """Moves under way, the oldest first."""
-        moves = self._sorted(MOVES, codec.parse_move)
+        moves = self._parse_sorted(MOVES, codec.parse_move)
         found = [move for move in moves if move.state.is_open]
         return sorted(found, key=lambda move: move.issued_at)
 
     @property
     def violations(self) -> list[Violation]:
         """Open violations of all shards, by stream and shard."""
-        lists = self._sorted(VIOLATIONS, codec.parse_violations)
+        lists = self._parse_sorted(VIOLATIONS, codec.parse_violations)
         return [violation for found in lists for violation in found]
 
     def memory(self, kind: str) -> dict[str, Mapping[str, Any]]:
         """Return the reconciler's memory records of a kind, by name."""
-        found = self._sorted(MEMORY, codec.parse_memory)
+        found = self._parse_sorted(MEMORY, codec.parse_memory)
         return {each.name: each.body for each in found if each.kind == kind}
 
     def cluster(self) -> Cluster:
@@ -176,15 +176,15 @@ class StateRecords:
             moves=tuple(map(_move, self.open_moves)),
         )
 
-    def _sorted(
-        self, topic: str, parse: Callable[[Any], Any], order: Callable[[str], Any] = natural_key
+    def _parse_sorted(
+        self, topic: str, parse: Callable[[Any], Any], sort_key: Callable[[str], Any] = natural_key
     ) -> list[Any]:
         """A topic's records in the natural order of their keys. Raises StreamingError for one that
         is none of ours."""
-        values = sorted(self.latest[topic].items(), key=lambda each: order(each[0]))
-        return [self._parsed(topic, key, body, parse) for key, body in values]
+        values = sorted(self.latest[topic].items(), key=lambda each: sort_key(each[0]))
+        return [self._parse(topic, key, body, parse) for key, body in values]
 
-    def _parsed(self, topic: str, key: str, body: Any, parse: Callable[[Any], Any]) -> Any:
+    def _parse(self, topic: str, key: str, body: Any, parse: Callable[[Any], Any]) -> Any:
         try:
             return parse(body)
         except (KeyError, ValueError, TypeError) as error:
@@ -272,11 +272,11 @@ def _shard_key() -> Callable[[str], Any]:
     """The natural order of shards' keys; the name of a stream is looked at once."""
     streams = cache(natural_key)
 
-    def order(key: str) -> Any:
+    def sort_key(key: str) -> Any:
         stream, _, shard = key.rpartition("/")
         return streams(stream), (0, int(shard), shard) if shard.isdecimal() else (1, 0, shard)
 
-    return order
+    return sort_key
 
 
 def _stream_of(key: str) -> str:

@@ -173,10 +173,10 @@ class CommandLocator:
     def _work(self) -> None:
         while True:
             with self._changed:
-                hosts = self._due()
+                hosts = self._due_hosts()
                 while not hosts and not self._closing:
                     self._changed.wait(self._pause())
-                    hosts = self._due()
+                    hosts = self._due_hosts()
                 if self._closing:
                     return
                 waiting = {host: self._asked.pop(host) for host in hosts}
@@ -188,7 +188,7 @@ class CommandLocator:
                     if place is None and host not in self._asked:
                         self._asked[host] = _PendingHost(nodes, self._clock() + RETRY_SECONDS)
 
-    def _due(self) -> list[str]:
+    def _due_hosts(self) -> list[str]:
         now = self._clock()
         return [host for host, asked in self._asked.items() if asked.due_at <= now][:_HOSTS_MAX]
 

@@ -47,7 +47,7 @@ class LocationMap:
 
     def locate(self, node_id: str, host: str | None) -> str | None:
         """Where a node stands, by its id, else by its host (a port is left out)."""
-        name = _without_port(host or "").lower()
+        name = _strip_port(host or "").lower()
         found = self._places.get(node_id.lower()) or self._places.get(name)
         if found is not None:
             return found
@@ -73,7 +73,7 @@ def read_locations(path: Path) -> LocationMap:
         pairs = _properties(text, path)
         places = {name: _dc_and_rack(value, f"{path}: {name}") for name, value in pairs.items()}
         default = places.pop("default", None)
-        return _checked_location(path, places, default)
+        return _check_location(path, places, default)
     try:
         document = yaml.safe_load(text) or {}
     except yaml.YAMLError as error:
@@ -85,7 +85,7 @@ def read_locations(path: Path) -> LocationMap:
         raise LocationsUnreadable(f"{path}: nodes and hosts map names to locations")
     places = {str(name): str(place) for part in parts for name, place in part.items()}
     default = document.get("default")
-    return _checked_location(path, places, None if default is None else str(default))
+    return _check_location(path, places, None if default is None else str(default))
 
 
 def read_rackdc(path: Path) -> str:
@@ -148,7 +148,7 @@ def _dc_and_rack(value: str, where: str) -> str:
     return _path(f"/{dc.strip()}/{rack.strip()}", where)
 
 
-def _checked_location(path: Path, places: Mapping[str, str], default: str | None) -> LocationMap:
+def _check_location(path: Path, places: Mapping[str, str], default: str | None) -> LocationMap:
     for name, place in [*places.items(), ("default", default or "")]:
         _path(place, f"{path}: {name}")
     try:
@@ -164,7 +164,7 @@ def _path(place: str, where: str) -> str:
     return str(found)
 
 
-def _without_port(host: str) -> str:
+def _strip_port(host: str) -> str:
     """`[fe80::1]:9092` and `n1.example:9092` without the port; IPv6 has none without []."""
     if host.startswith("["):
         return host[1:].partition("]")[0]

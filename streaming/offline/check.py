@@ -202,7 +202,7 @@ def check_cluster(document: Document, asked: CheckOptions) -> CheckResult:
         if isinstance(policy, Reason):
             refused.append(_refusal(stream.stream, codec.reason_body(policy), stream))
         else:
-            examined.append(_to_diagnose(event, policy, moves, state.topology))
+            examined.append(_prepare_stream(event, policy, moves, state.topology))
     found = diagnose_cluster(state.topology, examined)
     named = tuple(sorted(lost, key=natural_key))
     return CheckResult(
@@ -214,14 +214,14 @@ def lost_nodes(cluster: Cluster, names: Iterable[str]) -> frozenset[str]:
     """Nodes in any of the domains: a path, `key=value`, or a node's id. Raises NoMatchingNode."""
     lost: set[str] = set()
     for name in names:
-        found = {node.id for node in cluster.nodes if _stands_in(node, name)}
+        found = {node.id for node in cluster.nodes if _is_within(node, name)}
         if not found:
             raise NoMatchingNode(f"no node stands in '{name}': a path, key=value or a node's id")
         lost |= found
     return frozenset(lost)
 
 
-def _stands_in(node: ClusterNode, name: str) -> bool:
+def _is_within(node: ClusterNode, name: str) -> bool:
     key, equals, value = name.partition("=")
     if node.id == name or (equals and node.tags.get(key) == value):
         return True
@@ -269,7 +269,7 @@ def _refusal(
     }
 
 
-def _to_diagnose(
+def _prepare_stream(
     event: StreamCreated,
     policy: Policy,
     moves: Mapping[tuple[str, int], ClusterMove],
@@ -287,8 +287,8 @@ def _to_diagnose(
     if underway:
         planned, whole = list(shards), list(shards)
     for shard, move in underway.items():
-        planned[shard] = _indexes(_after(given[shard], move), topology)
-        whole[shard] = _indexes(_before(given[shard], move), topology)
+        planned[shard] = _indexes(_nodes_after(given[shard], move), topology)
+        whole[shard] = _indexes(_nodes_before(given[shard], move), topology)
     return StreamToDiagnose(spec_of(event), policy, planned, whole, frozenset(underway))
 
 
@@ -312,7 +312,7 @@ def _indexes(nodes: Iterable[str], topology: Topology) -> list[int]:
     return [topology.index.get(node_id, UNKNOWN) for node_id in nodes]
 
 
-def _after(nodes: Sequence[str], move: ClusterMove) -> list[str]:
+def _nodes_after(nodes: Sequence[str], move: ClusterMove) -> list[str]:
     """The list once its move is done."""
     if move.kind is MoveKind.LEADER:
         leads = [node for node in nodes if node == (move.leader or move.add)]
@@ -324,7 +324,7 @@ def _after(nodes: Sequence[str], move: ClusterMove) -> list[str]:
     return [*nodes[:place], *add, *nodes[place + 1 :]]
 
 
-def _before(nodes: Sequence[str], move: ClusterMove) -> list[str]:
+def _nodes_before(nodes: Sequence[str], move: ClusterMove) -> list[str]:
     """Return the complete copies: a list with both source and target has a copy on its way."""
     if move.add is None or move.kind is MoveKind.LEADER:
         return list(nodes)

@@ -66,7 +66,7 @@ class SourceText:
         if node is None:
             return None
         for part in (field or "").replace("[", ".[").split("."):
-            below = _below(node, part)
+            below = _child(node, part)
             if below is None:
                 break
             node = below
@@ -103,7 +103,7 @@ def parse_documents(text: str, parse: Parse = parse_cluster) -> Iterator[Documen
         value = _json(piece)
         if value is not None:
             root = partial(_compose, piece)
-            yield _understood(value, SourceText(root, first - 1), parse)
+            yield _parse_value(value, SourceText(root, first - 1), parse)
         else:
             yield from _yaml(piece, first, parse)
 
@@ -111,7 +111,7 @@ def parse_documents(text: str, parse: Parse = parse_cluster) -> Iterator[Documen
 def _yaml(piece: str, first: int, parse: Parse) -> Iterator[Document | DocumentFault]:
     """The documents of a text in YAML that begins on the line `first`."""
     try:
-        for node in yaml.compose_all(_PAIR.sub(_whole, piece), Loader=_Loader):
+        for node in yaml.compose_all(_PAIR.sub(_join_surrogates, piece), Loader=_Loader):
             yield _read_document(node, first - 1, parse)
     except yaml.MarkedYAMLError as error:
         # The mark of a text that ends too soon stands behind its last line.
@@ -147,7 +147,7 @@ def _refuse_repeated_keys(pairs: list[tuple[str, Any]] | str) -> dict[str, Any]:
 def _compose(piece: str) -> yaml.Node | None:
     """The tree of a text's first document; None for JSON that is no YAML, such as with tabs."""
     try:
-        return next(yaml.compose_all(_PAIR.sub(_whole, piece), Loader=_Loader), None)
+        return next(yaml.compose_all(_PAIR.sub(_join_surrogates, piece), Loader=_Loader), None)
     except (yaml.YAMLError, RecursionError):
         return None
 
@@ -174,7 +174,7 @@ def _is_ndjson(text: str, lines: Sequence[str]) -> bool:
     return meant and not _object(text)
 
 
-def _whole(pair: re.Match[str]) -> str:
+def _join_surrogates(pair: re.Match[str]) -> str:
     high, low = int(pair[2][2:6], 16), int(pair[2][8:12], 16)
     return pair[1] + chr(0x10000 + ((high - 0xD800) << 10) + low - 0xDC00)
 
@@ -199,10 +199,10 @@ def _read_document(node: yaml.Node | None, offset: int, parse: Parse) -> Documen
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + offset + 1 if error.problem_mark else None
         return DocumentFault(f"not YAML: {error.problem}", line, None)
-    return _understood(value, SourceText(lambda: node, offset), parse)
+    return _parse_value(value, SourceText(lambda: node, offset), parse)
 
 
-def _understood(value: Any, written: SourceText, parse: Parse) -> Document | DocumentFault:
+def _parse_value(value: Any, written: SourceText, parse: Parse) -> Document | DocumentFault:
     cluster = parse(value)
     if isinstance(cluster, DocumentError):
         return DocumentFault(cluster.message, written.line(cluster.field), cluster.field)
@@ -237,7 +237,7 @@ def _repeated_key(node: yaml.Node | None, path: str, seen: set[int]) -> tuple[st
     return found
 
 
-def _below(node: yaml.Node, part: str) -> yaml.Node | None:
+def _child(node: yaml.Node, part: str) -> yaml.Node | None:
     if isinstance(node, yaml.SequenceNode) and part.startswith("["):
         index = part.strip("[]")
         return node.value[int(index)] if index.isdecimal() else None

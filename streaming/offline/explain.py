@@ -77,7 +77,7 @@ class ShardExplanation:
     hold: str | None = None
 
     @property
-    def still(self) -> str | None:
+    def no_move_reason(self) -> str | None:
         """Say why no move is open or planned; None where one is."""
         if self.move is not None:
             return None
@@ -108,7 +108,7 @@ class ShardExplanation:
                 }
                 for each in self.violations
             ],
-            "still": self.still,
+            "still": self.no_move_reason,
             "hold": self.hold,
         }
 
@@ -145,10 +145,17 @@ class ExplainResult:
     missing: str | None = None
 
     @property
-    def unanswered(self) -> bool:
+    def has_unanswered(self) -> bool:
         """Whether one of the streams does not have what it asked for."""
         outcomes = (getattr(each.decision, "outcome", None) for each in self.streams)
         return any(outcome in (None, *UNANSWERED) for outcome in outcomes)
+
+    @property
+    def has_degraded(self) -> bool:
+        """Whether one of the streams has what it asked for, but breaks a preferred rule."""
+        return any(
+            getattr(each.decision, "outcome", None) is Outcome.DEGRADED for each in self.streams
+        )
 
     def body(self) -> dict[str, Any]:
         """The answer of `explain`."""
@@ -179,7 +186,7 @@ def explain_streams(
         if wanted.stream not in (None, event.stream):
             decisions[event.stream] = crowd.take(event)
             continue
-        crowd.settle()
+        crowd.enter_rows()
         before = View(state.topology, state.table)
         if published is None:
             decision = crowd.place(event)
@@ -195,7 +202,7 @@ def explain_streams(
     )
     known = tuple(answer for answer in answers if answer is not None)
     whole = PlaceResult(document, known, state)
-    missing = _what_is_missing(whole, decisions, wanted)
+    missing = _find_missing(whole, decisions, wanted)
     ahead = _Outlook(document, state, published)
     given = {event.stream: event for event in events if event.replicas and any(event.replicas)}
     streams = tuple(
@@ -243,7 +250,7 @@ class _OtherStreams:
             or len(rows) != event.shards
             or not _is_complete(rows, policy, event)
         ):
-            self.settle()
+            self.enter_rows()
             return self.place(event)
         spec = spec_of(state, event)
         parts = (event.body_hash, policy.strategy, event.shards, 0, (), (), state.now)
@@ -262,7 +269,7 @@ class _OtherStreams:
         enter_decision(self._state, stream.decision, stream.policy, rows or None)
         return stream.decision
 
-    def settle(self) -> None:
+    def enter_rows(self) -> None:
         """Enter what was taken into the table."""
         if self._rows:
             counts = np.fromiter(map(len, self._rows), np.int64, len(self._rows))
@@ -286,7 +293,7 @@ def _listed_replicas(state: ClusterState, event: StreamCreated) -> list[list[int
     return [[*row, *[EMPTY] * (copies - len(row))] for row in rows]
 
 
-def _what_is_missing(
+def _find_missing(
     placed: PlaceResult, decisions: Mapping[str, Decision], wanted: ExplainOptions
 ) -> str | None:
     """Name the stream, shard or node that was asked about and is not in the file."""
@@ -400,7 +407,7 @@ class _Outlook:
                 removing=topics.removing.get(number, ()),
             )
         opened = self._moves.get((each.stream, number))
-        move = None if opened is None else _under_way(opened)
+        move = None if opened is None else _file_move_body(opened)
         if move is None and ahead.move is not None:
             move = move_body(ahead.move) | {"move_id": None, "state": "planned"}
         hold = self._hold if ahead.violations else None
@@ -420,7 +427,7 @@ def move_body(move: Move) -> dict[str, Any]:
     }
 
 
-def _under_way(move: ClusterMove) -> dict[str, Any]:
+def _file_move_body(move: ClusterMove) -> dict[str, Any]:
     reason = Reason(Code.REPLACEMENT_WANTED, "the file has it among the moves in flight")
     return {
         "move_id": None,

@@ -21,7 +21,7 @@ class NearestResult:
     choices: tuple[dict[str, Any], ...]
 
     @property
-    def unanswered(self) -> bool:
+    def has_unanswered(self) -> bool:
         """Whether a client finds no replica of something."""
         return any(choice["replica"] is None for choice in self.choices)
 

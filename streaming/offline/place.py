@@ -47,7 +47,7 @@ class PlaceResult:
         return self.document.cluster
 
     @property
-    def unanswered(self) -> bool:
+    def has_unanswered(self) -> bool:
         """Whether a stream does not have what it asked for."""
         return any(
             isinstance(decision, RefusedStream) or decision.outcome in UNANSWERED
@@ -55,7 +55,7 @@ class PlaceResult:
         )
 
     @property
-    def degraded(self) -> bool:
+    def has_degraded(self) -> bool:
         """Whether a stream has what it asked for, but not as it wished."""
         outcomes = (getattr(decision, "outcome", None) for decision in self.decisions)
         return Outcome.DEGRADED in outcomes
@@ -151,19 +151,19 @@ def _even_out(
     }
     if len(free) < 2:  # one by itself is even when it is placed
         return {}
-    before = {name: _unmet(state, stream) for name, stream in free.items()}
+    before = {name: _preference_warnings(state, stream) for name, stream in free.items()}
     view = state.view()
     kept = {shard for shard in range(state.table.shards) if state.streams.key(shard)[0] not in free}
     result = {}
     for name in {state.streams.key(shard)[0] for shard in even_together(view, kept)}:
         told = [each for each in decisions[name].warnings if each not in before[name]]
-        warnings = (*told, *_unmet(state, free[name]))
+        warnings = (*told, *_preference_warnings(state, free[name]))
         result[name] = replace(decisions[name], warnings=warnings)
         state.upsert_stream(result[name], free[name].policy)
     return result
 
 
-def _unmet(state: ClusterState, stream: Stream) -> tuple[Reason, ...]:
+def _preference_warnings(state: ClusterState, stream: Stream) -> tuple[Reason, ...]:
     """Warnings of the preferred rules that the stream's shards do not meet."""
     assert stream.policy is not None
     rows = [state.table.nodes(shard) for shard in stream.shards]

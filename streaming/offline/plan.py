@@ -43,7 +43,7 @@ from streaming import codec
 from streaming.offline.check import CheckOptions, CheckResult, check_cluster, violation_body
 from streaming.offline.documents import Document
 from streaming.offline.reassignment import Assignments, Listed, reassignment_json
-from streaming.offline.what_if import WhatIf, apply_what_if, understood_streams
+from streaming.offline.what_if import WhatIf, accepted_streams, apply_what_if
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class PlanResult:
         return self.judged.document.cluster.nodes
 
     @property
-    def stuck(self) -> bool:
+    def has_broken_rule(self) -> bool:
         """Whether a required rule stays broken."""
         return any(each["strength"] == "required" for each in self.unfixable)
 
@@ -93,7 +93,7 @@ class PlanResult:
             held[node] = held.get(node, 0) + 1
         return held
 
-    def current(self) -> str:
+    def present_reassignment(self) -> str:
         """Write the present assignment of the moved shards for `kafka-reassign-partitions`: the way
         back, into the given directories. Raises ReassignmentInvalid."""
         touched = self.impact.touched.shards
@@ -155,21 +155,21 @@ def plan_moves(document: Document, wanted: PlanOptions) -> PlanResult:
     """Plan for a document. Raises NoMatchingNode where a name of `what_if` stands for nothing."""
     cluster, judged = check_what_if(document, wanted.what_if)
     topology = judged.topology
-    before = {each.stream: each.replication_factor for each in understood_streams(document.cluster)}
+    before = {each.stream: each.replication_factor for each in accepted_streams(document.cluster)}
     streams = [_snapshot(topology, each, cluster.moves, before) for each in judged.examined]
     bounds = (wanted.phase, wanted.max_moves, wanted.max_moves_per_node)
     waves = until_balanced(topology, streams, *bounds) if wanted.until_balanced else None
     found = plan(topology, streams, *bounds) if waves is None else waves.whole
-    after = _after(topology, judged.examined, found)
+    after = _streams_after(topology, judged.examined, found)
     left = diagnose_cluster(topology, after).violations
     return PlanResult(
         document,
         judged,
         found,
         impact_of(judged, cluster, found.moves, left),
-        tuple(_unfixable(left, found)),
+        tuple(_unfixable_bodies(left, found)),
         find_hold(topology),
-        _stakes(topology, after, found),
+        _stake_reason(topology, after, found),
         waves,
         wanted.what_if.assignments,
     )
@@ -178,10 +178,10 @@ def plan_moves(document: Document, wanted: PlanOptions) -> PlanResult:
 def check_what_if(document: Document, what_if: WhatIf) -> tuple[Cluster, CheckResult]:
     """The cluster as it is to be planned for, and what is wrong with it. Raises NoMatchingNode."""
     cluster = apply_what_if(document.cluster, what_if)
-    before = {each.stream: each.replication_factor for each in understood_streams(document.cluster)}
+    before = {each.stream: each.replication_factor for each in accepted_streams(document.cluster)}
     anew = frozenset(
         each.stream
-        for each in understood_streams(cluster)
+        for each in accepted_streams(cluster)
         if before.get(each.stream, each.replication_factor) != each.replication_factor
     )
     settled = replace(document, cluster=replace(cluster, moves=()))
@@ -212,7 +212,7 @@ def _snapshot(
     return StreamSnapshot(spec, policy, shards, under_way)
 
 
-def _after(
+def _streams_after(
     topology: Topology, examined: Sequence[StreamToDiagnose], found: Plan
 ) -> list[StreamToDiagnose]:
     """The streams when the plan has been carried out."""
@@ -224,7 +224,7 @@ def _after(
     return after
 
 
-def _unfixable(violations: Sequence[Violation], found: Plan) -> list[dict[str, Any]]:
+def _unfixable_bodies(violations: Sequence[Violation], found: Plan) -> list[dict[str, Any]]:
     """List the violations that are left after the plan and that no further plan removes."""
     left = {(v.stream, v.shard, v.rule, v.domain): v for v in found.left}
     bodies = []
@@ -233,7 +233,7 @@ def _unfixable(violations: Sequence[Violation], found: Plan) -> list[dict[str, A
         if broken.violation_class is ViolationClass.UNFIXABLE:
             bodies.append(violation_body(broken))
         elif key in left:
-            bodies.append(violation_body(_without_move(broken, left[key])))
+            bodies.append(violation_body(_mark_unfixable(broken, left[key])))
     return bodies
 
 
@@ -245,14 +245,14 @@ def impact_of(
 ) -> Impact:
     """Compute the impact of moves on the streams as the cluster lists them; `left` is broken
     afterwards."""
-    listed = {each.stream: each.replicas or () for each in understood_streams(cluster)}
+    listed = {each.stream: each.replicas or () for each in accepted_streams(cluster)}
     specs = {each.spec.stream: each.spec for each in judged.examined}
     under_way = {(move.stream, move.shard): move for move in cluster.moves}
 
     def shard_of(stream: str, shard: int) -> ShardState:
         lists, move = listed.get(stream, ()), under_way.get((stream, shard))
         nodes = lists[shard] if shard < len(lists) else ()
-        return ShardState(tuple(nodes), under_way=None if move is None else _words(move))
+        return ShardState(tuple(nodes), under_way=None if move is None else _move_words(move))
 
     loads = judged.loads
     return impact(
@@ -266,11 +266,13 @@ def impact_of(
     )
 
 
-def _words(move: ClusterMove) -> str:
+def _move_words(move: ClusterMove) -> str:
     return f"{move.kind} {move.remove or '-'} {move.add or '-'} {move.leader or '-'}"
 
 
-def _stakes(topology: Topology, after: Sequence[StreamToDiagnose], found: Plan) -> Reason | None:
+def _stake_reason(
+    topology: Topology, after: Sequence[StreamToDiagnose], found: Plan
+) -> Reason | None:
     """The warning of what nodes in maintenance, and those that cannot be emptied, take away."""
     stuck = {v.key for v in found.left if v.rule == DRAIN_RULE}
     held = [
@@ -281,7 +283,7 @@ def _stakes(topology: Topology, after: Sequence[StreamToDiagnose], found: Plan) 
     return at_stake_reason(exposed(topology, held, stuck), "without the nodes that are to go")
 
 
-def _without_move(broken: Violation, why: Violation) -> Violation:
+def _mark_unfixable(broken: Violation, why: Violation) -> Violation:
     """A violation for which the fleet has an arrangement and repair has no lawful next move."""
     return broken._replace(violation_class=ViolationClass.UNFIXABLE, reason=why.reason)
 

@@ -35,7 +35,7 @@ def report(answer: CheckResult) -> dict[str, Any]:
     )
     order = sorted(range(topology.size), key=lambda node: natural_key(topology.ids[node]))
     alive = [node for node in order if not topology.is_dead(node)]
-    inside = _inside(topology, alive)
+    inside = _group_live_nodes(topology, alive)
     violations = answer.diagnosis.violations
     return {
         "nodes": {topology.ids[node]: held[node] for node in order},
@@ -49,7 +49,7 @@ def report(answer: CheckResult) -> dict[str, Any]:
     }
 
 
-def _inside(topology: Topology, alive: Sequence[int]) -> dict[str, list[int]]:
+def _group_live_nodes(topology: Topology, alive: Sequence[int]) -> dict[str, list[int]]:
     """Living nodes by location, both in natural order."""
     domains = topology.domain_of(LEAF)
     found: dict[str, list[int]] = {}
@@ -67,11 +67,11 @@ def _stream(each: StreamToDiagnose, alive: Sequence[int]) -> list[dict[str, Any]
             "skew": _skew(held, alive),
             "replicas": sum(held.values()),
         }
-        for label, held in _by_range(each).items()
+        for label, held in _count_by_range(each).items()
     ]
 
 
-def _by_range(each: StreamToDiagnose) -> dict[str | None, Counter[int]]:
+def _count_by_range(each: StreamToDiagnose) -> dict[str | None, Counter[int]]:
     """Replicas by node of every range, of the whole stream where it has none."""
     labels = each.spec.ranges or ()
     found: dict[str | None, Counter[int]] = {}
@@ -146,7 +146,7 @@ def _skews(
 ) -> list[dict[str, Any]]:
     """Inside each location: how uneven the streams that have replicas there are over its nodes;
     by range where there are ranges. None where there is no stream."""
-    families = [held for each in streams for held in _by_range(each).values()]
+    families = [held for each in streams for held in _count_by_range(each).values()]
     rows = []
     for name, nodes in inside.items():
         here = [held for held in families if any(held.get(node) for node in nodes)]

@@ -53,7 +53,7 @@ class VerifyResult:
     changes: tuple[Change, ...]
 
     @property
-    def stands(self) -> bool:
+    def is_current(self) -> bool:
         """Whether what the moves rest on is as it was."""
         return not self.changes
 
@@ -61,13 +61,13 @@ class VerifyResult:
         """The answer of `plan --verify`."""
         name = self.document.cluster.name
         body: dict[str, Any] = {} if name is None else {"name": name}
-        body["stands"] = self.stands
+        body["stands"] = self.is_current
         body["hash"] = self.saved.hash
         body["changes"] = [
             {each.name: getattr(change, each.name) for each in fields(change)}
             for change in self.changes
         ]
-        body["moves"] = list(self.saved.told) if self.stands else []
+        body["moves"] = list(self.saved.told) if self.is_current else []
         return body
 
 

@@ -47,14 +47,14 @@ def apply_what_if(cluster: Cluster, what_if: WhatIf) -> Cluster:
         for node in cluster.nodes
     ]
     named = [
-        n for each in understood_streams(cluster) for nodes in each.replicas or () for n in nodes
+        n for each in accepted_streams(cluster) for nodes in each.replicas or () for n in nodes
     ]
     unknown = [n for n in dict.fromkeys(named) if n not in joined]
     gone = [ClusterNode(id=name, status=ClusterNodeStatus.UNREGISTERED) for name in unknown]
     return replace(cluster, nodes=(*nodes, *gone))
 
 
-def understood_streams(cluster: Cluster) -> list[ClusterStream]:
+def accepted_streams(cluster: Cluster) -> list[ClusterStream]:
     """The streams that were understood."""
     return [stream for stream in cluster.streams if isinstance(stream, ClusterStream)]
 
@@ -69,13 +69,13 @@ def _resize(cluster: Cluster, factors: Iterable[tuple[str | None, int]]) -> Clus
             raise NoMatchingNode(f"no stream is called '{name}'")
     every = wanted.get(None)
 
-    def resized(stream: ClusterStream | RefusedStream) -> ClusterStream | RefusedStream:
+    def resize(stream: ClusterStream | RefusedStream) -> ClusterStream | RefusedStream:
         factor = wanted.get(stream.stream, every)
         if factor is None or isinstance(stream, RefusedStream):
             return stream
         return stream.model_copy(update={"replication_factor": factor})
 
-    return replace(cluster, streams=tuple(map(resized, cluster.streams)))
+    return replace(cluster, streams=tuple(map(resize, cluster.streams)))
 
 
 def _assign(cluster: Cluster, assignments: Assignments) -> Cluster:
@@ -89,7 +89,7 @@ def _assign(cluster: Cluster, assignments: Assignments) -> Cluster:
         else each
         for each in cluster.streams
     ]
-    return replace(cluster, streams=(*streams, *(_as_it_stands(*each) for each in lists.items())))
+    return replace(cluster, streams=(*streams, *(_infer_stream(*each) for each in lists.items())))
 
 
 def _relist(stream: ClusterStream, lists: list[list[str]]) -> ClusterStream:
@@ -106,7 +106,7 @@ def _relist(stream: ClusterStream, lists: list[list[str]]) -> ClusterStream:
     )
 
 
-def _as_it_stands(topic: str, lists: list[list[str]]) -> ClusterStream:
+def _infer_stream(topic: str, lists: list[list[str]]) -> ClusterStream:
     sizes: Mapping[int, int] = Counter(len(nodes) for nodes in lists if nodes)
     factor = max(sizes, key=lambda size: (sizes[size], size))
     return ClusterStream(

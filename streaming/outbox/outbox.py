@@ -81,7 +81,9 @@ class Outbox:
         try:
             self._producer.init_transactions(FENCE_TIMEOUT_SECONDS)
         except KafkaException as error:
-            raise OutboxFailed(f"the transactional id cannot be taken: {_why(error)}") from error
+            raise OutboxFailed(
+                f"the transactional id cannot be taken: {_error_text(error)}"
+            ) from error
 
     def commit(self, records: Sequence[OutRecord]) -> None:
         """Write all records and commit them as one. Raises OutboxFailed; then nothing of it is
@@ -97,7 +99,7 @@ class Outbox:
                 self._producer.poll(0)
             self._producer.commit_transaction()
         except (KafkaException, BufferError) as error:
-            why = self._refused.text or f"the transaction did not commit: {_why(error)}"
+            why = self._refused.text or f"the transaction did not commit: {_error_text(error)}"
             self._failed = why
             raise OutboxFailed(why) from error
 
@@ -127,7 +129,7 @@ def _check_size(record: OutRecord) -> None:
         raise OutboxFailed(f"the record {key} for {record.topic} has {size} bytes, over the limit")
 
 
-def _why(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     cause = error.args[0] if error.args else error
     if not isinstance(cause, KafkaError):
         return str(error)

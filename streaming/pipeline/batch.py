@@ -252,7 +252,7 @@ class BatchApplier:
                 topic: {str(p): offset for p, offset in sorted(partitions.items())}
                 for topic, partitions in self._positions.items()
             },
-            "clocks": {str(p): _clock(clock) for p, clock in sorted(self._clocks.items())},
+            "clocks": {str(p): _clock_body(clock) for p, clock in sorted(self._clocks.items())},
             "output_partitions": self._partitions,
             "journal_sequence": self._sequence,
             "digest": self._reconciler.digest,
@@ -302,7 +302,7 @@ class BatchApplier:
         ]
 
 
-def _clock(clock: Clock) -> dict[str, int]:
+def _clock_body(clock: Clock) -> dict[str, int]:
     return {"clock_ms": clock.reading, "append_ms": clock.at}
 
 
@@ -341,7 +341,7 @@ def _input_records(
         at = 0
         for step in group:
             at = max(at, step.at)
-            ordered.append(step if step.at == at else _at(step, at))
+            ordered.append(step if step.at == at else _move_to(step, at))
     # A stable sort: verdicts of one tick keep their order by node id.
     return sorted(ordered, key=lambda step: step.place)
 
@@ -359,7 +359,7 @@ def _node_id(step: InputRecord) -> str:
     return step.event.node_id if isinstance(step.event, NodeChanged | LocationResolved) else ""
 
 
-def _at(step: InputRecord, at: int) -> InputRecord:
+def _move_to(step: InputRecord, at: int) -> InputRecord:
     return InputRecord(
         at, step.topic, step.partition, step.offset, step.event, step.refused, step.raw
     )

@@ -55,7 +55,7 @@ class Ticker:
         self._thread.join()
         self._writer.flush(self._interval_seconds)
 
-    def caught_up(self, seen: int) -> bool:
+    def is_caught_up(self, seen: int) -> bool:
         """Whether a reader that has seen tick number `seen` is at the end of the log."""
         newest = max(self._written.values(), default=0)
         return seen >= 0 and (newest - seen) * self._interval_seconds <= BEHIND_SECONDS_MAX
@@ -97,7 +97,7 @@ class Ticker:
         }
         identity = f"{self._cell}-{self._writer_epoch}-{number}-{partition}"
 
-        def written(error: KafkaError | None, _message: object) -> None:
+        def note_delivery(error: KafkaError | None, _message: object) -> None:
             if error is None:
                 self._written[partition] = number
             self.refused = error is not None and _is_refusal(error)
@@ -111,7 +111,7 @@ class Ticker:
                 orjson.dumps(body),
                 TICK_KEY,
                 partition,
-                on_delivery=written,
+                on_delivery=note_delivery,
                 headers=[*headers],
             )
         except KafkaException as error:

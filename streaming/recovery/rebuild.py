@@ -74,7 +74,7 @@ def _parse_records(topic: str, latest: Latest, parse: Callable[[Any], _Parsed]) 
         try:
             found.append(parse(orjson.loads(value)))
         except _FAULTS as error:
-            raise _unreadable(topic, key, error) from error
+            raise _make_unreadable(topic, key, error) from error
     return found
 
 
@@ -103,12 +103,12 @@ def _assignments_at_rest(
                 try:
                     codec.parse_assignment(orjson.loads(value))
                 except _FAULTS as why:
-                    raise _unreadable(ASSIGNMENTS, key, why) from why
+                    raise _make_unreadable(ASSIGNMENTS, key, why) from why
             raise StateContradictory(
                 f"{ASSIGNMENTS}: a record names what is not there: {error}"
             ) from error
 
 
-def _unreadable(topic: str, key: bytes, error: Exception) -> RecordUnreadable:
+def _make_unreadable(topic: str, key: bytes, error: Exception) -> RecordUnreadable:
     name = key.decode("utf-8", "backslashreplace")
     return RecordUnreadable(topic, name, f"{type(error).__name__}: {error}")

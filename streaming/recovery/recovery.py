@@ -237,7 +237,7 @@ def _rebuild(
     try:
         return rebuild(configuration, latest, now)
     except RecordUnreadable as error:
-        place = _place_of(bootstrap, prefix, options, error.topic, error.key)
+        place = _find_place(bootstrap, prefix, options, error.topic, error.key)
         raise RecoveryRefused(
             f"{place} (key {error.key}) is no record of ours: {error.why}. {REPAIR}"
         ) from error
@@ -245,7 +245,9 @@ def _rebuild(
         raise RecoveryRefused(f"{error}. {REPAIR}") from error
 
 
-def _place_of(bootstrap: str, prefix: str, options: Mapping[str, str], topic: str, key: str) -> str:
+def _find_place(
+    bootstrap: str, prefix: str, options: Mapping[str, str], topic: str, key: str
+) -> str:
     """Where the last record of a key lies: all is read again, to be able to name it."""
     with CommittedReader(bootstrap, prefix, [topic], options=options) as reader:
         found = [record for record in reader.read_to_end() if record.key == key][-1]

@@ -61,8 +61,8 @@ def audit(records: Iterable[Record], configuration: Configuration) -> list[str]:
         *_find_doubled_ids(records),
         *_skipped_epochs(records),
         *_open_moves(latest),
-        *_unplaced(latest),
-        *_broken(latest, configuration),
+        *_find_unplaced(latest),
+        *_find_broken(latest, configuration),
     ]
 
 
@@ -102,7 +102,7 @@ def _open_moves(latest: Latest) -> Iterator[str]:
             yield f"move {move['move_id']} of {move['stream']}/{move['shard']} is {move['state']}"
 
 
-def _unplaced(latest: Latest) -> Iterator[str]:
+def _find_unplaced(latest: Latest) -> Iterator[str]:
     """Shards without all their replicas on different live nodes."""
     nodes = latest[TOPOLOGY]
     alive = {node_id for node_id, view in nodes.items() if view["liveness"] in ("up", "suspect")}
@@ -120,7 +120,7 @@ def _unplaced(latest: Latest) -> Iterator[str]:
                 yield f"{name}/{shard}: {live} live of {spec['replication_factor']}: {held}"
 
 
-def _broken(latest: Latest, configuration: Configuration) -> Iterator[str]:
+def _find_broken(latest: Latest, configuration: Configuration) -> Iterator[str]:
     """The digest, and every rule of every shard, checked again from nothing."""
     marker = latest[COMMITS].get(configuration.cell)
     if marker is None:

@@ -110,7 +110,7 @@ def read_recording(path: Path) -> Recording:
                 if head is None:
                     head = _head(body)
                 elif "end" in body:
-                    return _whole(head, state, log, body)
+                    return _make_recording(head, state, log, body)
                 else:
                     (state if body["part"] == STATE else log).append(_record(body))
     except OSError as error:
@@ -127,7 +127,7 @@ def _head(body: Mapping[str, Any]) -> RecordingHead:
     return RecordingHead(body["prefix"], body["cell"], body["partitions"], body["settings"])
 
 
-def _whole(
+def _make_recording(
     head: RecordingHead, state: list[Record], log: list[Record], end: Mapping[str, Any]
 ) -> Recording:
     positions = {

@@ -67,7 +67,7 @@ class Replay:
             if record.topic in self.latest and key is not None and value is not None:
                 kept = OutRecord(record.topic, key, value, [*record.raw_headers])
                 self.latest[record.topic][key] = kept
-        self._reconciler = self._rebuilt(configuration) if start else Reconciler(configuration)
+        self._reconciler = self._rebuild(configuration) if start else Reconciler(configuration)
         if start and (found := digest_by_marker(self._reconciler, start.marker)) != start.digest:
             raise ReplayRefused(
                 f"the snapshot's records have digest {found}, its marker says {start.digest}: it "
@@ -107,7 +107,7 @@ class Replay:
     def _apply(self, entry: JournalEntry) -> ReplayedCommit:
         self._sequence = entry.sequence
         if entry.configuration is not None:
-            self._reconciler = self._rebuilt(entry.configuration)
+            self._reconciler = self._rebuild(entry.configuration)
             return ReplayedCommit(entry, [], self._reconciler.digest)
         ready = self._reconciler.apply(entry.events, entry.now, entry.caught_up)
         records = codec.ready_records(ready, self._cell, entry.now, entry.sequence)
@@ -122,7 +122,7 @@ class Replay:
         self._now = self._reconciler.now
         return ReplayedCommit(entry, records, self._reconciler.digest)
 
-    def _rebuilt(self, configuration: Configuration) -> Reconciler:
+    def _rebuild(self, configuration: Configuration) -> Reconciler:
         values = {
             topic: {key: record.value for key, record in latest.items() if record.value is not None}
             for topic, latest in self.latest.items()

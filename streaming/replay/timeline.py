@@ -217,7 +217,7 @@ class NodeTimeline(Timeline):
         if record.topic == TOPOLOGY and record.key == self.name:
             return self._note_view(value)
         if record.topic == ASSIGNMENTS:
-            self._hold(record)
+            self._note_holding(record)
         if value is None:
             return None
         if record.topic == MOVES and self.name in (value.get("remove"), value.get("add")):
@@ -242,7 +242,7 @@ class NodeTimeline(Timeline):
         ]
         return ", ".join(changes) or None
 
-    def _hold(self, record: Record) -> None:
+    def _note_holding(self, record: Record) -> None:
         """Note whether a shard came to the node with this assignment, or left it."""
         key = record.key or ""
         holds = record.value is not None and self.name in record.value["replicas"]
@@ -278,12 +278,10 @@ def read_timeline(settings: Settings, timeline: Timeline, *, again: bool) -> Non
             for entry in entries:
                 timeline.take_entry(entry)
             return
-        feed_replay(
-            timeline, Replay(settings.cell, core_configuration(settings), None).run(entries)
-        )
+        add_replay(timeline, Replay(settings.cell, core_configuration(settings), None).run(entries))
 
 
-def feed_replay(timeline: Timeline, replayed: Iterable[ReplayedCommit]) -> None:
+def add_replay(timeline: Timeline, replayed: Iterable[ReplayedCommit]) -> None:
     """Feed the entries of a whole journal and the records that they give."""
     for each in replayed:
         timeline.take_entry(each.entry)

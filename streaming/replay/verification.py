@@ -92,9 +92,9 @@ class Verification:
             elif record.topic == COMMITS:
                 self._markers.append(record)
             else:
-                self._take(record)
+                self._match_record(record)
 
-    def feed(self, replayed: ReplayedCommit) -> None:
+    def compare(self, replayed: ReplayedCommit) -> None:
         """Compare what one entry gave."""
         self._last = replayed.entry.sequence
         self._digests.append((self._last, replayed.digest))
@@ -137,7 +137,7 @@ class Verification:
                 reason = "another record stands in its place"
                 found.append(_difference(reason, sequence, record, left.pop(place)))
             elif record.value is not None or (topic, key) in self._there:
-                shown = _shorten(_decode(record.value))
+                shown = _truncate(_decode(record.value))
                 reason = "the record is missing"
                 found.append(RecordDifference(reason, topic, key, sequence, expected=shown))
         found.sort(key=lambda each: each.sequence or 0)
@@ -148,7 +148,7 @@ class Verification:
                     "the journal does not give this record",
                     record.topic,
                     record.key or "",
-                    got=_shorten(record.value),
+                    got=_truncate(record.value),
                     partition=record.partition,
                     offset=record.offset,
                 )
@@ -168,7 +168,7 @@ class Verification:
         at = (record.value or {}).get("at")
         return record.topic in LOGS and isinstance(at, int) and at <= self._started_at
 
-    def _take(self, record: Record) -> None:
+    def _match_record(self, record: Record) -> None:
         place = (record.topic, record.headers.get("ce_id", ""))
         if place in self._written:
             self._found.append(
@@ -182,7 +182,7 @@ class Verification:
             )
         self._written[place] = record
 
-    def uncompared_digests(self) -> str | None:
+    def describe_uncompared(self) -> str | None:
         """Say which digests `differences` could not compare, being of another formula."""
         if not self._uncompared:
             return None
@@ -247,8 +247,8 @@ def _difference(reason: str, sequence: int, expected: OutRecord, got: Record) ->
         key,
         sequence,
         field,
-        _shorten(wanted),
-        _shorten(there),
+        _truncate(wanted),
+        _truncate(there),
         got.partition,
         got.offset,
     )
@@ -285,7 +285,7 @@ def _text(value: bytes | None) -> str | None:
     return None if value is None else value.decode("utf-8", "backslashreplace")
 
 
-def _shorten(value: Any) -> str:
+def _truncate(value: Any) -> str:
     text = orjson.dumps(value).decode()
     return text if len(text) <= SHOWN_LENGTH_MAX else text[:SHOWN_LENGTH_MAX] + "..."
 
@@ -332,7 +332,7 @@ def replay_history(
         counts["events"] += len(each.entry.events)
         counts["records"] += len(each.records)
         if check is not None:
-            check.feed(each)
+            check.compare(each)
         if on_record is not None:
             for record in each.records:
                 on_record(each.entry, record)
@@ -345,5 +345,5 @@ def replay_history(
         digest=replay.digest,
         seconds=time.perf_counter() - began,
         differences=tuple(found),
-        uncompared=None if check is None else check.uncompared_digests(),
+        uncompared=None if check is None else check.describe_uncompared(),
     )

@@ -37,7 +37,7 @@ class Departure:
     leaders: int
     last_copies: tuple[str, ...]
 
-    def counts(self) -> str:
+    def count_text(self) -> str:
         """Count the replicas and leaders on the node."""
         replicas = f"{self.replicas} replica{'' if self.replicas == 1 else 's'}"
         return f"{replicas} ({self.leaders} lead)" if self.leaders else replicas

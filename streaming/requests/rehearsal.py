@@ -94,14 +94,14 @@ def rehearse(
     its end. `under_way`: the moves that were open before; `level` names the top level."""
     standing = copy.in_force()
     places = {name: view for name, view in standing.topology.items() if view is not None}
-    nodes = {name for name, view in places.items() if _stands_in(view, target)}
+    nodes = {name for name, view in places.items() if _is_within(view, target)}
     found: list[RehearsedMove] = []
     left = {(shard, v.domain): v for shard, v in _drains(standing, nodes)}
     for wave, ready, issued in _waves(copy, first, under_way):
         left = {key: v for key, v in left.items() if key[0] not in ready.violations}
         left |= {(shard, v.domain): v for shard, v in _drains(ready, nodes)}
         found += [
-            RehearsedMove(wave, move, _crosses(move, places))
+            RehearsedMove(wave, move, _crosses_domains(move, places))
             for move in issued
             if move.cause == Cause.DRAIN and move.remove in nodes
         ]
@@ -148,7 +148,7 @@ def _drains(ready: Ready, nodes: set[str]) -> Iterator[tuple[tuple[str, int], Vi
                 yield shard, each
 
 
-def _stands_in(view: NodeView, target: str) -> bool:
+def _is_within(view: NodeView, target: str) -> bool:
     if not target.startswith("/"):
         return view.node_id == target
     domain, here = parse_location(target), parse_location(view.attributes.location)
@@ -157,7 +157,7 @@ def _stands_in(view: NodeView, target: str) -> bool:
     return here.within(domain)
 
 
-def _crosses(move: Move, places: dict[str, NodeView]) -> bool:
+def _crosses_domains(move: Move, places: dict[str, NodeView]) -> bool:
     if move.add is None or move.source is None:
         return False
     ends = [places[node].attributes.location.split("/")[1:2] for node in (move.add, move.source)]

@@ -138,13 +138,13 @@ class StreamRequests:
                 f"{Code.STREAM_EXISTS}: {name} exists and is {decision.outcome}; change it with: "
                 f"placer stream alter {name}"
             )
-        return self._validated_message(StreamCreated, name, fields)
+        return self._validate_message(StreamCreated, name, fields)
 
     def make_alter(self, name: str, fields: Mapping[str, Any]) -> StreamAltered:
         """The request for another spec: `fields` instead of those in force. Raises RecordRefused,
         StreamNotThere."""
         spec = self.get(name).spec
-        message = self._validated_message(
+        message = self._validate_message(
             StreamAltered, name, overlay_spec(spec_fields(spec), fields)
         )
         self._refuse_fewer_shards(message)
@@ -152,7 +152,7 @@ class StreamRequests:
 
     def make_respecify(self, name: str, fields: Mapping[str, Any]) -> StreamAltered:
         """The request for another spec: `fields` and nothing else. Raises RecordRefused."""
-        message = self._validated_message(StreamAltered, name, fields)
+        message = self._validate_message(StreamAltered, name, fields)
         self._refuse_fewer_shards(message)
         return message
 
@@ -167,7 +167,7 @@ class StreamRequests:
         assert isinstance(event, StreamRequested)
         return spec_of(self._state, event)
 
-    def _validated_message(self, kind: type[Any], name: str, fields: Mapping[str, Any]) -> Any:
+    def _validate_message(self, kind: type[Any], name: str, fields: Mapping[str, Any]) -> Any:
         body = {"stream": name, "sequence": self.next_sequence(name)}
         body |= {field: value for field, value in fields.items() if value is not None}
         try:
@@ -176,12 +176,12 @@ class StreamRequests:
             raise RecordRefused(f"{name}: {describe(error, body)[1]}") from error
         event = codec.event_of_message(message, 0)
         assert isinstance(event, StreamRequested)
-        wrong = self._wrong(event)
+        wrong = self._find_refusal(event)
         if wrong is not None:
             raise RecordRefused(f"{name}: {wrong.code}: {wrong.message}")
         return message
 
-    def _wrong(self, event: StreamRequested) -> Reason | None:
+    def _find_refusal(self, event: StreamRequested) -> Reason | None:
         """Return the reason for which no placement would be tried; None where there is none."""
         policy = compile_request(self._state, event)
         if isinstance(policy, Reason):

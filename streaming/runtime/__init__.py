@@ -8,7 +8,7 @@ but this sub-package and `streaming.errors` is there: it imports nothing else of
 from streaming.runtime.application import Application
 from streaming.runtime.broker import EmbeddedBroker
 from streaming.runtime.directories import Scratch
-from streaming.runtime.jars import JarSet, JarsUnavailable, ensure_jars, jars_present
+from streaming.runtime.jars import JarSet, JarsUnavailable, ensure_jars, has_jars
 from streaming.runtime.java import JavaUnavailable, find_java
 
 __all__ = [
@@ -20,5 +20,5 @@ __all__ = [
     "Scratch",
     "ensure_jars",
     "find_java",
-    "jars_present",
+    "has_jars",
 ]

@@ -31,7 +31,7 @@ class Scratch:
         place.mkdir(parents=True, exist_ok=True)
         prefix = f"placer-{kind}-"
         for left in place.glob(f"{prefix}*"):
-            if _is_nobodys(left):
+            if _is_abandoned(left):
                 shutil.rmtree(left, ignore_errors=True)
         self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=place)).absolute()
         # Under its name only once it is locked: nobody sees it free before.
@@ -52,7 +52,7 @@ class Scratch:
         self.remove()
 
 
-def _is_nobodys(directory: Path) -> bool:
+def _is_abandoned(directory: Path) -> bool:
     """Whether it had an owner, and no process holds a lock in it: an owner that was killed may have
     left a broker that is still on its way out."""
     if not (directory / _OWNER).exists():

@@ -94,17 +94,17 @@ def ensure_jars(name: JarSet) -> list[Path]:
     """
     jars = jar_lock()[name]
     directory = _directory(name, jars)
-    if not _in_place(directory, jars):
-        with _alone(directory.parent):
-            if not _in_place(directory, jars):
+    if not _is_complete(directory, jars):
+        with _lock(directory.parent):
+            if not _is_complete(directory, jars):
                 _put_in_place(name, jars, directory)
     return [directory / jar.file_name for jar in jars]
 
 
-def jars_present(name: JarSet) -> bool:
+def has_jars(name: JarSet) -> bool:
     """Whether the jars of a set are in the cache, so that `ensure` fetches nothing."""
     jars = jar_lock()[name]
-    return _in_place(_directory(name, jars), jars)
+    return _is_complete(_directory(name, jars), jars)
 
 
 def _directory(name: str, jars: Sequence[Jar]) -> Path:
@@ -114,7 +114,7 @@ def _directory(name: str, jars: Sequence[Jar]) -> Path:
     return cache_dir() / "jars" / f"{name}-{digest}"
 
 
-def _in_place(directory: Path, jars: Sequence[Jar]) -> bool:
+def _is_complete(directory: Path, jars: Sequence[Jar]) -> bool:
     try:
         return all((directory / jar.file_name).stat().st_size == jar.size_bytes for jar in jars)
     except FileNotFoundError:
@@ -122,7 +122,7 @@ def _in_place(directory: Path, jars: Sequence[Jar]) -> bool:
 
 
 @contextmanager
-def _alone(directory: Path) -> Iterator[None]:
+def _lock(directory: Path) -> Iterator[None]:
     """Hold the lock that lets one process at a time fetch; the system drops it if we die."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -210,10 +210,10 @@ def _download(name: str, jars: Sequence[Jar], work: Path, target: Path) -> None:
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise _not_fetched(name, jars, f"no end after {FETCH_TIMEOUT_SECONDS} s") from error
+        raise _make_fetch_failure(name, jars, f"no end after {FETCH_TIMEOUT_SECONDS} s") from error
     missing = [jar for jar in jars if not (target / jar.file_name).is_file()]
     if done.returncode != 0 or missing:
-        raise _not_fetched(name, missing or jars, _ivy_reason(done.stdout))
+        raise _make_fetch_failure(name, missing or jars, _ivy_reason(done.stdout))
 
 
 def _trust_options(runtime: Java, store: Path) -> list[str]:
@@ -260,7 +260,7 @@ def _ivy_reason(output: str) -> str:
     return " ".join(output.split())[-300:] or "no output"
 
 
-def _not_fetched(name: str, missing: Sequence[Jar], reason: str) -> JarsUnavailable:
+def _make_fetch_failure(name: str, missing: Sequence[Jar], reason: str) -> JarsUnavailable:
     names = ", ".join(jar.coordinate for jar in missing[:4])
     more = f" and {len(missing) - 4} more" if len(missing) > 4 else ""
     return JarsUnavailable(

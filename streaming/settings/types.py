@@ -58,7 +58,7 @@ def mapping_of_text(value: object) -> object:
     return parsed
 
 
-def off_of_false(value: object) -> object:
+def accept_false(value: object) -> object:
     """YAML 1.1 reads a bare `off` as false."""
     return "off" if value is False else value
 
@@ -82,7 +82,7 @@ def names_of_list(value: object) -> object:
     return [name.strip() for name in value.split(",")] if isinstance(value, str) else value
 
 
-def _matching(pattern: str, expected: str) -> AfterValidator:
+def _must_match(pattern: str, expected: str) -> AfterValidator:
     """Text that fits `pattern` as a whole; `expected` says it in words, for the error message."""
 
     def check(value: str) -> str:
@@ -93,19 +93,21 @@ def _matching(pattern: str, expected: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-Name = Annotated[str, _matching(limits.ID_PATTERN, "1 to 128 letters, digits, '_', '.' or '-'")]
+Name = Annotated[str, _must_match(limits.ID_PATTERN, "1 to 128 letters, digits, '_', '.' or '-'")]
 Addresses = Annotated[
     str,
-    _matching(r"[^\s,]+:\d{1,5}(,[^\s,]+:\d{1,5})*", "host:port, several separated by commas"),
+    _must_match(r"[^\s,]+:\d{1,5}(,[^\s,]+:\d{1,5})*", "host:port, several separated by commas"),
 ]
 TopicPrefix = Annotated[
     str,
-    _matching(
+    _must_match(
         limits.TOPIC_PREFIX_PATTERN, "words of letters, digits and '-', each with a '.' behind it"
     ),
     Field(max_length=128),
 ]
-MemorySize = Annotated[str, _matching(r"[1-9]\d*[kmgKMG]", "a number and a unit, e.g. 512m or 2g")]
+MemorySize = Annotated[
+    str, _must_match(r"[1-9]\d*[kmgKMG]", "a number and a unit, e.g. 512m or 2g")
+]
 DurationSeconds = Annotated[float, Field(gt=0, le=DURATION_SECONDS_MAX, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 Options = Annotated[dict[str, str], BeforeValidator(_texts_of_scalars)]

@@ -6,7 +6,7 @@ For trials, demos and tests; no part of the application imports it. Imports `bro
 
 from streaming.simulator.executor import Executor, ExecutorBehaviour
 from streaming.simulator.fleet import Fleet
-from streaming.simulator.playing import ScenarioRun, StreamCreator, verdict_lines
+from streaming.simulator.playing import ScenarioRun, StreamCreator, claim_lines
 from streaming.simulator.scenario import Scenario, ScenarioStep, StepPlayer, read_scenario
 from streaming.simulator.world import WATCHED_TOPICS, Watcher, World
 
@@ -22,6 +22,6 @@ __all__ = [
     "StreamCreator",
     "Watcher",
     "World",
+    "claim_lines",
     "read_scenario",
-    "verdict_lines",
 ]

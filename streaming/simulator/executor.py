@@ -59,7 +59,7 @@ class ExecutorBehaviour(BaseModel):
     lie: Share = 0.0
     seed: int = 0
 
-    def draws(self, move_id: str, what: str) -> bool:
+    def draw(self, move_id: str, what: str) -> bool:
         """Whether this happens to this move."""
         share: float = getattr(self, what)
         return random.Random(f"{self.seed}:{what}:{move_id}").random() < share
@@ -118,7 +118,7 @@ class SimulatedCopies:
         """Say that a move which was called off is under way no more."""
         if move is None or move["state"] not in CALLED_OFF:
             return
-        if self._conduct.draws(f"{move_id}/{move.get('reminded', 0)}", "lose"):
+        if self._conduct.draw(f"{move_id}/{move.get('reminded', 0)}", "lose"):
             return
         self._say("MoveStopped", move)
         self.stopped += 1
@@ -142,13 +142,13 @@ class SimulatedCopies:
     def _end(self, move_id: str, move: Mapping[str, Any]) -> None:
         """Say how the move ended, as the conduct has it."""
         conduct = self._conduct
-        if conduct.draws(move_id, "lie"):
+        if conduct.draw(move_id, "lie"):
             self._say("MoveCompleted", {**move, "move_id": f"never-{move_id}"})
-        if conduct.draws(move_id, "lose"):
+        if conduct.draw(move_id, "lose"):
             self.lost += 1
             return
-        failed = conduct.draws(move_id, "fail")
-        for _ in range(2 if conduct.draws(move_id, "double") else 1):
+        failed = conduct.draw(move_id, "fail")
+        for _ in range(2 if conduct.draw(move_id, "double") else 1):
             self._say("MoveFailed" if failed else "MoveCompleted", move)
         self.failed += failed
         self.completed += not failed
@@ -255,9 +255,9 @@ class Executor:
             orjson.dumps({name: value for name, value in said.items() if value is not None}),
             key.encode(),
             headers=[*headers],
-            on_delivery=self._delivered,
+            on_delivery=self._note_delivery,
         )
 
-    def _delivered(self, error: KafkaError | None, _: Message) -> None:
+    def _note_delivery(self, error: KafkaError | None, _: Message) -> None:
         if error is not None:
             self._undelivered = error.str()

@@ -151,7 +151,7 @@ class Fleet:
         """The nodes that beat."""
         return [node_id for node_id, life in self._lives.items() if life.alive]
 
-    def serves(self, node_id: str) -> bool:
+    def can_serve(self, node_id: str) -> bool:
         """Whether a copy can go to the node: one of these has to beat, others are not known."""
         life = self._lives.get(node_id)
         return life is None or life.alive

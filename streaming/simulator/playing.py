@@ -30,7 +30,7 @@ class ScenarioStalled(StreamingError):
     """The reconciler does not do what a scenario needs before its first step."""
 
 
-def verdict_lines(scenario: Scenario, found: Sequence[str]) -> list[str]:
+def claim_lines(scenario: Scenario, found: Sequence[str]) -> list[str]:
     """The judgement in lines; none of a scenario that claims nothing."""
     if scenario.ends is None:
         return []
@@ -108,21 +108,23 @@ class ScenarioRun:
         self._tell(f"{self._scenario.name}: {len(nodes)} nodes beat")
         if not streams:
             return
-        self._until(
+        self._wait_until(
             f"{len(nodes)} nodes that are up",
             lambda: all(world.nodes.get(n, {}).get("liveness") == "up" for n in nodes),
         )
         for stream in streams:
             self._create(stream)
         names = [stream.stream for stream in streams]
-        self._until(f"a decision on {', '.join(names)}", lambda: world.decisions.keys() >= {*names})
+        self._wait_until(
+            f"a decision on {', '.join(names)}", lambda: world.decisions.keys() >= {*names}
+        )
         for name in names:
             decision = world.decisions[name]
             shape = f"{decision['spec']['shards']} × {decision['spec']['replication_factor']}"
             self._tell(f"stream {name} {shape}: {decision['outcome']}")
-        self._until("an end of the moves", lambda: not world.open_moves)
+        self._wait_until("an end of the moves", lambda: not world.open_moves)
 
-    def _until(self, what: str, holds: Callable[[], bool]) -> None:
+    def _wait_until(self, what: str, holds: Callable[[], bool]) -> None:
         waited = 0.0
         while not holds():
             if self._world.failure is not None:

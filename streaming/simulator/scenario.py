@@ -30,12 +30,12 @@ from streaming.simulator.executor import ExecutorBehaviour
 from streaming.simulator.fleet import Fleet, FleetNode
 
 
-def _with_first_sequence(body: Any) -> Any:
+def _set_first_sequence(body: Any) -> Any:
     """A stream as it is first created."""
     return {"sequence": 1} | body if isinstance(body, dict) else body
 
 
-ScenarioStream = Annotated[StreamCreated, BeforeValidator(_with_first_sequence)]
+ScenarioStream = Annotated[StreamCreated, BeforeValidator(_set_first_sequence)]
 
 
 class ScenarioRefused(StreamingError):
@@ -187,12 +187,12 @@ def read_scenario(text: str) -> Scenario:
             places |= {step.location} if step.location else set()
             continue
         places |= {step.location} if step.location else set()
-        if step.target not in known and not any(_within(place, step.target) for place in places):
+        if step.target not in known and not any(_is_within(place, step.target) for place in places):
             raise ScenarioRefused(f"steps[{number}]: no node is or stands in '{step.target}'")
     return scenario
 
 
-def _within(location: str, domain: str) -> bool:
+def _is_within(location: str, domain: str) -> bool:
     return f"{location}/".startswith(f"{domain.rstrip('/')}/")
 
 
@@ -221,7 +221,7 @@ class StepPlayer:
             "relocate": lambda node: fleet.relocate(node, step.location or ""),
         }
         if step.do in to_each:
-            self._each(nodes, to_each[step.do])
+            self._for_each(nodes, to_each[step.do])
         elif step.do == "restart":
             self._restart(nodes, step)
         elif step.do == "rolling_restart":
@@ -234,27 +234,27 @@ class StepPlayer:
             fleet.join(FleetNode(step.target, step.location or fleet.location(step.target)))
 
     def _restart(self, nodes: list[str], step: ScenarioStep) -> None:
-        self._each(nodes, self._fleet.stop if step.graceful else self._fleet.kill)
+        self._for_each(nodes, self._fleet.stop if step.graceful else self._fleet.kill)
         self._stop.wait(step.pause_seconds)
-        self._each(nodes, self._fleet.revive)
+        self._for_each(nodes, self._fleet.revive)
 
     def _flap(self, nodes: list[str], step: ScenarioStep) -> None:
         for _ in range(step.times):
             if self._stop.is_set():
                 return
-            self._each(nodes, self._fleet.kill)
+            self._for_each(nodes, self._fleet.kill)
             self._stop.wait(step.pause_seconds)
-            self._each(nodes, lambda node: self._fleet.revive(node, same_incarnation=True))
+            self._for_each(nodes, lambda node: self._fleet.revive(node, same_incarnation=True))
             self._stop.wait(step.pause_seconds)
 
-    def _each(self, nodes: list[str], act: Callable[[str], object]) -> None:
+    def _for_each(self, nodes: list[str], act: Callable[[str], object]) -> None:
         for node in nodes:
             act(node)
 
     def targets(self, target: str) -> list[str]:
         """The nodes that a step's target stands for now."""
         nodes = self._fleet.node_ids
-        return [n for n in nodes if n == target or _within(self._fleet.location(n), target)]
+        return [n for n in nodes if n == target or _is_within(self._fleet.location(n), target)]
 
     def _sentence(self, step: ScenarioStep) -> str:
         count = len(self.targets(step.target))

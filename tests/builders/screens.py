@@ -19,7 +19,7 @@ from streaming.codec import configuration_body, ready_records
 from streaming.live.published_state import ALERTS_KEPT, StateRecords
 from streaming.replay import JournalEntry, Timeline
 from streaming.replay.replay import Replay
-from streaming.replay.timeline import feed_replay
+from streaming.replay.timeline import add_replay
 from tests.stories.actors import Actors
 from tests.stories.datadriven import Command
 from tests.stories.story import Story
@@ -85,7 +85,7 @@ class World(Story):
     def tell(self, timeline: Timeline, *, again: bool = False) -> None:
         """Feed a timeline from the topics; `again`: from a replay of the journal."""
         if again:
-            feed_replay(timeline, Replay(CELL, self.configuration, None).run(self.entries))
+            add_replay(timeline, Replay(CELL, self.configuration, None).run(self.entries))
             return
         for record in self.written:
             timeline.take(record)

@@ -29,7 +29,7 @@ def test_what_others_left_goes_and_is_never_gone_on_with(tmp_path: Path) -> None
     (left / "commits" / "3").write_text("v1")
     (tmp_path / "epoch-6-1").write_text("no directory")
     (tmp_path / "spark.log").touch()
-    fresh = application._fresh(tmp_path, 7)
+    fresh = application._make_scratch(tmp_path, 7)
     assert not fresh.exists()
     assert not left.exists()
     assert (tmp_path / "spark.log").exists()

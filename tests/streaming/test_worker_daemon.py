@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from streaming.worker_daemon import without_archives
+from streaming.worker_daemon import drop_archives
 
 
 def installed(place: Path, *packages: str) -> str:
@@ -25,9 +25,9 @@ def test_an_installed_pyspark_goes_before_the_archives_of_spark(tmp_path: Path) 
     user = tmp_path / "mine.zip"
     user.touch()
     rest = [str(user), installed(tmp_path / "site", "pyspark", "py4j"), str(tmp_path / "spark")]
-    assert without_archives([*spark, *rest], str(tmp_path / "spark")) == rest
+    assert drop_archives([*spark, *rest], str(tmp_path / "spark")) == rest
 
 
 def test_the_archives_stay_where_they_alone_have_pyspark(tmp_path: Path) -> None:
     path = [*archives(tmp_path / "spark"), installed(tmp_path / "site", "pyspark")]
-    assert without_archives(path, str(tmp_path / "spark")) == path
+    assert drop_archives(path, str(tmp_path / "spark")) == path

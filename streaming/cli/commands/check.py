@@ -77,7 +77,7 @@ def check(
             f"'{fail}' is neither a number nor a percentage", param_hint="--fail"
         )
 
-    def found(answer: "CheckResult") -> bool:
+    def is_failure(answer: "CheckResult") -> bool:
         if fail_on is FailOn.NEVER:
             return False
         wrong = answer.fixable if fail_on is FailOn.FIXABLE else answer.diagnosis.violations
@@ -91,7 +91,7 @@ def check(
             lambda each: check_cluster(each, asked),
             check_body,
             show_check,
-            found,
+            is_failure,
             strict=strict,
             doing="checking",
         )

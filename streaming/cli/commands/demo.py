@@ -116,7 +116,7 @@ def _topology(world: "World") -> Any:
     most = max((held.count(node) for node in set(held)), default=1)
     rows: list[tuple[Any, ...]] = []
     before = ""
-    for view in _in_place(world):
+    for view in _sort_by_location(world):
         node_id, count = view["node_id"], held.count(view["node_id"])
         bar = "█" * round(_BAR_WIDTH * count / most)
         coming = arriving.count(node_id)
@@ -133,7 +133,7 @@ def _topology(world: "World") -> Any:
     return Table(("location", "node", "state", "replicas", "arriving"), rows)
 
 
-def _in_place(world: "World") -> list[dict[str, Any]]:
+def _sort_by_location(world: "World") -> list[dict[str, Any]]:
     views = list(world.nodes.values())
     return sorted(views, key=lambda view: (view["location"], view["node_id"]))
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from streaming.cli.options import Output, OutputOption, connection_options, with_options
-from streaming.cli.render.console import tell
+from streaming.cli.render.console import escape_control, tell
 from streaming.cli.times import time_text
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def redrive(
         raise typer.BadParameter("name letters with --id, or all of a kind with --reason")
     options = settings.resolved_kafka_options()
     address, begin = settings.kafka.bootstrap_servers, settings.topics.prefix
-    chosen, missing = _chosen(settings, ids or [], reason)
+    chosen, missing = _choose_letters(settings, ids or [], reason)
     failed = len(missing)
     for name in missing:
         typer.secho(f"{name}: there is no such letter", fg=typer.colors.RED, err=True)
@@ -103,7 +103,7 @@ def redrive(
         raise typer.Exit(EXIT_NOT_ALL)
 
 
-def _chosen(
+def _choose_letters(
     settings: "Settings", ids: list[str], reason: str | None
 ) -> "tuple[list[DeadLetter], list[str]]":
     """The letters that are meant, and the ids that name none."""
@@ -147,7 +147,7 @@ def _show_text(letter: "DeadLetter") -> None:
         f"{letter.header('reason')}  {letter.place}  {_key(letter)}"
     )
     again = f" (sent again from {letter.redriven_from})" if letter.redriven_from else ""
-    typer.echo(f"    {_printable(letter.header('message'))}{again}")
+    typer.echo(f"    {escape_control(letter.header('message'))}{again}")
 
 
 def _show_json(letter: "DeadLetter") -> None:
@@ -159,12 +159,15 @@ def _show_json(letter: "DeadLetter") -> None:
     line = {
         "id": letter.id,
         "topic": letter.header("topic"),
-        **{name: _number(letter.header(name)) for name in ("partition", "offset", "timestamp")},
+        **{
+            name: _parse_number(letter.header(name))
+            for name in ("partition", "offset", "timestamp")
+        },
         **{name: letter.header(name) for name in ("stage", "reason", "message")},
         "count": letter.count,
-        "offset_last": _number(letter.header("offset.last")),
+        "offset_last": _parse_number(letter.header("offset.last")),
         "key": letter.record.key,
-        "bytes": _number(letter.header("value.bytes")),
+        "bytes": _parse_number(letter.header("value.bytes")),
         "sha256": letter.header("value.sha256"),
         "whole": letter.is_whole,
         "value": None if value is None else _as_text(value),
@@ -174,7 +177,7 @@ def _show_json(letter: "DeadLetter") -> None:
     typer.echo(orjson.dumps(line))
 
 
-def _number(said: str) -> int | None:
+def _parse_number(said: str) -> int | None:
     """A header's number; None where a letter of an older version does not have it."""
     return int(said) if said.isdecimal() else None
 
@@ -191,9 +194,4 @@ def _as_text(value: bytes) -> str | None:
 
 def _key(letter: "DeadLetter") -> str:
     key = letter.record.key
-    return "-" if key is None else _printable(key)
-
-
-def _printable(text: str) -> str:
-    """Escape control characters: a record must not steer the terminal."""
-    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
+    return "-" if key is None else escape_control(key)

@@ -93,17 +93,21 @@ def explain(
             lost.append(explanation.missing)
         return explanation
 
-    def found(answer: "ExplainResult") -> bool:
+    def is_failure(answer: "ExplainResult") -> bool:
         if fail_on is FailOn.NEVER:
             return False
-        degraded = fail_on is FailOn.DEGRADED and any(
-            getattr(each.decision, "outcome", None) == "degraded" for each in answer.streams
-        )
-        return answer.unanswered or degraded
+        return answer.has_unanswered or (fail_on is FailOn.DEGRADED and answer.has_degraded)
 
     try:
         answer_documents(
-            file, output, solve, ExplainResult.body, _show, found, strict=strict, doing="explaining"
+            file,
+            output,
+            solve,
+            ExplainResult.body,
+            _show,
+            is_failure,
+            strict=strict,
+            doing="explaining",
         )
     except typer.Exit:
         if lost:
@@ -199,8 +203,8 @@ def _lines(shard: "ShardExplanation") -> list[str]:
         lines.append(f"  a running reconciler would hold repair back: {_sentence(shard.hold)}")
     if shard.violations and move is None:
         lines.append(f"  nothing moves: what is broken is {shard.violations[0].violation_class}.")
-    elif shard.still is not None:
-        lines.append(f"  nothing moves: {_sentence(shard.still)}")
+    elif shard.no_move_reason is not None:
+        lines.append(f"  nothing moves: {_sentence(shard.no_move_reason)}")
     return lines
 
 
@@ -217,10 +221,10 @@ def _explain_live(wanted: "ExplainOptions", output: Output, settings: "Settings"
 
     enable_plugins(settings.policy.plugins)
     with PublishedState(settings) as live:
-        found = explain_live(live, wanted.stream or "", wanted.shard, wanted.node)
+        explained = explain_live(live, wanted.stream or "", wanted.shard, wanted.node)
     if output is Output.JSON:
         import orjson
 
-        typer.echo(orjson.dumps(found.body()))
+        typer.echo(orjson.dumps(explained.body()))
         return
-    show_stream(text_console(), found.stream, found.body(), None)
+    show_stream(text_console(), explained.stream, explained.body(), None)

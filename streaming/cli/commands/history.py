@@ -94,7 +94,7 @@ def node(
 def _show(timeline: "Timeline", look: Look, settings: "Settings") -> None:
     from streaming.replay import read_timeline
 
-    after = _since(look.since)
+    after = _parse_since(look.since)
     read_timeline(settings, timeline, again=look.replay)
     found = timeline.items(after)
     shown = found[-look.limit :]
@@ -111,7 +111,7 @@ def _show(timeline: "Timeline", look: Look, settings: "Settings") -> None:
     raise typer.Exit(0 if found or after is not None else EXIT_NOTHING)
 
 
-def _since(text: str | None) -> int | None:
+def _parse_since(text: str | None) -> int | None:
     if text is None:
         return None
     try:

@@ -118,7 +118,7 @@ def _command(name: str) -> "Callable[..., None]":
             def rows(live: "PublishedState") -> "ListingRows":
                 return select_rows(listing.rows(live), wanted)
 
-            def told(found: "ListingRows") -> Any:
+            def make_table(found: "ListingRows") -> Any:
                 return listing_table(found, shown, left_out, time.time_ns() // 1_000_000)
 
             def body(found: "ListingRows") -> "ListingRows":
@@ -128,9 +128,9 @@ def _command(name: str) -> "Callable[..., None]":
                 return [{name: row[name] for name in shown} for row in found]
 
             if watch:
-                follow(live, rows, body, told, output)
+                follow(live, rows, body, make_table, output)
                 return
-            print_view(rows(live), body, told, output)
+            print_view(rows(live), body, make_table, output)
 
     return command
 
@@ -143,7 +143,7 @@ def _conditions(where: list[str], listing: "Listing") -> list[tuple[str, str]]:
             _refuse("--where", f"expected COLUMN=VALUE, got {column!r}")
         _check_columns("--where", [column], listing)
         legal = listing.words.get(column)
-        if legal is not None and not any(_fits(word, value) for word in legal):
+        if legal is not None and not any(_matches(word, value) for word in legal):
             close = get_close_matches(value, legal, 1)
             hint = f"did you mean '{close[0]}'? " if close else ""
             _refuse("--where", f"{column} is never {value!r}; {hint}it is {', '.join(legal)}")
@@ -162,10 +162,10 @@ def _refuse(option: str, why: str) -> None:
 
 def select_rows(rows: "ListingRows", wanted: list[tuple[str, str]]) -> "ListingRows":
     """The rows that have these values in these columns."""
-    return [row for row in rows if all(_fits(row[column], value) for column, value in wanted)]
+    return [row for row in rows if all(_matches(row[column], value) for column, value in wanted)]
 
 
-def _fits(found: object, value: str) -> bool:
+def _matches(found: object, value: str) -> bool:
     text = _text(found)
     return text.startswith(value[:-1]) if value.endswith("*") else text == value
 
@@ -195,14 +195,14 @@ def listing_table(rows: "ListingRows", columns: list[str], left_out: list[str], 
     if not rows:
         return Text("none", "dim")
     numbers = [name for name in columns if isinstance(rows[0].get(name), int | float)]
-    told = [
+    cells = [
         [
             ago_text(row[name], now_ms) if name in _TIMES else Text(_text(row[name]))
             for name in columns
         ]
         for row in rows
     ]
-    return Table(columns, told, right=numbers, first_left_out=left_out, hint=_HINT)
+    return Table(columns, cells, right=numbers, first_left_out=left_out, hint=_HINT)
 
 
 def _text(value: object) -> str:

@@ -87,7 +87,7 @@ def nearest(
         lambda document: choose_nearest(document, exact_rack, known, cloud_form),
         NearestResult.body,
         _show,
-        lambda answer: answer.unanswered and fail_on is not FailOn.NEVER,
+        lambda answer: answer.has_unanswered and fail_on is not FailOn.NEVER,
         strict=strict,
     )
 

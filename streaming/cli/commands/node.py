@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streaming.cli.options import Output, connection_options, with_options
-from streaming.cli.requests import EXIT_REFUSED, AnswerOptions, RequestOptions, confirm, print_sent
+from streaming.cli.requests import (
+    EXIT_REFUSED,
+    AnswerOptions,
+    RequestOptions,
+    confirm,
+    print_requests,
+)
 
 if TYPE_CHECKING:
     from streaming.settings import Settings
@@ -65,12 +71,12 @@ def unregister(
 
     leaving = preview_departure(settings, node)
     if leaving.replicas:
-        typer.echo(f"{node} holds {leaving.counts()}: all of it is replaced at once", err=True)
+        typer.echo(f"{node} holds {leaving.count_text()}: all of it is replaced at once", err=True)
         for line in leaving.warnings():
             typer.echo(f"  {line}", err=True)
         confirm("Unregister it?", yes, "--yes, or drain the node first")
     if waiting.no_wait:
-        print_sent(settings, [(node, send_departure(settings, leaving))], waiting.output)
+        print_requests(settings, [(node, send_departure(settings, leaving))], waiting.output)
         return
     refusal = send_departure_and_wait(settings, leaving, waiting.timeout)
     _print_departure(node, refusal, waiting.output)

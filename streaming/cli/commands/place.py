@@ -69,13 +69,13 @@ def place(
 ) -> None:
     """Place the streams of a cluster file as the running reconciler would."""
     from streaming import offline
-    from streaming.cli.render.place import show_placed, show_summary
+    from streaming.cli.render.place import show_placement, show_summary
     from streaming.cli.render.place import summary as summarized
 
-    def found(answer: "PlaceResult") -> bool:
+    def is_failure(answer: "PlaceResult") -> bool:
         if fail_on is FailOn.NEVER:
             return False
-        return answer.unanswered or (fail_on is FailOn.DEGRADED and answer.degraded)
+        return answer.has_unanswered or (fail_on is FailOn.DEGRADED and answer.has_degraded)
 
     named = frozenset(stream or ())
     if output is PlaceOutput.CLUSTER and (named or summary):
@@ -90,7 +90,7 @@ def place(
         if summary:
             show_summary(console, answer)
         else:
-            show_placed(console, answer, named)
+            show_placement(console, answer, named)
 
     def solve(document: "Document") -> "PlaceResult":
         there = {each.stream for each in document.cluster.streams}
@@ -99,7 +99,9 @@ def place(
             raise typer.BadParameter(f"the file has no stream {names}", param_hint="--stream")
         return offline.place_streams(document)
 
-    answer_documents(file, form, solve, body, show, found, lines, strict=strict, doing="placing")
+    answer_documents(
+        file, form, solve, body, show, is_failure, lines, strict=strict, doing="placing"
+    )
 
 
 def _body(named: frozenset[str]) -> "Callable[[PlaceResult], dict[str, Any]]":

@@ -95,11 +95,11 @@ def plan(
     from streaming.cli.render.plan import show_plan
     from streaming.offline import PlanOptions, PlanResult, WhatIf, plan_moves
 
-    def found(answer: "PlanResult") -> bool:
+    def is_failure(answer: "PlanResult") -> bool:
         if fail_on is FailOn.NEVER:
             return False
         worse = fail_on is FailOn.DEGRADED and bool(answer.unfixable)
-        stuck = answer.stuck and fail_on is not FailOn.FIXABLE
+        stuck = answer.has_broken_rule and fail_on is not FailOn.FIXABLE
         return bool(stuck or worse or answer.judged.refused)
 
     what_if = WhatIf(
@@ -119,7 +119,7 @@ def plan(
         lambda each: files.write(plan_moves(each, wanted)),
         PlanResult.body,
         show_plan,
-        found,
+        is_failure,
         lines,
         strict=strict,
     )
@@ -153,14 +153,14 @@ class _Files:
         """Write the files of the plan and return the plan unchanged."""
         from streaming.offline import saved_plan_text
 
-        found = answer.impact.hash
-        if self._expect is not None and self._expect != found:
-            message = f"the plan's impact is {found}: the cluster or what is asked has changed; "
+        impact = answer.impact.hash
+        if self._expect is not None and self._expect != impact:
+            message = f"the plan's impact is {impact}: the cluster or what is asked has changed; "
             message += "--save keeps a plan, and --verify says what has changed since"
             raise typer.BadParameter(message, param_hint="--expect")
         texts = {}
         if self._rollback is not None:
-            texts[self._rollback] = answer.current() + "\n"
+            texts[self._rollback] = answer.present_reassignment() + "\n"
         if self._save is not None:
             texts[self._save] = saved_plan_text(answer, self._wanted)
         if texts and self._used:
@@ -177,7 +177,7 @@ class _Files:
 
 def _verify(file: str, plan_file: str, output: PlanOutput, strict: bool) -> NoReturn:
     """Hold a saved plan against the cluster, and end the command."""
-    from streaming.cli.render.plan import show_verified
+    from streaming.cli.render.plan import show_verification
     from streaming.offline import SavedPlanInvalid, VerifyResult, load_plan, verify_plan
 
     try:
@@ -190,8 +190,8 @@ def _verify(file: str, plan_file: str, output: PlanOutput, strict: bool) -> NoRe
         output,
         lambda each: verify_plan(each, saved),
         VerifyResult.body,
-        show_verified,
-        lambda answer: 0 if answer.stands else EXIT_DOCUMENT,
+        show_verification,
+        lambda answer: 0 if answer.is_current else EXIT_DOCUMENT,
         strict=strict,
     )
     raise AssertionError("answer_documents ends the command")

@@ -124,7 +124,7 @@ def replay(
     _check_sources(file, from_topic, snapshot_file, bootstrap or prefix)
     judged = verify or until is not None or output is ReplayOutput.NDJSON
     _check_inputs(file, inputs, speed, judged)
-    end = _until(until)
+    end = _parse_until(until)
     settings = load_connection(config, bootstrap, prefix)
     recording = read_recording(file) if file else None
     if inputs and recording is not None:
@@ -213,7 +213,7 @@ def _history(
     )
 
 
-def _until(text: str | None) -> "ReplayEnd | None":
+def _parse_until(text: str | None) -> "ReplayEnd | None":
     from streaming.replay import ReplayEnd
 
     if text is None:

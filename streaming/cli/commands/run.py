@@ -135,13 +135,13 @@ def _run(settings: "Settings", embedded: bool, data_dir: Path | None, accept_gap
 
     # A log in JSON is for programs: they have READY and STOPPED.
     tells = settings.log.format == "text"
-    say = tell if tells else _silent
+    say = tell if tells else _discard
     try:
         with ExitStack() as owned:
             stop = owned.enter_context(stop_on_signals(_STOPPING if tells else None))
             if embedded:
                 say("starting the broker")
-                settings = _with_broker(settings, data_dir, owned)
+                settings = _run_with_broker(settings, data_dir, owned)
             say("starting the reconciler, which takes 10 to 20 s")
             return 0 if stop.is_set() else _reconcile(settings, stop, accept_gap)
     except KeyboardInterrupt:
@@ -149,11 +149,11 @@ def _run(settings: "Settings", embedded: bool, data_dir: Path | None, accept_gap
         os._exit(EXIT_INTERRUPTED)
 
 
-def _silent(_: str) -> None:
+def _discard(_: str) -> None:
     """Where nobody reads."""
 
 
-def _with_broker(settings: "Settings", data_dir: Path | None, owned: ExitStack) -> "Settings":
+def _run_with_broker(settings: "Settings", data_dir: Path | None, owned: ExitStack) -> "Settings":
     """Settings for a fresh broker with all topics; `owned` ends it and removes what is temporary.
 
     The broker dies with the thread that starts it, so this has to be the main thread.
@@ -188,14 +188,14 @@ def _reconcile(settings: "Settings", stop: threading.Event, accept_gap: bool) ->
             + _prefix_flag(settings.topics.prefix)
         )
 
-    def work() -> None:
+    def run_application() -> None:
         try:
             done = app.run(settings, on_ready=on_ready, stop=stop, accept_gap=accept_gap)
             ended.append(done)
         except BaseException as error:  # noqa: BLE001 - raised again below, in the main thread
             ended.append(error)
 
-    thread = threading.Thread(target=work, name="reconciler", daemon=True)
+    thread = threading.Thread(target=run_application, name="reconciler", daemon=True)
     thread.start()
     thread.join()
     outcome = ended[0]

@@ -73,8 +73,8 @@ def fleet(
         ScenarioRun,
         StreamCreator,
         World,
+        claim_lines,
         read_scenario,
-        verdict_lines,
     )
 
     scenario = read_scenario(read_text(file))
@@ -86,14 +86,14 @@ def fleet(
         stop_on_signals() as stop,
         _watch_topics(scenario, world, settings),
         Fleet(address, topics, nodes, scenario.heartbeat_seconds, **shared) as running,
-        Executor(address, topics, scenario.executor, **shared, serves=running.serves)
+        Executor(address, topics, scenario.executor, **shared, serves=running.can_serve)
         if with_executor
         else nullcontext() as acts,
     ):
         create = StreamCreator(address, topics, options)
         found = ScenarioRun(scenario, running, world, create, typer.echo, stop).play()
         judged = not stop.is_set()
-        for line in verdict_lines(scenario, found) if judged else ():
+        for line in claim_lines(scenario, found) if judged else ():
             typer.echo(line)
         if keep and not stop.is_set():
             typer.echo("all steps are played; Ctrl-C ends the fleet")

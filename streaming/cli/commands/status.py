@@ -61,7 +61,7 @@ def status(
         # Planned anew when the state has changed, not at each look.
         even: dict[str, RebalancePreview | None] = {}
 
-        def now(live: "PublishedState") -> CellStatus:
+        def read_now(live: "PublishedState") -> CellStatus:
             digest = str(live.marker["digest"])
             if digest not in even:
                 even.clear()
@@ -69,16 +69,16 @@ def status(
             at_ms = time.time_ns() // 1_000_000
             return read(live, at_ms, live.lag(), live.alerts(), even[digest])
 
-        def told(found: CellStatus) -> StatusScreen:
+        def make_screen(found: CellStatus) -> StatusScreen:
             return StatusScreen(found, path=domain, depth=depth, fits=watch)
 
-        found = now(live)
+        found = read_now(live)
         domain = _domain(path, found)
         if watch:
-            follow(live, now, CellStatus.body, told, output)
+            follow(live, read_now, CellStatus.body, make_screen, output)
             return
-        print_view(found, CellStatus.body, told, output)
-        raise typer.Exit(0 if found.healthy else EXIT_UNHEALTHY)
+        print_view(found, CellStatus.body, make_screen, output)
+        raise typer.Exit(0 if found.is_healthy else EXIT_UNHEALTHY)
 
 
 def open_state(settings: "Settings", watch: bool) -> "PublishedState":
@@ -95,7 +95,7 @@ def follow(
     live: "PublishedState",
     read: "Callable[[PublishedState], Any]",
     body: "Callable[[Any], Any]",
-    told: "Callable[[Any], Any]",
+    make_screen: "Callable[[Any], Any]",
     output: Output,
 ) -> None:
     """Show a view of the live state again and again until Ctrl-C: in place on a terminal, one after
@@ -113,10 +113,10 @@ def follow(
     with stop_on_signals() as stop, ExitStack() as until_stopped:
         screen = None
         if output is Output.TEXT and console.is_terminal:
-            screen = Screen(told(read(live)), console=console, auto_refresh=False)
+            screen = Screen(make_screen(read(live)), console=console, auto_refresh=False)
             until_stopped.enter_context(screen)
         else:
-            print_view(read(live), body, told, output)
+            print_view(read(live), body, make_screen, output)
         while not stop.wait(WATCH_INTERVAL_SECONDS):
             try:
                 live.refresh()
@@ -125,13 +125,13 @@ def follow(
                 # The live state has said so, and asks again at the next look.
                 continue
             if screen is None:
-                print_view(found, body, told, output)
+                print_view(found, body, make_screen, output)
             else:
-                screen.update(told(found), refresh=True)
+                screen.update(make_screen(found), refresh=True)
 
 
 def print_view(
-    found: Any, body: "Callable[[Any], Any]", told: "Callable[[Any], Any]", output: Output
+    found: Any, body: "Callable[[Any], Any]", make_screen: "Callable[[Any], Any]", output: Output
 ) -> None:
     """Print a view of the live state for people or for programs."""
     if output is Output.JSON:
@@ -141,7 +141,7 @@ def print_view(
         return
     from streaming.cli.render.console import text_console
 
-    text_console().print(told(found))
+    text_console().print(make_screen(found))
 
 
 def _domain(path: str, found: "CellStatus") -> str:

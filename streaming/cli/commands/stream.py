@@ -16,7 +16,7 @@ from streaming.cli.options import (
     enable_plugins,
     with_options,
 )
-from streaming.cli.requests import AnswerOptions, print_sent
+from streaming.cli.requests import AnswerOptions, print_requests
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -204,7 +204,7 @@ def send_and_show(
     if waiting.no_wait:
         names = [message.stream for message in messages]
         sent = send_stream_requests(settings, messages)
-        print_sent(settings, zip(names, sent, strict=True), waiting.output)
+        print_requests(settings, zip(names, sent, strict=True), waiting.output)
         return
     fine = True
     for answer in send_stream_requests_and_wait(settings, messages, waiting.timeout):

@@ -95,7 +95,7 @@ def suggest(
         from streaming.cli.render.place import show_decision
 
         show_decision(text_console(), answer, None)
-    raise typer.Exit(EXIT_UNANSWERED if whole.unanswered else 0)
+    raise typer.Exit(EXIT_UNANSWERED if whole.has_unanswered else 0)
 
 
 @with_options(settings=connection_options)

@@ -148,7 +148,7 @@ def _show_violations(console: Any, body: Mapping[str, Any]) -> None:
     for name, found in groupby(ordered, lambda each: each["stream"]):
         if len(rows) >= _ROWS_SHOWN_MAX:
             break
-        alike = _alike(found)
+        alike = _group_alike(found)
         left -= sum(map(len, alike))
         rows += [_row(name or "-", each) for each in alike[:_ROWS_OF_STREAM_MAX]]
         others = sum(map(len, alike[_ROWS_OF_STREAM_MAX:]))
@@ -161,7 +161,7 @@ def _show_violations(console: Any, body: Mapping[str, Any]) -> None:
     _show_rest(console, left, "violation")
 
 
-def _alike(violations: Iterable[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+def _group_alike(violations: Iterable[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
     """Violations that differ in nothing but the shard, those of required rules first."""
     alike: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for each in sorted(violations, key=lambda each: each["strength"] != "required"):
@@ -195,7 +195,7 @@ def _show_critical(
     console.print(
         "\nCritical domains: the loss of one alone takes the quorum of shards", style="bold"
     )
-    spare_none = {each.stream for each in copies if len(each.live) and _spares_none(each)}
+    spare_none = {each.stream for each in copies if len(each.live) and _has_no_spare(each)}
     if spare_none:
         names = sorted(spare_none, key=natural_key)
         need = "needs" if len(names) == 1 else "need"
@@ -218,7 +218,7 @@ def _show_critical(
         _show_rest(console, len(rows) - len(shown), "domain")
 
 
-def _spares_none(copies: "Copies") -> bool:
+def _has_no_spare(copies: "Copies") -> bool:
     """Whether the quorum of the stream takes as many copies as its shards have at most."""
     return bool(copies.nodes.shape[1] <= copies.quorum)
 

@@ -57,6 +57,11 @@ def tell(sentence: str) -> None:
     typer.echo(f"placer: {sentence}", err=True)
 
 
+def escape_control(text: str) -> str:
+    """Escape control characters, so that a record cannot draw on the terminal."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
 def shorten(words: Sequence[str], most: int, separator: str = ", ") -> str:
     """The first of a list, and how many follow: `a, b and 3 more`."""
     if len(words) <= most:
@@ -103,28 +108,28 @@ class Table:
         """The header, the rows, and what is left out."""
         from rich.text import Text
 
-        shown, left_out = self._fitting(width)
+        shown, left_out = self._fit_columns(width)
         lines = list(self._lines(shown, width))
         if left_out:
             lines.append(Text(f"not shown: {', '.join(left_out)} ({self._hint})", "dim"))
         return lines
 
-    def _fitting(self, width: int) -> tuple[list[int], list[str]]:
+    def _fit_columns(self, width: int) -> tuple[list[int], list[str]]:
         """The columns that are shown, by number, and the names of the others."""
         shown = list(range(len(self._columns)))
         left_out: list[str] = []
         for name in self._leaves:
-            if self._least(shown) <= width:
+            if self._min_width(shown) <= width:
                 break
             if name in self._columns:
                 shown.remove(self._columns.index(name))
                 left_out.append(name)
         return shown, [name for name in self._columns if name in left_out]
 
-    def _least(self, shown: Sequence[int]) -> int:
+    def _min_width(self, shown: Sequence[int]) -> int:
         """The fewest columns of a terminal in which these fit."""
         widths = [self._width(number) for number in shown]
-        prose = self._prose(shown)
+        prose = self._prose_column(shown)
         if prose is not None:
             widths[shown.index(prose)] = min(self._width(prose), PROSE_WIDTH_MIN)
         return sum(widths) + len(GAP) * (len(shown) - 1)
@@ -140,7 +145,7 @@ class Table:
             self._widths[number] = max([head, *map(cell_len, cells)])
         return self._widths[number]
 
-    def _prose(self, shown: Sequence[int]) -> int | None:
+    def _prose_column(self, shown: Sequence[int]) -> int | None:
         """The column whose sentences may be wrapped: the last, if it has any."""
         last = shown[-1] if shown else None
         return last if last is not None and self._columns[last] in PROSE else None
@@ -149,7 +154,7 @@ class Table:
         from rich.text import Text
 
         widths = {number: self._width(number) for number in shown}
-        prose = self._prose(shown)
+        prose = self._prose_column(shown)
         if prose is not None:
             before = sum(widths[number] + len(GAP) for number in shown[:-1])
             widths[prose] = max(min(widths[prose], width - before), PROSE_WIDTH_MIN)

@@ -60,16 +60,16 @@ def node_lines(node: Body, at_ms: int) -> Iterator[Line | Table]:
     hidden = "" if node["condition"] == node["liveness"] else f"; {node['liveness']}"
     since = duration_text(max(at_ms - node["since"], 0) / 1000)
     yield "condition", _style(node["condition"], f"{hidden} for {since}")
-    yield from _past(node, at_ms)
-    yield from _standing(node, at_ms)
+    yield from _history_lines(node, at_ms)
+    yield from _order_lines(node, at_ms)
     yield "incarnation", f"{node['incarnation']}, sequence {node['sequence']}"
-    yield from _lives(node, at_ms)
+    yield from _life_lines(node, at_ms)
     yield "replicas", f"{node['replicas']}, of which {node['leaders']} lead"
     for each in node["by_stream"][:_ROWS_MAX]:
         numbers = shorten([str(shard) for shard in each["shards"]], _SHARDS_NAMED_MAX)
         held = f"{each['stream']} {each['replicas']} ({each['leaders']} lead): {numbers}"
         yield "", held
-    yield from _more(node["by_stream"], "stream")
+    yield from _more_line(node["by_stream"], "stream")
     if node["critical_shards"]:
         shards = format_count(node["critical_shards"], "shard")
         yield "critical", f"its loss alone takes the quorum of {shards}"
@@ -166,7 +166,7 @@ def _place(node: Body) -> Iterator[Line]:
         yield "host", node["host"]
 
 
-def _past(node: Body, at_ms: int) -> Iterator[Line]:
+def _history_lines(node: Body, at_ms: int) -> Iterator[Line]:
     before = node["transitions"]
     if before:
         latest = [f"{each['liveness']} {ago_text(each['at'], at_ms)}" for each in before[-5:]]
@@ -177,7 +177,7 @@ def _past(node: Body, at_ms: int) -> Iterator[Line]:
         yield "hold-down", f"it comes and goes: no new replicas for {left} more"
 
 
-def _standing(node: Body, at_ms: int) -> Iterator[Line]:
+def _order_lines(node: Body, at_ms: int) -> Iterator[Line]:
     for order in node["orders"]:
         yield "order", order_text(order, at_ms)
         yield from (("", line) for line in blocked_lines(order))
@@ -186,7 +186,7 @@ def _standing(node: Body, at_ms: int) -> Iterator[Line]:
         yield "hold", f"{hold['name']}: {end}; see placer status"
 
 
-def _lives(node: Body, at_ms: int) -> Iterator[Line]:
+def _life_lines(node: Body, at_ms: int) -> Iterator[Line]:
     """Other lives of the node's process than the one that holds its name."""
     pending, refused = node["pending_life"], node["refused_life"]
     if pending is not None:
@@ -209,7 +209,7 @@ def _moves(label: str, moves: Sequence[Body], at_ms: int) -> Iterator[Line]:
         shard, age = f"{move['stream']}/{move['shard']}", ago_text(move["issued_at"], at_ms)
         said = f"{shard} {move['kind']} {way}, {move['cause']}, {move['state']}, issued {age}"
         yield "" if number else label, said
-    yield from _more(moves, "move")
+    yield from _more_line(moves, "move")
 
 
 def _violations(found: Sequence[Body], at_ms: int) -> Iterator[Line]:
@@ -223,10 +223,10 @@ def _violations(found: Sequence[Body], at_ms: int) -> Iterator[Line]:
             "" if number else "violations",
             _style(each["class"], f" {rule}, since {since}: {why}"),
         )
-    yield from _more(found, "violation")
+    yield from _more_line(found, "violation")
 
 
-def _more(things: Sequence[Any], one: str) -> Iterator[Line]:
+def _more_line(things: Sequence[Any], one: str) -> Iterator[Line]:
     left = len(things) - _ROWS_MAX
     if left > 0:
         yield "", f"… and {format_count(left, f'more {one}')}: --output json"

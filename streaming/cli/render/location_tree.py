@@ -43,7 +43,7 @@ class Branch:
         return sorted(self.below.values(), key=_order)
 
     @property
-    def unsound(self) -> int:
+    def nodes_not_up(self) -> int:
         """Count the nodes in this branch that are not up."""
         return self.nodes - self.statuses[UP]
 
@@ -105,24 +105,24 @@ class FoldedTree:
         """Whether anything below it is shown."""
         return branch.path in self._shown
 
-    def below(self, branch: Branch) -> list[Branch]:
+    def shown_children(self, branch: Branch) -> list[Branch]:
         """Return the branches that are shown directly below a branch."""
         shown = self._shown.get(branch.path, set())
         return [each for each in branch.children if each.path in shown]
 
-    def hidden(self, branch: Branch) -> list[Branch]:
+    def hidden_children(self, branch: Branch) -> list[Branch]:
         """Return the branches of an open branch that are not shown."""
         shown = self._shown.get(branch.path, branch.below)
         return [each for each in branch.children if each.path not in shown]
 
     @property
-    def hides(self) -> bool:
+    def has_hidden(self) -> bool:
         """Whether anything of the tree is not shown."""
-        return self._any_hidden(self.root)
+        return self._has_hidden(self.root)
 
-    def _any_hidden(self, branch: Branch) -> bool:
-        shown = self.below(branch)
-        return len(shown) < len(branch.below) or any(map(self._any_hidden, shown))
+    def _has_hidden(self, branch: Branch) -> bool:
+        shown = self.shown_children(branch)
+        return len(shown) < len(branch.below) or any(map(self._has_hidden, shown))
 
     @property
     def lines(self) -> int:
@@ -130,13 +130,13 @@ class FoldedTree:
         one that says how to see hidden branches."""
 
         def count(branch: Branch) -> int:
-            shown = self.below(branch)
+            shown = self.shown_children(branch)
             rest = self.is_open(branch) and len(shown) < len(branch.below)
             return sum(1 + count(each) for each in shown) + rest
 
-        return 1 + count(self.root) + self.hides
+        return 1 + count(self.root) + self.has_hidden
 
-    def open_for(self, way: Sequence[Branch], lines_max: int) -> None:
+    def open_path(self, way: Sequence[Branch], lines_max: int) -> None:
         """Show the last of these, each of which stands right below the one before it, if there is
         room for it."""
         before = {branch.path: set(self._shown.get(branch.path, ())) for branch in way[:-1]}
@@ -150,7 +150,7 @@ class FoldedTree:
 
     def show_first(self, room: int) -> None:
         """Show only this number of the root's branches: those with most nodes that are not up."""
-        worst = sorted(self.root.children, key=lambda each: -each.unsound)
+        worst = sorted(self.root.children, key=lambda each: -each.nodes_not_up)
         self._shown = {self.root.path: {each.path for each in worst[: max(room, 0)]}}
 
 
@@ -169,12 +169,12 @@ def fold_tree(root: Branch, lines_max: int | None = None, depth: int | None = No
         found.show_first(lines_max - 3)
         return found
     # Each takes a line at least, so that of a thousand dead nodes the first say it.
-    for way in _ways_to_concerns(root)[:lines_max]:
-        found.open_for(way, lines_max)
+    for way in _paths_to_concerns(root)[:lines_max]:
+        found.open_path(way, lines_max)
     return found
 
 
-def _ways_to_concerns(root: Branch) -> list[list[Branch]]:
+def _paths_to_concerns(root: Branch) -> list[list[Branch]]:
     """Return the path from the root to each node that is not up, the worst first."""
     found: list[list[Branch]] = []
 
@@ -182,7 +182,7 @@ def _ways_to_concerns(root: Branch) -> list[list[Branch]]:
         for each in way[-1].children:
             if each.node is None:
                 search([*way, each])
-            elif each.unsound:
+            elif each.nodes_not_up:
                 found.append([*way, each])
 
     search([root])

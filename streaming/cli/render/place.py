@@ -25,7 +25,7 @@ _TREE_LINES_MAX = 40
 _LACKING_SHOWN_MAX = 20
 
 
-def show_placed(console: Any, answer: "PlaceResult", streams: frozenset[str]) -> None:
+def show_placement(console: Any, answer: "PlaceResult", streams: frozenset[str]) -> None:
     """The fleet with its loads, and every stream; of some only, where they are named."""
     from streaming.cli.render.topology import topology_tree
 

@@ -58,10 +58,10 @@ def show_plan(console: Any, answer: "PlanResult") -> None:
         console.print(f"  … and {left}: --output json", style="dim")
 
 
-def show_verified(console: Any, answer: "VerifyResult") -> None:
+def show_verification(console: Any, answer: "VerifyResult") -> None:
     """Print whether a saved plan still stands."""
     body = answer.body()
-    if answer.stands:
+    if answer.is_current:
         count = len(body["moves"])
         moves = format_count(count, "move")
         console.print(f"the plan stands: nothing its {moves} rest on has changed")

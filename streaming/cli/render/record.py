@@ -14,7 +14,7 @@ import orjson
 
 from placement.wording import format_count
 from schemas.envelope import OUTCOME_HEADER
-from streaming.cli.render.console import shorten
+from streaming.cli.render.console import escape_control, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -93,7 +93,7 @@ class TextPrinter:
     def show(self, records: Iterable[Record]) -> None:
         """Print them, reminders aside, and what there is to say of these."""
         for record in records:
-            if not self._reminders.take(record):
+            if not self._reminders.collect(record):
                 self._line(record.timestamp_ms, *describe_record(record))
         self._sum_up(at_the_end=False)
 
@@ -102,17 +102,17 @@ class TextPrinter:
         self._sum_up(at_the_end=True)
 
     def _sum_up(self, at_the_end: bool) -> None:
-        told = self._reminders.due(at_the_end)
-        if told is not None:
-            self._line(*told)
+        summary = self._reminders.summarise(at_the_end)
+        if summary is not None:
+            self._line(*summary)
 
     def _line(self, timestamp_ms: int, head: str, state: str, rest: str) -> None:
         from rich.text import Text
 
-        line = Text(_clock(timestamp_ms) + " ", style="dim")
-        line.append(_printable(head), style=KIND_STYLE)
-        line.append(_printable(f" {state}" if state else ""), style=STYLES.get(state, ""))
-        line.append(_printable(f" {rest}" if rest else ""))
+        line = Text(_clock_text(timestamp_ms) + " ", style="dim")
+        line.append(escape_control(head), style=KIND_STYLE)
+        line.append(escape_control(f" {state}" if state else ""), style=STYLES.get(state, ""))
+        line.append(escape_control(f" {rest}" if rest else ""))
         self._console.print(line)
 
 
@@ -123,11 +123,11 @@ class Reminders:
     def __init__(self) -> None:
         self._moves: dict[str, str] = {}
         self._count = 0
-        self._told_at: int | None = None
+        self._summarised_at: int | None = None
         self._last_at = 0
 
-    def take(self, record: Record) -> bool:
-        """Whether the record is a reminder, which is then kept to be summed up."""
+    def collect(self, record: Record) -> bool:
+        """Keep a reminder for the next summary. False for any other record."""
         value = record.value if record.topic == "moves.v1" else None
         if value is None or not value.get("reminded"):
             return False
@@ -137,16 +137,19 @@ class Reminders:
         self._last_at = record.timestamp_ms
         return True
 
-    def due(self, at_the_end: bool) -> tuple[int, str, str, str] | None:
-        """Time and words of a line on those since the last such line, at most one a minute."""
-        early = self._told_at is not None and self._last_at - self._told_at < REMINDERS_EVERY_MS
+    def summarise(self, at_the_end: bool) -> tuple[int, str, str, str] | None:
+        """Make a line of the reminders since the last one, at most one line a minute."""
+        early = (
+            self._summarised_at is not None
+            and self._last_at - self._summarised_at < REMINDERS_EVERY_MS
+        )
         if not self._count or (early and not at_the_end):
             return None
         moves = format_count(len(self._moves), "move was", "moves were")
         reminders = format_count(self._count, "reminder")
         named = shorten(list(self._moves.values()), REMINDED_SHOWN_MAX, "; ")
         rest = f"{moves} called off, no executor has confirmed it: {named}"
-        self._moves, self._count, self._told_at = {}, 0, self._last_at
+        self._moves, self._count, self._summarised_at = {}, 0, self._last_at
         return self._last_at, reminders, "", rest
 
 
@@ -245,16 +248,16 @@ def _reasons(value: Mapping[str, Any]) -> list[str]:
 
 
 def _alert(value: Mapping[str, Any]) -> tuple[str, str]:
-    about = [str(value.get("subject", "")), _why(value)]
+    about = [str(value.get("subject", "")), _reason_text(value)]
     return str(value.get("severity", "")), _join(about)
 
 
 def _answer(value: Mapping[str, Any]) -> tuple[str, str]:
     about = [str(value.get("request_id", "")), str(value.get("action", ""))]
-    return str(value.get("outcome", "")), _join([*about, _why(value)])
+    return str(value.get("outcome", "")), _join([*about, _reason_text(value)])
 
 
-def _why(value: Mapping[str, Any]) -> str:
+def _reason_text(value: Mapping[str, Any]) -> str:
     reason = value.get("reason") or {}
     return _join([str(reason.get("code", "")), str(reason.get("message", ""))])
 
@@ -291,11 +294,6 @@ def _join(parts: list[str]) -> str:
     return " ".join(part for part in parts if part)
 
 
-def _printable(text: str) -> str:
-    """Control characters escaped: a record must not be able to draw on the terminal."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
-
-
-def _clock(timestamp_ms: int) -> str:
+def _clock_text(timestamp_ms: int) -> str:
     local = datetime.fromtimestamp(timestamp_ms / 1000, UTC).astimezone()
     return local.strftime("%H:%M:%S.") + f"{timestamp_ms % 1000:03d}"

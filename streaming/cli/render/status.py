@@ -107,8 +107,8 @@ Field = tuple[str, Any]
 def _summary(found: "CellStatus", body: Mapping[str, Any]) -> Iterator[Field]:
     """Label and text, one after the other; a field without a label goes on with the one before."""
     yield "cell", _heading(found)
-    yield from _standing(found, body)
-    yield from _under_way(found, body)
+    yield from _health_fields(found, body)
+    yield from _work_fields(found, body)
     for each in body["alerts"]:
         # A hold that is on has said all that its alert says.
         if each.get("kind") != "HOLD" or each.get("subject") not in body["holds"]:
@@ -118,7 +118,7 @@ def _summary(found: "CellStatus", body: Mapping[str, Any]) -> Iterator[Field]:
     yield from _critical(body["health"]["critical"])
 
 
-def _standing(found: "CellStatus", body: Mapping[str, Any]) -> Iterator[Field]:
+def _health_fields(found: "CellStatus", body: Mapping[str, Any]) -> Iterator[Field]:
     """Summarise the health of streams and nodes, and the violations."""
     from rich.text import Text
 
@@ -132,14 +132,14 @@ def _standing(found: "CellStatus", body: Mapping[str, Any]) -> Iterator[Field]:
             yield "", Text("why: placer violations --where class=unfixable", "dim")
 
 
-def _under_way(found: "CellStatus", body: Mapping[str, Any]) -> Iterator[Field]:
+def _work_fields(found: "CellStatus", body: Mapping[str, Any]) -> Iterator[Field]:
     """Summarise holds, open moves and operators' orders."""
     from rich.text import Text
 
     from streaming.live import PLANNED_REPLICAS_MAX
 
     for domain, hold in body["holds"].items():
-        yield "hold", _hold(domain, hold, found)
+        yield "hold", _hold_text(domain, hold, found)
         if not hold["overridden"]:
             yield "", Text(f"override it: placer hold override {domain} --dry-run", "dim")
     yield "moves", _move_counts(body["moves"])
@@ -229,11 +229,11 @@ def _notes_on_nodes(body: Mapping[str, Any], now_ms: int) -> Iterator[Any]:
         yield Text(f"relocations to approve: {named}; see: placer approve NODE --dry-run")
 
 
-def _hold(domain: str, hold: Mapping[str, Any], found: "CellStatus") -> Any:
+def _hold_text(domain: str, hold: Mapping[str, Any], found: "CellStatus") -> Any:
     from rich.text import Text
 
     where = "the whole fleet" if hold["domain"] is None else domain
-    began = "" if hold["began_at"] is None else f", for {_since(hold['began_at'], found)}"
+    began = "" if hold["began_at"] is None else f", for {_elapsed_text(hold['began_at'], found)}"
     away = f"{hold['away']} of {format_count(hold['most'], 'node')} are suspect or dead{began};"
     if hold["overridden"]:
         said = "overridden: their replicas are replaced, and the hold ends when they are back"
@@ -247,7 +247,7 @@ def _hold(domain: str, hold: Mapping[str, Any], found: "CellStatus") -> Any:
     return Text.assemble((where, "bold red"), f": {away} {said}")
 
 
-def _since(at_ms: int, found: "CellStatus") -> str:
+def _elapsed_text(at_ms: int, found: "CellStatus") -> str:
     return duration_text(max(found.at_ms - at_ms, 0) / 1000)
 
 

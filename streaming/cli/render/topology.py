@@ -74,8 +74,8 @@ class TopologyTree:
             label = Text(branch) if isinstance(branch, str) else self._label(branch, bar_width)
             lines.append(Text.assemble((strokes, "dim"), label))
             if closed is not None:
-                lines[-1].append_text(_of_concern(closed))
-        if tree.hides and self._hint:
+                lines[-1].append_text(_concern_text(closed))
+        if tree.has_hidden and self._hint:
             lines.append(Text(self._hint, "dim"))
         for line in lines:
             line.no_wrap, line.overflow = True, "ignore"
@@ -86,8 +86,8 @@ class TopologyTree:
     ) -> Iterator[tuple[str, Branch | str, Branch | None]]:
         """Every line below a branch: the strokes before it; a branch or the words for those that
         are not shown; and again the branch, if it is closed."""
-        shown: list[Branch | str] = [*tree.below(branch)]
-        hidden = tree.hidden(branch)
+        shown: list[Branch | str] = [*tree.shown_children(branch)]
+        hidden = tree.hidden_children(branch)
         if hidden:
             nodes = format_count(sum(each.nodes for each in hidden), "node")
             domains = sum(each.node is None for each in hidden)
@@ -110,7 +110,7 @@ class TopologyTree:
         longest = 0
         for strokes, branch, closed in rows:
             if isinstance(branch, Branch):
-                rest = _of_concern(closed).cell_len if closed else 0
+                rest = _concern_text(closed).cell_len if closed else 0
                 longest = max(longest, len(strokes) + self._label(branch, 0).cell_len + rest)
         # Each bar has a blank behind it.
         room = (width - longest) // self._figures - 1
@@ -141,7 +141,7 @@ def topology_tree(
     nodes: Sequence["ClusterNode"], loads: Mapping[str, int], levels: Sequence[str] = ()
 ) -> TopologyTree:
     """The tree of a cluster file. `loads`: replicas by node id; `levels`: names of the tiers."""
-    return _of_file(nodes, (loads,), levels)
+    return _build_file_tree(nodes, (loads,), levels)
 
 
 def change_tree(
@@ -151,10 +151,10 @@ def change_tree(
     levels: Sequence[str] = (),
 ) -> TopologyTree:
     """Draw the tree with two bars: the present and the planned load of each domain and node."""
-    return _of_file(nodes, (before, after), levels)
+    return _build_file_tree(nodes, (before, after), levels)
 
 
-def _of_file(
+def _build_file_tree(
     nodes: Sequence["ClusterNode"], loads: Sequence[Mapping[str, int]], levels: Sequence[str]
 ) -> TopologyTree:
     deepest = max((_depth(node) for node in nodes), default=0)
@@ -166,7 +166,7 @@ def _depth(node: "ClusterNode") -> int:
     return (node.location or "").count("/")
 
 
-def _of_concern(branch: Branch) -> Any:
+def _concern_text(branch: Branch) -> Any:
     """Count the nodes of a closed branch that are not up, by status."""
     from rich.text import Text
 

@@ -59,11 +59,11 @@ def opens(lines: list[str], number: int) -> bool:
 def test_what_is_dead_is_shown_before_what_is_up(rows: list[tuple[str, str]], room: int) -> None:
     root = build_tree(fleet(rows), ({},), {})
     tree = fold_tree(root, room)
-    shown = {each.path for branch in root.walk() for each in tree.below(branch)}
+    shown = {each.path for branch in root.walk() for each in tree.shown_children(branch)}
     for branch in root.walk():
-        if branch.path in shown and tree.is_open(branch) and tree.hidden(branch):
+        if branch.path in shown and tree.is_open(branch) and tree.hidden_children(branch):
             # Opened for what is not up: nothing else takes a line there.
-            assert all(each.unsound for each in tree.below(branch))
+            assert all(each.nodes_not_up for each in tree.shown_children(branch))
 
 
 @given(FLEETS)
@@ -73,7 +73,7 @@ def test_without_a_limit_everything_is_shown(rows: list[tuple[str, str]]) -> Non
     assert sum("── n" in line for line in lines) == len(nodes)
     assert lines[-1] != "more"
     root = build_tree(nodes, ({},), {})
-    assert not fold_tree(root).hides
+    assert not fold_tree(root).has_hidden
     assert len(lines) == sum(1 for _ in root.walk())
 
 

@@ -151,7 +151,7 @@ def test_reminders_are_summed_up_once_a_minute(capsys: pytest.CaptureFixture[str
 
 def test_only_moves_are_reminders() -> None:
     reminders = Reminders()
-    assert not reminders.take(record("moves.v1", example("Move")))
-    assert not reminders.take(record("moves.v1", None))
-    assert not reminders.take(record("alerts.v1", {"reminded": 3}))
-    assert reminders.due(at_the_end=True) is None
+    assert not reminders.collect(record("moves.v1", example("Move")))
+    assert not reminders.collect(record("moves.v1", None))
+    assert not reminders.collect(record("alerts.v1", {"reminded": 3}))
+    assert reminders.summarise(at_the_end=True) is None

@@ -342,7 +342,7 @@ class TestExecutor:
         before the executor came."""
         issue("m1", move("m1", "expired"))
         forgetful = ExecutorBehaviour(lose=0.5)
-        heard = [n for n in range(1, 9) if not forgetful.draws(f"m1/{n}", "lose")]
+        heard = [n for n in range(1, 9) if not forgetful.draw(f"m1/{n}", "lose")]
         with Executor(bootstrap, prefix, forgetful) as executor:
             # The last one ends the wait, and says that the ones before were seen.
             issue("m2", move("m2"))

@@ -136,7 +136,7 @@ def test_what_cannot_be_played(text: str, said: str) -> None:
 
 def test_behaviour_draws_the_same_again_and_by_share() -> None:
     behaviour = ExecutorBehaviour(fail=0.3, seed=5)
-    drawn = [behaviour.draws(f"m{number}", "fail") for number in range(2_000)]
-    assert drawn == [behaviour.draws(f"m{number}", "fail") for number in range(2_000)]
+    drawn = [behaviour.draw(f"m{number}", "fail") for number in range(2_000)]
+    assert drawn == [behaviour.draw(f"m{number}", "fail") for number in range(2_000)]
     assert 500 < sum(drawn) < 700
-    assert not any(behaviour.draws(f"m{number}", "lose") for number in range(100))
+    assert not any(behaviour.draw(f"m{number}", "lose") for number in range(100))
