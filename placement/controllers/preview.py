@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from placement.controllers.holds import FLEET, HoldController
 from placement.controllers.rebalance import RebalanceController
-from placement.diagnosis import AffectedShard, at_stake_reason, in_maintenance, quorum_broken
+from placement.diagnosis import AffectedShard, exposed_shards, exposure_reason, nodes_in_maintenance
 from placement.hashing import stable_id
 from placement.model import (
     Action,
@@ -254,14 +254,14 @@ def _unsafe(state: ClusterState, asked: OperatorAsked, nodes: Collection[int]) -
     """Name the shards that would lose their quorum or their last copy."""
     topology = state.topology
     if asked.action is Action.MAINTENANCE:
-        away = {*nodes, *in_maintenance(topology)}
-        found = quorum_broken(topology, held_shards(state, nodes), away)
-        return at_stake_reason(found, f"with {asked.target} in maintenance")
+        away = {*nodes, *nodes_in_maintenance(topology)}
+        found = exposed_shards(topology, held_shards(state, nodes), away)
+        return exposure_reason(found, f"with {asked.target} in maintenance")
     if asked.action is Action.DRAIN:
         away = {*nodes, *_draining(state)}
         stuck = _stuck(state, held_shards(state, nodes), away)
-        found = quorum_broken(topology, stuck, away)
-        return at_stake_reason(found, f"with {asked.target} drained and gone")
+        found = exposed_shards(topology, stuck, away)
+        return exposure_reason(found, f"with {asked.target} drained and gone")
     return None
 
 

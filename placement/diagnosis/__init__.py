@@ -1,19 +1,19 @@
-"""What is wrong with shards, streams and fleets, and whether it can be mended.
+"""Diagnoses shards, streams and fleets: each violation with its class and reason.
 
-Asks the rules of a stream's strategy about a shard or a whole cluster over arrays; knows nothing of
-the reconciler's state. Imports `strategies` and what it stands on.
+Asks the rules of a stream's strategy about a shard or, over arrays, about a whole cluster. Imports
+`strategies` and the parts below it; does not know the reconciler's state.
 """
 
 from placement.diagnosis.cluster import Diagnosis, StreamToDiagnose, diagnose_cluster
 from placement.diagnosis.disruption import (
     AffectedShard,
-    at_stake_reason,
-    exposed,
-    in_maintenance,
-    quorum_broken,
+    exposed_after_repair,
+    exposed_shards,
+    exposure_reason,
+    nodes_in_maintenance,
 )
 from placement.diagnosis.fixability import FixabilityChecker
-from placement.diagnosis.health import Copies, Health, by_rung, quorum_size, worst
+from placement.diagnosis.health import Copies, Health, count_by_rung, quorum_size, worst_of
 from placement.diagnosis.shard import (
     DRAIN_RULE,
     LEADER_RULE,
@@ -52,16 +52,16 @@ __all__ = [
     "ShardDiagnosis",
     "ShardToDiagnose",
     "StreamToDiagnose",
-    "at_stake_reason",
-    "by_rung",
     "colocated_unit",
+    "count_by_rung",
     "diagnose_cluster",
-    "exposed",
-    "in_maintenance",
+    "exposed_after_repair",
+    "exposed_shards",
+    "exposure_reason",
     "is_stuck",
     "kept_slots",
     "live_slots",
-    "quorum_broken",
+    "nodes_in_maintenance",
     "quorum_size",
     "shared_nodes",
     "stray_slots",
@@ -71,5 +71,5 @@ __all__ = [
     "why_kept",
     "why_stray",
     "why_surplus",
-    "worst",
+    "worst_of",
 ]

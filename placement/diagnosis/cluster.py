@@ -1,8 +1,8 @@
 """Diagnoses a whole cluster: every violation with its class, health, critical domains.
 
-The given assignments are judged by the rules that would have placed them. Streams of one policy
-and replication factor are judged together, as arrays; only shards with a breach are looked at one
-by one (`placement.diagnosis.shard`).
+Asks the rules that placed the replicas. Streams of one policy, replication factor and quorum form a
+group, whose shards are rows of one array; only rows with a breach are diagnosed one by one
+(`placement.diagnosis.shard`). `placer check` calls this; the stream diagnoses shard by shard.
 """
 
 from collections import defaultdict
@@ -20,10 +20,10 @@ from placement.diagnosis.health import (
     Health,
     UnderDiversified,
     critical_domains,
+    find_under_diversified,
     quorum_size,
     shard_health,
-    under_diversified,
-    worst,
+    worst_of,
 )
 from placement.diagnosis.shard import (
     CAPACITY_RULE,
@@ -59,12 +59,14 @@ from placement.wording import format_count
 
 @dataclass(frozen=True, slots=True)
 class StreamToDiagnose:
-    """A stream to be judged.
+    """Holds a stream with its replicas, to be diagnosed.
 
-    `shards`: nodes by index, leader first, moves under way counted as done (UNKNOWN for a node
-    that does not exist); lists may be short or long, or name a node twice. `complete`: where whole
-    copies stand now, the same object where that is everywhere. `moving`: shards with a move under
-    way.
+    - `shards`: node indexes by shard, leader first, as if the moves under way were done. UNKNOWN
+      stands for a node that does not exist. Lists may be shorter or longer than the replication
+      factor, or name a node twice.
+    - `complete`: the same for the complete copies only; the same object as `shards` where every
+      copy is complete.
+    - `moving`: numbers of the shards with a move under way.
     """
 
     spec: StreamSpec
@@ -76,7 +78,11 @@ class StreamToDiagnose:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What is wrong with a cluster; `shards` is the health of every shard by stream."""
+    """Holds the violations and the health of a cluster.
+
+    `violations`: by stream in the given order, then those of nodes over capacity. `shards`: health
+    of every shard, by stream. `copies`: the live complete copies, one entry for each stream.
+    """
 
     violations: tuple[Violation, ...]
     shards: Mapping[str, tuple[Health, ...]]
@@ -86,30 +92,34 @@ class Diagnosis:
 
     @property
     def streams(self) -> dict[str, Health]:
-        """Each stream's worst shard."""
-        return {name: worst(each) for name, each in self.shards.items()}
+        """Map each stream to the health of its worst shard."""
+        return {name: worst_of(each) for name, each in self.shards.items()}
 
     @property
     def worst(self) -> Health:
-        """The worst stream."""
-        return worst(self.streams.values())
+        """Return the health of the worst stream."""
+        return worst_of(self.streams.values())
 
 
-def over_capacity(topology: Topology, load: NDArray[np.int64]) -> Iterator[Violation]:
-    """Yield a violation for each node above its capacity; fixable where other nodes have room."""
+def capacity_violations(topology: Topology, load: NDArray[np.int64]) -> Iterator[Violation]:
+    """Yield a violation for each node that holds more replicas than its capacity.
+
+    `load`: replicas by node index. A violation is fixable where the other nodes have room for the
+    excess.
+    """
     capacity, eligible = topology.capacity, topology.eligible
     boundless = bool((eligible & (capacity < 0)).any())
     rooms = int(np.maximum(capacity - load, 0)[eligible & (capacity >= 0)].sum())
     over = np.flatnonzero((capacity >= 0) & (load > capacity))
     for node in sorted(over.tolist(), key=topology.order().__getitem__):
-        room, held, name = int(capacity[node]), int(load[node]), topology.ids[node]
-        message = f"node {name} holds {format_count(held, 'replica')}, its capacity is {room}"
-        reason = Reason(Code.CAPACITY_EXCEEDED, message, room, held)
-        spare = boundless or rooms >= held - room
+        room, replicas, name = int(capacity[node]), int(load[node]), topology.ids[node]
+        message = f"node {name} holds {format_count(replicas, 'replica')}, its capacity is {room}"
+        reason = Reason(Code.CAPACITY_EXCEEDED, message, room, replicas)
+        spare = boundless or rooms >= replicas - room
         kind = ViolationClass.FIXABLE if spare else ViolationClass.UNFIXABLE
         required = str(Strength.REQUIRED)
         yield Violation(
-            None, None, CAPACITY_RULE, required, held, room, kind, reason, 0, NODE_LEVEL, name
+            None, None, CAPACITY_RULE, required, replicas, room, kind, reason, 0, NODE_LEVEL, name
         )
 
 
@@ -118,31 +128,38 @@ _Broken = Mapping[int, Sequence[tuple[Rule, RuleFinding]]]
 
 
 def diagnose_cluster(topology: Topology, streams: Sequence[StreamToDiagnose]) -> Diagnosis:
-    """Judge all streams of a cluster, in their order."""
-    groups = [_Group(topology, [streams[at] for at in places]) for places in _alike(streams)]
+    """Diagnose all streams of a cluster.
+
+    The streams' nodes are indexes of `topology`. Violations come in the order of `streams`; in a
+    stream by shard, then those of the stream as a whole.
+    """
+    groups = [_Group(topology, [streams[at] for at in places]) for places in _group_alike(streams)]
     load = sum((group.load for group in groups), np.zeros(topology.size, np.int64))
     judging = topology.for_diagnosis()
-    found: dict[str, _Judged] = {}
+    found: dict[str, _StreamFindings] = {}
     scopes = list(topology.tiers())
     for group in groups:
-        found |= group.judged(judging, load)
-        counted = [rule.scope for rule in group.rules]
-        tags = (scope for scope in counted if scope is not None and scope.tag is not None)
+        found |= group.diagnose(judging, load)
+        used = [rule.scope for rule in group.rules]
+        tags = (scope for scope in used if scope is not None and scope.tag is not None)
         scopes.extend(scope for scope in tags if scope not in scopes)
-    judged = [found[each.spec.stream] for each in streams]
-    copies = tuple(each.copies for each in judged)
-    violations = [violation for each in judged for violation in each.violations]
+    findings = [found[each.spec.stream] for each in streams]
+    copies = tuple(each.copies for each in findings)
+    violations = [violation for each in findings for violation in each.violations]
     return Diagnosis(
-        (*violations, *over_capacity(topology, load)),
-        {each.copies.stream: each.health for each in judged},
+        (*violations, *capacity_violations(topology, load)),
+        {each.copies.stream: each.health for each in findings},
         copies,
         critical_domains(copies, topology, scopes),
-        tuple(narrow for each in judged for narrow in each.narrow),
+        tuple(narrow for each in findings for narrow in each.narrow),
     )
 
 
-def _alike(streams: Sequence[StreamToDiagnose]) -> list[list[int]]:
-    """Places of the streams that are judged alike, in the order of their first."""
+def _group_alike(streams: Sequence[StreamToDiagnose]) -> list[list[int]]:
+    """Group streams by policy, replication factor and quorum.
+
+    Returns the positions of each group's streams; groups are in the order of their first stream.
+    """
     spelled: dict[int, str] = {}
     groups: defaultdict[object, list[int]] = defaultdict(list)
     for place, each in enumerate(streams):
@@ -154,8 +171,8 @@ def _alike(streams: Sequence[StreamToDiagnose]) -> list[list[int]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Judged:
-    """What was found about one stream."""
+class _StreamFindings:
+    """Holds the findings about one stream."""
 
     violations: list[Violation]
     health: tuple[Health, ...]
@@ -164,8 +181,10 @@ class _Judged:
 
 
 class _Group:
-    """Streams of one policy, replication factor and quorum; their shards are rows, one stream below
-    the other."""
+    """Diagnoses streams of one policy, replication factor and quorum.
+
+    Their shards are the rows of one array, the streams one below the other.
+    """
 
     def __init__(self, topology: Topology, streams: Sequence[StreamToDiagnose]) -> None:
         self._topology, self._streams = topology, streams
@@ -184,51 +203,60 @@ class _Group:
 
     @property
     def load(self) -> NDArray[np.int64]:
-        """Replicas by node, whether it lives or not."""
+        """Count the replicas of these streams by node, dead nodes included."""
         nodes = self._rows.nodes
         named = nodes[first_occurrences(nodes) & (nodes >= 0)]
         return np.bincount(named, minlength=self._topology.size)
 
-    def judged(self, judging: Topology, load: NDArray[np.int64]) -> dict[str, _Judged]:
-        """What is wrong with each stream, by its name."""
+    def diagnose(self, judging: Topology, load: NDArray[np.int64]) -> dict[str, _StreamFindings]:
+        """Diagnose each stream; returns the findings by its name.
+
+        `judging`: the topology as rules see it (`Topology.for_diagnosis`). `load`: replicas by node
+        in the whole cluster.
+        """
         policy, factor = self._policy, self._spec.replication_factor
         self.rules = STRATEGIES[policy.strategy].rules(policy, judging)
         self._everywhere = RuleContext(judging, self._factor, (), (), policy.nodes, load=load)
         fixability = FixabilityChecker(self._topology, judging, policy, factor, self.rules, load)
         self._judge = ShardDiagnosis(self._topology, policy, self._everywhere, fixability)
-        broken = self._broken()
-        odd = self._odd()
-        copies = self._copies()
+        broken = self._find_broken_rows()
+        odd = self._find_odd_rows()
+        copies = self._live_copies()
         tiers = self._topology.tiers()
         located = RuleSet(self.rules).prefers_located
-        counted = (Even(scope, located=located) for scope in tiers)
-        live = {rule.per: len(live_domains(rule, self._everywhere)) for rule in counted}
+        even_rules = (Even(scope, located=located) for scope in tiers)
+        live = {rule.per: len(live_domains(rule, self._everywhere)) for rule in even_rules}
         # A stream that is to stand in one domain may.
         together = RuleSet(self.rules).keeps_one_domain
-        narrow = not together and under_diversified(copies, factor, judging, live)
+        narrow = not together and find_under_diversified(copies, factor, judging, live)
         found, first = {}, 0
         for each, size in zip(self._streams, self._sizes, strict=True):
             rows = slice(first, first + size)
             own = Copies(each.spec.stream, copies.nodes[rows], copies.live[rows], copies.quorum)
-            violations = list(self._of_shards(each, first, odd[rows], broken))
-            violations += self._of_stream(each, rows)
-            told = under_diversified(own, factor, judging, live) if narrow else ()
-            health = _health(each, own, violations)
-            found[each.spec.stream] = _Judged(violations, health, own, told)
+            violations = list(self._shard_violations(each, first, odd[rows], broken))
+            violations += self._stream_violations(each, rows)
+            narrow_shards = find_under_diversified(own, factor, judging, live) if narrow else ()
+            health = _shards_health(each, own, violations)
+            found[each.spec.stream] = _StreamFindings(violations, health, own, narrow_shards)
             first += size
         return found
 
-    def _copies(self) -> Copies:
-        """The complete, living copies that count for a quorum."""
+    def _live_copies(self) -> Copies:
+        """List the complete copies on nodes that are not dead, where they count for the quorum."""
         spec, whole = self._spec, self._whole
         voters = spec.replication_factor if self._policy.extra_copies else None
         nodes = np.where(self._whole_holds, whole.nodes, EMPTY)[:, :voters]
         quorum = quorum_size(spec.quorum, spec.replication_factor)
         return Copies(spec.stream, nodes, (nodes != EMPTY).sum(axis=1), quorum)
 
-    def _odd(self) -> NDArray[np.bool_]:
-        """Rows that break what every stream asks for: so many copies, each on a node of its own
-        that is admitted and stays, led by one that may."""
+    def _find_odd_rows(self) -> NDArray[np.bool_]:
+        """Mask the rows that break a rule of every stream.
+
+        That is a row with
+        - fewer copies than the replication factor, or more replicas;
+        - a node twice, a draining node, or one that the policy does not admit;
+        - a leader on a node that may not lead.
+        """
         topology, nodes = self._topology, self._rows.nodes
         odd: NDArray[np.bool_] = self._whole_holds.sum(axis=1) < self._factor
         odd |= self._rows.lengths > self._factor
@@ -240,8 +268,8 @@ class _Group:
         odd |= unwanted[nodes].any(axis=1)
         return odd | follower[nodes[:, :1]].any(axis=1)
 
-    def _broken(self) -> _Broken:
-        """Rows that break a rule on shards, with what is found there, in the order of rules."""
+    def _find_broken_rows(self) -> _Broken:
+        """Find the rows that break a rule on shards: findings by row, in the order of the rules."""
         shards = np.repeat([each.spec.shards for each in self._streams], self._sizes)
         sizes = list(by_size(self._rows.nodes, self._holds))
         broken: defaultdict[int, list[tuple[Rule, RuleFinding]]] = defaultdict(list)
@@ -254,44 +282,47 @@ class _Group:
                     broken[int(rows[at])].extend((rule, finding) for finding in findings)
         return broken
 
-    def _of_shards(
+    def _shard_violations(
         self, each: StreamToDiagnose, first: int, odd: NDArray[np.bool_], broken: _Broken
     ) -> Iterator[Violation]:
-        """By shard: copies, places, rules."""
+        """Yield the violations of each shard: of its copies, its nodes, its rules."""
         judge, nodes = self._judge, self._rows.nodes
         for shard, is_odd in enumerate(odd.tolist()):
             row = first + shard
             if not is_odd and row not in broken:
                 continue
             listed, complete = self._rows.listed(row), self._whole.listed(row)
-            held = nodes[row, self._holds[row]].tolist()
-            suspect = ShardToDiagnose(each.spec, shard, listed, complete, held)
+            live = nodes[row, self._holds[row]].tolist()
+            asked = ShardToDiagnose(each.spec, shard, listed, complete, live)
             if is_odd:
-                for violation in (*judge.copies(suspect), *judge.places(suspect)):
-                    yield judge.classified(suspect, violation)
+                of_every_stream = (*judge.copy_violations(asked), *judge.place_violations(asked))
+                for violation in of_every_stream:
+                    yield judge.classify(asked, violation)
             for rule, finding in broken.get(row, ()):
-                yield judge.classified(suspect, judge.breach(suspect, rule, finding), rule)
+                yield judge.classify(asked, judge.rule_violation(asked, rule, finding), rule)
 
-    def _of_stream(self, each: StreamToDiagnose, rows: slice) -> Iterator[Violation]:
-        """What the stream as a whole breaks."""
+    def _stream_violations(self, each: StreamToDiagnose, rows: slice) -> Iterator[Violation]:
+        """Yield the violations of rules on the stream as a whole."""
         stream = ShardToDiagnose(each.spec)
         for rule in self.rules:
             if is_wide(rule):
-                for finding in self._broken_by_all(rule, each, rows):
-                    breach = self._judge.breach(stream, rule, finding)
-                    yield self._judge.classified(stream, breach, rule)
+                for finding in self._stream_findings(rule, each, rows):
+                    breach = self._judge.rule_violation(stream, rule, finding)
+                    yield self._judge.classify(stream, breach, rule)
 
-    def _broken_by_all(self, rule: Rule, each: StreamToDiagnose, rows: slice) -> list[RuleFinding]:
-        """Findings of a rule on the whole stream, each domain once."""
+    def _stream_findings(
+        self, rule: Rule, each: StreamToDiagnose, rows: slice
+    ) -> list[RuleFinding]:
+        """Ask a rule on the whole stream; a domain is reported once."""
         topology = self._everywhere.topology
         nodes, holds = self._rows.nodes[rows], self._holds[rows]
         everything = nodes[holds]
         if rule.colocates_slots:
             if holds.all() and (nodes == nodes[:1]).all():
                 return []
-            held = [row[kept].tolist() for row, kept in zip(nodes, holds, strict=True)]
-            unit = colocated_unit(held, topology)
-            strays = sum(len(stray_slots(each, topology, unit)) for each in held)
+            kept_lists = [row[kept].tolist() for row, kept in zip(nodes, holds, strict=True)]
+            unit = colocated_unit(kept_lists, topology)
+            strays = sum(len(stray_slots(each, topology, unit)) for each in kept_lists)
             return [RuleFinding(None, strays, 0)] if strays else []
         if not len(nodes):
             return []
@@ -305,10 +336,10 @@ class _Group:
         return rule.stream_violations(standing)
 
 
-def _health(
+def _shards_health(
     each: StreamToDiagnose, copies: Copies, violations: Sequence[Violation]
 ) -> tuple[Health, ...]:
-    """A word for each shard; what the stream as a whole breaks degrades all of them."""
+    """Compute the health of each shard; a violation of the whole stream degrades every shard."""
     wrong = {violation.shard for violation in violations}
     broken = np.full(len(copies.live), None in wrong)
     broken[[shard for shard in wrong if shard is not None]] = True

@@ -1,7 +1,7 @@
-"""Whether nodes may go: the shards that would lose their quorum, or their last copy, without them.
+"""Finds the shards that would lose their quorum, or their last copy, without given nodes.
 
-Asked before a drain, and before a maintenance together with those that have begun
-(PD serialises such operations with a lock for the same reason).
+Asked before a drain, and before a maintenance together with those that have begun (PD serialises
+such operations with a lock for the same reason).
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -19,7 +19,10 @@ _NAMED_MAX = 10
 
 @dataclass(frozen=True, slots=True)
 class AffectedShard:
-    """A shard with the nodes of its complete copies by slot, EMPTY where there is none."""
+    """Holds a shard that has copies on nodes that are to go.
+
+    `nodes`: indexes of the nodes with complete copies, by slot; EMPTY where there is none.
+    """
 
     spec: StreamSpec
     policy: Policy
@@ -28,8 +31,11 @@ class AffectedShard:
 
 
 @dataclass(frozen=True, slots=True)
-class AtStake:
-    """A shard that would have `left` live copies instead of `live`, fewer than `quorum`."""
+class ExposedShard:
+    """Names a shard that would lose its quorum or its last copy.
+
+    `left` of its `live` copies would stay; it needs `quorum`.
+    """
 
     stream: str
     shard: int
@@ -41,15 +47,15 @@ class AtStake:
         return f"{self.stream}/{self.shard}"
 
 
-def quorum_broken(
+def exposed_shards(
     topology: Topology, shards: Iterable[AffectedShard], away: Collection[int]
-) -> tuple[AtStake, ...]:
-    """Shards whose quorum breaks when the nodes `away` (by index) are gone, or whose last copy
-    goes; in natural order.
+) -> tuple[ExposedShard, ...]:
+    """Find the shards that lose their quorum or their last copy without the nodes `away`.
 
-    A shard that has no quorum as it is counts only where its last copy would go. For a maintenance
-    pass the nodes that are in maintenance already, too (`in_maintenance`): two that are harmless
-    alone may break a quorum together.
+    `away`: node indexes. The result is in natural order of stream names, then by shard. A shard
+    that has no quorum now is in it only where its last copy would go. Before a maintenance, pass
+    the nodes in maintenance too (`nodes_in_maintenance`): two absences that are harmless alone may
+    break a quorum together.
     """
     gone = frozenset(away)
     if not gone:
@@ -59,17 +65,19 @@ def quorum_broken(
         factor = each.spec.replication_factor
         # Copies beside the voters do not vote, but one of them may be the last.
         voters = each.nodes[:factor] if each.policy.extra_copies else each.nodes
-        live, left = _counts(topology, voters, gone)
-        last = live and not left and not _counts(topology, each.nodes, gone)[1]
+        live, left = _count_copies(topology, voters, gone)
+        last = live and not left and not _count_copies(topology, each.nodes, gone)[1]
         quorum = quorum_size(each.spec.quorum, factor)
         if last or left < quorum <= live:
-            found.append(AtStake(each.spec.stream, each.shard, live, left, quorum))
+            found.append(ExposedShard(each.spec.stream, each.shard, live, left, quorum))
     return tuple(sorted(found, key=lambda each: (natural_key(each.stream), each.shard)))
 
 
-def at_stake_reason(found: Sequence[AtStake], what: str) -> Reason | None:
-    """The refusal or warning for what `quorum_broken` has found, with the shards named; `what` is
-    the beginning of the sentence (`without n1, n2`)."""
+def exposure_reason(found: Sequence[ExposedShard], what: str) -> Reason | None:
+    """Make the refusal, or warning, that names the exposed shards; None where there are none.
+
+    `what` begins the sentence, for instance `without n1, n2`.
+    """
     if not found:
         return None
     last = [each for each in found if not each.left]
@@ -84,35 +92,44 @@ def at_stake_reason(found: Sequence[AtStake], what: str) -> Reason | None:
     return Reason(Code.QUORUM_BROKEN, message, worst.quorum, worst.left)
 
 
-def exposed(
+def exposed_after_repair(
     topology: Topology, shards: Iterable[AffectedShard], stuck: Collection[tuple[str, int]]
-) -> tuple[AtStake, ...]:
-    """What is at stake once repair has done what it can: the nodes in maintenance may be away, and
-    whoever drains a node takes it away, with the copies that could not leave it. `stuck` names the
-    shards whose drain is unfixable; those that only have to wait are safe. A stream that allows
-    nothing but giving back what is dead is never drained."""
-    away, draining = in_maintenance(topology), _ordered(topology, AdministrativeState.DRAINING)
-    held = [*shards]
+) -> tuple[ExposedShard, ...]:
+    """Find the shards that stay exposed after repair has done what it can.
+
+    - Nodes in maintenance may be away.
+    - A drained node goes with the copies that could not leave it: those of the shards in `stuck`
+      (stream and number), whose drain is unfixable, and those of streams that only replace dead
+      replicas (`repair: dead_only`), which no drain moves.
+    - A shard that only waits for a limit is safe.
+    """
+    away, draining = (
+        nodes_in_maintenance(topology),
+        _nodes_in_state(topology, AdministrativeState.DRAINING),
+    )
+    affected = [*shards]
     blocked = [
         each
-        for each in held
+        for each in affected
         if (each.spec.stream, each.shard) in stuck or each.spec.repair == RepairMode.DEAD_ONLY
     ]
-    found = {str(each): each for each in quorum_broken(topology, held, away)}
-    found |= {str(each): each for each in quorum_broken(topology, blocked, [*away, *draining])}
+    found = {str(each): each for each in exposed_shards(topology, affected, away)}
+    found |= {str(each): each for each in exposed_shards(topology, blocked, [*away, *draining])}
     return tuple(sorted(found.values(), key=lambda each: (natural_key(each.stream), each.shard)))
 
 
-def in_maintenance(topology: Topology) -> list[int]:
-    """Nodes, by index, that may be away because their operator said so."""
-    return _ordered(topology, AdministrativeState.MAINTENANCE)
+def nodes_in_maintenance(topology: Topology) -> list[int]:
+    """List the nodes, by index, that an operator has put into maintenance."""
+    return _nodes_in_state(topology, AdministrativeState.MAINTENANCE)
 
 
-def _ordered(topology: Topology, state: AdministrativeState) -> list[int]:
+def _nodes_in_state(topology: Topology, state: AdministrativeState) -> list[int]:
     return [node for node, each in enumerate(topology.administrative) if each is state]
 
 
-def _counts(topology: Topology, nodes: Sequence[int], gone: frozenset[int]) -> tuple[int, int]:
-    """Live copies, and those that stay."""
+def _count_copies(
+    topology: Topology, nodes: Sequence[int], gone: frozenset[int]
+) -> tuple[int, int]:
+    """Count the live copies of a shard, and those of them that stay when the nodes `gone` go."""
     live = {node for node in nodes if node != EMPTY and not topology.is_dead(node)}
     return len(live), len(live - gone)

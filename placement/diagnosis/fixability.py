@@ -1,4 +1,4 @@
-"""What can be done about a stream's violations: fixable, or the reason why not.
+"""Proves that a violation is unfixable, or finds that some arrangement avoids it.
 
 Diagnosis asks for every violation; equal questions are answered once.
 """
@@ -27,13 +27,16 @@ from placement.topology import Topology
 
 
 def is_wide(rule: Rule) -> bool:
-    """Whether the rule is one on the whole stream."""
+    """Return whether the rule is about a stream as a whole."""
     return rule.spans_stream or rule.colocates_slots
 
 
 class FixabilityChecker:
-    """Answers for streams of one policy and replication factor. `load`: replicas by node in the
-    whole cluster."""
+    """Answers for streams of one policy and replication factor.
+
+    `topology`: the fleet. `judging`: the same as rules see it (`Topology.for_diagnosis`). `rules`:
+    those of the streams' strategy. `load`: replicas by node index, of the whole cluster.
+    """
 
     def __init__(
         self,
@@ -54,26 +57,28 @@ class FixabilityChecker:
             if rule.strength is Strength.REQUIRED and not rule.balances_cluster
         ]
         self._wide = any(map(is_wide, self._required))
-        self._free = _free(topology, policy, load)
+        self._free = _free_nodes(topology, policy, load)
         # Replicas that may stay where no new one may come: on a suspect node, or on a full one.
         stays = judging.eligible & policy.nodes.mask(topology) & ~self._free
         self._stays = frozenset(np.flatnonzero(stays).tolist())
         self._answers: dict[object, Reason | None] = {}
 
     def why_not(
-        self, spec: StreamSpec, rule: Rule | None, held: Sequence[int] | None
+        self, spec: StreamSpec, rule: Rule | None, live: Sequence[int] | None
     ) -> Reason | None:
-        """Why no arrangement obeys `rule` (None: has all copies) and every required rule, or None
-        where one does. `held`: the shard's living replicas, which may stay; None asks for the
-        stream as a whole. A rule is known by its identity.
+        """Prove that no arrangement keeps `rule` and every required rule, or return None.
+
+        `rule`: known by its identity; None asks for the full number of copies. `live`: the nodes of
+        the shard's live replicas, which may stay; None asks about the stream as a whole. The answer
+        is None where such an arrangement exists, else the reason of the proof.
         """
-        if held is None or self._wide or (rule is not None and is_wide(rule)):
+        if live is None or self._wide or (rule is not None and is_wide(rule)):
             answers = self._answers_of(spec)
-            asked = None if rule is None else (str(rule), rule.strength)
-            if asked not in answers:
-                answers[asked] = self._why_not_at_all(spec, rule)
-            return answers[asked]
-        stays = self._stays.intersection(held)
+            about = None if rule is None else (str(rule), rule.strength)
+            if about not in answers:
+                answers[about] = self._why_not_at_all(spec, rule)
+            return answers[about]
+        stays = self._stays.intersection(live)
         key: object = id(rule), stays
         if key not in self._answers:
             allowed = self._candidates(rule)
@@ -86,8 +91,10 @@ class FixabilityChecker:
         return self._answers[key]
 
     def _candidates(self, rule: Rule | None) -> Mask:
-        """Nodes that may receive a replica under the rules; some never do, such as those without
-        the tag that a rule counts by."""
+        """Mask the nodes that may receive a replica under the rules.
+
+        Some nodes never may, such as those without the tag that a rule counts by.
+        """
         empty = RuleContext(self._judging, self._factor, (), (), self._policy.nodes)
         allowed = self._free.copy()
         for each in (*self._required, *([rule] if rule else ())):
@@ -95,10 +102,10 @@ class FixabilityChecker:
         return allowed
 
     def _answers_of(self, spec: StreamSpec) -> dict[object, Reason | None]:
-        """Return the answers that are known of a stream, by rule.
+        """Return the known answers about a stream as a whole, by rule.
 
-        They need a placement of the whole stream, and rest on the nodes alone: they are kept until
-        a node changes.
+        Each took a placement of the whole stream and depends on the nodes alone: the topology keeps
+        them until a node changes.
         """
 
         def make() -> tuple[StreamSpec, Policy, dict[object, Reason | None]]:
@@ -109,23 +116,24 @@ class FixabilityChecker:
         return self._topology.derive(key, make, by_condition=True)[2]
 
     def _why_not_at_all(self, spec: StreamSpec, rule: Rule | None) -> Reason | None:
-        """Return why the stream's strategy, with the fleet to itself, finds no arrangement."""
+        """Let the strategy place the stream alone in the fleet; return why that keeps not all
+        rules."""
         view = View(self._topology, AssignmentTable())
         placed = STRATEGIES[self._policy.strategy].place(spec, self._policy, view)
         if isinstance(placed, Reason):
             return placed
         if any(EMPTY in nodes for nodes in placed.shards):
-            return placed.reasons[0] if placed.reasons else _impossible(rule)
+            return placed.reasons[0] if placed.reasons else _why_impossible(rule)
         wishes = [rule] if rule and rule.strength is Strength.PREFERRED else []
         everywhere = self._policy.standing(spec, self._judging)
         for strength, rules in ((Strength.REQUIRED, self._required), (Strength.PREFERRED, wishes)):
             if next(find_breaches(rules, strength, placed.shards, everywhere), None):
-                return _impossible(rule)
+                return _why_impossible(rule)
         return None
 
 
-def _free(topology: Topology, policy: Policy, load: NDArray[np.int64]) -> Mask:
-    """Nodes that may receive a replica of the stream."""
+def _free_nodes(topology: Topology, policy: Policy, load: NDArray[np.int64]) -> Mask:
+    """Mask the nodes that may receive a replica of a stream of this policy."""
     room = (topology.capacity < 0) | (load < topology.capacity)
     usable = topology.eligible
     if STRATEGIES[policy.strategy].followers_on_suspect:
@@ -134,7 +142,7 @@ def _free(topology: Topology, policy: Policy, load: NDArray[np.int64]) -> Mask:
     return free
 
 
-def _impossible(rule: Rule | None) -> Reason:
+def _why_impossible(rule: Rule | None) -> Reason:
     what = f"rule '{rule}'" if rule else "all rules"
     message = f"the strategy finds no placement of the stream on the usable nodes that keeps {what}"
     return Reason(Code.NO_CANDIDATE, message, 1, 0)

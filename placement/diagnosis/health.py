@@ -1,8 +1,8 @@
-"""Health: one word for each shard and stream, and which domains must not go.
+"""Derives the health of shards and streams, and finds the critical domains.
 
-The ladder, from best to worst: healthy, rebalancing, degraded, under_replicated, at_risk (one
-live replica), unavailable. A quorum is what the stream's spec says; copies count once they
-are complete, on nodes that are not dead.
+The ladder, from best to worst: healthy, rebalancing, degraded, under_replicated, at_risk (one live
+replica), unavailable (no quorum). The stream's spec names its quorum. A copy counts once it is
+complete, on a node that is not dead.
 """
 
 from collections import Counter, defaultdict
@@ -20,7 +20,10 @@ from placement.topology import NO_DOMAIN, Scope, Topology
 
 
 class Health(StrEnum):
-    """From best to worst; a stream is as healthy as its worst shard."""
+    """Names the rungs of health, from best to worst.
+
+    A stream is as healthy as its worst shard.
+    """
 
     HEALTHY = "healthy"
     REBALANCING = "rebalancing"
@@ -33,19 +36,22 @@ class Health(StrEnum):
 _LADDER = {health: step for step, health in enumerate(Health)}
 
 
-def worst(found: Iterable[Health]) -> Health:
-    """The worst of several, `healthy` where there is none."""
+def worst_of(found: Iterable[Health]) -> Health:
+    """Return the worst health of several, `healthy` of none."""
     return max(set(found), key=lambda each: _LADDER[each], default=Health.HEALTHY)
 
 
-def by_rung(found: Iterable[Health]) -> dict[str, int]:
-    """How many are on each rung of the ladder, the worst first; rungs without any are left out."""
+def count_by_rung(found: Iterable[Health]) -> dict[str, int]:
+    """Count how many stand on each rung, the worst first; rungs with none are left out."""
     counts = Counter(found)
     return {str(rung): counts[rung] for rung in reversed(Health) if counts[rung]}
 
 
 def quorum_size(quorum: str | int, replication_factor: int) -> int:
-    """Copies that a shard needs to be available."""
+    """Compute how many live copies a shard needs to be available.
+
+    `quorum`: `one`, `majority` or a number, as the stream's spec has it.
+    """
     if quorum == "one":
         return 1
     if quorum == "majority":
@@ -60,8 +66,11 @@ def shard_health(
     broken: NDArray[np.bool_],
     moving: NDArray[np.bool_],
 ) -> tuple[Health, ...]:
-    """The word for each of many shards with `live` copies; `broken`: it breaks a rule, `moving`: a
-    move is under way."""
+    """Compute the health of many shards.
+
+    Arrays by shard: `live` copies, whether it breaks a rule (`broken`), whether a move is under way
+    (`moving`). `factor` and `quorum` are the same for all.
+    """
     short = live < factor
     steps = np.select(
         [live < quorum, short & (live == 1), short, broken, moving],
@@ -79,8 +88,10 @@ def shard_health(
 
 @dataclass(frozen=True, slots=True)
 class CriticalDomain:
-    """A domain whose loss alone would make shards unavailable that are available now; a node is a
-    domain of the level `node`."""
+    """Names a domain whose loss alone would make `shards` unavailable that are available now.
+
+    A node is a domain of the level `node`.
+    """
 
     level: str
     domain: str
@@ -90,8 +101,11 @@ class CriticalDomain:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Copies:
-    """Where the complete, living copies of a stream's shards are: a row of nodes for each, EMPTY
-    where a copy is lost; how many live, and how many of them a shard needs."""
+    """Holds the complete, live copies of a stream's shards.
+
+    `nodes`: node indexes, a row for each shard, EMPTY where a copy is lost. `live`: copies by
+    shard. `quorum`: copies that a shard needs.
+    """
 
     stream: str
     nodes: NDArray[np.int64]
@@ -100,19 +114,22 @@ class Copies:
 
     @property
     def below_quorum(self) -> list[int]:
-        """The shards that are not available."""
+        """List the shards without a quorum."""
         shards: list[int] = np.flatnonzero(self.live < self.quorum).tolist()
         return shards
 
-    def listed(self) -> list[list[int]]:
-        """The nodes of each shard."""
+    def to_lists(self) -> list[list[int]]:
+        """List the nodes of each shard, without gaps."""
         return [[node for node in row if node != EMPTY] for row in self.nodes.tolist()]
 
 
 def critical_domains(
     streams: Sequence[Copies], topology: Topology, scopes: Sequence[Scope]
 ) -> tuple[CriticalDomain, ...]:
-    """For each level, then for nodes: what must not be lost. Levels top first, domains by name."""
+    """Find the critical domains of each scope, then the critical nodes.
+
+    The result follows `scopes`; domains of a scope come in natural order of their names.
+    """
     tables = _tables(streams)
     found: list[CriticalDomain] = []
     for scope in scopes:
@@ -124,7 +141,10 @@ def critical_domains(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Table:
-    """Available shards of equal width and quorum, each with the number of its stream's name."""
+    """Holds available shards of equal width and quorum.
+
+    `streams`: for each row the position of its stream's name in `names`.
+    """
 
     nodes: NDArray[np.int64]
     live: NDArray[np.int64]
@@ -134,6 +154,7 @@ class _Table:
 
 
 def _tables(streams: Sequence[Copies]) -> list[_Table]:
+    """Join the streams of equal width and quorum into tables of their available shards."""
     alike: defaultdict[tuple[int, int], list[Copies]] = defaultdict(list)
     for each in streams:
         alike[each.nodes.shape[1], each.quorum].append(each)
@@ -154,6 +175,7 @@ def _critical(
     level: str,
     name: Callable[[int], str],
 ) -> list[CriticalDomain]:
+    """Find the domains of one scope whose loss takes a quorum; `domain_of`: domain by node."""
     shards = np.zeros(int(domain_of.max(initial=0)) + 1, np.int64)
     streams: defaultdict[int, set[str]] = defaultdict(set)
     for table in tables:
@@ -183,7 +205,10 @@ def _critical(
 
 @dataclass(frozen=True, slots=True)
 class UnderDiversified:
-    """Shards of a stream with all their copies in fewer domains of a level than could be."""
+    """Names shards of a stream with all their copies in fewer domains of a level than possible.
+
+    `domains`: the fewest that one of the shards uses. `possible`: as many as the policy allows.
+    """
 
     stream: str
     level: str
@@ -192,14 +217,17 @@ class UnderDiversified:
     possible: int
 
 
-def under_diversified(
+def find_under_diversified(
     copies: Copies,
     factor: int,
     topology: Topology,
     live: Mapping[Scope, int],
 ) -> tuple[UnderDiversified, ...]:
-    """Right count, wrong spread. `live`: the domains that the policy leaves, by level; `domains` is
-    the fewest that one of the shards uses."""
+    """Find the shards with all their copies, but in fewer domains than possible.
+
+    `live`: for each scope the number of live domains that the policy admits. One result for each
+    scope with such shards.
+    """
     whole = np.flatnonzero(copies.live >= factor)
     nodes = copies.nodes[whole]
     found = []

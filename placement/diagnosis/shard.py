@@ -1,10 +1,9 @@
-"""Diagnoses one shard: each breach as a violation, with its class, reason and words.
+"""Diagnoses one shard: each breach as a violation, with its class and reason.
 
-The stream (`placement.repair.violations`) and `placer check` (`placement.diagnosis.cluster`) judge
-a shard here and nowhere else. A violation is `fixable` where the fleet admits an arrangement that
-obeys the broken rule and every required one, else `unfixable`, with the reason of the proof. Only
-the stream knows more than the arrangement (a hold, an open move, a limit, a search that found
-nothing): it adds that itself.
+The stream (`placement.repair.violations`) and `placer check` (`placement.diagnosis.cluster`) both
+diagnose a shard here. A violation is `fixable` where the fleet admits an arrangement that keeps the
+broken rule and every required one, else `unfixable` with the reason of the proof. The stream adds
+what an arrangement does not show: a hold, an open move, a limit, a search without a result.
 """
 
 from collections import Counter
@@ -48,11 +47,12 @@ _REQUIRED = str(Strength.REQUIRED)
 
 
 class ShardToDiagnose(NamedTuple):
-    """A shard, or with `shard` None a stream as a whole.
+    """Holds a shard to be diagnosed, or with `shard` None a stream as a whole.
 
-    `nodes`: nodes by index, leader first, moves under way counted as done; UNKNOWN for a node that
-    does not exist. `complete`: where whole copies stand now. `live`: the distinct living nodes of
-    `nodes`, None for a stream.
+    Nodes are indexes; UNKNOWN stands for a node that does not exist.
+    - `nodes`: leader first, as if the moves under way were done.
+    - `complete`: the nodes of complete copies.
+    - `live`: the distinct nodes of `nodes` that are not dead; None for a stream.
     """
 
     spec: StreamSpec
@@ -84,7 +84,7 @@ class ShardDiagnosis:
         self._levels: dict[int, tuple[str | None, tuple[str, ...]]] = {}
         self._reasons: dict[tuple[int, RuleFinding], Reason] = {}
 
-    def copies(self, shard: ShardToDiagnose) -> Iterator[Violation]:
+    def copy_violations(self, shard: ShardToDiagnose) -> Iterator[Violation]:
         """Yield a violation for missing copies, and one for surplus replicas."""
         factor, nodes = self._factor, shard.nodes
         live = len({n for n in shard.complete if n >= 0 and not self._topology.is_dead(n)})
@@ -95,7 +95,7 @@ class ShardDiagnosis:
             surplus = why_surplus(len(nodes), factor)
             yield self._violation(shard, SURPLUS_RULE, None, len(nodes), factor, surplus)
 
-    def places(self, shard: ShardToDiagnose) -> Iterator[Violation]:
+    def place_violations(self, shard: ShardToDiagnose) -> Iterator[Violation]:
         """Yield a violation for each node that should not hold a replica, or not lead."""
         topology, nodes = self._topology, shard.nodes
         for node, times in Counter(nodes).items():
@@ -108,26 +108,31 @@ class ShardDiagnosis:
             if topology.is_dead(node):
                 continue
             if topology.administrative[node] is AdministrativeState.DRAINING:
-                yield self.leaving(shard, node, why_draining(node, topology), times)
+                yield self.drain_violation(shard, node, why_draining(node, topology), times)
             if not self._policy.nodes.passes(topology, node):
-                yield self.inadmissible(shard, node, times)
+                yield self.admission_violation(shard, node, times)
         leader = nodes[0] if nodes else EMPTY
         if leader >= 0 and not topology.is_dead(leader) and not topology.can_lead[leader]:
             message = f"node {topology.ids[leader]} may hold copies but not lead"
             refused = Reason(Code.LEADER_NOT_ALLOWED, message, 0, 1)
             yield self._violation(shard, LEADER_RULE, leader, 1, 0, refused)
 
-    def leaving(self, shard: ShardToDiagnose, node: int, why: Reason, times: int = 1) -> Violation:
-        """Return the violation of a replica on a node that it is to leave."""
-        return self._violation(shard, DRAIN_RULE, node, times, 0, _counted(why, times))
+    def drain_violation(
+        self, shard: ShardToDiagnose, node: int, why: Reason, times: int = 1
+    ) -> Violation:
+        """Make the violation of a replica that has to leave its node.
 
-    def inadmissible(self, shard: ShardToDiagnose, node: int, times: int = 1) -> Violation:
-        """Return the violation of a replica on a node that the policy does not admit."""
+        `why`: the reason. `times`: how often the list names the node.
+        """
+        return self._violation(shard, DRAIN_RULE, node, times, 0, _with_count(why, times))
+
+    def admission_violation(self, shard: ShardToDiagnose, node: int, times: int = 1) -> Violation:
+        """Make the violation of a replica on a node that the policy does not admit."""
         outside = why_inadmissible(node, self._topology)
-        return self._violation(shard, NODES_RULE, node, times, 0, _counted(outside, times))
+        return self._violation(shard, NODES_RULE, node, times, 0, _with_count(outside, times))
 
-    def breach(self, shard: ShardToDiagnose, rule: Rule, finding: RuleFinding) -> Violation:
-        """Return the violation of a rule of the policy, as the rule found it."""
+    def rule_violation(self, shard: ShardToDiagnose, rule: Rule, finding: RuleFinding) -> Violation:
+        """Make the violation of a rule of the policy from the rule's finding."""
         if id(rule) not in self._levels:
             self._levels[id(rule)] = self._everywhere.seen(rule)
         level, seen = self._levels[id(rule)]
@@ -153,12 +158,12 @@ class ShardDiagnosis:
             finding.domain,
         )
 
-    def classified(
+    def classify(
         self, shard: ShardToDiagnose, violation: Violation, rule: Rule | None = None
     ) -> Violation:
-        """Return the violation as unfixable with the reason, where that is proved; else as it is.
+        """Return the violation as unfixable with the reason, where that is proved; else unchanged.
 
-        `rule`: the rule of the policy that is broken, None for those of every stream.
+        `rule`: the broken rule of the policy, None for a rule of every stream.
         """
         why = self._why_unfixable(shard, violation, rule)
         if why is None:
@@ -184,7 +189,7 @@ class ShardDiagnosis:
         limit: int,
         reason: Reason,
     ) -> Violation:
-        """Return the violation of a rule of every stream; `node`: where it is broken."""
+        """Make the violation of a rule of every stream; `node`: where it is broken."""
         return Violation(
             shard.spec.stream,
             shard.shard,
@@ -200,7 +205,7 @@ class ShardDiagnosis:
         )
 
     def _why_lost(self, nodes: Sequence[int]) -> Reason:
-        """Return why copies are missing: their nodes, or that they were never made."""
+        """Return why copies are missing: their nodes are gone, or they were never made."""
         topology = self._topology
         gone = [node for node in dict.fromkeys(nodes) if node >= 0 and topology.is_dead(node)]
         if gone:
@@ -216,27 +221,27 @@ class ShardDiagnosis:
         return Reason(Code.REPLICA_MISSING, message)
 
 
-def _counted(why: Reason, replicas: int) -> Reason:
-    """Return the reason with the number of replicas that should be 0."""
+def _with_count(why: Reason, replicas: int) -> Reason:
+    """Return the reason with the number of replicas, of which there should be 0."""
     return replace(why, need=0, have=replicas)
 
 
 def is_stuck(violation: Violation) -> bool:
-    """Return whether only a change of the fleet or of the stream lets repair go on.
+    """Return whether repair goes on only after a change of the fleet or of the stream.
 
-    That is proved (`unfixable`), or the search found no move (`deferred`, NO_CANDIDATE).
+    That is `unfixable` by proof, or `deferred` with NO_CANDIDATE: the search found no move.
     """
     found_nothing = violation.reason.code is Code.NO_CANDIDATE
     return violation.violation_class is ViolationClass.UNFIXABLE or found_nothing
 
 
 def why_dead(nodes: Sequence[int], topology: Topology, seen: tuple[str, ...] = ()) -> Reason:
-    """Return the reason for the loss of the replicas on dead nodes."""
+    """Return the reason for the loss of the replicas on dead nodes; `seen`: the reason's `seen`."""
     gone = [topology.liveness[node] for node in nodes]
     unregistered = all(each is Liveness.UNREGISTERED for each in gone)
-    said = (f"node {topology.ids[n]} is {each}" for n, each in zip(nodes, gone, strict=True))
+    states = (f"node {topology.ids[n]} is {each}" for n, each in zip(nodes, gone, strict=True))
     code = Code.NODE_UNREGISTERED if unregistered else Code.NODE_DEAD
-    return Reason(code, ", ".join(said), seen=seen)
+    return Reason(code, ", ".join(states), seen=seen)
 
 
 def why_draining(node: int, topology: Topology) -> Reason:
@@ -250,9 +255,9 @@ def why_inadmissible(node: int, topology: Topology) -> Reason:
 
 
 def why_surplus(listed: int, factor: int) -> Reason:
-    """Return the reason for removing replicas beyond the number that is asked for."""
-    told = format_count(listed, "replica is", "replicas are")
-    message = f"{told} listed, {factor} {are(factor)} asked for"
+    """Return the reason for removing replicas beyond the requested number."""
+    have = format_count(listed, "replica is", "replicas are")
+    message = f"{have} listed, {factor} {are(factor)} asked for"
     return Reason(Code.REPLICA_SURPLUS, message, factor, listed)
 
 
@@ -279,20 +284,23 @@ def live_slots(nodes: Sequence[int], topology: Topology) -> list[int]:
 
 
 def kept_slots(nodes: Sequence[int], topology: Topology) -> list[int]:
-    """Return the slots that keep their replica: its node lives, is held or is in maintenance."""
+    """Return the slots that keep their replica.
+
+    Their node lives, is under a hold, or is in maintenance.
+    """
     return [s for s, node in enumerate(nodes) if node != EMPTY and not topology.is_lost(node)]
 
 
 def stray_slots(nodes: Sequence[int], topology: Topology, unit: Mapping[int, int]) -> list[int]:
-    """Return the slots with a live node that is none of the unit's."""
+    """Return the slots with a live node that is not in the colocated unit."""
     return [slot for slot in live_slots(nodes, topology) if nodes[slot] not in unit]
 
 
 def colocated_unit(shards: Iterable[Sequence[int]], topology: Topology) -> dict[int, int]:
     """Return the nodes that the shards of a colocated stream share, each with its usual slot.
 
-    While a repair is under way the shards differ: of the living nodes those belong to the unit
-    that most shards hold, so that the fewest replicas follow.
+    While a repair is under way the shards differ: the unit is the nodes that most shards hold, as
+    many as a shard has slots, so that the fewest replicas follow.
     """
     lists = [*shards]
     factor = len(lists[-1]) if lists else 0
@@ -300,16 +308,18 @@ def colocated_unit(shards: Iterable[Sequence[int]], topology: Topology) -> dict[
 
 
 def shared_nodes(shards: Iterable[Sequence[int]], topology: Topology) -> dict[int, int]:
-    """Return a stream's nodes that are not lost, each with its usual slot; those that most shards
-    hold come first."""
-    held: Counter[int] = Counter()
+    """Map a stream's nodes that are not lost to their usual slots, the most shared node first.
+
+    Nodes that equally many shards hold come in natural order.
+    """
+    shard_counts: Counter[int] = Counter()
     standing: Counter[tuple[int, int]] = Counter()
     slots = 0
     for nodes in shards:
         kept = kept_slots(nodes, topology)
-        held.update(nodes[slot] for slot in kept)
+        shard_counts.update(nodes[slot] for slot in kept)
         standing.update((nodes[slot], slot) for slot in kept)
         slots = max(slots, len(nodes))
     rank = topology.order()
-    ranked = sorted(held, key=lambda node: (-held[node], int(rank[node])))
+    ranked = sorted(shard_counts, key=lambda node: (-shard_counts[node], int(rank[node])))
     return {n: max(range(slots), key=lambda slot: standing[n, slot]) for n in ranked}

@@ -131,7 +131,7 @@ class ViolationReporter:
         """Yield missing copies, surplus replicas, and those apart from a colocated stream's."""
         state, nodes = self._state, needs.nodes
         kept = why_kept(nodes, state.topology)
-        for violation in self._judge(needs).copies(given):
+        for violation in self._judge(needs).copy_violations(given):
             if violation.rule == SURPLUS_RULE:
                 cause = Cause.SURPLUS if kept is None else None
                 yield cause, violation if kept is None else _with(violation, kept), None
@@ -142,7 +142,9 @@ class ViolationReporter:
         apart, rule = needs.kept_stray_slots, _colocates(needs)
         if apart and rule is not None:
             strays = needs.stray_slots
-            violation = self._judge(needs).breach(given, rule, RuleFinding(None, len(apart), 0))
+            violation = self._judge(needs).rule_violation(
+                given, rule, RuleFinding(None, len(apart), 0)
+            )
             why = why_stray(nodes[strays[0]], state.topology) if strays else kept
             # An action of its own takes the cause of what drains the replica.
             drains = bool(strays) and strays[0] in needs.draining_slots
@@ -156,18 +158,18 @@ class ViolationReporter:
         judge = self._judge(needs)
         leads = Cause.LEADER if next_leader(state, needs.scope, needs.shard) is not None else None
         causes = {LEADER_RULE: leads, DRAIN_RULE: Cause.DRAIN}
-        for violation in judge.places(given):
+        for violation in judge.place_violations(given):
             yield causes.get(violation.rule, Cause.REQUIRED_RULE), violation, None
         for slot in needs.draining_slots:
             why = why_leaving(nodes[slot], topology)
             if why.code is Code.REPLACEMENT_WANTED:
-                yield Cause.DRAIN, judge.leaving(given, nodes[slot], why), None
+                yield Cause.DRAIN, judge.drain_violation(given, nodes[slot], why), None
         kept = why_kept(nodes, topology)
         if kept is None or stream.policy is None:
             return
         for node in (nodes[slot] for slot in kept_slots(nodes, topology)):
             if topology.is_dead(node) and not stream.policy.nodes.passes(topology, node):
-                yield None, _with(judge.inadmissible(given, node), kept), None
+                yield None, _with(judge.admission_violation(given, node), kept), None
 
     def _rules(self, needs: ShardNeeds, given: ShardToDiagnose) -> Iterator[_Found]:
         """Yield the breaches of the policy's rules, one for each domain."""
@@ -182,7 +184,7 @@ class ViolationReporter:
             # What is full may have room again: nothing but the cluster's balance goes by loads.
             judged = standing if rule.repairable else replace(standing, load=self._load)
             for finding in rule.violations(judged):
-                yield cause, judge.breach(given, rule, finding), rule
+                yield cause, judge.rule_violation(given, rule, finding), rule
 
     @cached_property
     def _load(self) -> NDArray[np.int64]:
@@ -209,7 +211,7 @@ class ViolationReporter:
             return _with(violation, why)
         if planned and why is None and needs.shard in self._moved:
             return violation._replace(violation_class=ViolationClass.FIXABLE)
-        judged = self._judge(needs).classified(given, violation, rule)
+        judged = self._judge(needs).classify(given, violation, rule)
         if judged.violation_class is ViolationClass.UNFIXABLE:
             return judged
         if why is not None:

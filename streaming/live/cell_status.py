@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from placement.diagnosis import by_rung, is_stuck
+from placement.diagnosis import count_by_rung, is_stuck
 from placement.model import AdministrativeState, Guard, Move, NodeView, Violation, ViolationClass
 from placement.planning import Phase
 from schemas.cluster import Cluster
@@ -89,7 +89,7 @@ class CellStatus:
         """Count shards and streams by health, the worst first."""
         found = self.judged.diagnosis
         shards = (health for each in found.shards.values() for health in each)
-        return {"streams": by_rung(found.streams.values()), "shards": by_rung(shards)}
+        return {"streams": count_by_rung(found.streams.values()), "shards": count_by_rung(shards)}
 
     @property
     def conditions(self) -> dict[str, str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from placement.diagnosis import by_rung, is_stuck
+from placement.diagnosis import count_by_rung, is_stuck
 from placement.model import (
     Assignment,
     Decision,
@@ -100,7 +100,7 @@ def describe_stream(live: StateRecords, name: str) -> dict[str, Any]:
         "decided_at": decision.decided_at,
         "reasons": [codec.reason_body(each) for each in decision.reasons],
         "warnings": [codec.reason_body(each) for each in decision.warnings],
-        "shard_health": by_rung(health),
+        "shard_health": count_by_rung(health),
         "quorum": _quorum(judged),
         "missing": judged.missing.get(name),
         "nodes": len({node for each in shards for node in each.replicas}),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from placement.diagnosis import Health, by_rung
+from placement.diagnosis import Health, count_by_rung
 from placement.model import (
     AdministrativeState,
     Code,
@@ -106,7 +106,7 @@ def streams(live: StateRecords) -> ListingRows:
             "strategy": decision.strategy,
             "missing": missing.get(decision.stream),
             "missing_when_decided": decision.replicas_missing,
-            "shard_health": by_rung(found.diagnosis.shards.get(decision.stream, ())),
+            "shard_health": count_by_rung(found.diagnosis.shards.get(decision.stream, ())),
             "sequence": decision.sequence,
             "reasons": [reason.message for reason in (*decision.reasons, *decision.warnings)],
         }

@@ -123,7 +123,7 @@ class CheckResult:
         held = [
             nodes
             for copies in self.diagnosis.copies
-            for nodes, listed in zip(copies.listed(), given[copies.stream], strict=True)
+            for nodes, listed in zip(copies.to_lists(), given[copies.stream], strict=True)
             if listed
         ]
         return risk(held, len(alive), failed)

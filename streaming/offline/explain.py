@@ -14,7 +14,7 @@ import numpy as np
 
 from placement.allocator import View
 from placement.assignments import EMPTY
-from placement.diagnosis import UNKNOWN, Health, StreamToDiagnose, diagnose_cluster, worst
+from placement.diagnosis import UNKNOWN, Health, StreamToDiagnose, diagnose_cluster, worst_of
 from placement.explain import Absent, Advice, Explainer, Held, Outlook, advise, outlook
 from placement.model import Band, Code, Decision, Move, Outcome, Reason, StreamCreated, Violation
 from placement.nodes import find_hold
@@ -384,7 +384,7 @@ class _Outlook:
             self._shard(each, health[each.shard], ahead.get(each.shard, Outlook()))
             for each in explained.shards
         )
-        return replace(explained, health=worst(health), shards=shards)
+        return replace(explained, health=worst_of(health), shards=shards)
 
     def _rows(self, event: StreamCreated) -> list[list[int]]:
         """The nodes of each shard: as they are, or, of a file, with what was completed."""

@@ -14,9 +14,9 @@ from placement.diagnosis import (
     UNKNOWN,
     AffectedShard,
     StreamToDiagnose,
-    at_stake_reason,
     diagnose_cluster,
-    exposed,
+    exposed_after_repair,
+    exposure_reason,
 )
 from placement.model import Code, MoveKind, Reason, Violation, ViolationClass
 from placement.nodes import HoldTrigger, find_hold
@@ -280,7 +280,9 @@ def _stake_reason(
         for each in after
         for shard, nodes in enumerate(each.shards)
     ]
-    return at_stake_reason(exposed(topology, held, stuck), "without the nodes that are to go")
+    return exposure_reason(
+        exposed_after_repair(topology, held, stuck), "without the nodes that are to go"
+    )
 
 
 def _mark_unfixable(broken: Violation, why: Violation) -> Violation:

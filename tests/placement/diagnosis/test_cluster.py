@@ -19,7 +19,7 @@ from placement.diagnosis import (
     StreamToDiagnose,
     diagnose_cluster,
     quorum_size,
-    worst,
+    worst_of,
 )
 from placement.diagnosis.fixability import is_wide
 from placement.model import AdministrativeState, Liveness, NodeAttributes, StreamSpec
@@ -181,7 +181,7 @@ def test_health_and_critical_domains_are_what_counting_says(
                 lost["node", topology.ids[node]] += len(held) - 1 < quorum
     told = {(c.level, c.domain): c.shards for c in found.critical if c.level != "zone"}
     assert told == +lost
-    assert found.worst is worst(found.streams.values())
+    assert found.worst is worst_of(found.streams.values())
 
 
 def plain(topology: Topology, count: int, shards: Any) -> Diagnosis:

@@ -10,12 +10,12 @@ from placement.assignments import EMPTY
 from placement.controllers.preview import held_shards
 from placement.diagnosis import (
     AffectedShard,
-    at_stake_reason,
-    exposed,
-    in_maintenance,
-    quorum_broken,
+    exposed_after_repair,
+    exposed_shards,
+    exposure_reason,
+    nodes_in_maintenance,
 )
-from placement.diagnosis.disruption import AtStake
+from placement.diagnosis.disruption import ExposedShard
 from placement.model import (
     AckKind,
     AdministrativeState,
@@ -80,27 +80,27 @@ def shard(topology, words, number=0, quorum="majority", factor=3, repair=None) -
 def test_quorums(nodes, held, more, away, broken):
     topology = fleet(nodes)
     gone = [topology.index[name] for name in away.split()]
-    found = quorum_broken(topology, [shard(topology, held, **more)], gone)
+    found = exposed_shards(topology, [shard(topology, held, **more)], gone)
     assert [(each.live, each.left, each.quorum) for each in found] == broken
 
 
 def test_shards_come_in_natural_order_and_are_named():
     topology = fleet("a b c")
     shards = [shard(topology, "a b c", number) for number in (10, 2, 1)]
-    found = quorum_broken(topology, shards, [0, 1])
+    found = exposed_shards(topology, shards, [0, 1])
     assert list(map(str, found)) == ["s/1", "s/2", "s/10"]
-    reason = at_stake_reason(found, "without a and b")
+    reason = exposure_reason(found, "without a and b")
     assert (reason.code, reason.need, reason.have) == (Code.QUORUM_BROKEN, 2, 1)
     assert reason.message == "without a and b there is no quorum for s/1, s/2, s/10"
-    last = [*found, AtStake("t", 3, 1, 0, 2)]
-    reason = at_stake_reason(last, "without a and b")
+    last = [*found, ExposedShard("t", 3, 1, 0, 2)]
+    reason = exposure_reason(last, "without a and b")
     assert (reason.code, reason.message) == (
         Code.LAST_COPY,
         "without a and b no copy is left of t/3",
     )
-    assert at_stake_reason((), "without a") is None
-    many = quorum_broken(topology, [shard(topology, "a b c", n) for n in range(12)], [0, 1])
-    assert at_stake_reason(many, "without a").message.endswith("s/9 and 2 more")
+    assert exposure_reason((), "without a") is None
+    many = exposed_shards(topology, [shard(topology, "a b c", n) for n in range(12)], [0, 1])
+    assert exposure_reason(many, "without a").message.endswith("s/9 and 2 more")
 
 
 def test_copies_beside_the_voters_do_not_vote_but_may_be_the_last():
@@ -110,8 +110,8 @@ def test_copies_beside_the_voters_do_not_vote_but_may_be_the_last():
     assert isinstance(policy, Policy)
     assert policy.extra_copies == 1
     one = AffectedShard(StreamSpec("s", 1, 2, asked), policy, 0, [0, 1, 2])
-    assert [(each.live, each.left) for each in quorum_broken(topology, [one], [0])] == [(2, 1)]
-    assert quorum_broken(topology, [one], [2]) == ()
+    assert [(each.live, each.left) for each in exposed_shards(topology, [one], [0])] == [(2, 1)]
+    assert exposed_shards(topology, [one], [2]) == ()
 
 
 def test_what_repair_leaves_exposed():
@@ -121,11 +121,11 @@ def test_what_repair_leaves_exposed():
         shard(topology, "a c e", 1),
         shard(topology, "b c d", 2),
     )
-    found = exposed(topology, [waits, stuck, apart], {("s", 1)})
+    found = exposed_after_repair(topology, [waits, stuck, apart], {("s", 1)})
     assert list(map(str, found)) == ["s/1", "s/2"]
     kept = shard(topology, "a c e", 3, repair="dead_only")
-    assert list(map(str, exposed(topology, [kept], ()))) == ["s/3"]
-    assert [topology.ids[node] for node in in_maintenance(topology)] == ["b", "c"]
+    assert list(map(str, exposed_after_repair(topology, [kept], ()))) == ["s/3"]
+    assert [topology.ids[node] for node in nodes_in_maintenance(topology)] == ["b", "c"]
 
 
 def test_a_copy_under_way_is_none_yet():
@@ -144,10 +144,10 @@ def test_a_copy_under_way_is_none_yet():
     assert (move.remove, move.add) == ("a", "d")
     for gone, left in (("ab", [1]), ("bd", []), ("cd", [])):
         away = [index[name] for name in gone]
-        found = quorum_broken(state.topology, held_shards(state, away), away)
+        found = exposed_shards(state.topology, held_shards(state, away), away)
         assert [each.left for each in found] == left
     reconciler.apply([MoveAcked(2, AckKind.COMPLETED, move_id, "s", 0)], 2)
     for gone, left in (("ab", []), ("bd", [1])):
         away = [index[name] for name in gone]
-        found = quorum_broken(state.topology, held_shards(state, away), away)
+        found = exposed_shards(state.topology, held_shards(state, away), away)
         assert [each.left for each in found] == left
