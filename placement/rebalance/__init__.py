@@ -4,7 +4,7 @@ Knows neither the reconciler's state nor repair. Imports `strategies` and what i
 """
 
 from placement.rebalance.arrangement import balance_of
-from placement.rebalance.evenness import even_together, evened
+from placement.rebalance.evenness import even_out_all, even_out_stream
 from placement.rebalance.planner import RebalanceMove, RebalancePlan, Skew, plan_rebalance
 
 __all__ = [
@@ -12,7 +12,7 @@ __all__ = [
     "RebalancePlan",
     "Skew",
     "balance_of",
-    "even_together",
-    "evened",
+    "even_out_all",
+    "even_out_stream",
     "plan_rebalance",
 ]

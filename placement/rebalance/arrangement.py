@@ -75,11 +75,11 @@ class Arrangement:
         self, view: View, moving: Collection[int] = (), only: StreamArrangement | None = None
     ) -> None:
         self.topology = view.topology
-        self.judging = view.topology.for_diagnosis()
-        self.streams = _streams(view) if only is None else [only]
-        fixed = ((each.spec.stream, _fixed(each, moving)) for each in self.streams)
+        self.judged_topology = view.topology.for_diagnosis()
+        self.streams = _stream_arrangements(view) if only is None else [only]
+        fixed = ((each.spec.stream, _why_fixed(each, moving)) for each in self.streams)
         self.kept: dict[str, Reason] = {name: why for name, why in fixed if why is not None}
-        self.levels = levels_of(view.topology, self._located_first())
+        self.levels = levels_of(view.topology, self._separates_unlocated())
         nodes = self.levels.nodes
         self.eligible = view.topology.eligible[nodes]
         self.capacity = view.topology.capacity[nodes]
@@ -88,11 +88,11 @@ class Arrangement:
         self.load = load[nodes].copy()
         self.leads = None if only is None else view.leaders[nodes].copy()
         self.slack = STREAM_SLACK if only is None else Slack.NONE
-        self._enter(set(moving))
-        self._count()
+        self._fill_columns(set(moving))
+        self._fill_counts()
         self.start = self.node.copy()
 
-    def _located_first(self) -> bool:
+    def _separates_unlocated(self) -> bool:
         """Whether nodes without a location share nothing that others hold.
 
         So it is if all streams that may move prefer nodes that have one.
@@ -101,7 +101,7 @@ class Arrangement:
         movable = {each.spec.stream for each in self.streams} - self.kept.keys()
         return bool(prefer) and movable <= prefer
 
-    def _enter(self, moving: set[int]) -> None:
+    def _fill_columns(self, moving: set[int]) -> None:
         """Fill the columns of items."""
         columns: list[tuple[Integers, ...]] = []
         self.filters: dict[Hashable, int] = {}
@@ -160,7 +160,7 @@ class Arrangement:
         self._dimensions = len(dimensions)
         self.moved = np.zeros(len(self.node), bool)
 
-    def _count(self) -> None:
+    def _fill_counts(self) -> None:
         """Fill the tallies and the lists of items by node."""
         levels = self.levels
         by_filter = [levels.weights(mask) for mask in self.admitted]
@@ -192,13 +192,13 @@ class Arrangement:
         here: Integers = there[self.node[there] == node]
         return here
 
-    def room(self, nodes: Integers, size: Integers | int) -> NDArray[np.bool_]:
+    def has_room(self, nodes: Integers, size: Integers | int) -> NDArray[np.bool_]:
         """Whether each node may hold `size` replicas more."""
         capacity = self.capacity[nodes]
         found: NDArray[np.bool_] = (capacity < 0) | (self.load[nodes] + size <= capacity)
         return found
 
-    def welcome(self, items: Integers, node: int) -> Integers:
+    def acceptable_items(self, items: Integers, node: int) -> Integers:
         """Those items that the node is admitted for and of whose shards it holds nothing."""
         items = items[self.admitted[self.kind[self.stream[items]], node]]
         if not len(items):
@@ -240,7 +240,7 @@ class Arrangement:
         self._came.setdefault(target, []).append(item)
         self.moved[item] = True
 
-    def lead(self, number: int, shard: int, slot: int) -> None:
+    def swap_leader(self, number: int, shard: int, slot: int) -> None:
         """The shard's replicas in `slot` and in the first change places."""
         row = self.streams[number].rows[shard]
         for node, place in ((int(row[0]), slot), (int(row[slot]), 0)):
@@ -255,7 +255,7 @@ def balance_of(policy: Policy) -> Balance:
     return STRATEGIES[policy.strategy].balance
 
 
-def _streams(view: View) -> list[StreamArrangement]:
+def _stream_arrangements(view: View) -> list[StreamArrangement]:
     """Placed streams that have a policy, in the order of their names."""
     rank = np.append(view.topology.order(), EMPTY)  # so that EMPTY stays what it is
     judging = view.topology.for_diagnosis()
@@ -271,7 +271,7 @@ def _streams(view: View) -> list[StreamArrangement]:
     return sorted(found, key=lambda each: natural_key(each.spec.stream))
 
 
-def _fixed(stream: StreamArrangement, moving: Collection[int]) -> Reason | None:
+def _why_fixed(stream: StreamArrangement, moving: Collection[int]) -> Reason | None:
     """Explain why nothing of the stream moves, and mark streams that move as units."""
     name, strategy = stream.spec.stream, stream.policy.strategy
     if stream.spec.repair == RepairMode.DEAD_ONLY:

@@ -20,18 +20,18 @@ from placement.assignments import EMPTY, matrix
 from placement.model import MoveKind, StreamSpec
 from placement.policy import Balance, Policy
 from placement.rebalance.arrangement import Arrangement, StreamArrangement, balance_of
-from placement.rebalance.constraints import RuleGate
 from placement.rebalance.leader_moves import LeaderBalancer
+from placement.rebalance.move_pairs import search_moves
 from placement.rebalance.planner import plan_rebalance
 from placement.rebalance.replica_moves import Budget, ReplicaBalancer
-from placement.rebalance.swaps import balance
+from placement.rebalance.rule_gate import RuleGate
 from placement.strategies import STRATEGIES
 
 # Replicas up to which a stream is gone over: a search over more takes longer than placing them did.
 REPLICAS_MAX = 3_000
 
 
-def evened(placed: Placement, spec: StreamSpec, policy: Policy, view: View) -> Placement:
+def even_out_stream(placed: Placement, spec: StreamSpec, policy: Policy, view: View) -> Placement:
     """The placement, which `view` counts, as even as its replicas can make it; `view` counts it."""
     rows, _ = matrix(placed.shards)
     balanced = balance_of(policy) is Balance.TOTALS_FIRST
@@ -43,20 +43,20 @@ def evened(placed: Placement, spec: StreamSpec, policy: Policy, view: View) -> P
     stream = StreamArrangement(
         fresh, policy, rules, np.arange(len(rows)), ranks[rows].astype(np.int64)
     )
-    board = Arrangement(view, only=stream)
-    guard, budget = RuleGate(board), Budget()
-    search = ReplicaBalancer(board, guard, budget)
-    balance(search)
-    leaders = LeaderBalancer(board, guard, budget, set())
+    arrangement = Arrangement(view, only=stream)
+    gate, budget = RuleGate(arrangement), Budget()
+    search = ReplicaBalancer(arrangement, gate, budget)
+    search_moves(search)
+    leaders = LeaderBalancer(arrangement, gate, budget, set())
     leaders.run()
     if not search.steps and not leaders.steps:
         return placed
-    found = np.append(board.levels.nodes, EMPTY)[stream.rows]
+    found = np.append(arrangement.levels.nodes, EMPTY)[stream.rows]
     _recount(rows, found, view)
-    return Placement(_lists(found, placed.shards), placed.reasons, placed.warnings)
+    return Placement(_to_lists(found, placed.shards), placed.reasons, placed.warnings)
 
 
-def even_together(view: View, kept: Collection[int]) -> set[int]:
+def even_out_all(view: View, kept: Collection[int]) -> set[int]:
     """Even out the view's arrangement, all but the shards `kept`, by index: nothing is copied yet.
     The table is changed; returns the shards that changed."""
     changed: set[int] = set()
@@ -79,5 +79,5 @@ def _recount(before: np.ndarray, after: np.ndarray, view: View) -> None:
         view.leaders = view.leaders + more * np.bincount(leads, minlength=len(view.leaders))
 
 
-def _lists(found: np.ndarray, shape: Sequence[Sequence[int]]) -> list[list[int]]:
+def _to_lists(found: np.ndarray, shape: Sequence[Sequence[int]]) -> list[list[int]]:
     return [row[: len(nodes)] for row, nodes in zip(found.tolist(), shape, strict=True)]

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from placement.assignments import EMPTY
 from placement.rebalance.arrangement import LEADER_SLACK, Arrangement
-from placement.rebalance.chains import Chains, Link
-from placement.rebalance.constraints import RuleGate
+from placement.rebalance.leader_chains import LeaderChains, Link
 from placement.rebalance.objective import Objective
 from placement.rebalance.replica_moves import Budget
+from placement.rebalance.rule_gate import RuleGate
 from placement.rebalance.shares import FamilyCounts, Integers, Slack
 from placement.rules import RuleSet
 
@@ -35,55 +35,57 @@ class LeaderBalancer:
     in `chains` is a link of a chain, with its number among the links and the two ends."""
 
     def __init__(
-        self, board: Arrangement, guard: RuleGate, budget: Budget, moving: set[int]
+        self, arrangement: Arrangement, gate: RuleGate, budget: Budget, moving: set[int]
     ) -> None:
-        self._board, self._guard, self._budget = board, guard, budget
-        levels = board.levels
+        self._arrangement, self._gate, self._budget = arrangement, gate, budget
+        levels = arrangement.levels
         of, node, shard, index, free, members = [], [], [], [], [], []
-        widest = max((each.rows.shape[1] for each in board.streams), default=1)
-        for number, each in enumerate(board.streams):
+        widest = max((each.rows.shape[1] for each in arrangement.streams), default=1)
+        for number, each in enumerate(arrangement.streams):
             firsts = each.rows[:, 0]
-            held = np.flatnonzero((firsts != EMPTY) & board.eligible[np.maximum(firsts, 0)])
-            fixed = each.spec.stream in board.kept or not each.has_leaders
+            held = np.flatnonzero((firsts != EMPTY) & arrangement.eligible[np.maximum(firsts, 0)])
+            fixed = each.spec.stream in arrangement.kept or not each.has_leaders
             of.append(np.full(len(held), -1 if fixed else number))
             node.append(firsts[held])
             shard.append(held)
             index.append(each.shards[held])
             members.append(self._members(number, held, widest))
             free.append(np.full(len(held), not (fixed or each.unit)))
-        self.stream = _joined(of)
-        self.node = _joined(node)
-        self.shard = _joined(shard)
+        self.stream = _join(of)
+        self.node = _join(node)
+        self.shard = _join(shard)
         self.members = np.concatenate(members) if members else np.zeros((0, widest), np.int64)
-        self.free = _joined(free).astype(bool)
+        self.free = _join(free).astype(bool)
         if moving and len(self.free):
-            busy = np.isin(_joined(index), sorted(moving))
+            busy = np.isin(_join(index), sorted(moving))
             self.free &= ~busy
-        able = board.can_lead & board.eligible
-        by_filter = [levels.weights(mask & board.can_lead) for mask in board.admitted]
+        able = arrangement.can_lead & arrangement.eligible
+        by_filter = [levels.weights(mask & arrangement.can_lead) for mask in arrangement.admitted]
         everywhere = levels.weights(able)
-        kinds = board.kind.tolist()
+        kinds = arrangement.kind.tolist()
         # Sources that have streams even first have every leader counted.
-        exact = board.leads is not None or any(not each.totals_first for each in board.streams)
+        exact = arrangement.leads is not None or any(
+            not each.totals_first for each in arrangement.streams
+        )
         slack = Slack.NONE if exact else LEADER_SLACK
         self.tallies = [
             FamilyCounts(levels, by_filter or [everywhere], kinds),
             FamilyCounts(levels, [everywhere], [0], slack, scaled=True),
-            FamilyCounts(levels, by_filter or [everywhere], kinds, board.slack),
+            FamilyCounts(levels, by_filter or [everywhere], kinds, arrangement.slack),
         ]
         here = able[self.node]
-        after = np.asarray([each.totals_first for each in board.streams], bool)[self.stream]
+        after = np.asarray([each.totals_first for each in arrangement.streams], bool)[self.stream]
         self._family = [
             np.where(here & ~after, self.stream, EMPTY),
             np.where(here, 0, EMPTY),
             np.where(here & after, self.stream, EMPTY),
         ]
         for kind, (tally, family) in enumerate(zip(self.tallies, self._family, strict=True)):
-            if kind != EVERY or board.leads is None:
+            if kind != EVERY or arrangement.leads is None:
                 tally.fill(family, self.node, np.ones(len(self.node), np.int64))
             else:
                 nodes = np.flatnonzero(able)
-                tally.fill(np.zeros_like(nodes), nodes, board.leads[nodes])
+                tally.fill(np.zeros_like(nodes), nodes, arrangement.leads[nodes])
         self._objective = Objective(levels, self.tallies, self._family, GROUPS)
         self.free &= here
         self._on: dict[int, set[int]] = {}
@@ -95,51 +97,53 @@ class LeaderBalancer:
 
     def _members(self, number: int, shards: Integers, widest: int) -> Integers:
         """Nodes of each shard that may lead it, EMPTY in other places."""
-        board = self._board
-        each = board.streams[number]
+        arrangement = self._arrangement
+        each = arrangement.streams[number]
         aside = RuleSet(each.rules).role_copies
         plain = each.rows[shards][:, : max(each.copies - aside, 1)]
-        able = (plain != EMPTY) & (board.admitted[board.kind[number]] & board.can_lead)[plain]
+        able = (plain != EMPTY) & (
+            arrangement.admitted[arrangement.kind[number]] & arrangement.can_lead
+        )[plain]
         found = np.full((len(shards), widest), EMPTY)
         found[:, : plain.shape[1]] = np.where(able, plain, EMPTY)
         return found
 
     def run(self) -> None:
         """Hand over until nothing improves."""
-        levels, families, of = self._board.levels, self._family, self._objective
-        chains = Chains(
-            levels, self.tallies, families, self.members, self._on, self._allowed, of, GROUPS
+        levels, families, of = self._arrangement.levels, self._family, self._objective
+        chains = LeaderChains(
+            levels, self.tallies, families, self.members, self._on, self._is_allowed, of, GROUPS
         )
-        while self._once() or chains.run(self._hand_on):
+        while self._improve() or chains.run(self._make_chain):
             self._blocked.clear()
 
-    def _hand_on(self, links: list[Link]) -> None:
+    def _make_chain(self, links: list[Link]) -> None:
         """Make a chain."""
         ends = int(self.node[links[-1][0]]), links[0][1]
         for number, (item, heir) in enumerate(links):
             self.chains[len(self.steps)] = (number, *ends)
-            self._take(item, heir)
+            self._make_leader(item, heir)
 
-    def _once(self) -> bool:
+    def _improve(self) -> bool:
         changed = False
         for group in GROUPS:
-            for level in range(1, self._board.levels.last + 1):
+            for level in range(1, self._arrangement.levels.last + 1):
                 for kind in group:
-                    for family, parent in list(self.tallies[kind].uneven(level)):
+                    for family, parent in list(self.tallies[kind].uneven_families(level)):
                         while self._step(level, kind, family, parent):
                             changed = True
         return changed
 
     def _step(self, level: int, kind: int, family: int, parent: int) -> bool:
         """One leadership of the family from one element inside `parent` to another."""
-        tally, levels = self.tallies[kind], self._board.levels
+        tally, levels = self.tallies[kind], self._arrangement.levels
         elements = levels.children(level, parent)
-        elements = elements[tally.usable(level, family, elements)]
+        elements = elements[tally.has_share(level, family, elements)]
         if len(elements) < 2:
             return False
         same = np.full(len(elements), family)
-        relief = -tally.change(level, same, elements, -1)
-        burden = tally.change(level, same, elements, 1)
+        relief = -tally.change_of(level, same, elements, -1)
+        burden = tally.change_of(level, same, elements, 1)
         pressure = self.tallies[EVERY].pressure(level, elements)
         held = tally.counts[level][family, elements]
         for giver in np.lexsort((elements, -pressure, -relief)).tolist():
@@ -158,7 +162,7 @@ class LeaderBalancer:
         self, level: int, kind: int, family: int, source: int, takers: dict[int, int]
     ) -> bool:
         """The best leadership of the element goes to one of the takers."""
-        levels, tally = self._board.levels, self.tallies[kind]
+        levels, tally = self._arrangement.levels, self.tallies[kind]
         givers = levels.members(level, source)
         givers = givers[tally.counts[-1][family, givers] > 0]
         load = self.tallies[EVERY].pressure(levels.last, givers)
@@ -167,13 +171,13 @@ class LeaderBalancer:
         for giver in givers[np.lexsort((givers, -load))][:_NODES].tolist():
             items = np.fromiter(self._on.get(giver, ()), np.int64)
             items = items[self._family[kind][items] == family]
-            for item, heir in self._improving(level, items, giver, wanted):
-                if self._allowed(item, heir):
-                    self._take(item, heir)
+            for item, heir in self._improving_changes(level, items, giver, wanted):
+                if self._is_allowed(item, heir):
+                    self._make_leader(item, heir)
                     return True
         return False
 
-    def _improving(
+    def _improving_changes(
         self, level: int, items: Integers, giver: int, wanted: NDArray[np.bool_]
     ) -> Iterator[tuple[int, int]]:
         """Find shards that the node leads, and new leaders in wanted elements that improve the
@@ -181,7 +185,7 @@ class LeaderBalancer:
 
         The best on this level and those below come first.
         """
-        levels = self._board.levels
+        levels = self._arrangement.levels
         heirs = self.members[items]
         fits = (heirs != EMPTY) & (heirs != giver) & wanted[levels.of[level][heirs]]
         which, column = np.nonzero(fits)
@@ -198,39 +202,39 @@ class LeaderBalancer:
         order = order[(better | ~settled)[order]][:_SHARDS]
         for each in order.tolist():
             item, heir = int(found[each]), int(nodes[each])
-            if better[each] or self._objective.falls([(item, giver, heir)]):
+            if better[each] or self._objective.is_lowered_by([(item, giver, heir)]):
                 yield item, heir
 
     def _costs(
         self, level: int, items: Integers, source: int, heirs: Integers, group: tuple[int, ...]
     ) -> list[Integers]:
         """Price each change by the leaders of each kind on a level."""
-        of = self._board.levels.of[level]
+        of = self._arrangement.levels.of[level]
         one, other = np.full(len(heirs), int(of[source])), of[heirs]
         result = []
         for kind in group:
             tally, families = self.tallies[kind], self._family[kind][items]
-            change = tally.change(level, families, one, -1)
-            change += tally.change(level, families, other, 1)
+            change = tally.change_of(level, families, one, -1)
+            change += tally.change_of(level, families, other, 1)
             result.append(np.where((one == other) | (families < 0), 0, change))
         return result
 
-    def _allowed(self, item: int, heir: int) -> bool:
-        each = self._board.streams[self.stream[item]]
+    def _is_allowed(self, item: int, heir: int) -> bool:
+        each = self._arrangement.streams[self.stream[item]]
         shard = int(self.shard[item])
-        if not self._budget.may_lead(int(each.shards[shard])):
+        if not self._budget.may_change_leader(int(each.shards[shard])):
             return False
         after = each.rows[shard].tolist()
         slot = after.index(heir)
         after[0], after[slot] = after[slot], after[0]
-        return self._guard.allows_order(each, shard, after)
+        return self._gate.allows_order(each, shard, after)
 
-    def _take(self, item: int, heir: int) -> None:
-        each = self._board.streams[self.stream[item]]
+    def _make_leader(self, item: int, heir: int) -> None:
+        each = self._arrangement.streams[self.stream[item]]
         row = each.rows[self.shard[item]]
         slot = row.tolist().index(heir)
         source, target = int(row[0]), heir
-        self._board.lead(int(self.stream[item]), int(self.shard[item]), slot)
+        self._arrangement.swap_leader(int(self.stream[item]), int(self.shard[item]), slot)
         for tally, family in zip(self.tallies, self._family, strict=True):
             if family[item] >= 0:
                 tally.move(int(family[item]), source, target, 1)
@@ -242,5 +246,5 @@ class LeaderBalancer:
         self.steps.append((shard, slot, source, target))
 
 
-def _joined(columns: list[Integers]) -> Integers:
+def _join(columns: list[Integers]) -> Integers:
     return np.concatenate(columns) if columns else np.zeros(0, np.int64)

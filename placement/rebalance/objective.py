@@ -12,7 +12,7 @@ import numpy as np
 from placement.rebalance.shares import FamilyCounts, Integers, LevelShares
 
 # An item, the node it stands on, the node it goes to.
-Way = tuple[int, int, int]
+ItemMove = tuple[int, int, int]
 
 
 class Objective:
@@ -32,24 +32,24 @@ class Objective:
         self._levels, self._tallies, self._families = levels, tallies, families
         self._groups, self._sizes = groups, sizes
 
-    def change(self, ways: Sequence[Way], level: int | None = None) -> list[int]:
+    def changes_of(self, moves: Sequence[ItemMove], level: int | None = None) -> list[int]:
         """Compute the change of each term if all of these moves are made.
 
         Of all groups on all levels, or of the first group down to `level`.
         """
-        before = self._terms(ways, level)
-        self._shift(ways, 1)
-        after = self._terms(ways, level)
-        self._shift(ways, -1)
+        before = self._terms(moves, level)
+        self._apply(moves, 1)
+        after = self._terms(moves, level)
+        self._apply(moves, -1)
         return [then - now for then, now in zip(after, before, strict=True)]
 
-    def falls(self, ways: Sequence[Way], level: int | None = None) -> bool:
+    def is_lowered_by(self, moves: Sequence[ItemMove], level: int | None = None) -> bool:
         """Whether the first term that changes gets less."""
-        return next((each < 0 for each in self.change(ways, level) if each), False)
+        return next((each < 0 for each in self.changes_of(moves, level) if each), False)
 
-    def _terms(self, ways: Sequence[Way], level: int | None) -> list[int]:
-        nodes = [node for _, *ends in ways for node in ends]
-        items = np.asarray([item for item, _, _ in ways])
+    def _terms(self, moves: Sequence[ItemMove], level: int | None) -> list[int]:
+        nodes = [node for _, *ends in moves for node in ends]
+        items = np.asarray([item for item, _, _ in moves])
         found = [np.unique(families[items]) for families in self._families]
         concerned = [families[families >= 0] for families in found]
         last = self._levels.last if level is None else level
@@ -60,8 +60,8 @@ class Objective:
             for kind in group
         ]
 
-    def _shift(self, ways: Sequence[Way], sign: int) -> None:
-        for item, source, target in ways:
+    def _apply(self, moves: Sequence[ItemMove], sign: int) -> None:
+        for item, source, target in moves:
             size = 1 if self._sizes is None else int(self._sizes[item])
             for tally, families in zip(self._tallies, self._families, strict=True):
                 family = int(families[item])

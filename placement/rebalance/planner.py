@@ -23,11 +23,11 @@ import numpy as np
 from placement.allocator import View
 from placement.model import Code, MoveKind, Reason
 from placement.rebalance.arrangement import ALL, LATER, OWN, Arrangement
-from placement.rebalance.constraints import RuleGate
 from placement.rebalance.leader_moves import EVERY, LeaderBalancer
+from placement.rebalance.merge_moves import merge_moves
+from placement.rebalance.move_pairs import search_moves
 from placement.rebalance.replica_moves import Budget, ReplicaBalancer
-from placement.rebalance.shorten import shorten_chains
-from placement.rebalance.swaps import balance
+from placement.rebalance.rule_gate import RuleGate
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,85 +99,85 @@ def plan_rebalance(
     one move of any kind, and what else it needs comes in the next plan; with `leads_along`, where
     all streams follow the totals, a change of its leader goes with that move.
     """
-    board = Arrangement(view, moving)
-    guard = RuleGate(board)
-    before = _skews(board, LeaderBalancer(board, guard, Budget(), set()))
-    leads_along = leads_along and all(each.totals_first for each in board.streams)
+    arrangement = Arrangement(view, moving)
+    gate = RuleGate(arrangement)
+    before = _skews(arrangement, LeaderBalancer(arrangement, gate, Budget(), set()))
+    leads_along = leads_along and all(each.totals_first for each in arrangement.streams)
     budget = Budget(max_moves, max_moves_per_node, one_per_shard, leads_along)
     moves: list[RebalanceMove] = []
     while True:
-        for number, step in _improvements(board, guard, budget):
+        for number, step in _improvements(arrangement, gate, budget):
             first = moves[-1].step + 1 if moves else 0
-            moves += _replaced(board, *step, first - number)
-        leaders = LeaderBalancer(board, guard, budget, set(moving))
+            moves += _replica_moves(arrangement, *step, first - number)
+        leaders = LeaderBalancer(arrangement, gate, budget, set(moving))
         # While replicas are to follow, leaders wait for them.
         if leads_along or not (budget.reached and moves):
             leaders.run()
         for index, change in enumerate(leaders.steps):
             link = leaders.chains.get(index)
             first = moves[-1].step + (not link or not link[0]) if moves else 0
-            moves.append(_led(board, *change, first, link and link[1:]))
-        if not (leaders.steps and guard.minds_order):
+            moves.append(_leader_move(arrangement, *change, first, link and link[1:]))
+        if not (leaders.steps and gate.leader_matters):
             break
     return RebalancePlan(
         tuple(moves),
-        _fewest(board),
+        _fewest_moves(arrangement),
         before,
-        _skews(board, leaders),
-        tuple(board.kept.items()),
+        _skews(arrangement, leaders),
+        tuple(arrangement.kept.items()),
         budget.reached,
     )
 
 
 def _improvements(
-    board: Arrangement, guard: RuleGate, budget: Budget
+    arrangement: Arrangement, gate: RuleGate, budget: Budget
 ) -> Iterator[tuple[int, tuple[int, int, int]]]:
     """Generate moves of items, by as short a way as is found.
 
     1 marks those that belong to the move before them.
     """
-    search = ReplicaBalancer(board, guard, budget)
-    balance(search)
-    steps = shorten_chains(board, search)
+    search = ReplicaBalancer(arrangement, gate, budget)
+    search_moves(search)
+    steps = merge_moves(arrangement, search)
     swaps = search.swaps
     if steps is not search.steps:
-        again = ReplicaBalancer(board, guard, budget)
-        balance(again)
+        again = ReplicaBalancer(arrangement, gate, budget)
+        search_moves(again)
         swaps = {len(steps) + index for index in again.swaps}
         steps = steps + again.steps
     for index, step in enumerate(steps):
         yield int(index - 1 in swaps), step
 
 
-def _replaced(
-    board: Arrangement, item: int, source: int, target: int, step: int
+def _replica_moves(
+    arrangement: Arrangement, item: int, source: int, target: int, step: int
 ) -> Iterator[RebalanceMove]:
     """The moves of an item, one for each of its shards."""
-    ids, nodes = board.topology.ids, board.levels.nodes
+    ids, nodes = arrangement.topology.ids, arrangement.levels.nodes
     remove, add = int(nodes[source]), int(nodes[target])
     message = f"{ids[remove]} holds more than its share, {ids[add]} less"
     reason = Reason(Code.LOAD_UNEVEN, message)
-    for shard in board.table_shards(item):
-        slot = int(board.slot[item])
+    for shard in arrangement.table_shards(item):
+        slot = int(arrangement.slot[item])
         yield RebalanceMove(MoveKind.REPLACE, shard, slot, remove, add, reason, step)
 
 
-def _fewest(board: Arrangement) -> int:
+def _fewest_moves(arrangement: Arrangement) -> int:
     """Replicas that have to move at least: what each family has too much of on each node, before
     against after."""
-    result, size = 0, len(board.eligible)
+    result, size = 0, len(arrangement.eligible)
     for kind in (OWN, LATER):
-        families = board.family[kind]
-        for family in np.unique(families[board.moved & (families >= 0)]).tolist():
+        families = arrangement.family[kind]
+        for family in np.unique(families[arrangement.moved & (families >= 0)]).tolist():
             items = np.flatnonzero(families == family)
-            surplus = np.bincount(board.start[items], minlength=size)
-            surplus -= np.bincount(board.node[items], minlength=size)
+            surplus = np.bincount(arrangement.start[items], minlength=size)
+            surplus -= np.bincount(arrangement.node[items], minlength=size)
             result += int(surplus[surplus > 0].sum())
     return result
 
 
-def _led(
-    board: Arrangement,
+def _leader_move(
+    arrangement: Arrangement,
     shard: int,
     slot: int,
     source: int,
@@ -186,7 +186,7 @@ def _led(
     ends: tuple[int, int] | None,
 ) -> RebalanceMove:
     """A change of leaders; `ends` are those of the chain that it is a link of."""
-    ids, nodes = board.topology.ids, board.levels.nodes
+    ids, nodes = arrangement.topology.ids, arrangement.levels.nodes
     remove, add = int(nodes[source]), int(nodes[target])
     most, least = (remove, add) if ends is None else (int(nodes[end]) for end in ends)
     message = f"{ids[most]} leads more than its share, {ids[least]} less"
@@ -196,11 +196,11 @@ def _led(
     return RebalanceMove(MoveKind.LEADER, shard, slot, remove, add, reason, step)
 
 
-def _skews(board: Arrangement, leaders: LeaderBalancer) -> tuple[Skew, ...]:
-    names = board.levels.names[1:]
+def _skews(arrangement: Arrangement, leaders: LeaderBalancer) -> tuple[Skew, ...]:
+    names = arrangement.levels.names[1:]
     first, after, every, leads = (
         tally.skews()
-        for tally in (*(board.tallies[k] for k in (OWN, LATER, ALL)), leaders.tallies[EVERY])
+        for tally in (*(arrangement.tallies[k] for k in (OWN, LATER, ALL)), leaders.tallies[EVERY])
     )
     rows = zip(names, map(max, first, after), every, leads, strict=True)
     return tuple(Skew(*row) for row in rows)

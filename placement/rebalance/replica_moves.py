@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from placement.rebalance.arrangement import ALL, DIMENSION, LATER, OWN, Arrangement
-from placement.rebalance.constraints import RuleGate
 from placement.rebalance.objective import Objective
+from placement.rebalance.rule_gate import RuleGate
 from placement.rebalance.shares import Integers
 from placement.rules import Mask
 
@@ -45,14 +45,14 @@ class Budget:
     touched: dict[int, int] = field(default_factory=dict)
     shards: set[int] = field(default_factory=set)
 
-    def node_open(self, node: int, size: int) -> bool:
+    def has_node_room(self, node: int, size: int) -> bool:
         """Whether the node may take part in `size` moves more."""
         if self.per_node is None or self.touched.get(node, 0) + size <= self.per_node:
             return True
         self.reached = True
         return False
 
-    def open(self, shards: Sequence[int]) -> bool:
+    def has_room_for(self, shards: Sequence[int]) -> bool:
         """Whether a move of each of these shards is within what is left."""
         if self.moves is not None and len(shards) > self.moves:
             self.reached = True
@@ -62,13 +62,13 @@ class Budget:
             return False
         return True
 
-    def may_lead(self, shard: int) -> bool:
+    def may_change_leader(self, shard: int) -> bool:
         """Whether the shard's leader may change: it costs nothing but the shard's one move."""
         taken = self.one_per_shard and not self.leads_along and shard in self.shards
         self.reached |= taken
         return not taken
 
-    def take(self, shards: Sequence[int], *nodes: int) -> None:
+    def spend(self, shards: Sequence[int], *nodes: int) -> None:
         """Count a move of each shard between two nodes."""
         if self.moves is not None:
             self.moves -= len(shards)
@@ -80,17 +80,19 @@ class Budget:
 class ReplicaBalancer:
     """Finds and makes moves; `steps` lists them as item, source and target."""
 
-    def __init__(self, board: Arrangement, guard: RuleGate, budget: Budget) -> None:
-        self.board, self._guard, self.budget = board, guard, budget
-        self._levels = board.levels
-        self.objective = Objective(board.levels, board.tallies, board.family, GROUPS, board.size)
+    def __init__(self, arrangement: Arrangement, gate: RuleGate, budget: Budget) -> None:
+        self.arrangement, self._gate, self.budget = arrangement, gate, budget
+        self._levels = arrangement.levels
+        self.objective = Objective(
+            arrangement.levels, arrangement.tallies, arrangement.family, GROUPS, arrangement.size
+        )
         self._checks = 0
         self._blocked: set[tuple[int, ...]] = set()
         self.steps: list[tuple[int, int, int]] = []
         # Steps that are one with the step behind them.
         self.swaps: set[int] = set()
 
-    def once(self) -> bool:
+    def improve(self) -> bool:
         """Move until no single move improves; whether there was one."""
         self._blocked.clear()
         changed = False
@@ -98,29 +100,31 @@ class ReplicaBalancer:
             for level in range(1, self._levels.last + 1):
                 for kind in group:
                     self._checks = _CHECKS
-                    for family, parent in list(self.board.tallies[kind].uneven(level)):
+                    for family, parent in list(
+                        self.arrangement.tallies[kind].uneven_families(level)
+                    ):
                         while self._step(level, kind, family, parent):
                             changed = True
         return changed
 
     def _step(self, level: int, kind: int, family: int, parent: int) -> bool:
         """One move of the family between two elements inside `parent`, if one helps."""
-        tally = self.board.tallies[kind]
+        tally = self.arrangement.tallies[kind]
         elements = self._levels.children(level, parent)
-        elements = elements[tally.usable(level, family, elements)]
+        elements = elements[tally.has_share(level, family, elements)]
         if len(elements) < 2 or self.budget.moves == 0:
             self.budget.reached |= len(elements) >= 2
             return False
         same = np.full(len(elements), family)
-        relief = -tally.change(level, same, elements, -1)
-        burden = tally.change(level, same, elements, 1)
+        relief = -tally.change_of(level, same, elements, -1)
+        burden = tally.change_of(level, same, elements, 1)
         pressure = self._pressure(level, elements)
         held = tally.counts[level][family, elements]
         givers = np.lexsort((elements, -pressure, -relief))
         givers = givers[held[givers] > 0][:_PAIRS]
         takers = np.lexsort((elements, pressure, burden))[:_PAIRS]
         if kind == ALL and level == self._levels.last:
-            givers, takers = self._equal_in_front(
+            givers, takers = self._order_equals(
                 elements, givers, takers, (relief, pressure), (burden, pressure)
             )
         for giver in givers.tolist():
@@ -135,7 +139,7 @@ class ReplicaBalancer:
                     self._blocked.add(key)
         return False
 
-    def _equal_in_front(
+    def _order_equals(
         self,
         elements: Integers,
         givers: Integers,
@@ -153,185 +157,198 @@ class ReplicaBalancer:
             ranked[np.logical_and.reduce([key[ranked] == key[ranked[0]] for key in keys])]
             for ranked, keys in ((givers, give), (takers, take))
         ]
-        pair = self._evenest(self._levels.last, elements[alike[0]], elements[alike[1]])
+        pair = self._find_evenest_pair(self._levels.last, elements[alike[0]], elements[alike[1]])
         if pair is None:
             return givers, takers
         giver, taker = (int(np.flatnonzero(elements == node)[0]) for node in pair)
-        return _in_front(givers, giver), _in_front(takers, taker)
+        return _put_in_front(givers, giver), _put_in_front(takers, taker)
 
     def _move(self, level: int, kind: int, family: int, source: int, target: int) -> bool:
         """Move one item of the family from the one element to the other."""
-        board = self.board
+        arrangement = self.arrangement
         givers = self._levels.members(level, source)
-        givers = givers[board.tallies[kind].counts[-1][family, givers] > 0]
+        givers = givers[arrangement.tallies[kind].counts[-1][family, givers] > 0]
         takers = self._levels.members(level, target)
-        takers = takers[board.eligible[takers] & board.room(takers, 1)]
-        givers = self.ranked(level, kind, family, givers, -1)
-        takers = self.ranked(level, kind, family, takers, 1)
+        takers = takers[arrangement.eligible[takers] & arrangement.has_room(takers, 1)]
+        givers = self.rank_nodes(level, kind, family, givers, -1)
+        takers = self.rank_nodes(level, kind, family, takers, 1)
         if not len(givers) or not len(takers):
             return False
         if kind == ALL:
-            givers, takers = self._by_stream(level, givers, takers)
+            givers, takers = self._order_by_stream(level, givers, takers)
         first, best = int(givers[0]), int(takers[0])
-        if self._transfer(level, self.items(kind, family, first), first, best):
+        if self._transfer(level, self.items_of(kind, family, first), first, best):
             return True
-        possible = self._possible(level, kind, family, source, target)
+        possible = self._possible_items(level, kind, family, source, target)
         if not possible.any():
             return False
         for giver in givers[:_NODES].tolist():
-            items = self.items(kind, family, giver)
+            items = self.items_of(kind, family, giver)
             items = items[possible[items]]
             for taker in takers[:_NODES].tolist() if len(items) else ():
                 if self._transfer(level, items, giver, taker):
                     return True
         return False
 
-    def _by_stream(
+    def _order_by_stream(
         self, level: int, givers: Integers, takers: Integers
     ) -> tuple[Integers, Integers]:
         """Nodes that should give and take, of equal ones those in front that let a stream be most
         even."""
-        pair = self._evenest(level, self._tied(level, givers, -1), self._tied(level, takers, 1))
+        pair = self._find_evenest_pair(
+            level, self._equals_of_first(level, givers, -1), self._equals_of_first(level, takers, 1)
+        )
         if pair is None:
             return givers, takers
-        return _in_front(givers, pair[0]), _in_front(takers, pair[1])
+        return _put_in_front(givers, pair[0]), _put_in_front(takers, pair[1])
 
-    def _evenest(self, level: int, givers: Integers, takers: Integers) -> tuple[int, int] | None:
+    def _find_evenest_pair(
+        self, level: int, givers: Integers, takers: Integers
+    ) -> tuple[int, int] | None:
         """Find the nodes between which an item moves with most gain for its stream's own evenness.
 
         On this level; None if nothing distinguishes them.
         """
-        board = self.board
-        one_stream = len(board.tallies[LATER].kinds) < 2
+        arrangement = self.arrangement
+        one_stream = len(arrangement.tallies[LATER].kinds) < 2
         if one_stream or (len(givers) < 2 and len(takers) < 2):
             return None
-        items = np.concatenate([self.items(ALL, 0, node) for node in givers.tolist()])
-        items = items[board.family[LATER][items] >= 0]
+        items = np.concatenate([self.items_of(ALL, 0, node) for node in givers.tolist()])
+        items = items[arrangement.family[LATER][items] >= 0]
         if not len(items):
             return None
-        families, sizes, here = board.family[LATER][items], board.size[items], board.node[items]
-        of, tally = self._levels.of[level], board.tallies[LATER]
-        leaves = tally.change(level, families, of[here], -sizes, strict=True)
+        families, sizes, here = (
+            arrangement.family[LATER][items],
+            arrangement.size[items],
+            arrangement.node[items],
+        )
+        of, tally = self._levels.of[level], arrangement.tallies[LATER]
+        leaves = tally.change_of(level, families, of[here], -sizes, strict=True)
         costs = np.stack(
             [
-                leaves + tally.change(level, families, np.full(len(items), e), sizes, strict=True)
+                leaves
+                + tally.change_of(level, families, np.full(len(items), e), sizes, strict=True)
                 for e in of[takers].tolist()
             ]
         )
         taker, which = divmod(int(np.argmin(costs)), len(items))
         return int(here[which]), int(takers[taker])
 
-    def _tied(self, level: int, nodes: Integers, more: int) -> Integers:
+    def _equals_of_first(self, level: int, nodes: Integers, more: int) -> Integers:
         """The first of ranked nodes and those that give or take as well as it does."""
         nodes = nodes[:_NODES]
         if len(nodes) < 2:
             return nodes
-        tally, family = self.board.tallies[ALL], np.zeros(len(nodes), np.int64)
+        tally, family = self.arrangement.tallies[ALL], np.zeros(len(nodes), np.int64)
         equal = np.ones(len(nodes), bool)
-        for m in self._from(level + 1):
+        for m in self._levels_from(level + 1):
             elements = self._levels.of[m][nodes]
-            for key in (tally.change(m, family, elements, more), self._pressure(m, elements)):
+            for key in (tally.change_of(m, family, elements, more), self._pressure(m, elements)):
                 equal &= key == key[0]
         return nodes[equal]
 
-    def items(self, kind: int, family: int, node: int) -> Integers:
+    def items_of(self, kind: int, family: int, node: int) -> Integers:
         """Items of the family on a node that may move."""
-        items = self.board.items_on(node)
-        found: Integers = items[self.board.free[items] & (self.board.family[kind][items] == family)]
+        items = self.arrangement.items_on(node)
+        found: Integers = items[
+            self.arrangement.free[items] & (self.arrangement.family[kind][items] == family)
+        ]
         return found
 
-    def _possible(self, level: int, kind: int, family: int, source: int, target: int) -> Mask:
+    def _possible_items(self, level: int, kind: int, family: int, source: int, target: int) -> Mask:
         """Items that rules on this level and above let go from the one element to the other."""
-        board = self.board
-        inside = self._levels.of[level][board.node] == source
-        mask: Mask = inside & board.free & (board.family[kind] == family)
+        arrangement = self.arrangement
+        inside = self._levels.of[level][arrangement.node] == source
+        mask: Mask = inside & arrangement.free & (arrangement.family[kind] == family)
         items = np.flatnonzero(mask)
         takers = self._levels.members(level, target)
-        mask[items] = self._guard.may_pass(items, takers)
+        mask[items] = self._gate.may_pass(items, takers)
         return mask
 
     def _transfer(self, level: int, items: Integers, source: int, target: int) -> bool:
         """Move the best of the items that improves the level and is allowed."""
-        board, budget = self.board, self.budget
-        for item in self._improving(level, items, source, target)[:_REPLICAS].tolist():
-            shards = board.table_shards(item)
-            fits = budget.node_open(source, len(shards)) and budget.node_open(target, len(shards))
-            if not fits or not budget.open(shards) or not self.lawful(item, target):
+        arrangement, budget = self.arrangement, self.budget
+        for item in self._improving_items(level, items, source, target)[:_REPLICAS].tolist():
+            shards = arrangement.table_shards(item)
+            fits = budget.has_node_room(source, len(shards)) and budget.has_node_room(
+                target, len(shards)
+            )
+            if not fits or not budget.has_room_for(shards) or not self.is_allowed(item, target):
                 continue
-            if not self._falls(level, item, source, target):
+            if not self._lowers_objective(level, item, source, target):
                 continue
-            board.move(item, target)
-            budget.take(shards, source, target)
+            arrangement.move(item, target)
+            budget.spend(shards, source, target)
             self.steps.append((item, source, target))
             return True
         return False
 
-    def _falls(self, level: int, item: int, source: int, target: int) -> bool:
+    def _lowers_objective(self, level: int, item: int, source: int, target: int) -> bool:
         """Whether an improving move lowers the objective where it changes nothing on its level."""
         one = np.asarray([item])
-        if any(self.change(level, kind, one, source, target)[0] for kind in KINDS):
+        if any(self.change_of(level, kind, one, source, target)[0] for kind in KINDS):
             return True
         self._checks -= 1
-        return self._checks >= 0 and self.objective.falls([(item, source, target)])
+        return self._checks >= 0 and self.objective.is_lowered_by([(item, source, target)])
 
-    def lawful(self, item: int, target: int) -> bool:
+    def is_allowed(self, item: int, target: int) -> bool:
         """Whether the item may go to the node, its room aside."""
-        board = self.board
-        admitted = board.admitted[board.kind[board.stream[item]], target]
-        return bool(admitted) and self._guard.allows(item, target)
+        arrangement = self.arrangement
+        admitted = arrangement.admitted[arrangement.kind[arrangement.stream[item]], target]
+        return bool(admitted) and self._gate.allows_move(item, target)
 
-    def helps(self, item: int, target: int) -> bool:
+    def is_improvement(self, item: int, target: int) -> bool:
         """Whether the item's move is lawful and improves, whatever the budget."""
-        source, of = int(self.board.node[item]), self._levels.of
+        source, of = int(self.arrangement.node[item]), self._levels.of
         level = next(m for m, each in enumerate(of) if each[source] != each[target])
-        better = self._improving(level, np.asarray([item]), source, target)
+        better = self._improving_items(level, np.asarray([item]), source, target)
         self._checks = 1
         return (
             len(better) > 0
-            and self.lawful(item, target)
-            and self._falls(level, item, source, target)
+            and self.is_allowed(item, target)
+            and self._lowers_objective(level, item, source, target)
         )
 
-    def _improving(self, level: int, items: Integers, source: int, target: int) -> Integers:
+    def _improving_items(self, level: int, items: Integers, source: int, target: int) -> Integers:
         """Find the items whose move lowers the objective, best first.
 
         By their effect on this level, then on those below, then followers before leaders, and items
         that stand where they stood.
         """
-        board = self.board
-        items = board.welcome(items, target)
-        changes = [self.change(level, kind, items, source, target) for kind in KINDS]
+        arrangement = self.arrangement
+        items = arrangement.acceptable_items(items, target)
+        changes = [self.change_of(level, kind, items, source, target) for kind in KINDS]
         own, dimension, everything = changes
         better = (own < 0) | (
             (own == 0) & ((dimension < 0) | ((dimension == 0) & (everything < 0)))
         )
         same = (own == 0) & (dimension == 0) & (everything == 0)
-        for m in self._from(level) if same.any() else ():
-            later = self.change(m, LATER, items, source, target)
+        for m in self._levels_from(level) if same.any() else ():
+            later = self.change_of(m, LATER, items, source, target)
             better |= same & (later < 0)
             same &= later == 0
-        better &= board.room(np.full(len(items), target), board.size[items])
+        better &= arrangement.has_room(np.full(len(items), target), arrangement.size[items])
         keep = np.flatnonzero(better)
         if len(keep) < 2:
             return items[keep]
         items = items[keep]
         deeper = [
-            self.change(below, kind, items, source, target)
-            for below in self._from(level + 1)
+            self.change_of(below, kind, items, source, target)
+            for below in self._levels_from(level + 1)
             for kind in KINDS
         ]
         deeper += [
-            self.change(below, LATER, items, source, target, strict=True)
-            for below in self._from(level)
+            self.change_of(below, LATER, items, source, target, strict=True)
+            for below in self._levels_from(level)
         ]
-        last = [board.moved[items], board.slot[items] == 0, items]
+        last = [arrangement.moved[items], arrangement.slot[items] == 0, items]
         keys = [*(change[keep] for change in changes), *deeper, *last]
         return items[np.lexsort(keys[::-1])]
 
-    def _from(self, level: int) -> range:
+    def _levels_from(self, level: int) -> range:
         return range(level, self._levels.last + 1)
 
-    def change(
+    def change_of(
         self,
         level: int,
         kind: int,
@@ -341,25 +358,27 @@ class ReplicaBalancer:
         strict: bool = False,
     ) -> Integers:
         """Compute the effect of each item's move on its family of one kind on one level."""
-        board = self.board
+        arrangement = self.arrangement
         result = np.zeros(len(items), np.int64)
         one, other = (int(self._levels.of[level][node]) for node in (source, target))
-        known = np.flatnonzero(board.family[kind][items] >= 0)
+        known = np.flatnonzero(arrangement.family[kind][items] >= 0)
         if one == other or not len(known):
             return result
-        families, sizes = board.family[kind][items[known]], board.size[items[known]]
-        tally = board.tallies[kind]
-        leaves = tally.change(level, families, np.full(len(known), one), -sizes, strict)
-        comes = tally.change(level, families, np.full(len(known), other), sizes, strict)
+        families, sizes = arrangement.family[kind][items[known]], arrangement.size[items[known]]
+        tally = arrangement.tallies[kind]
+        leaves = tally.change_of(level, families, np.full(len(known), one), -sizes, strict)
+        comes = tally.change_of(level, families, np.full(len(known), other), sizes, strict)
         result[known] = leaves + comes
         return result
 
-    def ranked(self, level: int, kind: int, family: int, nodes: Integers, more: int) -> Integers:
+    def rank_nodes(
+        self, level: int, kind: int, family: int, nodes: Integers, more: int
+    ) -> Integers:
         """Order nodes in which they should give (`more` is -1) or take (1) a replica.
 
         By the effect on the levels below, then from the most (to the least) loaded.
         """
-        board = self.board
+        arrangement = self.arrangement
         if len(nodes) < 2:
             return nodes
         kinds = {ALL: [(ALL, 0)], LATER: [(ALL, 0), (LATER, family)]}.get(
@@ -367,7 +386,9 @@ class ReplicaBalancer:
         )
         below = range(level + 1, self._levels.last + 1)
         keys = [
-            board.tallies[k].change(m, np.full(len(nodes), f), self._levels.of[m][nodes], more)
+            arrangement.tallies[k].change_of(
+                m, np.full(len(nodes), f), self._levels.of[m][nodes], more
+            )
             for m in below
             for k, f in kinds
         ]
@@ -377,9 +398,9 @@ class ReplicaBalancer:
 
     def _pressure(self, level: int, elements: Integers) -> np.ndarray:
         """Replicas per weight of each element."""
-        return self.board.tallies[ALL].pressure(level, elements)
+        return self.arrangement.tallies[ALL].pressure(level, elements)
 
 
-def _in_front(nodes: Integers, first: int) -> Integers:
+def _put_in_front(nodes: Integers, first: int) -> Integers:
     """The nodes, one of them before all others."""
     return np.concatenate([nodes[nodes == first], nodes[nodes != first]])

@@ -91,7 +91,7 @@ class LevelShares:
     def weights(self, usable: Mask) -> list[Integers]:
         """Weight of the usable nodes (by rank) of every element, level by level."""
         own = np.where(usable, self.parts, 0)
-        return [_sums(of, own, self.size(m)) for m, of in enumerate(self.of)]
+        return [_sum_by(of, own, self.size(m)) for m, of in enumerate(self.of)]
 
 
 def levels_of(topology: Topology, apart: bool = False) -> LevelShares:
@@ -115,11 +115,11 @@ class FamilyCounts:
         self.levels, self._slack = levels, slack
         self.kinds = np.asarray(kinds, np.int64)
         self._weights = [np.stack([each[m] for each in weights]) for m in range(levels.last + 1)]
-        self._scale = [_scales(levels, m, self._weights) if scaled else None for m in self._every]
-        self.counts = [np.zeros((len(kinds), levels.size(m)), np.int64) for m in self._every]
+        self._scale = [_scales(levels, m, self._weights) if scaled else None for m in self._levels]
+        self.counts = [np.zeros((len(kinds), levels.size(m)), np.int64) for m in self._levels]
 
     @property
-    def _every(self) -> range:
+    def _levels(self) -> range:
         return range(self.levels.last + 1)
 
     def fill(self, families: Integers, nodes: Integers, sizes: Integers) -> None:
@@ -146,12 +146,12 @@ class FamilyCounts:
         share = held * weight
         return share // whole, -(-share // whole)
 
-    def usable(self, level: int, family: int, elements: Integers) -> Mask:
+    def has_share(self, level: int, family: int, elements: Integers) -> Mask:
         """Mask the elements that have a share."""
         found: Mask = self._weights[level][self.kinds[family], elements] > 0
         return found
 
-    def change(
+    def change_of(
         self,
         level: int,
         families: Integers,
@@ -166,15 +166,15 @@ class FamilyCounts:
         least, most = self.bands(level, families, elements)
         if not strict:
             above = self.counts[level - 1][families, self.levels.parent[level][elements]]
-            least, most = self._loosened(least, most, above)
+            least, most = self._loosen(least, most, above)
         held = self.counts[level][families, elements]
-        changed = _outside(held + more, least, most) - _outside(held, least, most)
+        changed = _squared_distance(held + more, least, most) - _squared_distance(held, least, most)
         scale = self._scale[level]
         return changed if scale is None else changed * scale[self.kinds[families], elements]
 
     def distance(self, level: int, families: Integers) -> int:
         """Sum the distances of the families from their shares on a level."""
-        return int(self._outside_of(level, families).sum())
+        return int(self._all_distances(level, families).sum())
 
     def distance_around(self, level: int, families: Integers, nodes: Sequence[int]) -> int:
         """Sum the distances among the siblings of the domains of these nodes.
@@ -193,13 +193,13 @@ class FamilyCounts:
         found: NDArray[np.float64] = self.counts[level][0, elements] / weight
         return found
 
-    def uneven(self, level: int) -> Iterator[tuple[int, int]]:
+    def uneven_families(self, level: int) -> Iterator[tuple[int, int]]:
         """Families and parents with an element outside its band, the worst first."""
         parent = self.levels.parent[level]
         found: list[tuple[int, int, int]] = []
         for first in range(0, len(self.kinds), _ROWS):
             rows = np.arange(first, min(first + _ROWS, len(self.kinds)))
-            outside = self._outside_of(level, rows)
+            outside = self._all_distances(level, rows)
             for row, element in zip(*np.nonzero(outside), strict=True):
                 found.append((int(rows[row]), int(parent[element]), int(outside[row, element])))
         worst: dict[tuple[int, int], int] = {}
@@ -228,20 +228,18 @@ class FamilyCounts:
         least, most = self.bands(level, rows[:, None], elements[None, :])
         return self.counts[level][rows], least, most
 
-    def _outside_of(self, level: int, rows: Integers) -> Integers:
+    def _all_distances(self, level: int, rows: Integers) -> Integers:
         return self._distances(level, rows, np.arange(self.levels.size(level)))
 
     def _distances(self, level: int, rows: Integers, elements: Integers) -> Integers:
         pairs = rows[:, None], elements[None, :]
         least, most = self.bands(level, *pairs)
         above = self.counts[level - 1][rows[:, None], self.levels.parent[level][elements][None, :]]
-        outside = _outside(self.counts[level][pairs], *self._loosened(least, most, above))
+        outside = _squared_distance(self.counts[level][pairs], *self._loosen(least, most, above))
         scale = self._scale[level]
         return outside if scale is None else outside * scale[self.kinds[rows][:, None], elements]
 
-    def _loosened(
-        self, least: Integers, most: Integers, held: Integers
-    ) -> tuple[Integers, Integers]:
+    def _loosen(self, least: Integers, most: Integers, held: Integers) -> tuple[Integers, Integers]:
         """The bands as far as it is worth a move; `held` is what the elements above hold."""
         if self._slack is Slack.NONE:
             return least, most
@@ -266,7 +264,7 @@ class FamilyCounts:
         return int(np.where(alike, highest - lowest, off).max(initial=0))
 
 
-def _outside(held: Integers, least: Integers, most: Integers) -> Integers:
+def _squared_distance(held: Integers, least: Integers, most: Integers) -> Integers:
     distance = np.maximum(held - most, 0) + np.maximum(least - held, 0)
     squared: Integers = distance * distance
     return squared
@@ -284,7 +282,7 @@ def _scales(levels: LevelShares, level: int, weights: Sequence[Integers]) -> Int
     return found
 
 
-def _sums(of: Integers, own: Integers, size: int) -> Integers:
+def _sum_by(of: Integers, own: Integers, size: int) -> Integers:
     total = np.zeros(size, np.int64)
     np.add.at(total, of, own)
     return total

@@ -16,7 +16,7 @@ from placement.model import (
     StreamSpec,
 )
 from placement.policy import OnInfeasible, Policy, contradiction, parse_placement_policies
-from placement.rebalance import evened
+from placement.rebalance import even_out_stream
 from placement.rules import FeasibilityQuery, Rule, RuleContext, Strength, find_breaches, why_not
 from placement.state import ClusterState, Stream
 from placement.strategies import STRATEGIES
@@ -186,7 +186,7 @@ def _placed(spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
     """Place with the strategy, and even the answer out."""
     placed = STRATEGIES[policy.strategy].place(spec, policy, view)
     placed = _checked(placed, spec, policy, view)
-    return placed if isinstance(placed, Reason) else evened(placed, spec, policy, view)
+    return placed if isinstance(placed, Reason) else even_out_stream(placed, spec, policy, view)
 
 
 def _checked(

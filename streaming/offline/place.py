@@ -22,7 +22,7 @@ from placement.model import (
     StreamCreated,
 )
 from placement.policy import Balance, Policy
-from placement.rebalance import balance_of, even_together
+from placement.rebalance import balance_of, even_out_all
 from placement.state import ClusterState, Stream
 from placement.streams import decide
 from schemas.cluster import Cluster, RefusedStream
@@ -155,7 +155,7 @@ def _even_out(
     view = state.view()
     kept = {shard for shard in range(state.table.shards) if state.streams.key(shard)[0] not in free}
     result = {}
-    for name in {state.streams.key(shard)[0] for shard in even_together(view, kept)}:
+    for name in {state.streams.key(shard)[0] for shard in even_out_all(view, kept)}:
         told = [each for each in decisions[name].warnings if each not in before[name]]
         warnings = (*told, *_preference_warnings(state, free[name]))
         result[name] = replace(decisions[name], warnings=warnings)

@@ -11,7 +11,7 @@ from itertools import groupby
 import pytest
 
 from placement.model import MoveKind
-from placement.rebalance.swaps import Pairs
+from placement.rebalance.move_pairs import MovePairs
 from tests.builders.arrangements import Arrangement, arrangement
 from tests.builders.drawn import seeds
 
@@ -58,7 +58,7 @@ def test_a_replica_comes_for_one_that_goes_on(monkeypatch: pytest.MonkeyPatch) -
     made.apply(plan.moves)
     assert spread(made) == 0
     assert not made.plan().moves
-    monkeypatch.setattr(Pairs, "once", lambda _: False)
+    monkeypatch.setattr(MovePairs, "improve", lambda _: False)
     alone = feeds(words, rows)
     alone.apply(alone.plan().moves)
     assert spread(alone) == 2
@@ -90,6 +90,6 @@ def test_pairs_are_lawful_and_improve(seed: int, monkeypatch: pytest.MonkeyPatch
     assert not made.plan().moves
     replaced = [move for move in plan.moves if move.kind is MoveKind.REPLACE]
     assert plan.lower_bound <= len(replaced)
-    monkeypatch.setattr(Pairs, "once", lambda _: False)
+    monkeypatch.setattr(MovePairs, "improve", lambda _: False)
     alone.apply(alone.plan().moves)
     assert spread(made) <= spread(alone)

@@ -12,7 +12,7 @@ from itertools import permutations
 import numpy as np
 
 from placement.rebalance.arrangement import ALL, LATER, OWN
-from placement.rebalance.objective import Way
+from placement.rebalance.objective import ItemMove
 from placement.rebalance.replica_moves import GROUPS, KINDS, ReplicaBalancer
 from placement.rebalance.shares import Integers
 
@@ -27,37 +27,37 @@ _ITEMS = 12
 _REPLICAS = 24
 
 
-def balance(search: ReplicaBalancer) -> None:
+def search_moves(search: ReplicaBalancer) -> None:
     """Move until neither a move nor a pair of moves improves."""
-    pairs = Pairs(search)
-    while search.once() or pairs.once():
+    pairs = MovePairs(search)
+    while search.improve() or pairs.improve():
         pass
 
 
-class Pairs:
+class MovePairs:
     """Finds and makes pairs of moves."""
 
     def __init__(self, search: ReplicaBalancer) -> None:
-        self._search, self._board = search, search.board
-        self._levels = search.board.levels
+        self._search, self._arrangement = search, search.arrangement
+        self._levels = search.arrangement.levels
         self._tries = 0
 
-    def once(self) -> bool:
+    def improve(self) -> bool:
         """Make an exchange, or the detours that there are; whether there was any."""
         return self._swap_once() or self._detours()
 
     def _swap_once(self) -> bool:
         """Exchange items where no single one may go: of streams, then in total."""
-        board = self._board
-        if np.count_nonzero(board.free) > _SWAPPED:
+        arrangement = self._arrangement
+        if np.count_nonzero(arrangement.free) > _SWAPPED:
             return False
         # Items of one size change nothing in total.
-        kinds = (OWN, ALL) if len(np.unique(board.size[board.free])) > 1 else (OWN,)
+        kinds = (OWN, ALL) if len(np.unique(arrangement.size[arrangement.free])) > 1 else (OWN,)
         for group in (kinds, (LATER,)):
             self._tries = _TRIES
             for level in range(1, self._levels.last + 1):
                 for kind in group:
-                    for family, parent in list(board.tallies[kind].uneven(level)):
+                    for family, parent in list(arrangement.tallies[kind].uneven_families(level)):
                         if self._swap(level, kind, family, parent):
                             return True
         return False
@@ -67,7 +67,7 @@ class Pairs:
         elements = self._levels.children(level, parent)
         for source, target in permutations(elements.tolist(), 2):
             for giver in self._levels.members(level, source).tolist():
-                items = self._search.items(kind, family, giver)
+                items = self._search.items_of(kind, family, giver)
                 for taker in self._levels.members(level, target).tolist():
                     if len(items) and self._exchange(level, items, giver, taker):
                         return True
@@ -75,11 +75,12 @@ class Pairs:
 
     def _exchange(self, level: int, items: Integers, one: int, other: int) -> bool:
         """Two items change nodes if that lowers the objective on the level."""
-        back = self._board.items_on(other)
-        back = back[self._board.free[back]]
+        back = self._arrangement.items_on(other)
+        back = back[self._arrangement.free[back]]
         for item in items.tolist() if len(back) else ():
             own, dimension, total, later = (
-                self._together(level, kind, item, back, one, other) for kind in (*KINDS, LATER)
+                self._changes_of_exchange(level, kind, item, back, one, other)
+                for kind in (*KINDS, LATER)
             )
             better = own < 0
             better |= (own == 0) & ((dimension < 0) | ((dimension == 0) & (total < 0)))
@@ -90,27 +91,27 @@ class Pairs:
                     if not self._tries:
                         break
                     self._tries -= 1
-                    if not self._search.objective.falls([there, here]):
+                    if not self._search.objective.is_lowered_by([there, here]):
                         continue
-                if self._both(there, here) or self._both(here, there):
+                if self._make_both(there, here) or self._make_both(here, there):
                     return True
         return False
 
-    def _together(
+    def _changes_of_exchange(
         self, level: int, kind: int, item: int, back: Integers, one: int, other: int
     ) -> Integers:
         """Compute the effect of each exchange of the item on the families of one kind."""
-        board, change = self._board, self._search.change
+        arrangement, change = self._arrangement, self._search.change_of
         goes = change(level, kind, np.asarray([item]), one, other)
         apart = goes + change(level, kind, back, other, one)
-        family = int(board.family[kind][item])
+        family = int(arrangement.family[kind][item])
         if family < 0:
             return apart
-        of, tally = self._levels.of[level], board.tallies[kind]
-        families, net = np.full(len(back), family), board.size[item] - board.size[back]
-        joint = tally.change(level, families, np.full(len(back), of[one]), -net)
-        joint += tally.change(level, families, np.full(len(back), of[other]), net)
-        return np.where(board.family[kind][back] == family, joint, apart)
+        of, tally = self._levels.of[level], arrangement.tallies[kind]
+        families, net = np.full(len(back), family), arrangement.size[item] - arrangement.size[back]
+        joint = tally.change_of(level, families, np.full(len(back), of[one]), -net)
+        joint += tally.change_of(level, families, np.full(len(back), of[other]), net)
+        return np.where(arrangement.family[kind][back] == family, joint, apart)
 
     def _detours(self) -> bool:
         """Look once at every uneven family for a detour.
@@ -122,7 +123,9 @@ class Pairs:
             for level in range(1, self._levels.last + 1):
                 for kind in group:
                     self._tries = _TRIES
-                    for family, parent in list(self._board.tallies[kind].uneven(level)):
+                    for family, parent in list(
+                        self._arrangement.tallies[kind].uneven_families(level)
+                    ):
                         while self._tries and self._detour(level, kind, family, parent):
                             found = True
         return found
@@ -130,22 +133,22 @@ class Pairs:
     def _detour(self, level: int, kind: int, family: int, parent: int) -> bool:
         """Make the first detour of the family between elements inside `parent`."""
         return any(
-            self._over_third(level, kind, family, starts, ends)
-            for starts, ends in self._uneven(level, kind, family, parent)
+            self._detour_over_third(level, kind, family, starts, ends)
+            for starts, ends in self._uneven_nodes(level, kind, family, parent)
         )
 
-    def _uneven(
+    def _uneven_nodes(
         self, level: int, kind: int, family: int, parent: int
     ) -> Iterator[tuple[Integers, Integers]]:
         """Nodes of an element that has too much and of one that has less, ranked."""
-        levels, tally = self._levels, self._board.tallies[kind]
+        levels, tally = self._levels, self._arrangement.tallies[kind]
         elements = levels.children(level, parent)
-        elements = elements[tally.usable(level, family, elements)]
+        elements = elements[tally.has_share(level, family, elements)]
         if len(elements) < 2:
             return
         same = np.full(len(elements), family)
-        relief = -tally.change(level, same, elements, -1)
-        burden = tally.change(level, same, elements, 1)
+        relief = -tally.change_of(level, same, elements, -1)
+        burden = tally.change_of(level, same, elements, 1)
         for giver in np.lexsort((elements, -relief))[:_NODES].tolist():
             for taker in np.lexsort((elements, burden))[:_NODES].tolist():
                 if giver == taker or relief[giver] <= burden[taker]:
@@ -153,69 +156,71 @@ class Pairs:
                 starts = levels.members(level, int(elements[giver]))
                 starts = starts[tally.counts[-1][family, starts] > 0]
                 ends = levels.members(level, int(elements[taker]))
-                ends = ends[self._board.eligible[ends]]
-                ranked = self._search.ranked
+                ends = ends[self._arrangement.eligible[ends]]
+                ranked = self._search.rank_nodes
                 yield (
                     ranked(level, kind, family, starts, -1)[:_NODES],
                     ranked(level, kind, family, ends, 1)[:_NODES],
                 )
 
-    def _over_third(
+    def _detour_over_third(
         self, level: int, kind: int, family: int, starts: Integers, ends: Integers
     ) -> bool:
         """The first pair of items by which a start gives and an end takes."""
-        board, search = self._board, self._search
-        held = board.tallies[kind].counts[-1][family]
-        between = np.flatnonzero((held > 0) & board.eligible)
+        arrangement, search = self._arrangement, self._search
+        held = arrangement.tallies[kind].counts[-1][family]
+        between = np.flatnonzero((held > 0) & arrangement.eligible)
         between = between[~np.isin(between, [*starts, *ends])]
         for third in between[np.lexsort((between, -held[between]))][:_NODES].tolist():
-            goes_on = search.items(kind, family, third)[:_ITEMS]
+            goes_on = search.items_of(kind, family, third)[:_ITEMS]
             for end in ends.tolist():
-                able = [item for item in goes_on.tolist() if self._asked(item, end)]
+                able = [item for item in goes_on.tolist() if self._may_go(item, end)]
                 for start in starts.tolist() if able else ():
-                    for comes in search.items(kind, family, start)[:_ITEMS].tolist():
+                    for comes in search.items_of(kind, family, start)[:_ITEMS].tolist():
                         if not self._tries:
                             return False
-                        if not self._asked(comes, third):
+                        if not self._may_go(comes, third):
                             continue
                         for item in able:
                             pair = (item, third, end), (comes, start, third)
                             upto = None if kind == LATER else level
-                            if search.objective.falls(pair, upto) and self._both(*pair):
+                            if search.objective.is_lowered_by(pair, upto) and self._make_both(
+                                *pair
+                            ):
                                 return True
                             self._tries -= self._tries > 0
         return False
 
-    def _asked(self, item: int, node: int) -> bool:
+    def _may_go(self, item: int, node: int) -> bool:
         """Whether the item may go to the node; a no is a try in vain."""
         if not self._tries:
             return False
-        may = self._search.lawful(item, node)
+        may = self._search.is_allowed(item, node)
         self._tries -= not may
         return may
 
-    def _both(self, first: Way, second: Way) -> bool:
+    def _make_both(self, first: ItemMove, second: ItemMove) -> bool:
         """Make both moves, in this order, if either is lawful when its turn comes."""
-        board, budget, search = self._board, self._search.budget, self._search
-        shards = [*board.table_shards(first[0]), *board.table_shards(second[0])]
+        arrangement, budget, search = self._arrangement, self._search.budget, self._search
+        shards = [*arrangement.table_shards(first[0]), *arrangement.table_shards(second[0])]
         nodes = {node for _, *ends in (first, second) for node in ends}
         touched = len(shards)
-        fits = all(budget.node_open(node, touched) for node in sorted(nodes))
-        if not fits or len(set(shards)) < touched or not budget.open(shards):
+        fits = all(budget.has_node_room(node, touched) for node in sorted(nodes))
+        if not fits or len(set(shards)) < touched or not budget.has_room_for(shards):
             return False
-        if not self._may_come(first):
+        if not self._may_make(first):
             return False
-        board.move(first[0], first[2])
-        if not self._may_come(second):
-            board.move(first[0], first[1])
+        arrangement.move(first[0], first[2])
+        if not self._may_make(second):
+            arrangement.move(first[0], first[1])
             return False
-        board.move(second[0], second[2])
-        budget.take(shards, *sorted(nodes))
+        arrangement.move(second[0], second[2])
+        budget.spend(shards, *sorted(nodes))
         search.swaps.add(len(search.steps))
         search.steps += [first, second]
         return True
 
-    def _may_come(self, way: Way) -> bool:
-        board, (item, _, target) = self._board, way
-        room = board.room(np.asarray([target]), int(board.size[item]))
-        return bool(room[0]) and self._search.lawful(item, target)
+    def _may_make(self, way: ItemMove) -> bool:
+        arrangement, (item, _, target) = self._arrangement, way
+        room = arrangement.has_room(np.asarray([target]), int(arrangement.size[item]))
+        return bool(room[0]) and self._search.is_allowed(item, target)

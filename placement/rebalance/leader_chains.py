@@ -27,9 +27,14 @@ _SEARCHES = 200
 Link = tuple[int, int]
 
 
-class Chains:
-    """Searches for chains. `leads`: items by the node that leads them now; `members`: nodes that
-    may lead each; `families`: of every item, by tally, EMPTY for none; `allowed` asks the rules."""
+class LeaderChains:
+    """Searches for chains of leadership changes.
+
+    - `families`: of every item, by tally, EMPTY for none.
+    - `members`: by item, the nodes (by rank) that may lead it.
+    - `leads`: items by the node that leads them now.
+    - `is_allowed`: asks the rules whether a node may lead an item.
+    """
 
     def __init__(
         self,
@@ -38,12 +43,12 @@ class Chains:
         families: list[Integers],
         members: Integers,
         leads: dict[int, set[int]],
-        allowed: Callable[[int, int], bool],
+        is_allowed: Callable[[int, int], bool],
         objective: Objective,
         groups: Sequence[Sequence[int]],
     ) -> None:
         self._levels, self._tallies, self._families = levels, tallies, families
-        self._members, self._leads, self._allowed = members, leads, allowed
+        self._members, self._leads, self._is_allowed = members, leads, is_allowed
         self._objective, self._groups = objective, groups
         self._left = _SEARCHES
 
@@ -55,7 +60,7 @@ class Chains:
             for level in range(1, self._levels.last + 1):
                 for kind in group:
                     self._left = _SEARCHES
-                    for family, parent in list(self._tallies[kind].uneven(level)):
+                    for family, parent in list(self._tallies[kind].uneven_families(level)):
                         while links := self._find(level, kind, family, parent):
                             make(links)
                             found = True
@@ -63,26 +68,26 @@ class Chains:
 
     def _find(self, level: int, kind: int, family: int, parent: int) -> list[Link]:
         """A chain of the family between two elements inside `parent`, empty where none helps."""
-        for starts, ends in self._pairs(level, self._tallies[kind], family, parent):
+        for starts, ends in self._ends(level, self._tallies[kind], family, parent):
             if not self._left:
                 return []
-            links = self._way(kind, family, starts, ends)
+            links = self._find_path(kind, family, starts, ends)
             upto = level if kind in self._groups[0] else None
-            if links and self._objective.falls(links, upto):
+            if links and self._objective.is_lowered_by(links, upto):
                 return [(item, heir) for item, _, heir in reversed(links)]
             self._left -= 1
         return []
 
-    def _pairs(
+    def _ends(
         self, level: int, tally: FamilyCounts, family: int, parent: int
     ) -> Iterator[tuple[Integers, NDArray[np.bool_]]]:
         """Nodes of an element that has too much, and those of elements that have room."""
         levels = self._levels
         elements = levels.children(level, parent)
-        elements = elements[tally.usable(level, family, elements)]
+        elements = elements[tally.has_share(level, family, elements)]
         same = np.full(len(elements), family)
-        relief = -tally.change(level, same, elements, -1)
-        burden = tally.change(level, same, elements, 1)
+        relief = -tally.change_of(level, same, elements, -1)
+        burden = tally.change_of(level, same, elements, 1)
         order = np.lexsort((elements, -relief))
         for giver in order[relief[order] > burden.min(initial=0)].tolist():
             ends = np.isin(levels.of[level], elements[burden < relief[giver]])
@@ -90,7 +95,7 @@ class Chains:
             ends[starts] = False
             yield starts, ends
 
-    def _way(
+    def _find_path(
         self, kind: int, family: int, starts: Integers, ends: NDArray[np.bool_]
     ) -> list[tuple[int, int, int]]:
         """The shortest way from a start to an end, as items with the old and the new leader."""
@@ -99,19 +104,19 @@ class Chains:
         for _ in range(_LINKS):
             further: list[int] = []
             for node in reached:
-                for item, heir in self._heirs(kind, family, node):
-                    if heir in came or not self._allowed(item, heir):
+                for item, heir in self._possible_links(kind, family, node):
+                    if heir in came or not self._is_allowed(item, heir):
                         continue
                     came[heir] = (item, node)
                     if ends[heir]:
-                        return _back(came, heir)
+                        return _trace_back(came, heir)
                     further.append(heir)
                 if len(came) > _REACHED:
                     return []
             reached = further
         return []
 
-    def _heirs(self, kind: int, family: int, node: int) -> Iterator[Link]:
+    def _possible_links(self, kind: int, family: int, node: int) -> Iterator[Link]:
         """Shards of the family that the node leads, with every node that could instead."""
         items = sorted(self._leads.get(node, ()))
         own = [item for item in items if self._families[kind][item] == family]
@@ -121,7 +126,7 @@ class Chains:
                     yield item, heir
 
 
-def _back(came: dict[int, tuple[int, int] | None], end: int) -> list[tuple[int, int, int]]:
+def _trace_back(came: dict[int, tuple[int, int] | None], end: int) -> list[tuple[int, int, int]]:
     """The links from the start to the end."""
     links: list[tuple[int, int, int]] = []
     node, step = end, came[end]

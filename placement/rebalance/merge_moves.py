@@ -9,39 +9,39 @@ from collections import deque
 from placement.rebalance.arrangement import LATER, OWN, Arrangement
 from placement.rebalance.replica_moves import ReplicaBalancer
 
-Step = tuple[int, int, int]
+ItemMove = tuple[int, int, int]
 
 # Times that the way is shortened: each leaves out what stood in the way of the one before.
 _ATTEMPTS = 6
 
 
-def shorten_chains(board: Arrangement, search: ReplicaBalancer) -> list[Step]:
+def merge_moves(arrangement: Arrangement, search: ReplicaBalancer) -> list[ItemMove]:
     """Shorten the steps of the search where fewer end with the same loads.
 
     Each remaining step is lawful and an improvement when its turn comes. The board ends as the
     steps leave it.
     """
     steps = search.steps
-    merged = _merged(steps)
+    merged = _merge_by_item(steps)
     barred: set[tuple[int, int]] = set()
     for _ in range(_ATTEMPTS):
-        fewer = _merge_chains(board, merged, barred, search.budget.one_per_shard)
+        fewer = _merge_meeting(arrangement, merged, barred, search.budget.one_per_shard)
         if len(fewer) == len(steps):
             break
-        _revert(board, steps)
-        replayed = _replay(board, search, fewer)
+        _revert(arrangement, steps)
+        replayed = _replay(arrangement, search, fewer)
         if len(replayed) == len(fewer):
-            search.budget.shards |= _shards(board, replayed)
+            search.budget.shards |= _shards_of(arrangement, replayed)
             return replayed
         done = {item for item, _, _ in replayed}
         barred.update((item, target) for item, _, target in fewer if item not in done)
-        _revert(board, replayed)
+        _revert(arrangement, replayed)
         for item, _, target in steps:
-            board.move(item, target)
+            arrangement.move(item, target)
     return steps
 
 
-def _merged(steps: list[Step]) -> list[Step]:
+def _merge_by_item(steps: list[ItemMove]) -> list[ItemMove]:
     """One step for every item that ends elsewhere, in the order of their last steps."""
     ends: dict[int, tuple[int, int]] = {}
     for item, source, target in steps:
@@ -50,56 +50,59 @@ def _merged(steps: list[Step]) -> list[Step]:
     return [(item, start, end) for item, (start, end) in ends.items() if start != end]
 
 
-def _shards(board: Arrangement, steps: list[Step]) -> set[int]:
+def _shards_of(arrangement: Arrangement, steps: list[ItemMove]) -> set[int]:
     """Shards, by index in the table, that the steps move."""
-    return {shard for item, _, _ in steps for shard in board.table_shards(item)}
+    return {shard for item, _, _ in steps for shard in arrangement.table_shards(item)}
 
 
-def _merge_chains(
-    board: Arrangement, steps: list[Step], barred: set[tuple[int, int]], one_per_shard: bool
-) -> list[Step]:
+def _merge_meeting(
+    arrangement: Arrangement,
+    steps: list[ItemMove],
+    barred: set[tuple[int, int]],
+    one_per_shard: bool,
+) -> list[ItemMove]:
     """Merge moves that meet: A to B and B to C become A to C.
 
     One replica of a family comes to a node and another leaves it; the first, or one that stands
     beside it, goes to where the second would. With `one_per_shard` not between replicas of one
     shard.
     """
-    result: list[Step | None] = list(steps)
-    taken = _shards(board, steps) if one_per_shard else set()
+    result: list[ItemMove | None] = list(steps)
+    taken = _shards_of(arrangement, steps) if one_per_shard else set()
     used = {item for item, _, _ in steps}
     arrived: dict[tuple[int | None, int], deque[int]] = {}
     for number, (item, _, target) in enumerate(steps):
-        if (kin := _kin(board, item)) is not None:
+        if (kin := _family_of(arrangement, item)) is not None:
             arrived.setdefault((kin, target), deque()).append(number)
     for number, step in enumerate(steps):
         item, source, target = step
-        waiting = arrived.get((_kin(board, item), source))
+        waiting = arrived.get((_family_of(arrangement, item), source))
         while waiting:
             other = waiting.popleft()
             first = result[other]
             if first is None or first[2] != source or first[1] == target or other == number:
                 continue
-            goes = _instead(board, first[0], first[1], step, used, taken, barred)
+            goes = _find_substitute(arrangement, first[0], first[1], step, used, taken, barred)
             if goes is not None:
                 used.add(goes)
                 if one_per_shard:
-                    taken.update(board.table_shards(goes))
+                    taken.update(arrangement.table_shards(goes))
                 result[other], result[number] = None, (goes, first[1], target)
                 break
     return [each for each in result if each is not None]
 
 
-def _kin(board: Arrangement, item: int) -> int | None:
+def _family_of(arrangement: Arrangement, item: int) -> int | None:
     """The family whose items may go instead: its own, or all streams that come after the totals."""
-    own = int(board.family[OWN][item])
-    return own if own >= 0 else -1 if board.family[LATER][item] >= 0 else None
+    own = int(arrangement.family[OWN][item])
+    return own if own >= 0 else -1 if arrangement.family[LATER][item] >= 0 else None
 
 
-def _instead(
-    board: Arrangement,
+def _find_substitute(
+    arrangement: Arrangement,
     item: int,
     source: int,
-    instead: Step,
+    instead: ItemMove,
     used: set[int],
     taken: set[int],
     barred: set[tuple[int, int]],
@@ -109,41 +112,48 @@ def _instead(
     None of those used, nor of the shards taken.
     """
     gone, _, target = instead
-    there = board.items_on(source)
-    same = board.free[there] & (board.family[OWN][there] == board.family[OWN][item])
-    same &= (board.family[LATER][there] >= 0) == (board.family[LATER][item] >= 0)
+    there = arrangement.items_on(source)
+    same = arrangement.free[there] & (
+        arrangement.family[OWN][there] == arrangement.family[OWN][item]
+    )
+    same &= (arrangement.family[LATER][there] >= 0) == (arrangement.family[LATER][item] >= 0)
     others: list[int] = there[same].tolist()
     for each in (item, *others):
-        fresh = each not in used and taken.isdisjoint(board.table_shards(each))
+        fresh = each not in used and taken.isdisjoint(arrangement.table_shards(each))
         if (
             (fresh or each == item)
             and (each, target) not in barred
-            and (target not in board.row(each) or _of_one_shard(board, each, gone))
+            and (target not in arrangement.row(each) or _of_one_shard(arrangement, each, gone))
         ):
             return each
     return None
 
 
-def _of_one_shard(board: Arrangement, one: int, other: int) -> bool:
-    same = board.stream[one] == board.stream[other] and board.shard[one] == board.shard[other]
+def _of_one_shard(arrangement: Arrangement, one: int, other: int) -> bool:
+    same = (
+        arrangement.stream[one] == arrangement.stream[other]
+        and arrangement.shard[one] == arrangement.shard[other]
+    )
     return bool(same)
 
 
-def _revert(board: Arrangement, steps: list[Step]) -> None:
+def _revert(arrangement: Arrangement, steps: list[ItemMove]) -> None:
     for item, source, _ in reversed(steps):
-        board.move(item, source)
+        arrangement.move(item, source)
 
 
-def _replay(board: Arrangement, search: ReplicaBalancer, steps: list[Step]) -> list[Step]:
+def _replay(
+    arrangement: Arrangement, search: ReplicaBalancer, steps: list[ItemMove]
+) -> list[ItemMove]:
     """Steps that can be made one after the other, in the order in which they can."""
-    done: list[Step] = []
+    done: list[ItemMove] = []
     waiting = steps
     while waiting:
-        left: list[Step] = []
+        left: list[ItemMove] = []
         for step in waiting:
             item, _, target = step
-            if search.helps(item, target):
-                board.move(item, target)
+            if search.is_improvement(item, target):
+                arrangement.move(item, target)
                 done.append(step)
             else:
                 left.append(step)
