@@ -28,7 +28,9 @@ def test_there_is_something_to_hold() -> None:
 
 @pytest.mark.parametrize("each", TOLD, ids=str)
 def test_a_command_parses(each: Told) -> None:
-    for words in each.pipeline():
+    pipeline = each.pipeline()
+    assert pipeline
+    for words in pipeline:
         if words[:1] == ["placer"]:
             try:
                 parse(words)

@@ -65,6 +65,8 @@ def test_by_class_as_node_by_node(seed: int, monkeypatch: pytest.MonkeyPatch) ->
         for slot, node in enumerate(rng.sample(nodes, min(3, topology.size))):
             table.set(shard, slot, node)
     view = View(topology, table)
+    expected: list[int | None] = []
+    found: list[int | None] = []
     for shard in shards:
         held = table.nodes(shard)
         old = held.pop(rng.randrange(len(held)))
@@ -74,12 +76,14 @@ def test_by_class_as_node_by_node(seed: int, monkeypatch: pytest.MonkeyPatch) ->
             "s", shard, 0, 3, held, (), admits, old if rng.random() < 0.8 else -1,
             frozenset((*held, old)), slots=[1, 2], shards=60,
         )  # fmt: skip
-        expected = choose(asked, candidates(policy, view), need, view)
-        found = by_class.choose_by_class(asked, policy, need, view)
-        assert found == (None if isinstance(expected, Reason) else expected)
-        if found is not None:
-            view.add(found)
+        node = choose(asked, candidates(policy, view), need, view)
+        expected.append(None if isinstance(node, Reason) else node)
+        found.append(by_class.choose_by_class(asked, policy, need, view))
+        if found[-1] is not None:
+            view.add(found[-1])
             view.remove(old)
+    assert found == expected
+    assert len(found) == 60
 
 
 def test_a_large_fleet_without_a_node_that_may_receive_has_none() -> None:

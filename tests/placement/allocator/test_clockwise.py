@@ -128,7 +128,9 @@ def test_columns_find_exactly_the_shards_that_break_a_ring_rule(seed):
         {"strategy": "network_topology", "replication": counts},
     ):
         strategy = STRATEGIES[given["strategy"]]
-        for rule in rules_of(strategy, given, topology):
+        rules = rules_of(strategy, given, topology)
+        assert rules
+        for rule in rules:
             broken = [bool(rule.violations(RuleContext(topology, 3, row.tolist()))) for row in rows]
             assert rule.may_violate(rows, RuleContext(topology, 3, ())).tolist() == broken, rule
 

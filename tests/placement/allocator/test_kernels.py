@@ -13,7 +13,7 @@ from placement.model import Liveness, NodeAttributes, StreamSpec
 from placement.policy import Policy, compile_policy
 from placement.rules import Even, RuleContext, Strength, find_breaches
 from placement.strategies import STRATEGIES, bulk, spread
-from placement.topology import Topology
+from placement.topology import LEAF, Topology
 from tests.builders.drawn import examples
 
 Node = tuple[str, float, Liveness]
@@ -213,7 +213,9 @@ def test_every_uneven_shard_is_found_over_columns(
 ) -> None:
     topology = fleet(nodes)
     rows = [[node % len(nodes) for node in shard] for shard in shards]
-    for scope in topology.tiers():
+    tiers = topology.tiers()
+    assert tiers[-1] == LEAF
+    for scope in tiers:
         rule, everywhere = Even(scope), RuleContext(topology, 3, ())
         doubtful = rule.may_violate(np.array(rows), everywhere)
         broken = [bool(rule.violations(RuleContext(topology, 3, row))) for row in rows]

@@ -69,7 +69,9 @@ def test_every_shard_that_breaks_a_rule_is_found_over_columns(
     within = parse_location("/a")
     admitted = NodeFilter(within=(within,)) if filtered else NodeFilter()  # type: ignore[arg-type]
     factor = len(rows[0])
-    for rule in rules(topology):
+    asked = rules(topology)
+    assert {type(rule) for rule in asked} == {Even, AtMost, EvenWithinCapacity, NoMajority}
+    for rule in asked:
         doubtful = rule.may_violate(
             np.array(rows), RuleContext(topology, factor, (), nodes=admitted)
         )

@@ -194,7 +194,7 @@ def test_what_a_dropped_stream_leaves_is_used_again() -> None:
     assert table.shards == 0
 
 
-@given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 9)), max_size=40))
+@given(st.lists(st.tuples(st.integers(1, 5), st.integers(0, 9)), min_size=1, max_size=40))
 def test_extents_never_overlap(steps: list[tuple[int, int]]) -> None:
     """Stretches are taken, and one of them is given back after some of the steps."""
     extents = Extents()
@@ -206,3 +206,4 @@ def test_extents_never_overlap(steps: list[tuple[int, int]]) -> None:
         places = [place for first, length in taken for place in range(first, first + length)]
         assert len(places) == len(set(places))
         assert extents.end == max(places, default=-1) + 1
+    assert extents.end <= sum(count for count, _ in steps)

@@ -122,6 +122,7 @@ def test_every_shard_is_judged_as_by_itself(
 ) -> None:
     topology, streams = cluster
     found = diagnose_cluster(topology, streams)
+    assert {v.stream for v in found.violations} <= {each.spec.stream for each in streams}
     for each in streams:
         own = [v for v in found.violations if v.stream == each.spec.stream]
         rules = STRATEGIES[each.policy.strategy].rules(each.policy, topology.for_diagnosis())

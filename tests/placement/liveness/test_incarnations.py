@@ -249,7 +249,9 @@ def test_a_change_of_life_is_no_flap() -> None:
     for n in range(30):
         parts += [*at(10 * n, f"n1.a{n}.1 registers"), *beats(f"n1.a{n}", 10 * n + 1, 10 * n + 8)]
     verdicts = run(log_of(parts, until=320), timers=FLAPPING)
-    assert all(v.flaps is None for v in verdicts if v.at < 300_000)
+    before = [v for v in verdicts if v.at < 300_000]
+    assert {v.incarnation for v in before} == {f"a{n}" for n in range(30)}
+    assert {v.flaps for v in before} == {None}
 
 
 def test_a_restart_of_the_reconciler_remembers_who_waits() -> None:

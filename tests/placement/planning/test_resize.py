@@ -68,13 +68,15 @@ def test_no_healthy_copy_goes_before_an_unhealthy_one(seed):
     rank = {"!": 0, "~": 1, "?": 2, "": 3}
     found = until_balanced(topology, [stream(topology, lists, factor=2, **EVEN)], Phase.REPAIR)
     held = [words.split() for words in lists]
+    removed = [move for each in found.plans for move in each.moves if move.kind is MoveKind.REMOVE]
+    assert Counter(move.shard for move in removed) == dict.fromkeys(range(4), 3)
     for each in found.plans:
         for move in each.moves:
             if move.kind is MoveKind.REMOVE:
                 worst = min(rank[condition[node]] for node in held[move.shard])
                 assert rank[condition[move.remove]] == worst
         held = [list(nodes) for nodes in each.final["s"]]
-    assert all(len(nodes) == 2 for nodes in held)
+    assert [len(nodes) for nodes in held] == [2] * 4
 
 
 def test_new_copies_go_where_the_strategy_wants_them():

@@ -85,8 +85,7 @@ def test_exclusive_shards_stand_at_their_zigzag_positions() -> None:
     zigzag = ["n0", "n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8"]
     for factor, shards in [(1, 9), (2, 4), (3, 3), (4, 2)]:
         _, lists = create(reconciler(SITES), "s", "shard=exclusive", shards, factor)
-        for shard, replicas in enumerate(lists):
-            assert replicas == zigzag[shard * factor : (shard + 1) * factor]
+        assert lists == [zigzag[n * factor : (n + 1) * factor] for n in range(shards)]
 
 
 def test_many_streams_do_not_start_on_one_node() -> None:

@@ -47,7 +47,9 @@ def test_the_example_of_the_kip(active):
 def test_standbys_are_ideal_and_even_in_every_order_of_the_tasks(ideal):
     """shouldDistributeStandbyTasksWhenActiveTasksAreLocatedOnSame{Zone,Cluster}: in Kafka the load
     is even in 560 of 720 orders only."""
-    for order in sorted(set(permutations([*ideal] * 2))):
+    orders = sorted(set(permutations([*ideal] * 2)))
+    assert len(orders) == 90
+    for order in orders:
         outcome, shards, _ = place_one(grid(), stream("t", 3, BOTH, 6, [[each] for each in order]))
         assert outcome == "placed"
         assert all(standbys(shard) in ideal[shard[0]] for shard in shards), order

@@ -125,6 +125,7 @@ def test_a_raise_in_the_stream_is_dealt_like_one_of_a_file(settings, widths, fac
         for more in (factor + 1, factor + 2):
             rows = ask_one(nodes, KIP, factor=more, shards=shards, replicas=rows).replicas
         assert [*map(list, raised)] == rows
+    assert [len(row) for row in raised] == [factor + 2] * shards
     totals = sum((held(row, nodes) for row in raised), Counter())
     for siblings in children(nodes).values():
         assert max(totals[d] for d in siblings) - min(totals[d] for d in siblings) <= 1
@@ -146,8 +147,9 @@ def test_a_raised_factor_keeps_every_level_even(factor):
     for more in range(factor + 1, 7):
         grown = ask_one(nodes, KIP, factor=more, shards=6, replicas=rows)
         assert grown.outcome == "placed"
-        assert all(new[: len(old)] == old for old, new in zip(rows, grown.replicas, strict=True))
+        assert [row[:-1] for row in grown.replicas] == rows
         rows = grown.replicas
+    assert [len(row) for row in rows] == [6] * 6
 
 
 def test_an_uneven_tree_stays_even_at_the_top():
@@ -163,6 +165,7 @@ def test_an_uneven_tree_stays_even_at_the_top():
         if factor <= 3:
             assert len({totals[dc,] for dc in "abc"}) == 1
         tops = [[held(row, nodes)[dc,] for dc in "abc"] for row in answer.replicas]
+        assert list(map(sum, tops)) == [factor] * shards
         assert all(max(top) - min(top) <= 1 + (factor > 3) for top in tops)
 
 

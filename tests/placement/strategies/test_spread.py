@@ -374,6 +374,7 @@ def test_whatever_fits_is_found() -> None:
 
 
 def test_neither_node_nor_stream_order_matters() -> None:
+    replicas = 0
     for nodes, rules, factor, shards, rng in random_cases(11, share(40)):
         written = [
             {k: str(v) if k in ("per", "domains") else v for k, v in rule.items()} for rule in rules
@@ -383,3 +384,5 @@ def test_neither_node_nor_stream_order_matters() -> None:
         first, second = placed(nodes, asked), placed(mixed, asked)
         assert first[1] == second[1]
         assert first[0][0].reasons == second[0][0].reasons
+        replicas += sum(map(len, first[1]))
+    assert replicas > share(40)

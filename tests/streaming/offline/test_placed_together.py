@@ -76,7 +76,9 @@ def test_given_streams_stay_when_others_are_placed(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(2))
 def test_explain_tells_of_the_replicas_that_place_answers(seed: int) -> None:
     file = cluster(seed, uneven=True, weights=True, pins=True)
-    for stream in place(file)["streams"]:
+    streams = place(file)["streams"]
+    assert [stream["stream"] for stream in streams] == [each["stream"] for each in file["streams"]]
+    for stream in streams:
         told = answer("explain", stream["stream"], file=file)["explain"][0]
         nodes: list[list[str]] = [[] for _ in stream["replicas"]]
         for replica in told["replicas"]:
