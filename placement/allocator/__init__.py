@@ -6,7 +6,6 @@ the election of leaders. Imports `policy`, `rules` and what they stand on; knows
 
 from placement.allocator import apportion, kernels
 from placement.allocator.apportion import SCALE
-from placement.allocator.by_class import choose_by_class, chooses
 from placement.allocator.choose import (
     Trace,
     candidates,
@@ -16,12 +15,22 @@ from placement.allocator.choose import (
     too_few,
     unmet,
 )
-from placement.allocator.clockwise import Fits, Positions, among, first_fitting, in_bulk
 from placement.allocator.domain_tree import DomainTree, Integers, domain_tree
 from placement.allocator.leader_election import elect_leaders
 from placement.allocator.lookahead import arrangements, choose_ahead, node_kinds, whole_stream
+from placement.allocator.node_classes import choose_by_class, chooses
 from placement.allocator.node_sets import Column, best_set
-from placement.allocator.ordered_placer import (
+from placement.allocator.set_strategy import SetStrategy, placing_costs
+from placement.allocator.slot_filling import (
+    admitted_mask,
+    fill_slots,
+    leader_first,
+    pick_by_preferences,
+    spread_leaders,
+    without_taken,
+)
+from placement.allocator.strategy import ByRules, Strategy
+from placement.allocator.stream_draft import (
     Key,
     Nodes,
     StreamDraft,
@@ -33,22 +42,17 @@ from placement.allocator.ordered_placer import (
     shortage,
     start_of,
 )
-from placement.allocator.set_strategy import SetStrategy, placing_costs
-from placement.allocator.slot_filling import (
-    admitted_mask,
-    fill_slots,
-    leader_first,
-    pick_by_preferences,
-    spread_leaders,
-    without_taken,
-)
-from placement.allocator.strategy import ByRules, Strategy
 from placement.allocator.token_ring import (
     VNODES,
     VNODES_MAX,
+    Fits,
     OnRing,
+    Positions,
     TokenRing,
-    token_ring,
+    among,
+    first_fitting,
+    in_bulk,
+    ring_of,
     unfit_tokens,
 )
 from placement.allocator.view import Placement, ReplicaRequest, View
@@ -101,10 +105,10 @@ __all__ = [
     "pick_by_preferences",
     "place_by",
     "placing_costs",
+    "ring_of",
     "shortage",
     "spread_leaders",
     "start_of",
-    "token_ring",
     "too_few",
     "unfit_tokens",
     "unmet",

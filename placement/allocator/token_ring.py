@@ -4,6 +4,10 @@ Explicit tokens (`nodes[].tokens`, `streams[].shard_tokens`) reproduce a ring th
 them each node gets tokens by hashing its id, so that they are the same in every process and no
 node's tokens depend on another node: a node that joins or leaves changes only the ranges next to
 its own tokens.
+
+`ring` and `network_topology` say slot by slot which node a shard takes next. Where the ring alone
+decides (no rules of the user's, every node may lead, none gets full), `in_bulk` finds the same
+answer for many shards over arrays of ring positions; elsewhere the strategies ask shard by shard.
 """
 
 from bisect import bisect_left
@@ -14,9 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.allocator.view import ReplicaRequest
+from placement.allocator.choose import candidates
+from placement.allocator.view import ReplicaRequest, View
 from placement.hashing import digest64, digests64, scores
 from placement.model import Code, Reason, StreamSpec, natural_key
+from placement.policy import Policy
 from placement.rules import Mask, Penalties, Rule, RuleContext, RuleFinding, Strength
 from placement.topology import Topology
 
@@ -24,6 +30,19 @@ from placement.topology import Topology
 VNODES = 16
 # Tokens of one node, however heavy: 64 times the usual number.
 VNODES_MAX = 1024
+# Shards from which the arrays pay for their making: about a hundred small ones.
+BULK_FROM = 48
+
+# Positions first looked at for every shard: three of four walks end among so many.
+_WINDOW_FIRST = 4
+# Positions looked at together, of all shards: what fits into a processor's cache.
+_WINDOWS_MAX = 1 << 17
+
+Positions = NDArray[np.int64]
+Fits = Callable[[Positions, Positions], Mask]
+"""Whether positions (a row for each shard) may be taken by shards (their numbers)."""
+Lists = Callable[[Positions, Mask], Positions | None]
+"""Positions of every slot (a row for each shard) from the shards' starts, on the open ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +119,7 @@ class TokenRing:
         return self._arrays[name]
 
 
-def token_ring(topology: Topology, vnodes: int = VNODES) -> TokenRing:
+def ring_of(topology: Topology, vnodes: int = VNODES) -> TokenRing:
     """The ring of all registered nodes, whatever their condition; who may be taken is up to the
     walk. With explicit tokens on any node, nodes without any stand on no ring and get nothing."""
     return topology.derive((TokenRing, vnodes), lambda: _make_ring(topology, vnodes))
@@ -123,7 +142,7 @@ class OnRing(Rule):
 
     def penalty(self, standing: RuleContext) -> Penalties:
         """One for every node without a token."""
-        ring = token_ring(standing.topology, self.vnodes)
+        ring = ring_of(standing.topology, self.vnodes)
         return (~ring.members(standing.topology)).astype(np.int64)
 
     def violations(self, standing: RuleContext) -> list[RuleFinding]:
@@ -134,7 +153,7 @@ class OnRing(Rule):
 
     def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
         """Mask the whole shards, a row of nodes each, that may break the rule."""
-        ring = token_ring(standing.topology, self.vnodes)
+        ring = ring_of(standing.topology, self.vnodes)
         members = ring.members(standing.topology)
         off: Mask = np.any(~members[shards], axis=1)
         return off
@@ -196,3 +215,52 @@ def _hashed(topology: Topology, vnodes: int) -> TokenRing:
     all_tokens, all_owners = np.concatenate(tokens), np.concatenate(owners)
     order = np.lexsort((topology.order()[all_owners], all_tokens))
     return TokenRing(all_tokens[order].tolist(), all_owners[order].tolist(), False)
+
+
+def in_bulk(
+    spec: StreamSpec, policy: Policy, view: View, ring: TokenRing, lists: Lists
+) -> list[list[int]] | None:
+    """Nodes of every slot of every shard, counted in `view`; None where shards have to be walked
+    one by one."""
+    topology = view.topology
+    mask = candidates(policy, view)
+    if spec.shards < BULK_FROM or not ring.nodes or policy.rules:
+        return None
+    if not topology.can_lead[mask].all():
+        return None
+    taken = lists(ring.starts(spec), mask[ring.owners])
+    if taken is None:
+        return None
+    shards = ring.owners[taken]
+    more = np.bincount(shards.ravel(), minlength=topology.size)
+    if ((topology.capacity >= 0) & (view.load + more > topology.capacity)).any():
+        return None
+    view.add_all(shards.ravel())
+    view.leaders += np.bincount(shards[:, 0], minlength=topology.size)
+    nodes: list[list[int]] = shards.tolist()
+    return nodes
+
+
+def first_fitting(shards: Positions, starts: Positions, size: int, fits: Fits) -> Positions:
+    """The first position from its start that fits each of `shards`; -1 where none does."""
+    found = np.full(len(shards), -1, np.int64)
+    left = np.arange(len(shards))
+    begin, width = 0, _WINDOW_FIRST
+    while len(left) and begin < size:
+        width = max(1, min(width, size - begin, _WINDOWS_MAX // len(left)))
+        window = (starts[left, None] + np.arange(begin, begin + width)) % size
+        hits = fits(shards[left], window)
+        first = hits.argmax(axis=1)
+        rows = np.arange(len(left))
+        hit = hits[rows, first]
+        found[left[hit]] = window[rows, first][hit]
+        left, begin, width = left[~hit], begin + width, width * 2
+    return found
+
+
+def among(values: NDArray[np.generic], held: NDArray[np.generic]) -> Mask:
+    """Mask the values, a row for each shard, that the shard holds."""
+    found = np.zeros(values.shape, bool)
+    for column in held.T:
+        found |= values == column[:, None]
+    return found

@@ -59,7 +59,7 @@ class View:
         self.levels: dict[Scope, DomainLoads] = {}
         # Nodes that limits keep from taking one more replica for the moment.
         self.busy, self.busy_nodes = np.zeros(topology.size, bool), 0
-        # What is known of the nodes by class, to be told of every change; see `by_class`.
+        # What is known of the nodes by class, to be told of every change; see `node_classes`.
         self.class_indexes: Any = None
         self._begin = pooled(topology, self.load)
         self._weight = topology.weight

@@ -26,7 +26,7 @@ from placement.allocator import (
     in_bulk,
     nodes_too_few,
     pick_by_preferences,
-    token_ring,
+    ring_of,
     unfit_tokens,
     unmet,
 )
@@ -118,7 +118,7 @@ class NetworkTopologyStrategy(ByRules):
         """The counts per datacenter, and as many racks in each as it has, after the user's."""
         counts = tuple(policy.parameters["replication"].items())
         vnodes = policy.parameters["vnodes"]
-        on_ring = (OnRing(vnodes),) if token_ring(topology, vnodes).explicit else ()
+        on_ring = (OnRing(vnodes),) if ring_of(topology, vnodes).explicit else ()
         own = (DatacenterCounts(counts, policy.strength), DatacenterRacks(counts))
         return (*policy.rules, *on_ring, *own)
 
@@ -175,7 +175,7 @@ class _Walk:
 
     def __post_init__(self) -> None:
         topology = self.view.topology
-        self.ring = token_ring(topology, self.policy.parameters["vnodes"])
+        self.ring = ring_of(topology, self.policy.parameters["vnodes"])
         self.datacenters = topology.domain_of(Scope(depth=1))
         self.racks = topology.domain_of(LEAF)
         self.counts = _counts(self.policy.parameters["replication"], topology)

@@ -26,7 +26,7 @@ from placement.allocator import (
     in_bulk,
     nodes_too_few,
     pick_by_preferences,
-    token_ring,
+    ring_of,
     unfit_tokens,
     unmet,
 )
@@ -96,7 +96,7 @@ class RingStrategy(ByRules):
         """
         scopes, vnodes = _scopes(policy, topology), policy.parameters["vnodes"]
         rules: list[Rule] = list(policy.rules)
-        if token_ring(topology, vnodes).explicit:
+        if ring_of(topology, vnodes).explicit:
             rules.append(OnRing(vnodes))
         if scopes:
             rules.append(AtMost(1, scopes[-1], policy.strength))
@@ -207,7 +207,7 @@ class _Walk:
 
     def __post_init__(self) -> None:
         topology = self.view.topology
-        self.ring = token_ring(topology, self.policy.parameters["vnodes"])
+        self.ring = ring_of(topology, self.policy.parameters["vnodes"])
         self.scopes = _scopes(self.policy, topology)
         self.domains = [topology.domain_of(scope) for scope in self.scopes]
 

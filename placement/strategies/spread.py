@@ -33,7 +33,7 @@ from placement.rules import (
     Strength,
     find_breaches,
 )
-from placement.strategies.bulk import BULK_FROM, spread_in_bulk, walkable
+from placement.strategies.spread_bulk import BULK_FROM, spread_in_bulk, walkable
 from placement.topology import NO_DOMAIN, Scope, Topology
 
 # Slots of a stream up to which an arrangement of all of them is searched.

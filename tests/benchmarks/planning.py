@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from placement.allocator import by_class
+from placement.allocator import node_classes
 from placement.diagnosis import StreamToDiagnose, diagnose_cluster
 from placement.model import (
     AckKind,
@@ -177,12 +177,12 @@ def _unlimited(configuration: Configuration) -> None:
 
 @contextmanager
 def _one_by_one() -> Iterator[None]:
-    known = triage.TRIAGED_FROM, by_class.CLASSED_FROM
-    triage.TRIAGED_FROM = by_class.CLASSED_FROM = NEVER
+    known = triage.TRIAGED_FROM, node_classes.CLASSED_FROM
+    triage.TRIAGED_FROM = node_classes.CLASSED_FROM = NEVER
     try:
         yield
     finally:
-        triage.TRIAGED_FROM, by_class.CLASSED_FROM = known
+        triage.TRIAGED_FROM, node_classes.CLASSED_FROM = known
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from placement.assignments import EMPTY, AssignmentTable
 from placement.model import Liveness, NodeAttributes, StreamSpec
 from placement.policy import Policy, compile_policy
 from placement.rules import Even, RuleContext, Strength, find_breaches
-from placement.strategies import STRATEGIES, bulk, spread
+from placement.strategies import STRATEGIES, spread, spread_bulk
 from placement.topology import LEAF, Topology
 from tests.builders.drawn import examples
 
@@ -45,7 +45,7 @@ def walk(topology: Topology, shards: int, factor: int) -> list[list[str]] | None
     spec = StreamSpec("s", shards, factor, {})
     policy = policy_of(topology)
     rules = spread.SpreadStrategy().rules(policy, topology)
-    found = bulk.spread_in_bulk(spec, policy, rules, view)
+    found = spread_bulk.spread_in_bulk(spec, policy, rules, view)
     return found and [[topology.ids[node] for node in nodes] for nodes in found]
 
 
@@ -128,7 +128,7 @@ def test_the_walk_keeps_rules_as_choice_by_choice_does(
         topology.upsert(f"n{number}", attributes, liveness)
     policy = compile_policy(None, {"strategy": "spread", "rules": rules}, {}, topology, STRATEGIES)
     assert isinstance(policy, Policy)
-    if not bulk.walkable(policy.rules, topology):
+    if not spread_bulk.walkable(policy.rules, topology):
         return
     spec = StreamSpec("s", shards, factor, {})
     found = {}
@@ -161,11 +161,11 @@ def test_a_cap_closes_a_domain_for_the_rest_of_the_shard() -> None:
     rules = [{"at_most": 2, "per": "1"}]
     policy = compile_policy(None, {"strategy": "spread", "rules": rules}, {}, topology, STRATEGIES)
     assert isinstance(policy, Policy)
-    assert bulk.walkable(policy.rules, topology)
+    assert spread_bulk.walkable(policy.rules, topology)
     for factor, found in ((2, True), (3, False)):
         view = View(topology, AssignmentTable())
         spec = StreamSpec("s", 10, factor, {})
-        assert (bulk.spread_in_bulk(spec, policy, policy.rules, view) is not None) == found
+        assert (spread_bulk.spread_in_bulk(spec, policy, policy.rules, view) is not None) == found
     wishes = compile_policy(
         None,
         {"rules": [{"at_most": 1, "per": "1", "strength": "preferred"}]},
@@ -174,7 +174,7 @@ def test_a_cap_closes_a_domain_for_the_rest_of_the_shard() -> None:
         STRATEGIES,
     )
     assert isinstance(wishes, Policy)
-    assert not bulk.walkable(wishes.rules, topology), "a wish is ranked, which the walk does not"
+    assert not spread_bulk.walkable(wishes.rules, topology), "a wish is ranked: not in bulk"
 
 
 def test_capacity_is_never_exceeded() -> None:

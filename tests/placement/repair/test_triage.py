@@ -4,7 +4,7 @@ from operator import itemgetter
 
 import pytest
 
-from placement.allocator import by_class
+from placement.allocator import node_classes
 from placement.model import Ready
 from placement.reconciler import Reconciler
 from placement.repair import triage
@@ -36,8 +36,8 @@ def published(seed: int, monkeypatch: pytest.MonkeyPatch) -> list[object]:
 @pytest.mark.parametrize("seed", seeds(SEEDS, first=1_000))
 def test_many_at_once_are_treated_as_one_by_one(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(triage, "TRIAGED_FROM", 1)
-    monkeypatch.setattr(by_class, "CLASSED_FROM", 1)
+    monkeypatch.setattr(node_classes, "CLASSED_FROM", 1)
     at_once = published(seed, monkeypatch)
     monkeypatch.setattr(triage, "TRIAGED_FROM", NEVER)
-    monkeypatch.setattr(by_class, "CLASSED_FROM", NEVER)
+    monkeypatch.setattr(node_classes, "CLASSED_FROM", NEVER)
     assert published(seed, monkeypatch) == at_once

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from placement.allocator import token_ring
+from placement.allocator import ring_of
 from placement.model import Configuration, NodeAttributes
 from placement.reconciler import Reconciler
 from placement.topology import Topology
@@ -148,7 +148,7 @@ def test_tokens_are_the_same_everywhere():
     topology = Topology()
     for name in ("n1", "n2"):
         topology.upsert(name, NodeAttributes(), Liveness.UP)
-    ring = token_ring(topology, vnodes=2)
+    ring = ring_of(topology, vnodes=2)
     owned = zip(ring.tokens, (topology.ids[owner] for owner in ring.nodes), strict=True)
     assert list(owned) == GOLDEN
     script = (

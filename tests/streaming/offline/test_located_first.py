@@ -13,7 +13,7 @@ import orjson
 import pytest
 from typer.testing import CliRunner
 
-from placement.strategies.bulk import BULK_FROM
+from placement.strategies.spread_bulk import BULK_FROM
 from streaming.cli.main import app
 
 SHARDS = (1, 2, 3, 5, 8, 13, BULK_FROM, 150)

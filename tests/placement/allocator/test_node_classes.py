@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from placement.allocator import ReplicaRequest, View, by_class, candidates, choose
+from placement.allocator import ReplicaRequest, View, candidates, choose, node_classes
 from placement.assignments import AssignmentTable
 from placement.model import AdministrativeState, Liveness, Location, NodeAttributes, Reason
 from placement.policy import Policy
@@ -53,7 +53,7 @@ def rules(rng: random.Random) -> tuple[Rule, ...]:
 
 @pytest.mark.parametrize("seed", seeds(SEEDS))
 def test_by_class_as_node_by_node(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(by_class, "CLASSED_FROM", 0)
+    monkeypatch.setattr(node_classes, "CLASSED_FROM", 0)
     rng = random.Random(seed)
     topology, asked = fleet(rng), rules(rng)
     admits = rng.choice((NodeFilter(), NodeFilter(within=(Location(("d0",)), Location(("d1",))))))
@@ -78,7 +78,7 @@ def test_by_class_as_node_by_node(seed: int, monkeypatch: pytest.MonkeyPatch) ->
         )  # fmt: skip
         node = choose(asked, candidates(policy, view), need, view)
         expected.append(None if isinstance(node, Reason) else node)
-        found.append(by_class.choose_by_class(asked, policy, need, view))
+        found.append(node_classes.choose_by_class(asked, policy, need, view))
         if found[-1] is not None:
             view.add(found[-1])
             view.remove(old)
@@ -89,7 +89,7 @@ def test_by_class_as_node_by_node(seed: int, monkeypatch: pytest.MonkeyPatch) ->
 def test_a_large_fleet_without_a_node_that_may_receive_has_none() -> None:
     """Such a fleet has no weight to share its load by."""
     topology = Topology(("dc",))
-    for number in range(by_class.CLASSED_FROM):
+    for number in range(node_classes.CLASSED_FROM):
         topology.upsert(
             f"n{number}", NodeAttributes("/d"), Liveness.SUSPECT, AdministrativeState.NONE
         )
@@ -97,4 +97,4 @@ def test_a_large_fleet_without_a_node_that_may_receive_has_none() -> None:
     for shard in table.add_shards(0, 100, 1):
         table.set(shard, 0, 0)
     need = ReplicaRequest("s", 0, 0, 1, [], replaces=0, excluded=frozenset({0}))
-    assert by_class.choose_by_class((), policy, need, View(topology, table)) is None
+    assert node_classes.choose_by_class((), policy, need, View(topology, table)) is None

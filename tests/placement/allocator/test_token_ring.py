@@ -9,7 +9,7 @@ import random
 import numpy as np
 import pytest
 
-from placement.allocator import among, clockwise, first_fitting
+from placement.allocator import among, first_fitting, token_ring
 from placement.hashing import digest64, digests64
 from placement.model import AdministrativeState
 from placement.policy import Policy, compile_policy
@@ -56,7 +56,7 @@ def random_fleet(rng):
 
 def answers(nodes, asked, monkeypatch, bulk_from):
     """Two streams, the second of which finds the load of the first."""
-    monkeypatch.setattr(clockwise, "BULK_FROM", bulk_from)
+    monkeypatch.setattr(token_ring, "BULK_FROM", bulk_from)
     policy, factor, tokens = asked
     streams = [stream(policy, factor, 12, name, tokens) for name in "st"]
     return {
@@ -83,7 +83,7 @@ def test_a_stream_of_thousands_is_as_one_by_one(monkeypatch):
     ):
         asked = stream(policy, shards=2_000)
         fast = ask(nodes, asked)["s"].replicas
-        monkeypatch.setattr(clockwise, "BULK_FROM", NEVER)
+        monkeypatch.setattr(token_ring, "BULK_FROM", NEVER)
         assert ask(nodes, asked)["s"].replicas == fast
         monkeypatch.undo()
 
