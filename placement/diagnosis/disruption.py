@@ -85,9 +85,9 @@ def exposure_reason(found: Sequence[ExposedShard], what: str) -> Reason | None:
     names = ", ".join(map(str, shards[:_NAMED_MAX]))
     more = f" and {len(shards) - _NAMED_MAX} more" if len(shards) > _NAMED_MAX else ""
     if last:
-        message = f"{what} no copy is left of {names}{more}"
+        message = f"{what}, no copy would be left of {names}{more}"
         return Reason(Code.LAST_COPY, message, 1, 0)
-    message = f"{what} there is no quorum for {names}{more}"
+    message = f"{what}, there would be no quorum for {names}{more}"
     worst = min(found, key=lambda each: each.left - each.quorum)
     return Reason(Code.QUORUM_BROKEN, message, worst.quorum, worst.left)
 

@@ -25,7 +25,7 @@ from placement.model import (
 from placement.policy import Policy
 from placement.rules import Rule, RuleContext, RuleFinding, Strength
 from placement.topology import Topology
-from placement.wording import are, format_count
+from placement.wording import format_count
 
 # Rules of every stream, and of every node, besides those of its policy; names on the wire.
 REPLICAS_RULE = "replicas"
@@ -113,8 +113,7 @@ class ShardDiagnosis:
                 yield self.admission_violation(shard, node, times)
         leader = nodes[0] if nodes else EMPTY
         if leader >= 0 and not topology.is_dead(leader) and not topology.can_lead[leader]:
-            message = f"node {topology.ids[leader]} may hold copies but not lead"
-            refused = Reason(Code.LEADER_NOT_ALLOWED, message, 0, 1)
+            refused = replace(why_barred_leader(leader, topology), need=0, have=1)
             yield self._violation(shard, LEADER_RULE, leader, 1, 0, refused)
 
     def drain_violation(
@@ -211,13 +210,17 @@ class ShardDiagnosis:
         if gone:
             return why_dead(gone, topology, tuple(topology.ids[node] for node in gone))
         if UNKNOWN in nodes:
-            return Reason(Code.NODE_UNREGISTERED, "a listed node is not registered")
+            return Reason(
+                Code.NODE_UNREGISTERED, "the list of replicas names a node that is not registered"
+            )
         if len(set(nodes)) < len(nodes):
-            return Reason(Code.REPLICA_TWICE, "a node that is listed twice holds one copy")
+            return Reason(
+                Code.REPLICA_TWICE, "the list of replicas names a node twice, which is one copy"
+            )
         missing = self._factor - len(nodes)
         if missing <= 0:
-            return Reason(Code.REPLICA_MISSING, "a copy is on its way")
-        message = f"{format_count(missing, 'replica has', 'replicas have')} not been placed"
+            return Reason(Code.REPLICA_MISSING, "a move is adding the missing replica")
+        message = f"{format_count(missing, 'replica has', 'replicas have')} not been placed yet"
         return Reason(Code.REPLICA_MISSING, message)
 
 
@@ -254,16 +257,22 @@ def why_inadmissible(node: int, topology: Topology) -> Reason:
     return Reason(Code.RULE_NOT_MET, f"the policy does not admit node {topology.ids[node]}")
 
 
+def why_barred_leader(node: int, topology: Topology) -> Reason:
+    """Return the reason for taking the lead from a node that may not have it."""
+    message = f"node {topology.ids[node]} may hold replicas but may not lead"
+    return Reason(Code.LEADER_NOT_ALLOWED, message)
+
+
 def why_surplus(listed: int, factor: int) -> Reason:
-    """Return the reason for removing replicas beyond the requested number."""
-    have = format_count(listed, "replica is", "replicas are")
-    message = f"{have} listed, {factor} {are(factor)} asked for"
+    """Return the reason for removing replicas beyond the number that the stream needs."""
+    message = f"the shard has {format_count(listed, 'replica')}, its stream needs {factor}"
     return Reason(Code.REPLICA_SURPLUS, message, factor, listed)
 
 
 def why_stray(node: int, topology: Topology) -> Reason:
     """Return the reason for moving a replica that stands apart from its colocated stream."""
-    message = f"the stream's other shards do not have this replica on {topology.ids[node]}"
+    name = topology.ids[node]
+    message = f"the replica on node {name} is apart from those of the stream's other shards"
     return Reason(Code.RULE_NOT_MET, message)
 
 
@@ -273,8 +282,10 @@ def why_kept(nodes: Sequence[int], topology: Topology) -> Reason | None:
         node, name = nodes[slot], topology.ids[nodes[slot]]
         if topology.is_dead(node):
             if topology.is_held(node):
-                return Reason(Code.REPAIR_HELD, f"node {name} is dead, and held with many others")
-            return Reason(Code.IN_MAINTENANCE, f"node {name} is dead, and in maintenance")
+                message = f"node {name} is dead, and repair is held because many nodes failed"
+                return Reason(Code.REPAIR_HELD, message)
+            message = f"node {name} is dead, and repair waits for the end of its maintenance"
+            return Reason(Code.IN_MAINTENANCE, message)
     return None
 
 

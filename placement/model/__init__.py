@@ -6,7 +6,7 @@ those of the wire.
 """
 
 from placement.model.alerts import SEVERITIES, Alert, AlertKind, Answer, AnswerOutcome, Severity
-from placement.model.configuration import Configuration, Limits, Quotas, Rebalance
+from placement.model.configuration import UNLIMITED, Configuration, Limits, Quotas, Rebalance
 from placement.model.events import (
     AckKind,
     Action,
@@ -59,6 +59,7 @@ __all__ = [
     "SEEN_MAX",
     "SEVERITIES",
     "THROTTLED",
+    "UNLIMITED",
     "UNLOCATED",
     "AckKind",
     "Action",

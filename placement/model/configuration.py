@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+# A limit on moves that stands for none.
+UNLIMITED = 1 << 40
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:

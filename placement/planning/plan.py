@@ -15,8 +15,9 @@ from enum import StrEnum
 import numpy as np
 
 from placement.assignments import EMPTY, Layout, first_occurrences, matrix
-from placement.diagnosis import is_stuck
+from placement.diagnosis import is_stuck, why_barred_leader
 from placement.model import (
+    UNLIMITED,
     Band,
     Cause,
     Code,
@@ -58,7 +59,6 @@ def crosses(topology: Topology, holders: Sequence[int], target: int) -> bool:
     return bool(live) and all(domain[node] != domain[target] for node in live)
 
 
-UNLIMITED = 1 << 40
 WITHOUT_LIMITS = Limits(UNLIMITED, UNLIMITED, UNLIMITED, UNLIMITED, UNLIMITED)
 
 
@@ -145,8 +145,8 @@ def plan(
     draft.repair()
     if phase is Phase.REBALANCE and draft.moves:
         count = len(draft.moves)
-        come = format_count(count, "repair comes", "repairs come")
-        message = f"{come} first: plan and carry out the phase 'repair'"
+        repairs = format_count(count, "repair")
+        message = f"{repairs} must be made first: plan and carry out the phase 'repair'"
         untouched = _Draft(topology, streams, limits)
         return untouched.plan((Reason(Code.REPAIR_FIRST, message, 0, count),))
     repaired = draft.plan()
@@ -301,7 +301,7 @@ class _Draft:
         again, reason = self._twice.get((shard, move.slot)), move.reason
         if kind is MoveKind.ADD and again is not None:
             kind, remove = MoveKind.REPLACE, again
-            reason = Reason(Code.REPLICA_TWICE, f"{again} is listed twice: that is one copy")
+            reason = Reason(Code.REPLICA_TWICE, f"node {again} is listed twice, which is one copy")
         before, now = int(self._first[shard]), self._state.table.nodes(shard)[0]
         leader = self._state.topology.ids[now] if now != EMPTY else None
         if before in (now, EMPTY) or leader == move.add:
@@ -330,10 +330,9 @@ class _Draft:
         if topology.is_dead(old):
             why = Reason(Code.NODE_DEAD, f"node {topology.ids[old]} is {topology.liveness[old]}")
         elif not topology.can_lead[old]:
-            message = f"{topology.ids[old]} may hold copies but not lead"
-            why = Reason(Code.LEADER_NOT_ALLOWED, message)
+            why = why_barred_leader(old, topology)
         else:
-            why = Reason(Code.RULE_NOT_MET, f"{leader} stands where leaders are wanted")
+            why = Reason(Code.RULE_NOT_MET, f"node {leader} is where the policy puts leaders")
         return PlannedMove(name, number, MoveKind.LEADER, None, None, leader, Cause.LEADER, why)
 
     def rebalanced(self, max_moves: int | None, max_moves_per_node: int | None) -> Plan:

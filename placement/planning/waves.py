@@ -72,11 +72,11 @@ def until_balanced(
         standing = [_carried_out(each, found, topology) for each in standing]
         after = _arrangement(standing, topology)
         if after in seen:
-            message = f"wave {len(plans) + 1} would bring back what was there before"
+            message = f"wave {len(plans) + 1} would restore the arrangement of an earlier wave"
             stopped = Reason(Code.PLANS_REPEAT, message)
             break
         if len(plans) == WAVES_MAX:
-            message = f"{WAVES_MAX} waves are not enough under these limits"
+            message = f"{WAVES_MAX} waves are not enough: raise the limits on moves"
             stopped = Reason(Code.LIMIT_REACHED, message)
             break
         seen.add(after)
@@ -92,7 +92,7 @@ def until_balanced(
 def _held_up(found: Plan) -> Reason | None:
     """Explain why there are no moves though some are wanted."""
     if found.throttled or found.limited:
-        message = "the limits leave no room for what is left: raise them"
+        message = "the limits allow none of the moves that are left: raise the limits on moves"
         return Reason(Code.LIMIT_REACHED, message)
     return next((each for each in found.warnings if each.code is Code.REPAIR_FIRST), None)
 

@@ -50,7 +50,7 @@ def why_leaving(node: int, topology: Topology) -> Reason:
     """Say why a replica is to leave its node."""
     if topology.administrative[node] is AdministrativeState.DRAINING:
         return why_draining(node, topology)
-    message = f"the replica on {topology.ids[node]} is to be replaced"
+    message = f"the replica on node {topology.ids[node]} is marked for replacement"
     return Reason(Code.REPLACEMENT_WANTED, message)
 
 
@@ -98,7 +98,7 @@ class ActionFinder:
         """The cause of a repair; what a dead node has held shares one."""
         node = nodes[slot]
         if node == EMPTY:
-            return Reason(Code.REPLICA_MISSING, f"replica {slot} has never been placed")
+            return Reason(Code.REPLICA_MISSING, f"replica {slot} has not been placed yet")
         if node not in self._dead:
             self._dead[node] = why_dead([node], self._state.topology)
         return self._dead[node]
@@ -123,7 +123,8 @@ class ActionFinder:
         if node not in needs.nodes:
             return
         node_id = self._state.topology.ids[node]
-        message = f"the replica on {node_id} keeps {case.spec.stream} from a {strength} rule"
+        broken = f"a {strength} rule of {case.spec.stream} is broken"
+        message = f"{broken}, and moving the replica off node {node_id} improves it"
         reason = Reason(Code.RULE_NOT_MET, message)
         unit = node if needs.is_colocated else None
         slot = needs.nodes.index(node)

@@ -189,8 +189,8 @@ class MoveIssuer:
         if admitted and view.has_room()[node]:
             return node
         (name, number), node_id = self._state.streams.key(needs.shard), topology.ids[node]
-        what = f"replica {slot} of {name}/{number} belongs on {node_id} with the other shards"
-        return Reason(Code.NO_CANDIDATE, f"{what}, which may not hold it now", 1, 0)
+        what = f"replica {slot} of {name}/{number} must be on the node of the colocated shards"
+        return Reason(Code.NO_CANDIDATE, f"{what}, but {node_id} cannot take it now", 1, 0)
 
     def _write(
         self,
@@ -267,7 +267,9 @@ class MoveIssuer:
         dead = any(node != EMPTY and is_dead(node) for node in needs.nodes)
         spared = dead and not is_dead(opened.removed)
         if not begun and (spared or needs.missing_slots):
-            needed = Reason(Code.REPLICA_MISSING, "the other replicas are not enough any more")
+            needed = Reason(
+                Code.REPLICA_MISSING, "the replica is needed: the shard has too few others now"
+            )
             self._cancel(opened, needed)
 
     def promote(self, shard: int) -> None:
@@ -280,7 +282,9 @@ class MoveIssuer:
         opened = state.ledger.by_shard.get(shard)
         nodes = state.current_replicas(shard) if opened else []
         if opened and opened.move.slot == leader and self._may_only_follow(opened):
-            lost = Reason(Code.TARGET_LOST, "the copy would lead, on a node that is not up")
+            target = state.topology.ids[opened.added]
+            message = f"the replica would lead on node {target}, which is not up"
+            lost = Reason(Code.TARGET_LOST, message)
             self._cancel(opened, lost)
             opened = None
         source = copy_source(state, nodes, opened.added) if opened else EMPTY

@@ -17,13 +17,13 @@ from placement.rules import Strength
 # Every cause of a move, the most urgent first, and when a shard has it. The README of this package
 # quotes the table; nothing else may order causes.
 CAUSES: Mapping[Cause, str] = {
-    Cause.UNDER_REPLICATED: "a replica is missing, or its node is dead and not held",
+    Cause.UNDER_REPLICATED: "a replica is missing, or its node is dead and in no repair hold",
     Cause.LEADER: "the leader is dead, or may not lead; the list changes and nothing is copied",
     Cause.REQUIRED_RULE: "a required rule is broken, or the policy does not admit a node",
-    Cause.DRAIN: "a replica is on a node that is being emptied, or is asked to be replaced",
+    Cause.DRAIN: "a replica is on a draining node, or is marked for replacement",
     Cause.PREFERRED_RULE: "a preferred rule is broken",
-    Cause.SURPLUS: "there are more replicas than are asked for",
-    Cause.BALANCE: "loads or leaders are uneven; rebalancing asks for it, no shard does",
+    Cause.SURPLUS: "the shard has more replicas than its stream needs",
+    Cause.BALANCE: "loads or leaders are uneven; only a rebalance issues such moves",
 }
 _RANKS = {cause: rank for rank, cause in enumerate(CAUSES)}
 

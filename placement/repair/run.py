@@ -20,9 +20,9 @@ from placement.repair.triage import ShardTriage, triage
 from placement.repair.violations import ViolationReporter
 from placement.state import ClusterState, Keys
 
-_BEHIND = Reason(Code.NOT_CAUGHT_UP, "the source of events is behind")
-_FULL = Reason(Code.LIMIT_REACHED, "no more moves may be open, or be issued in one batch")
-_BUSY = Reason(Code.LIMIT_REACHED, "every node receives as many replicas as limits allow")
+_BEHIND = Reason(
+    Code.NOT_CAUGHT_UP, "the shard is waiting: the input has events that are not read yet"
+)
 
 
 class RepairRun:
@@ -39,12 +39,14 @@ class RepairRun:
         self._state, self._queue, self._batch = state, queue, batch
         self._marks, self._caught_up = marks, caught_up
         self._begin_pass()
+        throttle = self._issuer.throttle
+        self._full, self._busy = throttle.why_fleet_full(), throttle.why_nodes_full()
         # Shards that were looked at, and why some of them got no move.
         self._looked: set[int] = set()
         self._reasons: dict[int, NoMoveReasons] = {}
         # Shards that wait without a look, by live replicas and those asked for, and why they do.
         self._queued: dict[tuple[int, int], Keys] = defaultdict(dict)
-        self._stopped = _FULL
+        self._stopped = self._full
 
     def run(self) -> None:
         """Promote live leaders, issue the moves that the limits allow, and publish violations."""
@@ -98,22 +100,22 @@ class RepairRun:
             self._queue.priority(self._scope.needs(shard), seen, key)
             for key, shard in state.streams.with_keys(needy)
         )
-        self._reasons.update((shard, {None: _FULL}) for shard in needy)
+        self._reasons.update((shard, {None: self._full}) for shard in needy)
         for priority in self._in_turn(fresh, view):
             reasons = self._issue(priority, view)
             self._reasons[priority.shard] = reasons or {}
             if reasons is None:
                 issued.add(priority.shard)
-        self._stopped = _BUSY if self._has_room() else _FULL
+        self._stopped = self._busy if self._has_room() else self._full
 
     def _issue(self, priority: Priority, view: View) -> NoMoveReasons | None:
         """Issue the next move of a shard; None if there is one now, else why there is none."""
         begun = priority.shard in self._state.ledger.by_shard
         throttle = self._issuer.throttle
         if not self._has_room() and not (begun and throttle.has_batch_room(self._batch.count)):
-            return {None: _FULL}
+            return {None: self._full}
         if priority.cause_rank == UNDER_REPLICATED and throttle.all_receive_enough(view):
-            return {None: _BUSY}
+            return {None: self._busy}
         return self._issuer.issue(priority.shard, view)
 
     def _queue_alike(self, seen: ShardTriage) -> set[int]:
@@ -192,4 +194,4 @@ class RepairRun:
                 in_need = shard in self._queue.throttled or shard in state.ledger.by_shard
                 if in_need and shard not in self._looked:
                     self._looked.add(shard)
-                    self._reasons[shard] = {None: _FULL}
+                    self._reasons[shard] = {None: self._full}

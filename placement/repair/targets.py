@@ -210,7 +210,8 @@ def find_target(case: ShardCase, slot: int, view: View, may_stay: bool = False) 
 
 def backing_off(case: ShardCase, node: int, topology: Topology) -> Reason:
     """Explain why a node is not tried again yet."""
-    message = f"a move of {case.spec.stream}/{case.shard} on {topology.ids[node]} has just failed"
+    move = f"a move of {case.spec.stream}/{case.shard} to node {topology.ids[node]}"
+    message = f"the shard is waiting: {move} was not completed, and its backoff has not ended"
     return Reason(Code.BACKING_OFF, message)
 
 
@@ -320,7 +321,8 @@ def best_improving_move(
             return backing_off(case, again[1], view.topology)
     if reasons:
         return reasons[0]
-    message = f"no single move of a replica of {case.spec.stream}/{case.shard} keeps them better"
+    shard = f"{case.spec.stream}/{case.shard}"
+    message = f"no move of a single replica of {shard} improves the rules that are broken"
     return Reason(Code.NO_CANDIDATE, message, 1, 0)
 
 

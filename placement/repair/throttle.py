@@ -14,13 +14,17 @@ import numpy as np
 from placement.allocator import View
 from placement.assignments import EMPTY
 from placement.diagnosis import live_slots
-from placement.model import Code, Reason
+from placement.model import UNLIMITED, Code, Reason
 from placement.moves import Ledger
 from placement.state import ClusterState
 from placement.topology import Scope
-from placement.wording import format_count
 
 _TOP = Scope(depth=1)
+
+
+def _waiting(node_id: str, have: int, most: int, what: str) -> str:
+    """Say which limit of a node a shard waits for: how many moves it has, and how many it may."""
+    return f"the shard is waiting: node {node_id} already has {have} of {most} {what}"
 
 
 class Copy(NamedTuple):
@@ -73,6 +77,24 @@ class Throttle:
         most = self._state.configuration.limits.max_open
         return self.has_batch_room(issued) and len(self._ledger.by_shard) < most
 
+    def why_fleet_full(self) -> Reason:
+        """Say which limits of the whole fleet a shard waits for.
+
+        Both of them, whichever is reached: shards wait by the thousand, and are published again
+        when their reason changes.
+        """
+        limits = self._state.configuration.limits
+        bounds = ((limits.max_open, "open at once"), (limits.max_per_batch, "issued in a batch"))
+        most = " and ".join(f"{most} {word}" for most, word in bounds if most < UNLIMITED)
+        why = f": moves are limited to {most}" if most else " for the next run of repair"
+        return Reason(Code.LIMIT_REACHED, f"the shard is waiting{why}")
+
+    def why_nodes_full(self) -> Reason:
+        """Say which limit keeps every node from one more replica."""
+        most = self._state.configuration.limits.max_in_per_node
+        message = f"every node that accepts replicas already has {most} of {most} incoming moves"
+        return Reason(Code.LIMIT_REACHED, f"the shard is waiting: {message}")
+
     def has_room_for(self, copies: Sequence[Copy]) -> bool:
         """Tell whether limits allow all of these copies, which belong together."""
         limits, opened = self._state.configuration.limits, len(self._ledger.by_shard)
@@ -117,8 +139,9 @@ class Throttle:
         limits, ids = self._state.configuration.limits, self._state.topology.ids
         copied = self._ledger.copied[source]
         if source != EMPTY and copied >= limits.max_copies_from_node:
-            message = f"{ids[source]} already sends {format_count(copied, 'replica')}"
-            return Reason(Code.LIMIT_REACHED, message, 1, limits.max_copies_from_node - copied)
+            most = limits.max_copies_from_node
+            message = _waiting(ids[source], copied, most, "outgoing copies")
+            return Reason(Code.LIMIT_REACHED, message, 1, most - copied)
         return self._of_pair(source, target) or self._of_touched(removed, target)
 
     def count(self, source: int, target: int, by: int) -> None:
@@ -133,12 +156,13 @@ class Throttle:
         limits, ids = self._state.configuration.limits, self._state.topology.ids
         incoming = self._ledger.incoming[target]
         if incoming >= limits.max_in_per_node:
-            message = f"{ids[target]} already receives {format_count(incoming, 'replica')}"
-            return Reason(Code.LIMIT_REACHED, message, 1, limits.max_in_per_node - incoming)
+            most = limits.max_in_per_node
+            message = _waiting(ids[target], incoming, most, "incoming moves")
+            return Reason(Code.LIMIT_REACHED, message, 1, most - incoming)
         if not self.gives_enough(removed):
             return None
-        away = format_count(limits.max_out_per_node, "move")
-        message = f"{ids[removed]} has {away} away from it already, as many as a node may have"
+        most = limits.max_out_per_node
+        message = _waiting(ids[removed], self._ledger.outgoing[removed], most, "outgoing moves")
         return Reason(Code.LIMIT_REACHED, message, 1, 0, "node", (ids[removed],))
 
     def _of_pair(self, source: int, target: int) -> Reason | None:
@@ -151,8 +175,7 @@ class Throttle:
         if copied < most:
             return None
         names = " and ".join(self._state.topology.domain_names(_TOP, pair))
-        copied_now = format_count(copied, "replica is", "replicas are")
-        message = f"{copied_now} copied between {names} already"
+        message = f"the shard is waiting: {copied} of {most} copies between {names} are under way"
         return Reason(Code.LIMIT_REACHED, message, 1, most - copied)
 
     def _of_touched(self, removed: int, target: int) -> Reason | None:
@@ -166,7 +189,7 @@ class Throttle:
         for node in (removed, target):
             count = self._ledger.incoming[node] + self._ledger.leaving[node]
             if node != EMPTY and count >= most and not topology.is_dead(node):
-                message = f"{topology.ids[node]} has {format_count(count, 'move')} already"
+                message = _waiting(topology.ids[node], count, most, "incoming and outgoing moves")
                 return Reason(Code.LIMIT_REACHED, message, 1, 0)
         return None
 

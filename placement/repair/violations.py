@@ -250,7 +250,7 @@ def _is_waiting(why: Reason) -> bool:
 
 def _nothing_found(why: Reason) -> Reason:
     """Return the reason of a violation that could be mended, for which the search has no move."""
-    message = f"the nodes admit an arrangement, but the search found no move: {why.message}"
+    message = f"the nodes allow a correct placement, but the search found no move: {why.message}"
     return Reason(Code.NO_CANDIDATE, message, why.need, why.have, why.level, why.seen)
 
 

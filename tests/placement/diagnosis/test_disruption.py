@@ -91,12 +91,12 @@ def test_shards_come_in_natural_order_and_are_named():
     assert list(map(str, found)) == ["s/1", "s/2", "s/10"]
     reason = exposure_reason(found, "without a and b")
     assert (reason.code, reason.need, reason.have) == (Code.QUORUM_BROKEN, 2, 1)
-    assert reason.message == "without a and b there is no quorum for s/1, s/2, s/10"
+    assert reason.message == "without a and b, there would be no quorum for s/1, s/2, s/10"
     last = [*found, ExposedShard("t", 3, 1, 0, 2)]
     reason = exposure_reason(last, "without a and b")
     assert (reason.code, reason.message) == (
         Code.LAST_COPY,
-        "without a and b no copy is left of t/3",
+        "without a and b, no copy would be left of t/3",
     )
     assert exposure_reason((), "without a") is None
     many = exposed_shards(topology, [shard(topology, "a b c", n) for n in range(12)], [0, 1])
