@@ -1,4 +1,4 @@
-"""Formats counts for messages, so that number, noun and verb agree."""
+"""Formats what many messages share: counts with noun and verb, and the sentence of a wait."""
 
 
 def format_count(count: int, one: str, more: str = "") -> str:
@@ -9,3 +9,8 @@ def format_count(count: int, one: str, more: str = "") -> str:
 def are(count: int) -> str:
     """Return the verb for a count of things: `is` or `are`."""
     return "is" if count == 1 else "are"
+
+
+def format_wait(why: str) -> str:
+    """Format the reason of a shard that waits for a limit, a pause or the input."""
+    return f"the shard is waiting: {why}"

@@ -19,10 +19,9 @@ from placement.repair.queue import RepairQueue
 from placement.repair.triage import ShardTriage, triage
 from placement.repair.violations import ViolationReporter
 from placement.state import ClusterState, Keys
+from placement.wording import format_wait
 
-_BEHIND = Reason(
-    Code.NOT_CAUGHT_UP, "the shard is waiting: the input has events that are not read yet"
-)
+_BEHIND = Reason(Code.NOT_CAUGHT_UP, format_wait("the input has events that are not read yet"))
 
 
 class RepairRun:

@@ -40,6 +40,7 @@ from placement.rules import (
 )
 from placement.strategies import STRATEGIES
 from placement.topology import NO_DOMAIN, Scope, Topology
+from placement.wording import format_wait
 
 # Kinds are numbered by what tells them apart as long as that fits, then anew.
 _NUMBERS_MAX = 1 << 62
@@ -211,7 +212,7 @@ def find_target(case: ShardCase, slot: int, view: View, may_stay: bool = False) 
 def backing_off(case: ShardCase, node: int, topology: Topology) -> Reason:
     """Explain why a node is not tried again yet."""
     move = f"a move of {case.spec.stream}/{case.shard} to node {topology.ids[node]}"
-    message = f"the shard is waiting: {move} was not completed, and its backoff has not ended"
+    message = format_wait(f"{move} was not completed, and its backoff has not ended")
     return Reason(Code.BACKING_OFF, message)
 
 

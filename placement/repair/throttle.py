@@ -18,13 +18,14 @@ from placement.model import UNLIMITED, Code, Reason
 from placement.moves import Ledger
 from placement.state import ClusterState
 from placement.topology import Scope
+from placement.wording import format_wait
 
 _TOP = Scope(depth=1)
 
 
 def _waiting(node_id: str, have: int, most: int, what: str) -> str:
     """Say which limit of a node a shard waits for: how many moves it has, and how many it may."""
-    return f"the shard is waiting: node {node_id} already has {have} of {most} {what}"
+    return format_wait(f"node {node_id} already has {have} of {most} {what}")
 
 
 class Copy(NamedTuple):
@@ -86,14 +87,14 @@ class Throttle:
         limits = self._state.configuration.limits
         bounds = ((limits.max_open, "open at once"), (limits.max_per_batch, "issued in a batch"))
         most = " and ".join(f"{most} {word}" for most, word in bounds if most < UNLIMITED)
-        why = f": moves are limited to {most}" if most else " for the next run of repair"
-        return Reason(Code.LIMIT_REACHED, f"the shard is waiting{why}")
+        message = f"moves are limited to {most}" if most else "the next run of repair moves it"
+        return Reason(Code.LIMIT_REACHED, format_wait(message))
 
     def why_nodes_full(self) -> Reason:
         """Say which limit keeps every node from one more replica."""
         most = self._state.configuration.limits.max_in_per_node
         message = f"every node that accepts replicas already has {most} of {most} incoming moves"
-        return Reason(Code.LIMIT_REACHED, f"the shard is waiting: {message}")
+        return Reason(Code.LIMIT_REACHED, format_wait(message))
 
     def has_room_for(self, copies: Sequence[Copy]) -> bool:
         """Tell whether limits allow all of these copies, which belong together."""
@@ -175,7 +176,7 @@ class Throttle:
         if copied < most:
             return None
         names = " and ".join(self._state.topology.domain_names(_TOP, pair))
-        message = f"the shard is waiting: {copied} of {most} copies between {names} are under way"
+        message = format_wait(f"{copied} of {most} copies between {names} are under way")
         return Reason(Code.LIMIT_REACHED, message, 1, most - copied)
 
     def _of_touched(self, removed: int, target: int) -> Reason | None:
