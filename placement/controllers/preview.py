@@ -26,7 +26,7 @@ from placement.model import (
     StreamSpec,
 )
 from placement.nodes import AdministrativeOrders, Relocations
-from placement.planning import ShardState, Touched, impact
+from placement.planning import ShardState, Touched, compute_impact
 from placement.state import ClusterState
 from placement.wording import format_count
 
@@ -136,7 +136,7 @@ def _seen(
 ) -> Preview:
     held = [*held_shards(state, nodes)]
     shards = tuple((each.spec.stream, each.shard) for each in held)
-    found = impact(
+    found = compute_impact(
         (),
         state.topology,
         lambda name: _spec(state, name),

@@ -34,10 +34,10 @@ from placement.streams import (
     decide,
     is_obsolete,
     is_resolved,
-    judged,
-    laid_out,
     place,
     plan_alteration,
+    reassess,
+    slots_for_spec,
     spec_of,
 )
 
@@ -169,7 +169,7 @@ class StreamController:
         )
         if in_roles:
             self._cancel(stream.shards, why)
-        kept = [laid_out(state, shard, stream, policy, found.spec) for shard in stream.shards]
+        kept = [slots_for_spec(state, shard, stream, policy, found.spec) for shard in stream.shards]
         shards = stream.shards
         strategy = policy.strategy
         decision = self._next(event, stream, spec=found.spec, strategy=strategy, requested=None)
@@ -185,7 +185,7 @@ class StreamController:
         if found.added:
             self._fill(state.add_shards(stream, len(found.added)), found.added)
         self._repair.enqueue(stream.shards)
-        self._publish(judged(state, stream, stream.decision, found.lacking), policy)
+        self._publish(reassess(state, stream, stream.decision, found.lacking), policy)
         for opened in map(state.ledger.by_shard.get, shards):
             if opened is not None:
                 self._note_removal(opened)
@@ -252,7 +252,7 @@ class StreamController:
         self._retry_gate.note_freed_node(node)
         self._repair.enqueue([shard])
         if stream.decision.outcome is not Outcome.PARTIAL:
-            self._revise(stream, judged(state, stream, stream.decision, (lost,)), stream.policy)
+            self._revise(stream, reassess(state, stream, stream.decision, (lost,)), stream.policy)
         return None
 
     def _cancel(self, shards: Iterable[int], why: Reason) -> None:
@@ -353,7 +353,7 @@ class StreamController:
             if decision == before and not mended:
                 continue
             if mended or before.outcome is not Outcome.PARTIAL or not decision.replicas_missing:
-                decision = judged(state, stream, decision)
+                decision = reassess(state, stream, decision)
             if decision != before:
                 self._revise(stream, decision, stream.policy)
 

@@ -4,15 +4,21 @@ Asks the functions that decided, so that an explanation cannot differ from what 
 `state`, `repair` and what they stand on; nobody in the core imports it.
 """
 
-from placement.explain.explainer import Absent, Explainer, Held, Outlook, outlook
+from placement.explain.explainer import (
+    Absence,
+    Explainer,
+    Outlook,
+    Presence,
+    find_outlooks,
+)
 from placement.explain.remedies import Advice, advise
 
 __all__ = [
-    "Absent",
+    "Absence",
     "Advice",
     "Explainer",
-    "Held",
     "Outlook",
+    "Presence",
     "advise",
-    "outlook",
+    "find_outlooks",
 ]

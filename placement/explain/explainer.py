@@ -46,7 +46,7 @@ class Outlook:
     move: Move | None = None
 
 
-def outlook(state: ClusterState, shards: Iterable[int]) -> Mapping[int, Outlook]:
+def find_outlooks(state: ClusterState, shards: Iterable[int]) -> Mapping[int, Outlook]:
     """Let the reconciler's own repair loose on some shards, by index. The state is changed: the
     moves are begun in it."""
     looked_at = list(shards)
@@ -66,7 +66,7 @@ def outlook(state: ClusterState, shards: Iterable[int]) -> Mapping[int, Outlook]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class FunnelStep:
     """A step of the funnel and how many nodes it left."""
 
     step: str
@@ -74,7 +74,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class Presence:
     """Reason why a node holds a replica.
 
     `chosen_by` is None for a replica that is given, of which is told whether it may stay: not
@@ -85,7 +85,7 @@ class Held:
     shard: int
     slot: int
     node: str
-    funnel: tuple[Step, ...]
+    funnel: tuple[FunnelStep, ...]
     chosen_by: str | None
     reason: str
     status: str = "up"
@@ -93,7 +93,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Absent:
+class Absence:
     """Reason why a node holds no replica of a shard; `step` is where the funnel lost it."""
 
     shard: int
@@ -142,33 +142,39 @@ class Explainer:
                 view.add(node, leader=slot == 0)
         self._load = view.load.copy()
         for shard, nodes in enumerate(shards):
-            placed = [node for node in nodes[self._came(shard) :] if node != EMPTY]
+            placed = [node for node in nodes[self._count_given(shard) :] if node != EMPTY]
             np.add.at(self._load, np.asarray(placed, np.int64), 1)
 
-    def held(self, shard: int) -> Iterator[Held]:
+    def explain_replicas(self, shard: int) -> Iterator[Presence]:
         """Explain why each replica of the shard is where it is.
 
         Ask for shards in ascending order.
         """
         self._count_before(shard)
         nodes = self._shards[shard]
-        given = self._came(shard)
+        given = self._count_given(shard)
         for slot, node in enumerate(nodes):
             if node == EMPTY:
                 continue
-            need = self._need(shard, slot, _others(nodes, slot))
+            need = self._request_for(shard, slot, _other_nodes(nodes, slot))
             name = self._view.topology.ids[node]
             what = f"{name} holds replica {slot} of {self._spec.stream}/{shard}"
             steps = self._funnel(need)
-            funnel = tuple(Step(step, int(mask.sum())) for step, mask in steps)
+            funnel = tuple(FunnelStep(step, int(mask.sum())) for step, mask in steps)
             if slot < given:
-                yield self._stands(Held(shard, slot, name, funnel, None, what), node, steps)
+                yield self._explain_given(
+                    Presence(shard, slot, name, funnel, None, what), node, steps
+                )
                 continue
-            by = self._chosen_by(shard, slot, node)
+            by = self._deciding_step(shard, slot, node)
             decided = by if by == ONLY_NODE else f"chosen by {by}"
-            yield Held(shard, slot, name, funnel, by, f"{what}: {self._told(steps)}; {decided}")
+            yield Presence(
+                shard, slot, name, funnel, by, f"{what}: {self._describe_funnel(steps)}; {decided}"
+            )
 
-    def _stands(self, held: Held, node: int, steps: Sequence[tuple[str, Mask]]) -> Held:
+    def _explain_given(
+        self, held: Presence, node: int, steps: Sequence[tuple[str, Mask]]
+    ) -> Presence:
         """A replica that is given: what speaks against it, or how many nodes could hold it."""
         topology = self._view.topology
         wrong, broken = [], False
@@ -179,7 +185,7 @@ class Explainer:
         if topology.is_lost(node):
             wrong = wrong[:1]
         else:
-            for rule, told in self._broken_by(held.shard, node):
+            for rule, told in self._find_broken_rules(held.shard, node):
                 broken = broken or rule.strength is Strength.REQUIRED
                 wrong.append(told)
         status = topology.status(node)
@@ -188,14 +194,14 @@ class Explainer:
             says = f", on a node that is {status}: " if not topology.eligible[node] else ", but "
             reason = f"{held.reason}{says}{'; '.join(wrong)}"
         else:
-            reason = f"{held.reason}: it is up and breaks no rule; {self._told(steps)}"
+            reason = f"{held.reason}: it is up and breaks no rule; {self._describe_funnel(steps)}"
         return replace(held, reason=reason, status=status, lawful=lawful)
 
-    def _broken_by(self, shard: int, node: int) -> Iterator[tuple[Rule, str]]:
+    def _find_broken_rules(self, shard: int, node: int) -> Iterator[tuple[Rule, str]]:
         """The rules that the shard breaks in the node's domain, or on the node itself."""
         topology, nodes = self._view.topology, self._shards[shard]
         kept = [n for n in nodes if n != EMPTY and not topology.is_lost(n)]
-        need = self._need(shard, 0, kept)
+        need = self._request_for(shard, 0, kept)
         standing = replace(need.standing(topology.for_diagnosis()), load=self._load)
         for rule in self._rules:
             scope = rule.scope
@@ -207,7 +213,7 @@ class Explainer:
                     counts = f"{finding.count} in {finding.domain}, the limit is {finding.limit}"
                     yield rule, f"the {rule.strength} rule '{rule}' is broken: {counts}"
 
-    def absent(self, shard: int, node: int, why: Reason | None = None) -> Absent | None:
+    def explain_absence(self, shard: int, node: int, why: Reason | None = None) -> Absence | None:
         """Explain why the node holds nothing of the shard, None if it does.
 
         `why` is what kept the whole stream from being placed.
@@ -219,31 +225,31 @@ class Explainer:
             return None
         lost: tuple[int, str, str] = (-1, "", "")
         for slot, holder in enumerate(nodes):
-            need = self._need(shard, slot, _others(nodes, slot))
+            need = self._request_for(shard, slot, _other_nodes(nodes, slot))
             steps = self._funnel(need)
             gone = next((at for at, (_, mask) in enumerate(steps) if not mask[node]), None)
             if gone is None:
-                return self._passed_over(shard, slot, node, holder, why)
+                return self._explain_passed_over(shard, slot, node, holder, why)
             if gone > lost[0]:
                 lost = (gone, steps[gone][0], self._why_lost(steps[gone][0], node, need))
         name = self._view.topology.ids[node]
         what = f"{name} holds no replica of {self._spec.stream}/{shard}"
-        return Absent(shard, name, lost[1], f"{what}: {lost[2]}")
+        return Absence(shard, name, lost[1], f"{what}: {lost[2]}")
 
-    def _passed_over(
+    def _explain_passed_over(
         self, shard: int, slot: int, node: int, holder: int, why: Reason | None
-    ) -> Absent:
+    ) -> Absence:
         """A node that nothing speaks against: what was preferred to it."""
         ids = self._view.topology.ids
         what = f"{ids[node]} could hold replica {slot} of {self._spec.stream}/{shard}"
         if holder == EMPTY:
             reason = f", but {why.message}" if why else ", and the slot is still empty"
-            return Absent(shard, ids[node], "the stream as a whole", what + reason)
-        if slot < self._came(shard):
+            return Absence(shard, ids[node], "the stream as a whole", what + reason)
+        if slot < self._count_given(shard):
             reason = f", but {ids[holder]} holds it already"
-            return Absent(shard, ids[node], "given", what + reason)
-        by = self._lost_to(shard, slot, node, holder)
-        return Absent(shard, ids[node], by, f"{what}, but {ids[holder]} was chosen by {by}")
+            return Absence(shard, ids[node], "given", what + reason)
+        by = self._losing_step(shard, slot, node, holder)
+        return Absence(shard, ids[node], by, f"{what}, but {ids[holder]} was chosen by {by}")
 
     def _funnel(self, need: ReplicaRequest) -> list[tuple[str, Mask]]:
         """Compute the nodes that each step leaves, as masks."""
@@ -259,7 +265,7 @@ class Explainer:
         others[np.asarray(need.kept, np.int64)] = False
         mask = mask & others
         steps.append(("distinct nodes", mask))
-        standing = self._standing(need)
+        standing = self._rule_context(need)
         for rule in self._rules:
             if rule.strength is Strength.REQUIRED:
                 mask = mask & (rule.penalty(standing) == 0)
@@ -272,7 +278,7 @@ class Explainer:
                 steps.append((str(rule), first if first.any() else mask))
         return steps
 
-    def _told(self, steps: Sequence[tuple[str, Mask]]) -> str:
+    def _describe_funnel(self, steps: Sequence[tuple[str, Mask]]) -> str:
         """The funnel in one clause; steps that left nothing out are not worth a word."""
         parts = {"distinct nodes": apart, "capacity": room, LocatedFirst.name: located}
         rules = {str(rule): rule for rule in self._rules}
@@ -303,16 +309,16 @@ class Explainer:
             case LocatedFirst.name:
                 return "it has no location, and nodes that have one come first"
         rule = next(rule for rule in self._rules if str(rule) == step)
-        return f"the required rule '{rule}' forbids it{self._detail(rule, node, need)}"
+        return f"the required rule '{rule}' forbids it{self._describe_breach(rule, node, need)}"
 
-    def _detail(self, rule: Rule, node: int, need: ReplicaRequest) -> str:
+    def _describe_breach(self, rule: Rule, node: int, need: ReplicaRequest) -> str:
         """Describe what the rule would find if the node took the replica."""
         topology, scope = self._view.topology, rule.scope
         if scope is not None and topology.domain_of(scope)[node] == NO_DOMAIN:
             return f": it has no {scope}"
         if fault := rule.node_fault(topology, node):
             return f": {fault}"
-        standing = self._standing(need)
+        standing = self._rule_context(need)
         after = replace(
             standing,
             replicas=[*standing.replicas, node],
@@ -323,36 +329,36 @@ class Explainer:
             return f": with it there would be {finding.count}{where}, the limit is {finding.limit}"
         return ""
 
-    def _chosen_by(self, shard: int, slot: int, node: int) -> str:
+    def _deciding_step(self, shard: int, slot: int, node: int) -> str:
         """The last step of `choose` that left anything out, or the strategy's own order."""
         if not self._view.topology.eligible[node]:
             return EARLIER
-        need = self._need(shard, slot, _others(self._shards[shard], slot))
+        need = self._request_for(shard, slot, _other_nodes(self._shards[shard], slot))
         if int(dict(self._funnel(need))["capacity"].sum()) == 1:
             return ONLY_NODE
-        trace = self._replayed(shard, slot, node)
+        trace = self._replay(shard, slot, node)
         if trace is None:
-            return self._own_order()
+            return self._name_own_order()
         by = ONLY_NODE
         for (_, before), (step, left) in pairwise(trace):
             by = step if len(left) < len(before) else by
         return by
 
-    def _lost_to(self, shard: int, slot: int, node: int, holder: int) -> str:
+    def _losing_step(self, shard: int, slot: int, node: int, holder: int) -> str:
         """The step at which `choose` left the node for the holder."""
         if not self._view.topology.eligible[holder]:
             return EARLIER
-        trace = self._replayed(shard, slot, holder)
+        trace = self._replay(shard, slot, holder)
         if trace is not None:
             for step, left in trace:
                 if node not in left:
                     return step
-        return self._own_order()
+        return self._name_own_order()
 
-    def _own_order(self) -> str:
+    def _name_own_order(self) -> str:
         return f"the order of strategy '{self._strategy.name}'"
 
-    def _replayed(self, shard: int, slot: int, node: int) -> Trace | None:
+    def _replay(self, shard: int, slot: int, node: int) -> Trace | None:
         """Replay the trace of `choose` that gives the node.
 
         With the replicas before it placed, or with all others placed. None if the strategy has an
@@ -362,8 +368,8 @@ class Explainer:
             return None
         nodes = self._shards[shard]
         placed = [other for other in nodes[:slot] if other != EMPTY]
-        for kept, shards in ((placed, shard), (_others(nodes, slot), len(self._shards))):
-            need = self._need(shard, slot, kept, shards)
+        for kept, shards in ((placed, shard), (_other_nodes(nodes, slot), len(self._shards))):
+            need = self._request_for(shard, slot, kept, shards)
             mask = candidates(self._policy, self._view)
             mask[np.asarray(kept, np.int64)] = False
             for other in kept:
@@ -376,7 +382,7 @@ class Explainer:
                 return trace
         return None
 
-    def _need(
+    def _request_for(
         self, shard: int, slot: int, kept: Sequence[int], shards: int | None = None
     ) -> ReplicaRequest:
         """The need for this replica beside the kept ones and the stream's first `shards` shards."""
@@ -389,7 +395,7 @@ class Explainer:
         need = ReplicaRequest(spec.stream, shard, slot, factor, kept, others, nodes, slots=slots)
         return need._replace(shards=spec.shards, leads=not kept)
 
-    def _standing(self, need: ReplicaRequest) -> RuleContext:
+    def _rule_context(self, need: ReplicaRequest) -> RuleContext:
         """The context of the rules; the load is the finished stream's without its replica."""
         load = self._load.copy()
         holder = self._shards[need.shard][need.slot] if self._shards else EMPTY
@@ -397,19 +403,19 @@ class Explainer:
             load[holder] -= 1
         return replace(need.standing(self._view.topology), load=load)
 
-    def _came(self, shard: int) -> int:
+    def _count_given(self, shard: int) -> int:
         """Count the replicas that the shard came with."""
         return self._given[shard] if shard < len(self._given) else 0
 
     def _count_before(self, shard: int) -> None:
         """Count the replicas of the shards before this one as load."""
         while self._counted < min(shard, len(self._shards)):
-            came = self._came(self._counted)
+            came = self._count_given(self._counted)
             for slot, node in enumerate(self._shards[self._counted]):
                 if node != EMPTY and slot >= came:
                     self._view.add(node, leader=slot == 0)
             self._counted += 1
 
 
-def _others(nodes: Sequence[int], slot: int) -> list[int]:
+def _other_nodes(nodes: Sequence[int], slot: int) -> list[int]:
     return [node for at, node in enumerate(nodes) if at != slot and node != EMPTY]

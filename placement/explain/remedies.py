@@ -56,7 +56,7 @@ class _Shape:
     """A way of adding: the nodes for a size from 1 on, and the words for them."""
 
     nodes: Callable[[int], Additions]
-    told: Callable[[int, int], str]
+    describe: Callable[[int, int], str]
     level: str | None = None
     location: str | None = None
 
@@ -75,7 +75,7 @@ class _Trial:
         work = max(len(state.topology.index) * spec.shards * spec.replication_factor, 1)
         self.left = min(max(_WORK_MAX // work, _TRIES_MIN), _TRIES_MAX)
 
-    def added(self, nodes: Additions) -> Answer | None:
+    def try_adding(self, nodes: Additions) -> Answer | None:
         """The answer with these nodes up besides; None when enough was tried."""
         if self.left <= 0:
             return None
@@ -85,7 +85,7 @@ class _Trial:
             fleet.upsert(name, attributes, Liveness.UP)
         return self._place(fleet)
 
-    def returned(self, nodes: Sequence[int]) -> Answer | None:
+    def try_returning(self, nodes: Sequence[int]) -> Answer | None:
         """The answer with these known nodes up."""
         if self.left <= 0:
             return None
@@ -95,7 +95,7 @@ class _Trial:
             fleet.upsert(fleet.ids[node], fleet.attributes[node], Liveness.UP)
         return self._place(fleet)
 
-    def asked(self, spec: StreamSpec) -> Answer | None:
+    def try_request(self, spec: StreamSpec) -> Answer | None:
         """The answer to another request in the fleet as it is."""
         if self.left <= 0:
             return None
@@ -121,16 +121,16 @@ def advise(
     refused = place(state, spec, policy, given).reasons
     first = refused[0] if refused else None
     short = (first.need or 1) - (first.have or 0) if first else 1
-    less = [*_asking_less(trial, spec)]
-    found = [*_returning(trial, state.topology)]
+    less = [*_advise_asking_less(trial, spec)]
+    found = [*_advise_returning(trial, state.topology)]
     for shape in _shapes(state.topology, policy, bool(first and first.level)):
-        size = _least(trial, shape, max(short, 1))
+        size = _find_least_size(trial, shape, max(short, 1))
         if size is not None:
             number, answer = size
             nodes = shape.nodes(number)
             domains = number if shape.level else 0
             tagged = ", ".join(f"{key}={value}" for key, value in _needed_tags(policy))
-            message = shape.told(number, len(nodes)) + (f", tagged {tagged}" if tagged else "")
+            message = shape.describe(number, len(nodes)) + (f", tagged {tagged}" if tagged else "")
             found.append(
                 Advice(message, len(nodes), answer.outcome, shape.level, domains, shape.location)
             )
@@ -138,11 +138,11 @@ def advise(
     return [*found[:ADVICE_MAX], *less]
 
 
-def _whole(answer: Answer | None) -> bool:
+def _is_whole(answer: Answer | None) -> bool:
     return answer is not None and answer.outcome in (Outcome.PLACED, Outcome.DEGRADED)
 
 
-def _least(trial: _Trial, shape: _Shape, short: int) -> tuple[int, Answer] | None:
+def _find_least_size(trial: _Trial, shape: _Shape, short: int) -> tuple[int, Answer] | None:
     """Find the least size of the shape that works.
 
     Begins with one that gives as many nodes as the reason says are short: doubled until it works,
@@ -154,19 +154,19 @@ def _least(trial: _Trial, shape: _Shape, short: int) -> tuple[int, Answer] | Non
         nodes = shape.nodes(high)
         if len(nodes) > max(_NODES_MAX, 2 * short):
             return None
-        answer = trial.added(nodes)
+        answer = trial.try_adding(nodes)
         if answer is None:
             return None
-        if _whole(answer):
+        if _is_whole(answer):
             best = high, answer
         else:
             low, high = high, high * 2
     middle = high - 1
     while high - low > 1:
-        answer = trial.added(shape.nodes(middle))
+        answer = trial.try_adding(shape.nodes(middle))
         if answer is None:
             return best
-        if _whole(answer):
+        if _is_whole(answer):
             high, best = middle, (middle, answer)
         else:
             low = middle
@@ -174,39 +174,39 @@ def _least(trial: _Trial, shape: _Shape, short: int) -> tuple[int, Answer] | Non
     return best
 
 
-def _returning(trial: _Trial, topology: Topology) -> Iterator[Advice]:
+def _advise_returning(trial: _Trial, topology: Topology) -> Iterator[Advice]:
     """One node that is away coming back, or all of them."""
     rank = topology.order()
     away = [node for node in topology.index.values() if not topology.eligible[node]]
     away.sort(key=lambda node: int(rank[node]))
     for node in away[:8]:
-        answer = trial.returned([node])
-        if answer is not None and _whole(answer):
+        answer = trial.try_returning([node])
+        if answer is not None and _is_whole(answer):
             name = topology.ids[node]
             message = f"{name} ({topology.status(node)}) back in service would be enough"
             yield Advice(message, 1, answer.outcome, location=str(topology.locations[node]) or None)
             return
     if len(away) > 1:
-        answer = trial.returned(away)
-        if answer is not None and _whole(answer):
+        answer = trial.try_returning(away)
+        if answer is not None and _is_whole(answer):
             names = ", ".join(topology.ids[node] for node in away[:8])
             message = f"the {len(away)} nodes that are away ({names}) back in service would do"
             yield Advice(message, len(away), answer.outcome)
 
 
-def _asking_less(trial: _Trial, spec: StreamSpec) -> Iterator[Advice]:
+def _advise_asking_less(trial: _Trial, spec: StreamSpec) -> Iterator[Advice]:
     """The most replicas that fit as things are; else the most shards."""
     for factor in range(spec.replication_factor - 1, 0, -1):
-        answer = trial.asked(replace(spec, replication_factor=factor))
-        if answer is not None and _whole(answer):
+        answer = trial.try_request(replace(spec, replication_factor=factor))
+        if answer is not None and _is_whole(answer):
             message = f"or less: replication_factor {factor} fits as things are"
             yield Advice(message, 0, answer.outcome)
             return
     low, high = 0, spec.shards
     while high - low > 1:
         middle = (low + high) // 2
-        answer = trial.asked(replace(spec, shards=middle))
-        low, high = (middle, high) if _whole(answer) else (low, middle)
+        answer = trial.try_request(replace(spec, shards=middle))
+        low, high = (middle, high) if _is_whole(answer) else (low, middle)
     if low:
         counted = "one shard fits" if low == 1 else f"{low} shards fit"
         yield Advice(f"or less: {counted} as things are", 0, Outcome.PLACED)
@@ -224,12 +224,12 @@ def _shapes(topology: Topology, policy: Policy, domains_first: bool) -> Iterator
         {topology.locations[node] for node in topology.index.values()},
         key=lambda location: natural_key(str(location)),
     )
-    nodes = [_more_nodes(location, tags) for location in _largest(leaves, topology)]
-    everywhere = [_everywhere(leaves, tags)] if len(leaves) > 1 else []
+    nodes = [_more_nodes(location, tags) for location in _largest_locations(leaves, topology)]
+    everywhere = [_nodes_everywhere(leaves, tags)] if len(leaves) > 1 else []
     deepest = max((leaf.depth for leaf in leaves), default=1)
-    for named in _named(policy, rules)[:8]:
+    for named in _named_places(policy, rules)[:8]:
         if not any(leaf.within(named) for leaf in leaves):
-            yield _within(named, deepest, tags)
+            yield _nodes_within(named, deepest, tags)
     if not domains_first:
         yield from [*everywhere, *nodes]
     for scope in topology.tiers():
@@ -249,7 +249,7 @@ def _needed_tags(policy: Policy) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(dict(chain(policy.nodes.with_tags, *needed)).items()))
 
 
-def _named(policy: Policy, rules: Sequence[Rule]) -> list[Location]:
+def _named_places(policy: Policy, rules: Sequence[Rule]) -> list[Location]:
     """The places that the policy names; where nodes stand in them the usual shapes do."""
     places = list(policy.nodes.within)
     for rule in rules:
@@ -257,7 +257,7 @@ def _named(policy: Policy, rules: Sequence[Rule]) -> list[Location]:
     return list(dict.fromkeys(place for place in places if place.depth))
 
 
-def _within(place: Location, deepest: int, tags: tuple[tuple[str, str], ...]) -> _Shape:
+def _nodes_within(place: Location, deepest: int, tags: tuple[tuple[str, str], ...]) -> _Shape:
     """Nodes in a place that the policy names, each in a domain of its own as far as paths go."""
     below = max(deepest - place.depth, 0)
 
@@ -268,13 +268,13 @@ def _within(place: Location, deepest: int, tags: tuple[tuple[str, str], ...]) ->
         )
         return [(f"new-{at}", NodeAttributes(str(p), tags)) for at, p in enumerate(paths)]
 
-    def told(_number: int, nodes: int) -> str:
-        return f"{_count(nodes)} in {place}"
+    def describe(_number: int, nodes: int) -> str:
+        return f"{_format_more_nodes(nodes)} in {place}"
 
-    return _Shape(nodes, told, location=str(place))
+    return _Shape(nodes, describe, location=str(place))
 
 
-def _largest(leaves: Sequence[Location], topology: Topology) -> list[Location]:
+def _largest_locations(leaves: Sequence[Location], topology: Topology) -> list[Location]:
     """The locations with most nodes first; beyond eight nobody reads on."""
     held = [topology.locations[node] for node in topology.index.values()]
     by_size = sorted(leaves, key=lambda location: -held.count(location))
@@ -287,13 +287,13 @@ def _more_nodes(location: Location, tags: tuple[tuple[str, str], ...]) -> _Shape
     def nodes(number: int) -> Additions:
         return [(f"new-{at}", NodeAttributes(place, tags)) for at in range(number)]
 
-    def told(_number: int, nodes: int) -> str:
-        return f"{_count(nodes)} in {place or 'no location'}"
+    def describe(_number: int, nodes: int) -> str:
+        return f"{_format_more_nodes(nodes)} in {place or 'no location'}"
 
-    return _Shape(nodes, told, location=place or None)
+    return _Shape(nodes, describe, location=place or None)
 
 
-def _everywhere(leaves: Sequence[Location], tags: tuple[tuple[str, str], ...]) -> _Shape:
+def _nodes_everywhere(leaves: Sequence[Location], tags: tuple[tuple[str, str], ...]) -> _Shape:
     def nodes(number: int) -> Additions:
         return [
             (f"new-{at}-{each}", NodeAttributes(str(location), tags))
@@ -301,10 +301,10 @@ def _everywhere(leaves: Sequence[Location], tags: tuple[tuple[str, str], ...]) -
             for each in range(number)
         ]
 
-    def told(number: int, _nodes: int) -> str:
-        return f"{_count(number)} in each of the {len(leaves)} locations"
+    def describe(number: int, _nodes: int) -> str:
+        return f"{_format_more_nodes(number)} in each of the {len(leaves)} locations"
 
-    return _Shape(nodes, told)
+    return _Shape(nodes, describe)
 
 
 def _new_domains(
@@ -330,13 +330,13 @@ def _new_domains(
             )
             return [(f"new-{at}", NodeAttributes(str(p), tags)) for at, p in enumerate(paths)]
 
-        def told(number: int, nodes: int, parent: Location = parent) -> str:
+        def describe(number: int, nodes: int, parent: Location = parent) -> str:
             where = f" in {parent}" if parent.depth else ""
             domains = "one more domain" if number == 1 else f"{number} more domains"
             each = "a node" if nodes == 1 else "a node in each"
             return f"{domains} at level {level}{where}, with {each}"
 
-        yield _Shape(nodes, told, level, str(parent) or None)
+        yield _Shape(nodes, describe, level, str(parent) or None)
 
 
 def _new_values(key: str, leaves: Sequence[Location], tags: tuple[tuple[str, str], ...]) -> _Shape:
@@ -354,12 +354,12 @@ def _new_values(key: str, leaves: Sequence[Location], tags: tuple[tuple[str, str
             for at in range(number)
         ]
 
-    def told(number: int, _nodes: int) -> str:
+    def describe(number: int, _nodes: int) -> str:
         values = "one more value" if number == 1 else f"{number} more values"
         return f"{values} of tag {key}, with a node each"
 
-    return _Shape(nodes, told, f"tag:{key}")
+    return _Shape(nodes, describe, f"tag:{key}")
 
 
-def _count(nodes: int) -> str:
+def _format_more_nodes(nodes: int) -> str:
     return "one more node" if nodes == 1 else f"{nodes} more nodes"

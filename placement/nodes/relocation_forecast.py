@@ -14,12 +14,12 @@ from placement.model import Pending, Violation
 from placement.nodes.orders import AdministrativeOrders
 from placement.planning import (
     Impact,
-    Phase,
     PlannedMove,
+    PlanPhase,
     ShardState,
     StreamSnapshot,
+    compute_impact,
     identity_body,
-    impact,
     plan,
 )
 from placement.repair import RepairScope, ViolationReporter
@@ -90,7 +90,7 @@ class RelocationForecaster:
         planned = self._plan(ahead, streams)
         others = set(map(_move_content, already))
         moves = [move for move in planned if _move_content(move) not in others]
-        found = impact(
+        found = compute_impact(
             moves,
             ahead,
             lambda name: state.streams[name].spec,
@@ -109,7 +109,7 @@ class RelocationForecaster:
     def _plan(self, topology: Topology, names: Iterable[str]) -> Sequence[PlannedMove]:
         """Plan the repair of streams, as they are planned now, in a topology."""
         streams = [self._snapshot(self._state.streams[name]) for name in names]
-        return plan(topology, streams, Phase.REPAIR).moves
+        return plan(topology, streams, PlanPhase.REPAIR).moves
 
     def _snapshot(self, stream: Stream) -> StreamSnapshot:
         assert stream.policy is not None, "a stream with a shard on a node is placed"

@@ -5,44 +5,44 @@ What a plan touches is hashed, so that consent can be held against it. Imports `
 """
 
 from placement.planning.impact import (
-    Change,
     Impact,
     ShardState,
+    StateDifference,
     Touched,
-    changes,
+    compute_impact,
+    find_differences,
     identity_body,
-    impact,
     impact_hash,
 )
 from placement.planning.plan import (
     WITHOUT_LIMITS,
     InFlight,
-    Phase,
     Plan,
     PlannedMove,
+    PlanPhase,
     StreamSnapshot,
     plan,
     top_level,
 )
-from placement.planning.waves import Waves, until_balanced
+from placement.planning.waves import Waves, plan_waves
 
 __all__ = [
     "WITHOUT_LIMITS",
-    "Change",
     "Impact",
     "InFlight",
-    "Phase",
     "Plan",
+    "PlanPhase",
     "PlannedMove",
     "ShardState",
+    "StateDifference",
     "StreamSnapshot",
     "Touched",
     "Waves",
-    "changes",
+    "compute_impact",
+    "find_differences",
     "identity_body",
-    "impact",
     "impact_hash",
     "plan",
+    "plan_waves",
     "top_level",
-    "until_balanced",
 ]

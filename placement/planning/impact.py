@@ -44,7 +44,7 @@ class Touched:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StateDifference:
     """One difference between two states; `field` is None where the thing came or went."""
 
     kind: str
@@ -75,7 +75,7 @@ class Impact:
     touched: Touched
 
 
-def impact(
+def compute_impact(
     moves: Sequence[PlannedMove],
     topology: Topology,
     spec_of: Callable[[str], StreamSpec | None],
@@ -129,26 +129,28 @@ def impact_hash(moves: Iterable[PlannedMove], touched: Touched) -> str:
     return stable_id(json.dumps([ways, parts], sort_keys=True, default=str))
 
 
-def changes(before: Touched, after: Touched) -> tuple[Change, ...]:
+def find_differences(before: Touched, after: Touched) -> tuple[StateDifference, ...]:
     """What differs, nodes first, in natural order."""
     kinds = (
         ("node", before.nodes, after.nodes),
         ("shard", before.shards, after.shards),
         ("stream", before.streams, after.streams),
     )
-    return tuple(change for kind in kinds for change in _changes(*kind))
+    return tuple(change for kind in kinds for change in _compare(*kind))
 
 
-def _changes(kind: str, before: Mapping[str, Fields], after: Mapping[str, Fields]) -> list[Change]:
+def _compare(
+    kind: str, before: Mapping[str, Fields], after: Mapping[str, Fields]
+) -> list[StateDifference]:
     found = []
     for name in sorted({*before, *after}, key=natural_key):
         was, now = before.get(name), after.get(name)
         if was is None or now is None:
-            found.append(Change(kind, name, None, was, now))
+            found.append(StateDifference(kind, name, None, was, now))
             continue
         names = sorted({*was, *now})
         found += [
-            Change(kind, name, field, was.get(field), now.get(field))
+            StateDifference(kind, name, field, was.get(field), now.get(field))
             for field in names
             if was.get(field) != now.get(field)
         ]

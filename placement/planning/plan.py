@@ -62,7 +62,7 @@ def crosses(topology: Topology, holders: Sequence[int], target: int) -> bool:
 WITHOUT_LIMITS = Limits(UNLIMITED, UNLIMITED, UNLIMITED, UNLIMITED, UNLIMITED)
 
 
-class Phase(StrEnum):
+class PlanPhase(StrEnum):
     """Phase to plan; `all` is repair, or rebalancing if nothing is left to repair."""
 
     REPAIR = "repair"
@@ -132,27 +132,29 @@ class Plan:
 def plan(
     topology: Topology,
     streams: Sequence[StreamSnapshot],
-    phase: Phase = Phase.ALL,
+    phase: PlanPhase = PlanPhase.ALL,
     max_moves: int | None = None,
     max_moves_per_node: int | None = None,
 ) -> Plan:
     """Plan one phase. The topology is not changed; the streams' nodes are its indexes."""
     most = UNLIMITED if max_moves is None else max_moves
     limits = replace(WITHOUT_LIMITS, max_per_batch=most, max_touching_per_node=max_moves_per_node)
-    if phase is Phase.REBALANCE:
+    if phase is PlanPhase.REBALANCE:
         limits = WITHOUT_LIMITS
     draft = _Draft(topology, streams, limits)
     draft.repair()
-    if phase is Phase.REBALANCE and draft.moves:
+    if phase is PlanPhase.REBALANCE and draft.moves:
         count = len(draft.moves)
         repairs = format_count(count, "repair")
         message = f"{repairs} must be made first: plan and carry out the phase 'repair'"
         untouched = _Draft(topology, streams, limits)
         return untouched.plan((Reason(Code.REPAIR_FIRST, message, 0, count),))
     repaired = draft.plan()
-    if phase is Phase.REPAIR or (phase is Phase.ALL and (repaired.moves or repaired.throttled)):
+    if phase is PlanPhase.REPAIR or (
+        phase is PlanPhase.ALL and (repaired.moves or repaired.throttled)
+    ):
         return repaired
-    return draft.rebalanced(max_moves, max_moves_per_node)
+    return draft.rebalance(max_moves, max_moves_per_node)
 
 
 class _Draft:
@@ -248,7 +250,7 @@ class _Draft:
         state = self._state
         for shard, node_id in self._marks:
             self._repair.mark(shard, node_id)
-        self._look()
+        self._enqueue_shards()
         self._repair.run(caught_up=True)
         issued = [
             move
@@ -260,22 +262,22 @@ class _Draft:
             shard = state.streams[move.stream].shards[move.shard]
             if shard not in moved:
                 moved.add(shard)
-                self.moves.append(self._told(shard, move))
-                self._copy(state.current_replicas(shard), move.add)
-        follow = self._following(moved)
+                self.moves.append(self._planned_move(shard, move))
+                self._count_crossing(state.current_replicas(shard), move.add)
+        follow = self._shards_changing_leader(moved)
         room = max(state.configuration.limits.max_per_batch - len(self.moves), 0)
-        self.moves[:0] = [self._led(shard) for shard in follow[:room]]
+        self.moves[:0] = [self._leader_move(shard) for shard in follow[:room]]
         for shard in follow[room:]:
-            self._leave_leader(shard)
+            self._keep_leader(shard)
         self._leaders_left = {state.streams.key(shard) for shard in follow[room:]}
 
-    def _copy(self, holders: list[int], target: str | None) -> None:
+    def _count_crossing(self, holders: list[int], target: str | None) -> None:
         """Count where a copy for the target comes from."""
         topology = self._state.topology
         if target is not None:
             self._crossing += crosses(topology, holders, topology.index[target])
 
-    def _look(self) -> None:
+    def _enqueue_shards(self) -> None:
         """Let repair look at the shards that may need something.
 
         At all of them while nodes are away for the moment, whose domains count and take nothing.
@@ -296,7 +298,7 @@ class _Draft:
             self._repair.enqueue(np.asarray(stream.shards)[odd].tolist())
         self._repair.enqueue_rule_breakers()
 
-    def _told(self, shard: int, move: Move) -> PlannedMove:
+    def _planned_move(self, shard: int, move: Move) -> PlannedMove:
         kind, remove = move.kind, move.remove
         again, reason = self._twice.get((shard, move.slot)), move.reason
         if kind is MoveKind.ADD and again is not None:
@@ -309,7 +311,7 @@ class _Draft:
         cause = Cause(move.cause)
         return PlannedMove(move.stream, move.shard, kind, remove, move.add, leader, cause, reason)
 
-    def _following(self, moved: set[int]) -> list[int]:
+    def _shards_changing_leader(self, moved: set[int]) -> list[int]:
         """Shards of which nothing changes but who leads."""
         state, found = self._state, []
         for index, rows in state.table.streams():
@@ -318,12 +320,12 @@ class _Draft:
             found += shards[(leads != EMPTY) & (leads != self._first[shards])].tolist()
         return sorted(set(found) - moved)
 
-    def _leave_leader(self, shard: int) -> None:
+    def _keep_leader(self, shard: int) -> None:
         """The plan has no room to let another replica lead."""
         table = self._state.table
         table.swap(shard, 0, table.nodes(shard).index(int(self._first[shard])))
 
-    def _led(self, shard: int) -> PlannedMove:
+    def _leader_move(self, shard: int) -> PlannedMove:
         topology, (name, number) = self._state.topology, self._state.streams.key(shard)
         old = int(self._first[shard])
         leader = topology.ids[self._state.table.nodes(shard)[0]]
@@ -335,7 +337,7 @@ class _Draft:
             why = Reason(Code.RULE_NOT_MET, f"node {leader} is where the policy puts leaders")
         return PlannedMove(name, number, MoveKind.LEADER, None, None, leader, Cause.LEADER, why)
 
-    def rebalanced(self, max_moves: int | None, max_moves_per_node: int | None) -> Plan:
+    def rebalance(self, max_moves: int | None, max_moves_per_node: int | None) -> Plan:
         """The plan of rebalancing, carried out on the draft."""
         state = self._state
         view = state.view()
@@ -355,7 +357,7 @@ class _Draft:
                 led.setdefault(step.shard, (state.table.nodes(step.shard)[0], step.reason))
                 state.table.swap(step.shard, 0, step.slot)
                 continue
-            self._copy(state.table.nodes(step.shard), ids[step.add])
+            self._count_crossing(state.table.nodes(step.shard), ids[step.add])
             state.table.set(step.shard, step.slot, step.add)
             copied[step.shard] = len(self.moves)
             key, ends = state.streams.key(step.shard), (ids[step.remove], ids[step.add], None)

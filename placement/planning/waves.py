@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from placement.assignments import EMPTY
 from placement.hashing import stable_id
 from placement.model import Cause, Code, MoveKind, Reason
-from placement.planning.plan import Phase, Plan, PlannedMove, StreamSnapshot, plan
+from placement.planning.plan import Plan, PlannedMove, PlanPhase, StreamSnapshot, plan
 from placement.topology import Topology
 
 # A person carries out tens of waves; a plan that needs more than this has limits that are too
@@ -53,24 +53,24 @@ class Waves:
         )
 
 
-def until_balanced(
+def plan_waves(
     topology: Topology,
     streams: Sequence[StreamSnapshot],
-    phase: Phase = Phase.ALL,
+    phase: PlanPhase = PlanPhase.ALL,
     max_moves: int | None = None,
     max_moves_per_node: int | None = None,
 ) -> Waves:
     """Plan wave by wave, each under the limits. The topology is not changed."""
     plans: list[Plan] = []
-    standing, seen = [*streams], {_arrangement(streams, topology)}
+    standing, seen = [*streams], {_arrangement_id(streams, topology)}
     stopped: Reason | None = None
     while True:
         found = plan(topology, standing, phase, max_moves, max_moves_per_node)
         if not found.moves:
-            stopped = _held_up(found)
+            stopped = _why_stopped(found)
             break
-        standing = [_carried_out(each, found, topology) for each in standing]
-        after = _arrangement(standing, topology)
+        standing = [_carry_out(each, found, topology) for each in standing]
+        after = _arrangement_id(standing, topology)
         if after in seen:
             message = f"wave {len(plans) + 1} would restore the arrangement of an earlier wave"
             stopped = Reason(Code.PLANS_REPEAT, message)
@@ -84,12 +84,14 @@ def until_balanced(
     if found.moves:
         # The wave that is not made: what stands is what the one before it has left.
         nothing = replace(found, moves=(), lower_bound=0, crossing=0)
-        found = replace(nothing, final=plans[-1].final if plans else _final(streams, topology))
-    bound = plans[0].lower_bound if len(plans) == 1 else _fewest(plans)
+        found = replace(
+            nothing, final=plans[-1].final if plans else _final_lists(streams, topology)
+        )
+    bound = plans[0].lower_bound if len(plans) == 1 else _lower_bound(plans)
     return Waves(tuple(plans), found, bound, stopped)
 
 
-def _held_up(found: Plan) -> Reason | None:
+def _why_stopped(found: Plan) -> Reason | None:
     """Explain why there are no moves though some are wanted."""
     if found.throttled or found.limited:
         message = "the limits allow none of the moves that are left: raise the limits on moves"
@@ -97,7 +99,7 @@ def _held_up(found: Plan) -> Reason | None:
     return next((each for each in found.warnings if each.code is Code.REPAIR_FIRST), None)
 
 
-def _carried_out(each: StreamSnapshot, found: Plan, topology: Topology) -> StreamSnapshot:
+def _carry_out(each: StreamSnapshot, found: Plan, topology: Topology) -> StreamSnapshot:
     """The stream when the plan's moves, and those under way, are done. A replacement that is still
     wanted stays so."""
     lists = found.final[each.spec.stream]
@@ -110,7 +112,7 @@ def _carried_out(each: StreamSnapshot, found: Plan, topology: Topology) -> Strea
     return replace(each, shards=shards, moves=wanted)
 
 
-def _final(
+def _final_lists(
     streams: Sequence[StreamSnapshot], topology: Topology
 ) -> dict[str, tuple[tuple[str, ...], ...]]:
     ids = topology.ids
@@ -120,13 +122,13 @@ def _final(
     }
 
 
-def _arrangement(streams: Sequence[StreamSnapshot], topology: Topology) -> str:
+def _arrangement_id(streams: Sequence[StreamSnapshot], topology: Topology) -> str:
     """A name for where everything stands and what is still marked."""
     marks = [sorted(each.moves) for each in streams]
-    return stable_id(repr((_final(streams, topology), marks)))
+    return stable_id(repr((_final_lists(streams, topology), marks)))
 
 
-def _fewest(plans: Sequence[Plan]) -> int:
+def _lower_bound(plans: Sequence[Plan]) -> int:
     """Compute the lower bound of copies.
 
     The larger of two: replicas by which the nodes' loads of each stream grow, and copies that
@@ -137,10 +139,10 @@ def _fewest(plans: Sequence[Plan]) -> int:
     for move in moves:
         grown.update({(move.stream, move.add): 1} if move.add else ())
         grown.subtract({(move.stream, move.remove): 1} if move.remove else ())
-    return max((+grown).total(), _replaced(moves))
+    return max((+grown).total(), _count_replaced(moves))
 
 
-def _replaced(moves: Sequence[PlannedMove]) -> int:
+def _count_replaced(moves: Sequence[PlannedMove]) -> int:
     """Count the copies that a shard needs at least.
 
     One for each replica that has to go or is missing; one at least if it only breaks rules.

@@ -34,7 +34,7 @@ def adopt(
     replica from being placed leaves its slot empty with the reason.
     """
     topology = view.topology
-    wrong = _malformed(spec, given, topology)
+    wrong = _why_malformed(spec, given, topology)
     if wrong:
         return wrong
     kept = [[topology.index[node_id] for node_id in nodes] for nodes in given]
@@ -45,10 +45,10 @@ def adopt(
     copies = policy.copies(spec.replication_factor)
     empty = [[EMPTY] * max(copies - len(nodes), 0) for nodes in kept]
     shards = [[*nodes, *rest] for nodes, rest in zip(kept, empty, strict=True)]
-    return completed(spec, policy, shards, view, "the given replicas")
+    return place_missing(spec, policy, shards, view, "the given replicas")
 
 
-def completed(
+def place_missing(
     spec: StreamSpec, policy: Policy, shards: list[list[int]], view: View, called: str
 ) -> Placement:
     """Fill the EMPTY slots of the shards where the rules allow.
@@ -61,17 +61,17 @@ def completed(
     if not RuleSet(rules).is_colocated:
         strategy.resume(spec, policy, shards, view)
     reasons = complete_shards(spec, policy, shards, view)
-    return Placement(shards, reasons, unmet_by(shards, spec, policy, view, called))
+    return Placement(shards, reasons, rule_warnings(shards, spec, policy, view, called))
 
 
-def unmet_by(
+def rule_warnings(
     shards: Sequence[Sequence[int]], spec: StreamSpec, policy: Policy, view: View, called: str
 ) -> tuple[Reason, ...]:
     """One warning for every rule that the live replicas break, required ones first."""
     topology = view.topology
     rules = STRATEGIES[policy.strategy].rules(policy, topology)
     live = [[EMPTY if _is_lost(node, topology) else node for node in nodes] for nodes in shards]
-    broken = _broken(rules, live, spec, policy, view, called)
+    broken = _required_rule_warnings(rules, live, spec, policy, view, called)
     return (*broken, *unmet(rules, live, spec, policy, topology))
 
 
@@ -94,9 +94,9 @@ def complete_shards(
         for slot in (slot for slot, node in enumerate(nodes) if node == EMPTY):
             kept = [node for node in nodes if node != EMPTY]
             mask = candidates(policy, view)
-            node = _same_slot(shards, slot, nodes) if colocated else None
+            node = _node_in_same_slot(shards, slot, nodes) if colocated else None
             if node is None or not mask[node]:
-                others = _others(shards, shard) if wide else []
+                others = _other_nodes(shards, shard) if wide else []
                 need = ReplicaRequest(spec.stream, shard, slot, factor, kept, others, policy.nodes)
                 held = [s for s, each in enumerate(nodes) if each != EMPTY]
                 need = need._replace(
@@ -130,18 +130,20 @@ def _is_lost(node: int, topology: Topology) -> bool:
     return node != EMPTY and topology.is_dead(node)
 
 
-def _others(shards: Sequence[Sequence[int]], shard: int) -> list[int]:
+def _other_nodes(shards: Sequence[Sequence[int]], shard: int) -> list[int]:
     everyone = (nodes for s, nodes in enumerate(shards) if s != shard)
     return [node for nodes in everyone for node in nodes if node != EMPTY]
 
 
-def _same_slot(shards: Sequence[Sequence[int]], slot: int, nodes: Sequence[int]) -> int | None:
+def _node_in_same_slot(
+    shards: Sequence[Sequence[int]], slot: int, nodes: Sequence[int]
+) -> int | None:
     """In a colocated stream, the node that another shard has in this slot."""
     held = (other[slot] for other in shards if other[slot] != EMPTY)
     return next((node for node in held if node not in nodes), None)
 
 
-def _malformed(
+def _why_malformed(
     spec: StreamSpec, given: Sequence[Sequence[str]], topology: Topology
 ) -> Reason | None:
     if len(given) > spec.shards:
@@ -158,7 +160,7 @@ def _malformed(
     return None
 
 
-def _broken(
+def _required_rule_warnings(
     rules: Sequence[Rule],
     shards: Sequence[Sequence[int]],
     spec: StreamSpec,

@@ -28,7 +28,7 @@ from placement.moves import OpenMove
 from placement.policy import Policy
 from placement.state import ClusterState, Stream
 from placement.strategies import STRATEGIES
-from placement.streams.adoption import completed, unmet_by
+from placement.streams.adoption import place_missing, rule_warnings
 from placement.streams.decision import Answer, compile_request, outcome_of, place_in, spec_of
 
 
@@ -39,7 +39,7 @@ def count_whole_shards(state: ClusterState, stream: Stream, decision: Decision) 
     return replace(decision, replicas_missing=sum(lacks), shards_placed=lacks.count(0))
 
 
-def judged(
+def reassess(
     state: ClusterState, stream: Stream, decision: Decision, lacking: tuple[Reason, ...] = ()
 ) -> Decision:
     """Make the decision with its outcome, for a stream as it stands in the table.
@@ -47,7 +47,7 @@ def judged(
     `lacking` says why some replicas find no node, if it is known.
     """
     decision = count_whole_shards(state, stream, decision)
-    warnings = unmet_now(state, stream)
+    warnings = current_rule_warnings(state, stream)
     if decision.replicas_missing:
         missing = decision.replicas_missing
         message = f"{missing} {'replica is' if missing == 1 else 'replicas are'} to be added"
@@ -72,7 +72,7 @@ def is_resolved(state: ClusterState, stream: Stream) -> bool:
     return not any(s in state.publisher.violations or s in state.ledger.by_shard for s in shards)
 
 
-def unmet_now(state: ClusterState, stream: Stream) -> tuple[Reason, ...]:
+def current_rule_warnings(state: ClusterState, stream: Stream) -> tuple[Reason, ...]:
     """One warning for every rule that the stream's live replicas break."""
     assert stream.policy is not None
     view = state.view()
@@ -81,7 +81,7 @@ def unmet_now(state: ClusterState, stream: Stream) -> tuple[Reason, ...]:
         nodes, copies = state.table.nodes(shard), stream.copies
         # Slots that are asked for no more say nothing.
         shards.append([*nodes[:copies], *(n for n in nodes[copies:] if n != EMPTY)])
-    return unmet_by(shards, stream.spec, stream.policy, view, "the replicas")
+    return rule_warnings(shards, stream.spec, stream.policy, view, "the replicas")
 
 
 _BY_RULE = (Cause.REQUIRED_RULE, Cause.PREFERRED_RULE, Cause.BALANCE)
@@ -114,21 +114,23 @@ def plan_alteration(
     same = policy == stream.policy
     if same and spec.shards == have and policy.copies(spec.replication_factor) <= stream.copies:
         return Alteration(spec, policy)
-    given = _given(state, event, have)
+    given = _requested_nodes(state, event, have)
     if isinstance(given, Reason):
         return (given,)
     view = state.view()
-    answer = _extended(state, stream, spec, policy, given, view)
+    answer = _try_extending(state, stream, spec, policy, given, view)
     if answer.outcome is Outcome.REJECTED:
         return answer.reasons
-    if not same and not _keeps(state, stream, policy, answer):
-        afresh = place_in(_without(state, stream), spec, policy)
+    if not same and not _may_keep_replicas(state, stream, policy, answer):
+        afresh = place_in(_view_without(state, stream), spec, policy)
         if afresh.outcome is Outcome.REJECTED:
             return afresh.reasons
     return Alteration(spec, policy, answer.shards[have:], answer.reasons)
 
 
-def _given(state: ClusterState, event: StreamAltered, have: int) -> list[list[int]] | Reason:
+def _requested_nodes(
+    state: ClusterState, event: StreamAltered, have: int
+) -> list[list[int]] | Reason:
     """The nodes that the request names for shards that are new."""
     topology, given = state.topology, []
     for shard, nodes in enumerate(event.replicas or ()):
@@ -145,7 +147,7 @@ def _given(state: ClusterState, event: StreamAltered, have: int) -> list[list[in
     return given
 
 
-def _extended(
+def _try_extending(
     state: ClusterState,
     stream: Stream,
     spec: StreamSpec,
@@ -163,13 +165,13 @@ def _extended(
         for node in nodes:
             view.add(node, leader=node == nodes[0])
     rows = [[*nodes, *[EMPTY] * (copies - len(nodes))] for nodes in new]
-    kept = [laid_out(state, shard, stream, policy, spec) for shard in stream.shards]
+    kept = [slots_for_spec(state, shard, stream, policy, spec) for shard in stream.shards]
     shards = [[*nodes, *[EMPTY] * (copies - len(nodes))] for nodes in kept]
-    placed = completed(spec, policy, [*shards, *rows], view, "the replicas")
+    placed = place_missing(spec, policy, [*shards, *rows], view, "the replicas")
     return outcome_of(placed, policy, state.topology, True)
 
 
-def laid_out(
+def slots_for_spec(
     state: ClusterState, shard: int, stream: Stream, policy: Policy, spec: StreamSpec
 ) -> list[int]:
     """The planned nodes of a shard by the slots that another spec has for them."""
@@ -177,7 +179,7 @@ def laid_out(
     return wanted.lay_out(*state.streams.slot_layout(stream).split(state.table.nodes(shard)))
 
 
-def _keeps(state: ClusterState, stream: Stream, policy: Policy, answer: Answer) -> bool:
+def _may_keep_replicas(state: ClusterState, stream: Stream, policy: Policy, answer: Answer) -> bool:
     """Whether the replicas that are there may stay as they are."""
     passes, topology = policy.nodes.passes, state.topology
     held = (node for shard in stream.shards for node in state.table.replicas(shard))
@@ -185,7 +187,7 @@ def _keeps(state: ClusterState, stream: Stream, policy: Policy, answer: Answer) 
     return admitted and answer.outcome is Outcome.PLACED
 
 
-def _without(state: ClusterState, stream: Stream) -> View:
+def _view_without(state: ClusterState, stream: Stream) -> View:
     """A view in which the stream has no replicas yet."""
     view = state.view()
     rows = state.table.rows(np.asarray(stream.shards, np.int64))

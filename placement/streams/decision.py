@@ -85,9 +85,9 @@ def decide(
 def compile_request(state: ClusterState, event: StreamRequested) -> Policy | Reason:
     """Compile the policy of a request, or return what is wrong with the request."""
     policy = (
-        out_of_range(event.shards, event.replication_factor, event.quorum)
-        or _mislabelled(event)
-        or unknown_repair(event.repair)
+        check_counts(event.shards, event.replication_factor, event.quorum)
+        or _check_labels(event)
+        or check_repair_mode(event.repair)
         or state.streams.compile(event.placement_policies, event.policy)
     )
     if isinstance(policy, Reason):
@@ -121,14 +121,14 @@ def place_in(
     wrong = strategy.unfit(spec, policy, topology)
     if wrong:
         return Answer(Outcome.REJECTED, reasons=(wrong,))
-    placed = _placed(spec, policy, view) if given is None else adopt(spec, policy, given, view)
-    if isinstance(placed, Reason) and _refuses(placed):
+    placed = _place_new(spec, policy, view) if given is None else adopt(spec, policy, given, view)
+    if isinstance(placed, Reason) and _is_refusal(placed):
         return Answer(Outcome.REJECTED, reasons=(placed,))
     soft = policy.strength is Strength.PREFERRED
     if isinstance(placed, Reason):
         fills = policy.on_infeasible in (OnInfeasible.PARTIAL, OnInfeasible.DEGRADE)
         placed = _fill_empty_slots(placed, fills, spec, policy, before)
-    elif given is None and soft and _missing(placed.shards):
+    elif given is None and soft and _count_missing(placed.shards):
         placed = _fill_empty_slots(placed, True, spec, policy, view)
     answer = outcome_of(placed, policy, topology, bool(given and any(given)))
     if answer.outcome in (Outcome.REJECTED, Outcome.WAITING):
@@ -137,7 +137,7 @@ def place_in(
     return replace(answer, warnings=(*answer.warnings, *advice)) if advice else answer
 
 
-def _refuses(reason: Reason) -> bool:
+def _is_refusal(reason: Reason) -> bool:
     """Return whether the request itself is wrong.
 
     A domain where no node stands yet is a shortage: nodes may come, and `on_infeasible` says what
@@ -146,7 +146,7 @@ def _refuses(reason: Reason) -> bool:
     return reason.band is Band.CONFIG and reason.code is not Code.DOMAIN_UNKNOWN
 
 
-def _led(placed: Placement, topology: Topology) -> Placement:
+def _warn_of_barred_leaders(placed: Placement, topology: Topology) -> Placement:
     """Warn of shards that stand on nodes alone that may not lead."""
     if topology.can_lead.all():
         return placed
@@ -167,8 +167,8 @@ def _led(placed: Placement, topology: Topology) -> Placement:
 
 def outcome_of(placed: Placement, policy: Policy, topology: Topology, adopted: bool) -> Answer:
     """Name the outcome of a placement, which may lack replicas."""
-    placed = _led(placed, topology)
-    missing = _missing(placed.shards)
+    placed = _warn_of_barred_leaders(placed, topology)
+    missing = _count_missing(placed.shards)
     if not missing:
         outcome = Outcome.DEGRADED if placed.warnings else Outcome.PLACED
         return Answer(outcome, placed.shards, placed.reasons, placed.warnings)
@@ -182,14 +182,14 @@ def outcome_of(placed: Placement, policy: Policy, topology: Topology, adopted: b
     return Answer(Outcome.PARTIAL, placed.shards, placed.reasons, placed.warnings)
 
 
-def _placed(spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
+def _place_new(spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
     """Place with the strategy, and even the answer out."""
     placed = STRATEGIES[policy.strategy].place(spec, policy, view)
-    placed = _checked(placed, spec, policy, view)
+    placed = _check_required_rules(placed, spec, policy, view)
     return placed if isinstance(placed, Reason) else even_out_stream(placed, spec, policy, view)
 
 
-def _checked(
+def _check_required_rules(
     placed: Placement | Reason, spec: StreamSpec, policy: Policy, view: View
 ) -> Placement | Reason:
     """Return the strategy's answer unless a whole shard of it breaks a required rule."""
@@ -206,11 +206,11 @@ def _checked(
         message += f"{first.count} replicas{where}, limit {first.limit}"
         level, seen = everywhere.seen(rule)
         reason = Reason(Code.NO_CANDIDATE, message, first.limit, first.count, level, seen)
-        return _lacking(rule, rules, everywhere) or reason
+        return _why_lacking(rule, rules, everywhere) or reason
     return placed
 
 
-def _lacking(rule: Rule, rules: Sequence[Rule], everywhere: RuleContext) -> Reason | None:
+def _why_lacking(rule: Rule, rules: Sequence[Rule], everywhere: RuleContext) -> Reason | None:
     """Find what a shard lacks to keep the rule, however its replicas stand; None: nothing."""
     required = tuple(
         each for each in rules if each.strength is Strength.REQUIRED and not each.needs_whole_stream
@@ -237,7 +237,7 @@ def _fill_empty_slots(
     reasons = complete_shards(spec, policy, shards, view) if fills else ()
     rules = STRATEGIES[policy.strategy].rules(policy, view.topology)
     warnings = unmet(rules, shards, spec, policy, view.topology)
-    if _missing(shards):
+    if _count_missing(shards):
         return Placement(shards, placed.reasons or reasons, warnings)
     known = {reason.message for reason in warnings}
     told = (*placed.reasons, *placed.warnings)
@@ -245,11 +245,11 @@ def _fill_empty_slots(
     return Placement(shards, (), (*kept, *warnings))
 
 
-def _missing(shards: Sequence[Sequence[int]]) -> int:
+def _count_missing(shards: Sequence[Sequence[int]]) -> int:
     return sum(list(nodes).count(EMPTY) for nodes in shards)
 
 
-def out_of_range(shards: int, factor: int, quorum: str | int | None) -> Reason | None:
+def check_counts(shards: int, factor: int, quorum: str | int | None) -> Reason | None:
     """Refuse counts that no fleet could mean."""
     if not 1 <= factor <= REPLICATION_FACTOR_MAX:
         message = f"replication_factor is {factor}, expected 1 to {REPLICATION_FACTOR_MAX}"
@@ -268,7 +268,7 @@ def out_of_range(shards: int, factor: int, quorum: str | int | None) -> Reason |
     return None
 
 
-def _mislabelled(event: StreamRequested) -> Reason | None:
+def _check_labels(event: StreamRequested) -> Reason | None:
     """Refuse range labels that are not one for each shard."""
     if event.ranges is None or len(event.ranges) == event.shards:
         return None
@@ -277,7 +277,7 @@ def _mislabelled(event: StreamRequested) -> Reason | None:
     return Reason(Code.SHARDS_OUT_OF_RANGE, message, event.shards, have)
 
 
-def unknown_repair(mode: str | None) -> Reason | None:
+def check_repair_mode(mode: str | None) -> Reason | None:
     """Refuse a value of `repair` that is not known."""
     if mode is None or mode in tuple(RepairMode):
         return None

@@ -7,7 +7,7 @@ from typing import Any
 
 from placement.diagnosis import count_by_rung, is_stuck
 from placement.model import AdministrativeState, Guard, Move, NodeView, Violation, ViolationClass
-from placement.planning import Phase
+from placement.planning import PlanPhase
 from schemas.cluster import Cluster
 from streaming.live.published_state import StateRecords
 from streaming.offline import (
@@ -47,7 +47,7 @@ def preview_rebalance(live: StateRecords) -> RebalancePreview | None:
     waits = not all(map(is_stuck, live.violations))
     if waits or live.open_moves or held > PLANNED_REPLICAS_MAX:
         return None
-    found = plan_moves(Document(live.cluster()), PlanOptions(phase=Phase.REBALANCE))
+    found = plan_moves(Document(live.cluster()), PlanOptions(phase=PlanPhase.REBALANCE))
     return RebalancePreview(len(found.plan.moves), found.impact.copies)
 
 

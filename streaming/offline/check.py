@@ -38,7 +38,7 @@ from placement.model import (
 from placement.policy import Policy, contradiction
 from placement.state import ClusterState
 from placement.strategies import STRATEGIES
-from placement.streams import out_of_range, unknown_repair
+from placement.streams import check_counts, check_repair_mode
 from placement.topology import Topology
 from schemas.acks import MoveKind
 from schemas.cluster import Cluster, ClusterMove, ClusterNode, ClusterStream, RefusedStream
@@ -238,8 +238,8 @@ def _policy(state: ClusterState, event: StreamCreated) -> Policy | Reason:
     if given > event.shards:
         message = f"replicas lists {given} shards, the stream has {event.shards}"
         return Reason(Code.SHARDS_OUT_OF_RANGE, message, event.shards, given)
-    wrong = out_of_range(event.shards, event.replication_factor, event.quorum)
-    wrong = wrong or unknown_repair(event.repair)
+    wrong = check_counts(event.shards, event.replication_factor, event.quorum)
+    wrong = wrong or check_repair_mode(event.repair)
     return wrong or state.streams.compile(event.placement_policies, event.policy)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from placement.allocator import View
 from placement.assignments import EMPTY
 from placement.diagnosis import UNKNOWN, Health, StreamToDiagnose, diagnose_cluster, worst_of
-from placement.explain import Absent, Advice, Explainer, Held, Outlook, advise, outlook
+from placement.explain import Absence, Advice, Explainer, Outlook, Presence, advise, find_outlooks
 from placement.model import Band, Code, Decision, Move, Outcome, Reason, StreamCreated, Violation
 from placement.nodes import find_hold
 from placement.planning import WITHOUT_LIMITS
@@ -67,8 +67,8 @@ class ShardExplanation:
     shard: int
     replicas: tuple[str, ...]
     health: Health | None
-    held: tuple[Held, ...]
-    absent: Absent | None
+    held: tuple[Presence, ...]
+    absent: Absence | None
     violations: tuple[Violation, ...] = ()
     move: dict[str, Any] | None = None
     epoch: int | None = None
@@ -121,16 +121,16 @@ class StreamExplanation:
     decision: Decision | RefusedStream
     health: Health | None = None
     shards: tuple[ShardExplanation, ...] = ()
-    unplaced: tuple[Absent, ...] = ()
+    unplaced: tuple[Absence, ...] = ()
     advice: tuple[Advice, ...] = ()
 
     @property
-    def held(self) -> tuple[Held, ...]:
+    def held(self) -> tuple[Presence, ...]:
         """Return the reasons for all replicas, of all shards."""
         return tuple(each for shard in self.shards for each in shard.held)
 
     @property
-    def absent(self) -> tuple[Absent, ...]:
+    def absent(self) -> tuple[Absence, ...]:
         """Return the reasons why the node holds none, of all shards."""
         found = (shard.absent for shard in self.shards)
         return (*self.unplaced, *(each for each in found if each is not None))
@@ -328,13 +328,13 @@ def _explain(
     node = state.topology.index.get(wanted.node or "")
     why = decision.reasons[0] if decision.reasons else None
     found: list[ShardExplanation] = []
-    unplaced: list[Absent] = []
+    unplaced: list[Absence] = []
     for shard in _shards_to_explain(decision.spec.shards, shards, wanted):
-        absent = None if node is None else explainer.absent(shard, node, why)
+        absent = None if node is None else explainer.explain_absence(shard, node, why)
         if not shards:
             unplaced += [] if absent is None else [absent]
             continue
-        held = explainer.held(shard)
+        held = explainer.explain_replicas(shard)
         mine = tuple(each for each in held if wanted.node in (None, each.node))
         names = tuple(state.topology.ids[n] for n in shards[shard] if n != EMPTY)
         found.append(ShardExplanation(event.stream, shard, names, None, mine, absent))
@@ -378,7 +378,7 @@ class _Outlook:
         ahead: Mapping[int, Outlook] = {}
         if self._published is None:
             indexes = state.streams[event.stream].shards
-            found = outlook(state, [indexes[each.shard] for each in explained.shards])
+            found = find_outlooks(state, [indexes[each.shard] for each in explained.shards])
             ahead = {each.shard: found[indexes[each.shard]] for each in explained.shards}
         shards = tuple(
             self._shard(each, health[each.shard], ahead.get(each.shard, Outlook()))

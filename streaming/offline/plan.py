@@ -23,17 +23,17 @@ from placement.nodes import HoldTrigger, find_hold
 from placement.planning import (
     Impact,
     InFlight,
-    Phase,
     Plan,
     PlannedMove,
+    PlanPhase,
     ShardState,
     StreamSnapshot,
     Waves,
+    compute_impact,
     identity_body,
-    impact,
     plan,
+    plan_waves,
     top_level,
-    until_balanced,
 )
 from placement.state import role_rules
 from placement.topology import Topology
@@ -51,7 +51,7 @@ class PlanOptions:
     """Selects a plan: its phase, its limits, one plan or all waves, and hypothetical changes of the
     cluster before it."""
 
-    phase: Phase = Phase.ALL
+    phase: PlanPhase = PlanPhase.ALL
     max_moves: int | None = None
     max_moves_per_node: int | None = None
     until_balanced: bool = False
@@ -158,7 +158,7 @@ def plan_moves(document: Document, wanted: PlanOptions) -> PlanResult:
     before = {each.stream: each.replication_factor for each in accepted_streams(document.cluster)}
     streams = [_snapshot(topology, each, cluster.moves, before) for each in judged.examined]
     bounds = (wanted.phase, wanted.max_moves, wanted.max_moves_per_node)
-    waves = until_balanced(topology, streams, *bounds) if wanted.until_balanced else None
+    waves = plan_waves(topology, streams, *bounds) if wanted.until_balanced else None
     found = plan(topology, streams, *bounds) if waves is None else waves.whole
     after = _streams_after(topology, judged.examined, found)
     left = diagnose_cluster(topology, after).violations
@@ -255,7 +255,7 @@ def impact_of(
         return ShardState(tuple(nodes), under_way=None if move is None else _move_words(move))
 
     loads = judged.loads
-    return impact(
+    return compute_impact(
         moves,
         judged.topology,
         specs.get,

@@ -13,7 +13,7 @@ import orjson
 from pydantic import ValidationError
 
 from placement.model import Cause, Code, MoveKind, Reason
-from placement.planning import Change, PlannedMove, Touched, changes, impact_hash
+from placement.planning import PlannedMove, StateDifference, Touched, find_differences, impact_hash
 from schemas.base import describe
 from schemas.cluster import ClusterNode
 from streaming.offline.documents import Document
@@ -50,7 +50,7 @@ class VerifyResult:
 
     document: Document
     saved: SavedPlan
-    changes: tuple[Change, ...]
+    changes: tuple[StateDifference, ...]
 
     @property
     def is_current(self) -> bool:
@@ -125,7 +125,7 @@ def verify_plan(document: Document, saved: SavedPlan) -> VerifyResult:
     a domain, tag or node that has no node any more."""
     cluster, judged = check_what_if(document, saved.what_if)
     now = impact_of(judged, cluster, saved.moves).touched
-    return VerifyResult(document, saved, changes(saved.touched, now))
+    return VerifyResult(document, saved, find_differences(saved.touched, now))
 
 
 def _what_if(asked: Mapping[str, Any]) -> WhatIf:

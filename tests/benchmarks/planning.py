@@ -31,7 +31,7 @@ from placement.model import (
     NodeChanged,
     Violation,
 )
-from placement.planning import WITHOUT_LIMITS, Phase, StreamSnapshot, plan
+from placement.planning import WITHOUT_LIMITS, PlanPhase, StreamSnapshot, plan
 from placement.reconciler import Reconciler
 from placement.repair import triage
 from placement.topology import Topology
@@ -215,7 +215,7 @@ def large(amount: Amount) -> tuple[Moved, float]:
             StreamToDiagnose(each.spec, each.policy, each.shards, each.shards) for each in streams
         ]
         diagnosing, found = _timed(lambda: diagnose_cluster(topology, examined))
-        planning, made = _timed(lambda: plan(topology, streams, Phase.REPAIR))
+        planning, made = _timed(lambda: plan(topology, streams, PlanPhase.REPAIR))
     lost = len({(v.stream, v.shard) for v in found.violations})
     if made.left or len(made.moves) != lost:
         raise BenchmarkFailed(f"{len(made.moves)} moves, {len(made.left)} left of {lost}")
@@ -236,8 +236,8 @@ class Changed:
 def changes(nodes: int) -> Iterator[Moved]:
     """One node more, one less, a rack and a zone less: what moves, and the fewest that could."""
     for what, phase, changed in (
-        (JOINS, Phase.REBALANCE, joining(nodes)),
-        *((what, Phase.REPAIR, leaving(nodes, gone)) for what, gone in losses(nodes).items()),
+        (JOINS, PlanPhase.REBALANCE, joining(nodes)),
+        *((what, PlanPhase.REPAIR, leaving(nodes, gone)) for what, gone in losses(nodes).items()),
     ):
         spent, made = _timed(partial(plan, changed.topology, changed.streams, phase))
         moves = sum(move.add is not None for move in made.moves)

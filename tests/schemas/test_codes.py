@@ -91,9 +91,9 @@ def test_the_words_a_stream_may_use_are_listed_although_the_core_judges_them(nam
         for field in ("repair", "quorum")
     )
     assert repair == [each.value for each in records.RepairMode]
-    assert decision.unknown_repair(repair[0]) is None
-    assert [decision.out_of_range(1, 3, word) for word in quorum] == [None] * len(quorum)
-    assert decision.out_of_range(1, 3, "all") is not None
+    assert decision.check_repair_mode(repair[0]) is None
+    assert [decision.check_counts(1, 3, word) for word in quorum] == [None] * len(quorum)
+    assert decision.check_counts(1, 3, "all") is not None
 
 
 def test_bands_are_the_same_words():

@@ -31,9 +31,9 @@ def why(
                 view.leaders[node] -= slot == 0
     explainer = Explainer(known.spec, known.policy, shards, view)
     if node_id is None:
-        yield from (held.reason for held in explainer.held(number))
+        yield from (held.reason for held in explainer.explain_replicas(number))
     else:
-        absent = explainer.absent(number, state.topology.index[node_id])
+        absent = explainer.explain_absence(number, state.topology.index[node_id])
         yield absent.reason if absent else f"{node_id} holds a replica of {shard}"
     yield from _still(records, stream, number)
 

@@ -91,7 +91,7 @@ def plan(
             message = "a saved plan is verified in text or json, --output kafka writes a new one"
             raise typer.BadParameter(message, param_hint="--verify")
         _verify(file, verify, output, strict)
-    from placement.planning import Phase as PlanPhase
+    from placement.planning import PlanPhase
     from streaming.cli.render.plan import show_plan
     from streaming.offline import PlanOptions, PlanResult, WhatIf, plan_moves
 

@@ -62,7 +62,9 @@ def test_the_funnel_names_what_left_a_node_out():
     policy = {"within": ["/eu"], "rules": [{"at_most": 1, "per": "az"}]}
     spec, _, answer, explainer = placed(state, policy, factor=2)
     assert answer.outcome is Outcome.PLACED
-    absent = {name: explainer.absent(0, node) for name, node in state.topology.index.items()}
+    absent = {
+        name: explainer.explain_absence(0, node) for name, node in state.topology.index.items()
+    }
     steps = {name: each.step for name, each in absent.items() if each}
     taken = [state.topology.ids[node] for node in answer.shards[0]]
     other = ({"n1", "n2"} - set(taken)).pop()
@@ -77,7 +79,7 @@ def test_the_funnel_names_what_left_a_node_out():
     assert f"{other} could hold replica" in absent[other].reason
     assert "it is draining" in absent["n6"].reason
     assert "capacity of 0 is used up" in absent["n7"].reason
-    held = list(explainer.held(0))
+    held = list(explainer.explain_replicas(0))
     assert [each.node for each in held] == taken
     counts = [step.left for step in held[0].funnel]
     assert counts == sorted(counts, reverse=True)
@@ -90,7 +92,7 @@ def test_a_required_rule_says_what_it_would_find():
     state = fleet("n1 /eu/a", "n2 /eu/a", "n3 /eu/b")
     _, _, answer, explainer = placed(state, {"rules": [{"exclusive": "nodes"}]}, shards=3, factor=1)
     [first], [second], _ = answer.shards
-    reason = explainer.absent(0, second).reason
+    reason = explainer.explain_absence(0, second).reason
     name = state.topology.ids[second]
     assert first != second
     assert reason == (
@@ -100,7 +102,7 @@ def test_a_required_rule_says_what_it_would_find():
     # A node without the tag that a rule counts by is refused, and told so.
     _, _, answer, explainer = placed(state, {"rules": [{"at_most": 1, "per": "tag:zone"}]})
     assert answer.outcome is Outcome.WAITING
-    assert explainer.absent(0, 0).reason.endswith("forbids it: it has no tag:zone")
+    assert explainer.explain_absence(0, 0).reason.endswith("forbids it: it has no tag:zone")
 
 
 @pytest.mark.parametrize("name", sorted({s.name for s in STRATEGIES.values()}))
@@ -120,18 +122,18 @@ def test_every_strategy_is_explained(name):
     assert answer.shards, answer.reasons
     explainer = Explainer(spec, compiled, answer.shards, before)
     for shard, nodes in enumerate(answer.shards):
-        held = list(explainer.held(shard))
+        held = list(explainer.explain_replicas(shard))
         assert [each.node for each in held] == [state.topology.ids[n] for n in nodes if n >= 0]
         assert all(each.chosen_by for each in held)
         assert all(each.funnel[-1].left >= 1 for each in held)
         for node in range(state.topology.size):
-            assert (explainer.absent(shard, node) is None) == (node in nodes)
+            assert (explainer.explain_absence(shard, node) is None) == (node in nodes)
 
 
 def test_spread_is_explained_by_the_step_that_decided():
     state = fleet("n1 /eu/a", "n2 /us/a")
     _, _, _, explainer = placed(state, {"strategy": "spread"}, factor=2)
-    last = list(explainer.held(0))[1]
+    last = list(explainer.explain_replicas(0))[1]
     assert last.chosen_by == ONLY_NODE
     assert last.reason.endswith("; no other node was left")
 

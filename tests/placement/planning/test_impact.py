@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from placement.model import Cause, Code, Liveness, MoveKind, NodeAttributes, Reason, StreamSpec
-from placement.planning import Impact, PlannedMove, ShardState, changes, impact
+from placement.planning import Impact, PlannedMove, ShardState, compute_impact, find_differences
 from placement.topology import Topology
 
 SPEC = StreamSpec("s", 2, 2, {"strategy": "spread"})
@@ -31,7 +31,7 @@ def fleet(**changed: NodeAttributes) -> Topology:
 
 def found(moves=MOVES, topology=None, spec=SPEC, lists=LISTS, **more) -> Impact:
     known = topology or fleet()
-    return impact(moves, known, lambda _: spec, lambda *key: lists[key], **more)
+    return compute_impact(moves, known, lambda _: spec, lambda *key: lists[key], **more)
 
 
 def test_what_a_plan_touches():
@@ -90,8 +90,8 @@ def test_what_a_plan_does_not_touch_leaves_its_hash(same):
 def test_what_a_plan_touches_changes_its_hash_and_is_named(other, told):
     before, after = found(), found(**other)
     assert before.hash != after.hash
-    assert list(map(str, changes(before.touched, after.touched))) == [told]
-    assert changes(before.touched, before.touched) == ()
+    assert list(map(str, find_differences(before.touched, after.touched))) == [told]
+    assert find_differences(before.touched, before.touched) == ()
 
 
 def test_other_moves_have_another_hash():
@@ -104,7 +104,7 @@ def test_a_full_target_is_a_change():
     topology = fleet(c=NodeAttributes("/c", capacity=10))
     before = found(topology=topology, load=[1, 1, 9, 0])
     after = found(topology=topology, load=[1, 1, 10, 5])
-    assert list(map(str, changes(before.touched, after.touched))) == [
+    assert list(map(str, find_differences(before.touched, after.touched))) == [
         "node c: replicas was 9, is 10"
     ]
 

@@ -10,12 +10,12 @@ import pytest
 
 from placement.model import Cause, MoveKind
 from placement.nodes import find_hold
-from placement.planning import InFlight, Phase, Plan, StreamSnapshot, plan
+from placement.planning import InFlight, Plan, PlanPhase, StreamSnapshot, plan
 from tests.builders.plans import fleet, stream, ways
 
 
 def repaired(topology, *streams) -> Plan:
-    return plan(topology, streams, Phase.REPAIR)
+    return plan(topology, streams, PlanPhase.REPAIR)
 
 
 def settled(topology, *streams, rounds: int = 20) -> tuple[list[Plan], list[StreamSnapshot]]:
@@ -217,9 +217,9 @@ def test_a_stream_may_turn_repair_off():
 def test_bounds():
     topology = fleet("/a a1 a2", "/b b1!", "/c c1")
     shards = stream(topology, ["b1 a1"] * 6, factor=2)
-    found = plan(topology, [shards], Phase.REPAIR, max_moves=2)
+    found = plan(topology, [shards], PlanPhase.REPAIR, max_moves=2)
     assert (len(found.moves), found.throttled) == (2, 4)
-    found = plan(topology, [shards], Phase.REPAIR, max_moves_per_node=2)
+    found = plan(topology, [shards], PlanPhase.REPAIR, max_moves_per_node=2)
     copies = [move for move in found.moves if move.kind is not MoveKind.LEADER]
     assert set(Counter(move.add for move in copies).values()) <= {2}
     assert len(copies) + found.throttled == 6

@@ -20,7 +20,7 @@ from placement.model import (
     Reason,
     StreamSpec,
 )
-from placement.planning import Phase, StreamSnapshot, plan
+from placement.planning import PlanPhase, StreamSnapshot, plan
 from placement.policy import Policy, compile_policy
 from placement.repair.targets import ShardCase, score
 from placement.strategies import STRATEGIES
@@ -144,7 +144,7 @@ def test_plans_end(asked: dict[str, Any]) -> None:
 def settle(topology: Topology, stream: StreamSnapshot) -> None:
     """Carry out plan after plan."""
     for _ in range(ROUNDS_MAX):
-        found = plan(topology, [stream], Phase.REPAIR)
+        found = plan(topology, [stream], PlanPhase.REPAIR)
         if not found.moves:
             return
         shards = [move.shard for move in found.moves]

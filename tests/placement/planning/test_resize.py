@@ -12,7 +12,7 @@ import pytest
 
 from placement.assignments import resized
 from placement.model import Liveness, MoveKind, NodeAttributes
-from placement.planning import Phase, until_balanced
+from placement.planning import PlanPhase, plan_waves
 from placement.topology import Topology
 from tests.builders.drawn import seeds
 from tests.builders.plans import fleet, stream
@@ -22,7 +22,7 @@ EVEN = {"strategy": "spread", "rules": [{"even": "az", "strength": "preferred"}]
 
 def gone(topology, *streams) -> list[str]:
     """Nodes that give up a copy, in order."""
-    found = until_balanced(topology, streams, Phase.REPAIR)
+    found = plan_waves(topology, streams, PlanPhase.REPAIR)
     assert found.stopped is None
     return [move.remove for move in found.whole.moves if move.kind is MoveKind.REMOVE]
 
@@ -66,7 +66,7 @@ def test_no_healthy_copy_goes_before_an_unhealthy_one(seed):
     topology = fleet(*zones, levels=("az",))
     lists = [" ".join(rng.sample(names, 5)) for _ in range(4)]
     rank = {"!": 0, "~": 1, "?": 2, "": 3}
-    found = until_balanced(topology, [stream(topology, lists, factor=2, **EVEN)], Phase.REPAIR)
+    found = plan_waves(topology, [stream(topology, lists, factor=2, **EVEN)], PlanPhase.REPAIR)
     held = [words.split() for words in lists]
     removed = [move for each in found.plans for move in each.moves if move.kind is MoveKind.REMOVE]
     assert Counter(move.shard for move in removed) == dict.fromkeys(range(4), 3)
@@ -82,7 +82,7 @@ def test_no_healthy_copy_goes_before_an_unhealthy_one(seed):
 def test_new_copies_go_where_the_strategy_wants_them():
     topology = fleet("/a a1 a2", "/b b1 b2", "/c c1 c2", "/d d1", levels=("az",))
     shards = stream(topology, ["a1 b1 c1", "b1 c1 a1"], factor=5, **EVEN)
-    found = until_balanced(topology, [shards], Phase.REPAIR)
+    found = plan_waves(topology, [shards], PlanPhase.REPAIR)
     assert {move.kind for move in found.whole.moves} == {MoveKind.ADD}
     for before, nodes in zip(("a1", "b1"), found.whole.final["s"], strict=True):
         assert nodes[0] == before
@@ -106,7 +106,7 @@ def test_a_cold_copy_stays_the_cold_one(listed, before, factor):
     copies = policy.copies(before), policy.copies(factor)
     lists = [resized(nodes, *copies, 1) for nodes in shards.shards]
     shards = type(shards)(shards.spec, policy, lists)
-    found = until_balanced(topology, [shards], Phase.REPAIR)
+    found = plan_waves(topology, [shards], PlanPhase.REPAIR)
     (nodes,) = found.whole.final["s"]
     assert nodes[-1] == "y0"
     assert len(nodes) == factor + 1

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from placement.model import Band, Code, MoveKind
-from placement.planning import InFlight, Phase, Waves, plan, until_balanced
+from placement.planning import InFlight, PlanPhase, Waves, plan, plan_waves
 from placement.planning import waves as module
 from tests.builders.drawn import seeds
 from tests.builders.plans import fleet, stream, ways
@@ -30,7 +30,7 @@ def touched(each) -> Counter[str]:
 def test_a_dead_node_then_balance_under_a_limit():
     topology = fleet("/a a1 a2", "/b b1! b2", "/c c1", levels=("az",))
     shards = stream(topology, ["a1 b1 c1"] * 6, **EVEN)
-    found = until_balanced(topology, [shards], max_moves=2)
+    found = plan_waves(topology, [shards], max_moves=2)
     assert found.stopped is None
     assert [len(each.moves) for each in found.plans][:3] == [2, 2, 2]
     assert {move.cause for each in found.plans[:3] for move in each.moves} == {"under_replicated"}
@@ -46,7 +46,7 @@ def test_a_dead_node_then_balance_under_a_limit():
 def test_a_limit_per_node_holds_in_every_wave():
     topology = fleet("/a a1 a2", "/b b1 b2", "/c c1 c2", levels=("az",))
     shards = stream(topology, ["a1 b1 c1"] * 8, **EVEN)
-    found = until_balanced(topology, [shards], max_moves_per_node=1)
+    found = plan_waves(topology, [shards], max_moves_per_node=1)
     assert found.stopped is None
     assert all(max(touched(each).values(), default=0) <= 1 for each in found.plans)
     assert copies(found) == found.lower_bound == 12
@@ -55,14 +55,14 @@ def test_a_limit_per_node_holds_in_every_wave():
 def test_one_wave_is_the_plan():
     topology = fleet("/a a1", "/b b1! b2", "/c c1")
     shards = stream(topology, ["a1 b1 c1"])
-    found = until_balanced(topology, [shards], Phase.REPAIR)
+    found = plan_waves(topology, [shards], PlanPhase.REPAIR)
     assert len(found.plans) == 1
-    assert ways(found.whole) == ways(plan(topology, [shards], Phase.REPAIR))
+    assert ways(found.whole) == ways(plan(topology, [shards], PlanPhase.REPAIR))
 
 
 def test_nothing_to_do_is_no_wave():
     topology = fleet("/a a1", "/b b1", "/c c1")
-    found = until_balanced(topology, [stream(topology, ["a1 b1 c1"])])
+    found = plan_waves(topology, [stream(topology, ["a1 b1 c1"])])
     assert (found.plans, found.lower_bound, found.stopped) == ((), 0, None)
     assert found.whole.final == {"s": (("a1", "b1", "c1"),)}
 
@@ -70,16 +70,16 @@ def test_nothing_to_do_is_no_wave():
 @pytest.mark.parametrize("bounds", [{"max_moves": 0}])
 def test_a_limit_that_leaves_no_room_is_told(bounds):
     topology = fleet("/a a1", "/b b1! b2", "/c c1")
-    found = until_balanced(topology, [stream(topology, ["a1 b1 c1"])], **bounds)
+    found = plan_waves(topology, [stream(topology, ["a1 b1 c1"])], **bounds)
     assert (found.plans, found.stopped.code) == ((), Code.LIMIT_REACHED)
     full = fleet("/a a1 a2", "/b b1 b2")
-    found = until_balanced(full, [stream(full, ["a1", "a1"], factor=1)], **bounds)
+    found = plan_waves(full, [stream(full, ["a1", "a1"], factor=1)], **bounds)
     assert (found.plans, found.stopped.code) == ((), Code.LIMIT_REACHED)
 
 
 def test_balance_that_waits_for_repair_is_told():
     topology = fleet("/a a1", "/b b1! b2", "/c c1")
-    found = until_balanced(topology, [stream(topology, ["a1 b1 c1"])], Phase.REBALANCE)
+    found = plan_waves(topology, [stream(topology, ["a1 b1 c1"])], PlanPhase.REBALANCE)
     assert (found.plans, found.stopped.code) == ((), Code.REPAIR_FIRST)
 
 
@@ -91,7 +91,7 @@ def test_moves_under_way_count_as_done_and_wishes_stay():
         2: InFlight(MoveKind.REPLACE, "c1", None),
     }
     shards = stream(topology, ["a1 b1 c1", "a1 b2 c1", "a2 b2 c1"], moves=moves)
-    found = until_balanced(topology, [shards], Phase.REPAIR, max_moves=1)
+    found = plan_waves(topology, [shards], PlanPhase.REPAIR, max_moves=1)
     assert [way.split()[:3] for way in ways(found.whole)] == [
         ["s/1", "replace", "c1"],
         ["s/2", "replace", "c1"],
@@ -103,11 +103,11 @@ def test_moves_under_way_count_as_done_and_wishes_stay():
 def test_a_planner_that_goes_round_is_stopped(monkeypatch):
     topology = fleet("/a a1 a2", "/b b1", "/c c1")
     one, other = stream(topology, ["b1 a1 c1"]), stream(topology, ["b1 a2 c1"])
-    there = plan(fleet("/a a1! a2", "/b b1", "/c c1"), [one], Phase.REPAIR)
-    back = plan(fleet("/a a1 a2!", "/b b1", "/c c1"), [other], Phase.REPAIR)
+    there = plan(fleet("/a a1! a2", "/b b1", "/c c1"), [one], PlanPhase.REPAIR)
+    back = plan(fleet("/a a1 a2!", "/b b1", "/c c1"), [other], PlanPhase.REPAIR)
     plans = iter([there, back])
     monkeypatch.setattr(module, "plan", lambda *_: next(plans))
-    found = until_balanced(topology, [one])
+    found = plan_waves(topology, [one])
     assert (found.stopped.code, found.stopped.band) == (Code.PLANS_REPEAT, Band.BUG)
     assert [ways(each) for each in found.plans] == [["s/0 replace a1 a2"]]
     assert found.whole.final == {"s": (("b1", "a2", "c1"),)}
@@ -130,7 +130,7 @@ def test_random_fleets_come_to_rest(seed):
         stream(topology, lists[7:], "t", factor=rng.choice([2, 3, 4]), **EVEN),
     ]
     bound = rng.choice([{"max_moves": 3}, {"max_moves_per_node": 2}, {}])
-    found = until_balanced(topology, streams, **bound)
+    found = plan_waves(topology, streams, **bound)
     assert found.stopped is None
     assert copies(found) >= found.lower_bound
     held = Counter(node for lists in found.whole.final.values() for ids in lists for node in ids)
@@ -151,10 +151,10 @@ def test_n9_a_location_that_appears_costs_one_move_for_each_shard_that_improves(
     lists = [" ".join(rng.sample(old, 3)) for _ in range(12)]
     for policy in ({"strategy": "location_majority"}, EVEN):
         two = fleet(*fleet_of, levels=("az",))
-        found = until_balanced(two, [stream(two, lists, **policy)], Phase.REPAIR)
+        found = plan_waves(two, [stream(two, lists, **policy)], PlanPhase.REPAIR)
         three = fleet(*fleet_of, "/c c0 c1", levels=("az",))
         settled = [" ".join(nodes) for nodes in found.whole.final["s"]]
-        grown = until_balanced(three, [stream(three, settled, **policy)], Phase.REPAIR)
+        grown = plan_waves(three, [stream(three, settled, **policy)], PlanPhase.REPAIR)
         assert grown.stopped is None
         moved = Counter(move.shard for move in grown.whole.moves)
         improved = [

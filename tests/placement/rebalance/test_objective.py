@@ -14,7 +14,7 @@ import pytest
 
 from placement.assignments import EMPTY
 from placement.model import Liveness, MoveKind, Outcome, StreamSpec
-from placement.planning import Phase, StreamSnapshot, plan
+from placement.planning import PlanPhase, StreamSnapshot, plan
 from placement.policy import Policy, compile_policy
 from placement.rebalance import RebalanceMove
 from placement.strategies import STRATEGIES
@@ -157,7 +157,7 @@ def test_a_leave_copies_what_was_lost(seed: int) -> None:
     gone = random.Random(seed).randrange(topology.size)
     topology.upsert(topology.ids[gone], topology.attributes[gone], Liveness.DEAD)
     lost = made.counts()[topology.ids[gone]]
-    found = plan(topology, [*standings(made)], Phase.REPAIR)
+    found = plan(topology, [*standings(made)], PlanPhase.REPAIR)
     added = sum(move.add is not None for move in found.moves)
     left = {(violation.stream, violation.shard) for violation in found.left}
     assert added == lost - len(left)
