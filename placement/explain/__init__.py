@@ -1,7 +1,7 @@
 """Explains why replicas stand where they do, what would help, and what comes next.
 
-Asks the functions that decided, so that an explanation cannot differ from what was done. Imports
-`state`, `repair` and what they stand on; nobody in the core imports it.
+Asks the functions that made the decision, so that both always agree. Imports `state`, `repair` and
+the parts below them; no part of the core imports it.
 """
 
 from placement.explain.explainer import (

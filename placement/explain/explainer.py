@@ -1,10 +1,9 @@
-"""Explains why a replica stands where it does, why a node holds none, and what comes next.
+"""Explains why a node holds a replica, why another holds none, and what comes next.
 
-The funnel: candidates, alive, rules (each), capacity, chosen by. Every step
-asks the functions that placed (`Rule.penalty`, `View.has_room`, `choose`), so that an explanation
-cannot differ from the decision. A strategy that goes by an order of its own has its required rules
-and its wishes explained alike, and its order named. The outlook of a shard has the rules that it
-breaks and the first move that repair makes of each.
+The funnel of a replica: candidates, alive, each required rule, capacity, chosen by. Every step asks
+the function that placed (`Rule.penalty`, `View.has_room`, `choose`). For a strategy with an order
+of its own the funnel has its required rules, and the last step names that order. The outlook of a
+shard holds its violations and the move that repair would make next.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,16 +38,20 @@ from placement.topology import NO_DOMAIN
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """Outlook of a shard: its violations with class and reason, and the first move made of them, if
-    any."""
+    """Holds a shard's violations with class and reason, and the move that repair makes of them.
+
+    `move` is None where repair makes none.
+    """
 
     violations: tuple[Violation, ...] = ()
     move: Move | None = None
 
 
 def find_outlooks(state: ClusterState, shards: Iterable[int]) -> Mapping[int, Outlook]:
-    """Let the reconciler's own repair loose on some shards, by index. The state is changed: the
-    moves are begun in it."""
+    """Run repair on some shards and return the outlook of each, by shard index.
+
+    `shards`: indexes in the assignment table. Changes `state`: the moves are begun in it.
+    """
     looked_at = list(shards)
     state.begin(state.now)
     repair = RepairPlanner(state)
@@ -67,7 +70,7 @@ def find_outlooks(state: ClusterState, shards: Iterable[int]) -> Mapping[int, Ou
 
 @dataclass(frozen=True, slots=True)
 class FunnelStep:
-    """A step of the funnel and how many nodes it left."""
+    """Counts the nodes that a step of the funnel leaves."""
 
     step: str
     left: int
@@ -75,11 +78,14 @@ class FunnelStep:
 
 @dataclass(frozen=True, slots=True)
 class Presence:
-    """Reason why a node holds a replica.
+    """Explains why a node holds a replica.
 
-    `chosen_by` is None for a replica that is given, of which is told whether it may stay: not
-    `lawful` is one on a node that is lost or has to be emptied, that the policy does not admit, or
-    with which a required rule is broken. `status` is the node's.
+    - `funnel`: how many nodes each step left.
+    - `chosen_by`: the last step that decided; None for a replica that the stream came with.
+    - `status`: the status of the node.
+    - `lawful`: for a replica that the stream came with, whether it may stay. It may not on a node
+      that is lost, has to be emptied or is not admitted by the policy, nor where it breaks a
+      required rule.
     """
 
     shard: int
@@ -94,7 +100,7 @@ class Presence:
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """Reason why a node holds no replica of a shard; `step` is where the funnel lost it."""
+    """Explains why a node holds no replica of a shard; `step` is where the funnel dropped it."""
 
     shard: int
     node: str
@@ -120,8 +126,12 @@ EARLIER = "an earlier decision: the node receives no new replicas now"
 
 
 class Explainer:
-    """Explains one stream's placement. `view` is the load before the stream was placed; `given`
-    counts the replicas of each shard that it came with."""
+    """Explains the placement of one stream.
+
+    `shards`: node indexes by shard and slot, EMPTY where a slot has none. `view`: replicas and
+    leaders by node before the stream was placed; the explainer adds to it as it goes on. `given`:
+    by shard, how many of its first replicas the stream came with.
+    """
 
     def __init__(
         self,
@@ -137,8 +147,8 @@ class Explainer:
         self._strategy = STRATEGIES[policy.strategy]
         self._rules = self._strategy.rules(policy, view.topology)
         self._counted = 0
-        for nodes, came in zip(shards, given, strict=False):
-            for slot, node in enumerate(nodes[:came]):
+        for nodes, count in zip(shards, given, strict=False):
+            for slot, node in enumerate(nodes[:count]):
                 view.add(node, leader=slot == 0)
         self._load = view.load.copy()
         for shard, nodes in enumerate(shards):
@@ -148,7 +158,7 @@ class Explainer:
     def explain_replicas(self, shard: int) -> Iterator[Presence]:
         """Explain why each replica of the shard is where it is.
 
-        Ask for shards in ascending order.
+        Ask for shards in ascending order: earlier shards count as load.
         """
         self._count_before(shard)
         nodes = self._shards[shard]
@@ -173,9 +183,12 @@ class Explainer:
             )
 
     def _explain_given(
-        self, held: Presence, node: int, steps: Sequence[tuple[str, Mask]]
+        self, presence: Presence, node: int, steps: Sequence[tuple[str, Mask]]
     ) -> Presence:
-        """A replica that is given: what speaks against it, or how many nodes could hold it."""
+        """Explain a replica that the stream came with.
+
+        Says what is against it, or how many nodes could hold it.
+        """
         topology = self._view.topology
         wrong, broken = [], False
         if not topology.eligible[node]:
@@ -185,20 +198,22 @@ class Explainer:
         if topology.is_lost(node):
             wrong = wrong[:1]
         else:
-            for rule, told in self._find_broken_rules(held.shard, node):
+            for rule, sentence in self._find_broken_rules(presence.shard, node):
                 broken = broken or rule.strength is Strength.REQUIRED
-                wrong.append(told)
+                wrong.append(sentence)
         status = topology.status(node)
         lawful = not (broken or outside) and bool(topology.counts_for_rules[node])
         if wrong:
             says = f", on a node that is {status}: " if not topology.eligible[node] else ", but "
-            reason = f"{held.reason}{says}{'; '.join(wrong)}"
+            reason = f"{presence.reason}{says}{'; '.join(wrong)}"
         else:
-            reason = f"{held.reason}: it is up and breaks no rule; {self._describe_funnel(steps)}"
-        return replace(held, reason=reason, status=status, lawful=lawful)
+            reason = (
+                f"{presence.reason}: it is up and breaks no rule; {self._describe_funnel(steps)}"
+            )
+        return replace(presence, reason=reason, status=status, lawful=lawful)
 
     def _find_broken_rules(self, shard: int, node: int) -> Iterator[tuple[Rule, str]]:
-        """The rules that the shard breaks in the node's domain, or on the node itself."""
+        """Yield the rules that the shard breaks on the node or in its domain, with a sentence."""
         topology, nodes = self._view.topology, self._shards[shard]
         kept = [n for n in nodes if n != EMPTY and not topology.is_lost(n)]
         need = self._request_for(shard, 0, kept)
@@ -214,9 +229,10 @@ class Explainer:
                     yield rule, f"the {rule.strength} rule '{rule}' is broken: {counts}"
 
     def explain_absence(self, shard: int, node: int, why: Reason | None = None) -> Absence | None:
-        """Explain why the node holds nothing of the shard, None if it does.
+        """Explain why the node holds no replica of the shard; None if it holds one.
 
-        `why` is what kept the whole stream from being placed.
+        `node`: its index. `why`: the reason why the stream as a whole was not placed, if it was
+        not. Ask for shards in ascending order.
         """
         self._count_before(shard)
         copies = self._policy.copies(self._spec.replication_factor)
@@ -239,7 +255,7 @@ class Explainer:
     def _explain_passed_over(
         self, shard: int, slot: int, node: int, holder: int, why: Reason | None
     ) -> Absence:
-        """A node that nothing speaks against: what was preferred to it."""
+        """Explain why a node that every step left was not chosen."""
         ids = self._view.topology.ids
         what = f"{ids[node]} could hold replica {slot} of {self._spec.stream}/{shard}"
         if holder == EMPTY:
@@ -279,7 +295,7 @@ class Explainer:
         return steps
 
     def _describe_funnel(self, steps: Sequence[tuple[str, Mask]]) -> str:
-        """The funnel in one clause; steps that left nothing out are not worth a word."""
+        """Describe the funnel in one clause; steps that dropped no node are left out."""
         parts = {"distinct nodes": apart, "capacity": room, LocatedFirst.name: located}
         rules = {str(rule): rule for rule in self._rules}
         found = supply(self._view.topology, self._policy.nodes)
@@ -295,6 +311,7 @@ class Explainer:
         return f"all {found.known} nodes were possible"
 
     def _why_lost(self, step: str, node: int, need: ReplicaRequest) -> str:
+        """Say why the step dropped the node."""
         topology, view = self._view.topology, self._view
         match step:
             case "candidates":
@@ -312,7 +329,7 @@ class Explainer:
         return f"the required rule '{rule}' forbids it{self._describe_breach(rule, node, need)}"
 
     def _describe_breach(self, rule: Rule, node: int, need: ReplicaRequest) -> str:
-        """Describe what the rule would find if the node took the replica."""
+        """Describe what the rule would report if the node took the replica."""
         topology, scope = self._view.topology, rule.scope
         if scope is not None and topology.domain_of(scope)[node] == NO_DOMAIN:
             return f": it has no {scope}"
@@ -330,7 +347,7 @@ class Explainer:
         return ""
 
     def _deciding_step(self, shard: int, slot: int, node: int) -> str:
-        """The last step of `choose` that left anything out, or the strategy's own order."""
+        """Name the last step of `choose` that dropped a node, or the strategy's own order."""
         if not self._view.topology.eligible[node]:
             return EARLIER
         need = self._request_for(shard, slot, _other_nodes(self._shards[shard], slot))
@@ -345,7 +362,7 @@ class Explainer:
         return by
 
     def _losing_step(self, shard: int, slot: int, node: int, holder: int) -> str:
-        """The step at which `choose` left the node for the holder."""
+        """Name the step at which `choose` preferred the holder to the node."""
         if not self._view.topology.eligible[holder]:
             return EARLIER
         trace = self._replay(shard, slot, holder)
@@ -356,13 +373,15 @@ class Explainer:
         return self._name_own_order()
 
     def _name_own_order(self) -> str:
+        """Name the order of a strategy that does not place by `choose`."""
         return f"the order of strategy '{self._strategy.name}'"
 
     def _replay(self, shard: int, slot: int, node: int) -> Trace | None:
-        """Replay the trace of `choose` that gives the node.
+        """Replay `choose` for a slot; returns its trace if it gives the node.
 
-        With the replicas before it placed, or with all others placed. None if the strategy has an
-        order of its own: agreeing with `choose` would be chance.
+        Tried with the replicas before the slot placed, then with all others placed. None if neither
+        gives the node, or if the strategy has an order of its own: agreeing with `choose` would be
+        chance.
         """
         if not self._strategy.places_by_choice:
             return None
@@ -385,7 +404,8 @@ class Explainer:
     def _request_for(
         self, shard: int, slot: int, kept: Sequence[int], shards: int | None = None
     ) -> ReplicaRequest:
-        """The need for this replica beside the kept ones and the stream's first `shards` shards."""
+        """Make the request for a replica beside the kept ones and the stream's first `shards`
+        shards."""
         spec, others = self._spec, []
         if RuleSet(self._rules).spans_stream:
             rest = (nodes for s, nodes in enumerate(self._shards[:shards]) if s != shard)
@@ -396,7 +416,8 @@ class Explainer:
         return need._replace(shards=spec.shards, leads=not kept)
 
     def _rule_context(self, need: ReplicaRequest) -> RuleContext:
-        """The context of the rules; the load is the finished stream's without its replica."""
+        """Make the context in which rules are asked: the load of the finished stream without the
+        replica."""
         load = self._load.copy()
         holder = self._shards[need.shard][need.slot] if self._shards else EMPTY
         if holder != EMPTY:
@@ -404,18 +425,19 @@ class Explainer:
         return replace(need.standing(self._view.topology), load=load)
 
     def _count_given(self, shard: int) -> int:
-        """Count the replicas that the shard came with."""
+        """Count the replicas that the stream brought for the shard."""
         return self._given[shard] if shard < len(self._given) else 0
 
     def _count_before(self, shard: int) -> None:
-        """Count the replicas of the shards before this one as load."""
+        """Add the replicas of the shards before this one to the load."""
         while self._counted < min(shard, len(self._shards)):
-            came = self._count_given(self._counted)
+            given = self._count_given(self._counted)
             for slot, node in enumerate(self._shards[self._counted]):
-                if node != EMPTY and slot >= came:
+                if node != EMPTY and slot >= given:
                     self._view.add(node, leader=slot == 0)
             self._counted += 1
 
 
 def _other_nodes(nodes: Sequence[int], slot: int) -> list[int]:
+    """List the nodes of a shard's other slots."""
     return [node for at, node in enumerate(nodes) if at != slot and node != EMPTY]

@@ -1,9 +1,8 @@
-"""Advice: what to add so that a stream that was refused can be placed.
+"""Advises what to add so that a stream that was refused can be placed.
 
-Nothing is guessed from the text of a reason: hypothetical nodes are added to the topology, the
-stream is placed again by the same code, and only what then works is advised. The shapes that are
-tried are those that people buy: nodes in a location there is, a whole domain more at some level,
-or the nodes that are away coming back.
+Every advice was tried: hypothetical nodes are added to an overlay of the topology, and the stream
+is placed again by the same code. Tried are the things that people buy: nodes in a known location, a
+whole new domain of some level, and the return of nodes that are away.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -40,8 +39,12 @@ Additions = list[tuple[str, NodeAttributes]]
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Something that makes the stream placeable. `nodes` are added or come back, in `domains` new
-    domains of `level` if any are new, or in `location`; none are where the request is changed."""
+    """Holds a change of the fleet, or of the request, after which the stream can be placed.
+
+    - `nodes`: how many nodes are added or come back; 0 where the request is changed.
+    - `level`, `domains`: where new domains are added, their level and number.
+    - `location`: where the nodes stand, if that is one place.
+    """
 
     message: str
     nodes: int
@@ -53,7 +56,11 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """A way of adding: the nodes for a size from 1 on, and the words for them."""
+    """Describes one way to add nodes.
+
+    `nodes` makes the nodes for a size from 1 on. `describe` says it, for a size and a number of
+    nodes.
+    """
 
     nodes: Callable[[int], Additions]
     describe: Callable[[int, int], str]
@@ -62,7 +69,10 @@ class _Shape:
 
 
 class _Trial:
-    """Places the stream again in overlays of the fleet; the fleet itself stays as it is."""
+    """Places the stream again in overlays of the fleet, as often as the work of a trial allows.
+
+    Each trial returns None once `left` is used up.
+    """
 
     def __init__(
         self,
@@ -76,7 +86,7 @@ class _Trial:
         self.left = min(max(_WORK_MAX // work, _TRIES_MIN), _TRIES_MAX)
 
     def try_adding(self, nodes: Additions) -> Answer | None:
-        """The answer with these nodes up besides; None when enough was tried."""
+        """Place the stream with these nodes added, up."""
         if self.left <= 0:
             return None
         self.left -= 1
@@ -86,7 +96,7 @@ class _Trial:
         return self._place(fleet)
 
     def try_returning(self, nodes: Sequence[int]) -> Answer | None:
-        """The answer with these known nodes up."""
+        """Place the stream with these known nodes up."""
         if self.left <= 0:
             return None
         self.left -= 1
@@ -96,7 +106,7 @@ class _Trial:
         return self._place(fleet)
 
     def try_request(self, spec: StreamSpec) -> Answer | None:
-        """The answer to another request in the fleet as it is."""
+        """Place the stream by another spec in the fleet as it is."""
         if self.left <= 0:
             return None
         self.left -= 1
@@ -113,9 +123,10 @@ def advise(
     policy: Policy,
     given: tuple[tuple[str, ...], ...] | None = None,
 ) -> list[Advice]:
-    """Find what would let the stream be placed whole, the fewest nodes first.
+    """Find changes after which the stream is placed whole, the fewest nodes first.
 
-    Empty if none of the shapes does. The state is the same afterwards.
+    At most ADVICE_MAX changes of the fleet, then what a smaller request would need; empty if
+    nothing that was tried helps. The state is unchanged afterwards.
     """
     trial = _Trial(state, spec, policy, given)
     refused = place(state, spec, policy, given).reasons
@@ -139,14 +150,15 @@ def advise(
 
 
 def _is_whole(answer: Answer | None) -> bool:
+    """Return whether the answer places all replicas."""
     return answer is not None and answer.outcome in (Outcome.PLACED, Outcome.DEGRADED)
 
 
 def _find_least_size(trial: _Trial, shape: _Shape, short: int) -> tuple[int, Answer] | None:
-    """Find the least size of the shape that works.
+    """Find the least size of the shape that lets the stream be placed; None if none was found.
 
-    Begins with one that gives as many nodes as the reason says are short: doubled until it works,
-    then halved back.
+    Begins with the size that adds as many nodes as the reason says are short, doubles it until the
+    stream is placed, then searches the interval by halving.
     """
     each = max(len(shape.nodes(1)), 1)
     low, high, best = 0, -(-short // each), None
@@ -175,7 +187,7 @@ def _find_least_size(trial: _Trial, shape: _Shape, short: int) -> tuple[int, Ans
 
 
 def _advise_returning(trial: _Trial, topology: Topology) -> Iterator[Advice]:
-    """One node that is away coming back, or all of them."""
+    """Advise the return of one node that is away, or else of all of them."""
     rank = topology.order()
     away = [node for node in topology.index.values() if not topology.eligible[node]]
     away.sort(key=lambda node: int(rank[node]))
@@ -195,7 +207,7 @@ def _advise_returning(trial: _Trial, topology: Topology) -> Iterator[Advice]:
 
 
 def _advise_asking_less(trial: _Trial, spec: StreamSpec) -> Iterator[Advice]:
-    """The most replicas that fit as things are; else the most shards."""
+    """Advise the highest replication factor that fits, else the most shards."""
     for factor in range(spec.replication_factor - 1, 0, -1):
         answer = trial.try_request(replace(spec, replication_factor=factor))
         if answer is not None and _is_whole(answer):
@@ -208,15 +220,14 @@ def _advise_asking_less(trial: _Trial, spec: StreamSpec) -> Iterator[Advice]:
         answer = trial.try_request(replace(spec, shards=middle))
         low, high = (middle, high) if _is_whole(answer) else (low, middle)
     if low:
-        counted = "one shard fits" if low == 1 else f"{low} shards fit"
-        yield Advice(f"or less: {counted} as things are", 0, Outcome.PLACED)
+        fits = "one shard fits" if low == 1 else f"{low} shards fit"
+        yield Advice(f"or less: {fits} as things are", 0, Outcome.PLACED)
 
 
 def _shapes(topology: Topology, policy: Policy, domains_first: bool) -> Iterator[_Shape]:
-    """Generate shapes: nodes in each location, and new domains at every level and of every tag in
-    use.
+    """Yield the shapes to try: nodes in each location, new domains of every level and tag in use.
 
-    What the reason asks for comes first, because tries are few.
+    Tries are few: the shapes that the reason asks for come first.
     """
     rules = STRATEGIES[policy.strategy].rules(policy, topology)
     tags = _needed_tags(policy)
@@ -236,21 +247,21 @@ def _shapes(topology: Topology, policy: Policy, domains_first: bool) -> Iterator
         yield from _new_domains(scope, leaves, topology, tags)
     carried = {key for node in topology.index.values() for key, _ in topology.attributes[node].tags}
     scopes = (rule.scope for rule in rules)
-    counted = {scope.tag for scope in scopes if isinstance(scope, Scope) and scope.tag}
-    for key in sorted(carried | counted) if leaves else ():
+    used = {scope.tag for scope in scopes if isinstance(scope, Scope) and scope.tag}
+    for key in sorted(carried | used) if leaves else ():
         yield _new_values(key, leaves, tags)
     if domains_first:
         yield from [*nodes, *everywhere]
 
 
 def _needed_tags(policy: Policy) -> tuple[tuple[str, str], ...]:
-    """The tags that a node must carry to be of use."""
+    """List the tags that a node needs to be admitted or to count for a required rule."""
     needed = (rule.needed_tags for rule in policy.rules if rule.strength is Strength.REQUIRED)
     return tuple(sorted(dict(chain(policy.nodes.with_tags, *needed)).items()))
 
 
 def _named_places(policy: Policy, rules: Sequence[Rule]) -> list[Location]:
-    """The places that the policy names; where nodes stand in them the usual shapes do."""
+    """List the locations that the policy names."""
     places = list(policy.nodes.within)
     for rule in rules:
         places += rule.general.places
@@ -258,7 +269,7 @@ def _named_places(policy: Policy, rules: Sequence[Rule]) -> list[Location]:
 
 
 def _nodes_within(place: Location, deepest: int, tags: tuple[tuple[str, str], ...]) -> _Shape:
-    """Nodes in a place that the policy names, each in a domain of its own as far as paths go."""
+    """Add nodes in a place that the policy names, each in a new domain below it."""
     below = max(deepest - place.depth, 0)
 
     def nodes(number: int) -> Additions:
@@ -275,13 +286,14 @@ def _nodes_within(place: Location, deepest: int, tags: tuple[tuple[str, str], ..
 
 
 def _largest_locations(leaves: Sequence[Location], topology: Topology) -> list[Location]:
-    """The locations with most nodes first; beyond eight nobody reads on."""
-    held = [topology.locations[node] for node in topology.index.values()]
-    by_size = sorted(leaves, key=lambda location: -held.count(location))
+    """List the locations with the most nodes first, at most eight: nobody reads on."""
+    locations = [topology.locations[node] for node in topology.index.values()]
+    by_size = sorted(leaves, key=lambda location: -locations.count(location))
     return by_size[:8]
 
 
 def _more_nodes(location: Location, tags: tuple[tuple[str, str], ...]) -> _Shape:
+    """Add nodes in one location."""
     place = str(location)
 
     def nodes(number: int) -> Additions:
@@ -294,6 +306,8 @@ def _more_nodes(location: Location, tags: tuple[tuple[str, str], ...]) -> _Shape
 
 
 def _nodes_everywhere(leaves: Sequence[Location], tags: tuple[tuple[str, str], ...]) -> _Shape:
+    """Add the same number of nodes in each location."""
+
     def nodes(number: int) -> Additions:
         return [
             (f"new-{at}-{each}", NodeAttributes(str(location), tags))
@@ -310,7 +324,7 @@ def _nodes_everywhere(leaves: Sequence[Location], tags: tuple[tuple[str, str], .
 def _new_domains(
     scope: Scope, leaves: Sequence[Location], topology: Topology, tags: tuple[tuple[str, str], ...]
 ) -> Iterator[_Shape]:
-    """New domains of a level, with one node each, beside those there are under one parent."""
+    """Add domains of a level under one parent, with a node in each."""
     deepest = max((leaf.depth for leaf in leaves), default=0)
     depth = min(scope.depth or 0, max(deepest, 1))
     named = topology.levels[depth - 1] if depth <= len(topology.levels) else scope.name
@@ -340,7 +354,7 @@ def _new_domains(
 
 
 def _new_values(key: str, leaves: Sequence[Location], tags: tuple[tuple[str, str], ...]) -> _Shape:
-    """Nodes with new values of a tag, in the locations in turn."""
+    """Add nodes with new values of a tag, in one location after the other."""
 
     def nodes(number: int) -> Additions:
         return [

@@ -1,7 +1,7 @@
-"""Plans for a fleet as it stands: repair and rebalancing with nothing withheld, wave by wave.
+"""Plans repair and rebalancing for a fleet as it stands, wave by wave.
 
-What a plan touches is hashed, so that consent can be held against it. Imports `repair`,
-`rebalance` and what they stand on.
+Hashes what a plan rests on, so that consent can be checked against it. Imports `repair`,
+`rebalance` and the parts below them.
 """
 
 from placement.planning.impact import (

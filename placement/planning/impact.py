@@ -1,9 +1,9 @@
-"""The impact of a plan, and the hash by which whoever has seen it agrees to it.
+"""Computes the impact of a plan, and the hash by which an operator approves it.
 
-A hash stands for the moves and for the state of everything that they touch, so that it does not
-survive a change of either; what else happens in the fleet does not matter to it. Cruise Control's
-second step agrees to a request whatever the cluster has become meanwhile. A saved plan keeps the
-state itself, and can say what has changed.
+The hash covers the moves and the state of everything that they touch: it changes when either does,
+and with nothing else in the fleet. (Cruise Control's two-step verification approves a request
+whatever the cluster has become meanwhile.) A saved plan keeps that state itself, and can say what
+has changed.
 """
 
 import json
@@ -25,8 +25,11 @@ _UNKNOWN: Fields = {"status": "unregistered"}
 
 @dataclass(frozen=True, slots=True)
 class ShardState:
-    """A shard as a plan finds it: node ids, leader first; the epoch, 0 where there is none; a move
-    under way in words, if there is one."""
+    """Holds a shard as a plan finds it.
+
+    `replicas`: node ids, leader first. `epoch`: 0 where there is none. `under_way`: an open move in
+    words.
+    """
 
     replicas: tuple[str, ...]
     epoch: int = 0
@@ -35,8 +38,11 @@ class ShardState:
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """What moves rest on, by name (a shard's is `stream/shard`): the nodes that hold, give or take
-    replicas of the shards, the shards, and what their streams ask for."""
+    """Holds what moves rest on, by name (`stream/shard` for a shard), as JSON has it.
+
+    `nodes`: those that hold, give or take replicas of the shards. `streams`: the specs of the
+    shards' streams.
+    """
 
     nodes: Mapping[str, Fields]
     shards: Mapping[str, Fields]
@@ -45,7 +51,8 @@ class Touched:
 
 @dataclass(frozen=True, slots=True)
 class StateDifference:
-    """One difference between two states; `field` is None where the thing came or went."""
+    """Names one difference between two states; `field` is None where a node, shard or stream came
+    or went."""
 
     kind: str
     name: str
@@ -62,8 +69,12 @@ class StateDifference:
 
 @dataclass(frozen=True, slots=True)
 class Impact:
-    """What a plan does. `hash`: 32 hexadecimal digits over the moves and `touched`; `copies`: how
-    many of the moves copy a replica; the violations that it makes and heals."""
+    """Holds what a plan does.
+
+    - `hash`: 32 hexadecimal digits over the moves and `touched`.
+    - `copies`: how many of the moves copy a replica.
+    - `violations_made`, `violations_healed`: the violations that it makes and heals.
+    """
 
     hash: str
     moves: int
@@ -87,14 +98,16 @@ def compute_impact(
     before: Iterable[Violation] = (),
     after: Iterable[Violation] = (),
 ) -> Impact:
-    """The impact of moves on the fleet as it stands.
+    """Compute the impact of moves on the fleet as it stands.
 
-    The topology is the one that was planned with, what is to happen (a node drained, relocated)
-    included. `load`: replicas by node index, for nodes with a capacity. `nodes`, `shards`: what the
-    request touches besides, such as the node to be drained or relocated and its shards. A stream
-    that is no more has no spec, and its shards have no replicas. `before`,
-    `after`: violations without the plan, and when it has been carried out. The order of moves does
-    not matter to the hash, nor do their causes.
+    - `topology`: the one that was planned with, the requested change (a node drained, relocated)
+      included.
+    - `spec_of`, `shard_of`: a dropped stream has no spec, and its shards have no replicas.
+    - `load`: replicas by node index, for nodes with a capacity.
+    - `nodes`, `shards`: what the request touches besides the moves, such as the node to be drained.
+    - `before`, `after`: the violations without the plan, and once it is carried out.
+
+    The hash does not depend on the order of the moves, nor on their causes.
     """
     concerned = {(move.stream, move.shard) for move in moves} | {*shards}
     ordered = sorted(concerned, key=lambda each: (natural_key(each[0]), each))
@@ -121,7 +134,7 @@ def compute_impact(
 
 
 def impact_hash(moves: Iterable[PlannedMove], touched: Touched) -> str:
-    """The hash of moves and of what they rest on; equal ones give equal hashes everywhere."""
+    """Hash the moves and what they rest on; equal input gives an equal hash on every machine."""
     ways = sorted(
         [m.stream, m.shard, m.kind, m.remove or "", m.add or "", m.leader or ""] for m in moves
     )
@@ -130,7 +143,7 @@ def impact_hash(moves: Iterable[PlannedMove], touched: Touched) -> str:
 
 
 def find_differences(before: Touched, after: Touched) -> tuple[StateDifference, ...]:
-    """What differs, nodes first, in natural order."""
+    """List the differences between two states: nodes, shards, then streams, in natural order."""
     kinds = (
         ("node", before.nodes, after.nodes),
         ("shard", before.shards, after.shards),
@@ -158,7 +171,7 @@ def _compare(
 
 
 def _node(topology: Topology, name: str, load: Sequence[int]) -> Fields:
-    """What a move from or to a node rests on. Its load counts where it may fill up."""
+    """Describe a node as a move from or to it sees it; its load only where it has a capacity."""
     node = topology.index.get(name)
     if node is None:
         return _UNKNOWN
@@ -198,7 +211,7 @@ _Identity = tuple[str | None, int | None, str, str | None]
 
 
 def identity_body(violation: Violation) -> dict[str, Any]:
-    """Return what a violation is known by, as JSON has it."""
+    """Return the fields that identify a violation, as JSON has them."""
     return dict(zip(("stream", "shard", "rule", "domain"), _identity(violation), strict=True))
 
 
@@ -209,7 +222,7 @@ def _identity(violation: Violation) -> _Identity:
 def _only_in(
     these: Mapping[_Identity, Violation], others: Mapping[_Identity, Violation]
 ) -> tuple[Violation, ...]:
-    """Return the violations of one side of a plan that the other has not, in natural order."""
+    """List the violations of one side that the other has not, in natural order."""
 
     def order(identity: _Identity) -> tuple[Any, ...]:
         stream, shard, rule, domain = identity

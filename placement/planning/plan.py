@@ -1,11 +1,10 @@
-"""Plans: what repair and rebalancing would do to a fleet as it stands, with nothing withheld.
+"""Plans the moves that repair and rebalancing would make for a fleet as it stands.
 
-The moves are those of the running reconciler's own `RepairPlanner`, run once over every shard
-without its rates; a shard gets at most one move, and the rest in the next plan.
+The moves come from the reconciler's own `RepairPlanner`, run once over every shard without its
+limits. A shard gets at most one move; the rest comes with the next plan (`planning.waves`).
 
-Traffic: which copies leave their top-level domain, where bytes cost money.
-
-A copy is taken from the nearest live replica, as the running reconciler suggests to the executor.
+A copy is taken from the nearest live replica, as the reconciler suggests to the executor. The plan
+counts the copies that leave their top-level domain, where traffic costs money.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,15 +43,15 @@ TOP = Scope(depth=1)
 
 
 def top_level(topology: Topology) -> str:
-    """Name the top level."""
+    """Name the top level of the topology."""
     return topology.levels[0] if topology.levels else topology.tiers()[0].level
 
 
 def crosses(topology: Topology, holders: Sequence[int], target: int) -> bool:
-    """Whether a copy has to come from another domain of the top level than the target's.
+    """Return whether a copy has to come from another top-level domain than the target's.
 
-    No live holder of a complete copy (by index, EMPTY is none) stands in the target's. Where none
-    lives there is nothing to copy.
+    `holders`: nodes with a complete copy, by index, EMPTY for none. True where some live and none
+    of those stands in the target's domain. Without a live holder there is nothing to copy.
     """
     domain = topology.domain_of(TOP)
     live = [node for node in holders if node != EMPTY and not topology.is_dead(node)]
@@ -63,7 +62,7 @@ WITHOUT_LIMITS = Limits(UNLIMITED, UNLIMITED, UNLIMITED, UNLIMITED, UNLIMITED)
 
 
 class PlanPhase(StrEnum):
-    """Phase to plan; `all` is repair, or rebalancing if nothing is left to repair."""
+    """Names what to plan; `all` is repair, or rebalancing if nothing is left to repair."""
 
     REPAIR = "repair"
     REBALANCE = "rebalance"
@@ -72,7 +71,7 @@ class PlanPhase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """A move under way, or, for a `replace` without `add`, one that is wanted."""
+    """Holds a move under way, or, for a `replace` without `add`, a requested one."""
 
     kind: MoveKind
     remove: str | None = None
@@ -82,10 +81,10 @@ class InFlight:
 
 @dataclass(frozen=True, slots=True)
 class StreamSnapshot:
-    """A stream as it stands.
+    """Holds a stream with its replicas and open moves.
 
-    Node indexes by shard, leader first, EMPTY where a slot is to be filled before others, and its
-    moves by shard.
+    `shards`: node indexes by shard, leader first; an EMPTY slot is filled before others. `moves`:
+    the moves under way, by shard number.
     """
 
     spec: StreamSpec
@@ -96,8 +95,11 @@ class StreamSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class PlannedMove:
-    """One move. `leader` names the node that leads once it is made, instead of a dead one, of one
-    that should not or of one that leads more than its share; None where nothing changes."""
+    """Holds one move of a plan; nodes by id.
+
+    `leader`: the node that leads after the move where that changes, because the leader is dead, may
+    not lead, or leads more than its share; None where it does not change.
+    """
 
     stream: str
     shard: int
@@ -111,11 +113,16 @@ class PlannedMove:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The moves in their order. `lower_bound` is the fewest copies that reach the same; `final`
-    has the replicas of every stream when all is done; `left` what no move was found for;
-    `throttled` counts shards that a limit keeps waiting, `crossing` copies whose nearest source
-    stands in another domain of the top level than their target; `limited`: rebalancing
-    has found moves that the bounds of this plan leave to the next."""
+    """Holds the moves in their order, and what they amount to.
+
+    - `lower_bound`: the fewest copies that reach the same arrangement.
+    - `final`: node ids by stream and shard when all moves are done.
+    - `left`: violations for which no move was found.
+    - `throttled`: shards that wait for a limit.
+    - `crossing`: copies whose nearest source stands in another top-level domain than the target.
+    - `limited`: rebalancing found moves that the bounds of this plan leave to the next.
+    - `before`, `after`: how uneven the loads are, for rebalancing.
+    """
 
     moves: tuple[PlannedMove, ...]
     lower_bound: int
@@ -136,7 +143,11 @@ def plan(
     max_moves: int | None = None,
     max_moves_per_node: int | None = None,
 ) -> Plan:
-    """Plan one phase. The topology is not changed; the streams' nodes are its indexes."""
+    """Plan one phase; the topology stays unchanged.
+
+    `streams`: their nodes are indexes of `topology`. `max_moves`: of the whole plan.
+    `max_moves_per_node`: moves that touch one node. None stands for no limit.
+    """
     most = UNLIMITED if max_moves is None else max_moves
     limits = replace(WITHOUT_LIMITS, max_per_batch=most, max_touching_per_node=max_moves_per_node)
     if phase is PlanPhase.REBALANCE:
@@ -158,7 +169,7 @@ def plan(
 
 
 class _Draft:
-    """The streams in a state of their own, and what is done to them."""
+    """Holds the streams in a state of its own, on which moves are planned."""
 
     def __init__(
         self, topology: Topology, streams: Sequence[StreamSnapshot], limits: Limits
@@ -178,7 +189,7 @@ class _Draft:
         self._leaders_left: set[tuple[str, int]] = set()
 
     def _enter(self, given: StreamSnapshot) -> None:
-        """Take a stream into the state as it will be when its moves are done."""
+        """Enter a stream into the state as it is once its open moves are done."""
         state, spec = self._state, given.spec
         decision = Decision(spec.stream, 0, 1, Outcome.PLACED, spec, "", "", 0, 0, (), (), 0)
         stream = state.upsert_stream(decision, given.policy)
@@ -186,18 +197,18 @@ class _Draft:
         rows, _ = matrix(given.shards)
         first = rows[:, 0] if rows.shape[1] else np.full(len(rows), EMPTY)
         self._first = np.concatenate([self._first, first])
-        held = rows != EMPTY
-        odd = (held & ~first_occurrences(rows)).any(axis=1)
-        odd |= (held[:, 1:] & ~held[:, :-1]).any(axis=1)
+        filled = rows != EMPTY
+        odd = (filled & ~first_occurrences(rows)).any(axis=1)
+        odd |= (filled[:, 1:] & ~filled[:, :-1]).any(axis=1)
         whole = rows[~odd]
-        state.load_replicas(shards[~odd], held[~odd].sum(axis=1), whole[whole != EMPTY])
+        state.load_replicas(shards[~odd], filled[~odd].sum(axis=1), whole[whole != EMPTY])
         for number in np.flatnonzero(odd).tolist():
             self._enter_odd(int(shards[number]), rows[number].tolist())
         for number, move in sorted(given.moves.items(), key=lambda each: each[0]):
             self._begin(int(shards[number]), move)
 
     def _enter_odd(self, shard: int, nodes: list[int]) -> None:
-        """A list with gaps, or one that names a node twice, which is one copy."""
+        """Enter a list with gaps, or with a node twice, which holds one copy."""
         for slot, node in enumerate(nodes):
             if node == EMPTY or node not in nodes[:slot]:
                 self._state.table.set(shard, slot, node)
@@ -205,7 +216,7 @@ class _Draft:
                 self._twice[shard, slot] = self._state.topology.ids[node]
 
     def _begin(self, shard: int, move: InFlight) -> None:
-        """Count a move under way as done, as far as it fits what is there."""
+        """Enter an open move as if it were done, as far as it fits the shard's list."""
         state = self._state
         index = state.topology.index
         nodes = state.table.nodes(shard)
@@ -236,6 +247,7 @@ class _Draft:
         self._open(shard, move, slot, removed, added)
 
     def _open(self, shard: int, move: InFlight, slot: int, removed: int, added: int) -> None:
+        """Enter the open move into the ledger."""
         name, number = self._state.streams.key(shard)
         reason = Reason(Code.REPLICA_MISSING, "a move is under way")
         # The most urgent cause: nothing supersedes what the document says is under way.
@@ -246,7 +258,7 @@ class _Draft:
         self._state.ledger.open(OpenMove(opened, shard, removed, added, EMPTY))
 
     def repair(self) -> None:
-        """Let repair loose on every shard."""
+        """Run repair on every shard that may need it, and note its moves."""
         state = self._state
         for shard, node_id in self._marks:
             self._repair.mark(shard, node_id)
@@ -272,15 +284,15 @@ class _Draft:
         self._leaders_left = {state.streams.key(shard) for shard in follow[room:]}
 
     def _count_crossing(self, holders: list[int], target: str | None) -> None:
-        """Count where a copy for the target comes from."""
+        """Count the copy for the target if it comes from another top-level domain."""
         topology = self._state.topology
         if target is not None:
             self._crossing += crosses(topology, holders, topology.index[target])
 
     def _enqueue_shards(self) -> None:
-        """Let repair look at the shards that may need something.
+        """Queue the shards that may need something.
 
-        At all of them while nodes are away for the moment, whose domains count and take nothing.
+        All of them while nodes are away for a while, as their domains count and take no replicas.
         """
         state, topology = self._state, self._state.topology
         if (topology.counts_for_rules & ~topology.eligible).any():
@@ -299,6 +311,7 @@ class _Draft:
         self._repair.enqueue_rule_breakers()
 
     def _planned_move(self, shard: int, move: Move) -> PlannedMove:
+        """Make the planned move of an issued one."""
         kind, remove = move.kind, move.remove
         again, reason = self._twice.get((shard, move.slot)), move.reason
         if kind is MoveKind.ADD and again is not None:
@@ -312,7 +325,7 @@ class _Draft:
         return PlannedMove(move.stream, move.shard, kind, remove, move.add, leader, cause, reason)
 
     def _shards_changing_leader(self, moved: set[int]) -> list[int]:
-        """Shards of which nothing changes but who leads."""
+        """List the shards of which only the leader changes."""
         state, found = self._state, []
         for index, rows in state.table.streams():
             shards = np.asarray(state.streams.at(index).shards)
@@ -321,11 +334,12 @@ class _Draft:
         return sorted(set(found) - moved)
 
     def _keep_leader(self, shard: int) -> None:
-        """The plan has no room to let another replica lead."""
+        """Undo the change of a shard's leader, for which the plan has no room."""
         table = self._state.table
         table.swap(shard, 0, table.nodes(shard).index(int(self._first[shard])))
 
     def _leader_move(self, shard: int) -> PlannedMove:
+        """Make the planned move that changes a shard's leader."""
         topology, (name, number) = self._state.topology, self._state.streams.key(shard)
         old = int(self._first[shard])
         leader = topology.ids[self._state.table.nodes(shard)[0]]
@@ -338,7 +352,7 @@ class _Draft:
         return PlannedMove(name, number, MoveKind.LEADER, None, None, leader, Cause.LEADER, why)
 
     def rebalance(self, max_moves: int | None, max_moves_per_node: int | None) -> Plan:
-        """The plan of rebalancing, carried out on the draft."""
+        """Carry out a rebalance on the draft and return its plan."""
         state = self._state
         view = state.view()
         found = plan_rebalance(
@@ -375,23 +389,23 @@ class _Draft:
         return self.plan((), found)
 
     def plan(self, warnings: tuple[Reason, ...] = (), balance: RebalancePlan | None = None) -> Plan:
-        """What has been done to the draft."""
+        """Make the plan of what was done to the draft."""
         state = self._state
         ids, table = state.topology.ids, state.table
         rows = {state.streams.at(index).name: rows.copy() for index, rows in table.streams()}
-        said = [
+        violations = [
             each
             for shard in sorted(state.publisher.violations)
             for each in state.publisher.violations[shard]
         ]
-        waiting = [v for v in said if v.reason.band is Band.THROTTLED]
+        waiting = [v for v in violations if v.reason.band is Band.THROTTLED]
         copies = sum(move.add is not None for move in self.moves)
         kept = () if balance is None else balance.kept
         return Plan(
             moves=tuple(self.moves),
             lower_bound=copies if balance is None else balance.lower_bound,
             final=Layout({name: rows[name] for name in state.streams}, ids),
-            left=tuple(filter(is_stuck, said)),
+            left=tuple(filter(is_stuck, violations)),
             throttled=len({(v.stream, v.shard) for v in waiting} | self._leaders_left),
             crossing=self._crossing,
             limited=balance is not None and balance.limited,

@@ -1,8 +1,8 @@
-"""Waves: plans under limits, each carried out before the next, until nothing is left.
+"""Plans wave by wave under limits, each carried out before the next, until nothing is left.
 
-What a plan leaves for a limit, and what a shard needs beyond its one move, comes in the next. The
-end is proved by planning once more: a plan without moves is the fixpoint. As every wave has to
-leave an arrangement that none before it has left, there is an end.
+A wave takes what the one before it left for a limit, and the further moves of a shard. A plan
+without moves is the fixpoint and the end. There is an end, as every wave has to leave an
+arrangement that no wave before it has left.
 """
 
 from collections import Counter
@@ -24,12 +24,10 @@ _GOES = (Cause.UNDER_REPLICATED, Cause.DRAIN)
 
 @dataclass(frozen=True, slots=True)
 class Waves:
-    """The plans that have moves, in order, and `last`, the one without if all was done.
+    """Holds the plans that have moves, in order, and `last`, the plan after them.
 
-    `stopped` says why something is left nevertheless.
-
-    `lower_bound` is a number of copies that no way to the same end falls below: what the loads of
-    each stream have to change, or what its shards have to replace, whichever is more.
+    `lower_bound`: the fewest copies by which any way reaches the same end. `stopped`: the reason
+    why something is left, None where all is done.
     """
 
     plans: tuple[Plan, ...]
@@ -39,7 +37,7 @@ class Waves:
 
     @property
     def whole(self) -> Plan:
-        """All waves as one plan, in which a shard may have several moves."""
+        """Join all waves into one plan, in which a shard may have several moves."""
         every = (*self.plans, self.last)
         balanced = [each for each in every if each.before]
         return replace(
@@ -60,7 +58,10 @@ def plan_waves(
     max_moves: int | None = None,
     max_moves_per_node: int | None = None,
 ) -> Waves:
-    """Plan wave by wave, each under the limits. The topology is not changed."""
+    """Plan wave by wave, each under the limits; the topology stays unchanged.
+
+    The arguments are those of `plan`; the limits hold for each wave.
+    """
     plans: list[Plan] = []
     standing, seen = [*streams], {_arrangement_id(streams, topology)}
     stopped: Reason | None = None
@@ -92,7 +93,7 @@ def plan_waves(
 
 
 def _why_stopped(found: Plan) -> Reason | None:
-    """Explain why there are no moves though some are wanted."""
+    """Return why a plan has no moves though some are needed; None if none are."""
     if found.throttled or found.limited:
         message = "the limits allow none of the moves that are left: raise the limits on moves"
         return Reason(Code.LIMIT_REACHED, message)
@@ -100,8 +101,10 @@ def _why_stopped(found: Plan) -> Reason | None:
 
 
 def _carry_out(each: StreamSnapshot, found: Plan, topology: Topology) -> StreamSnapshot:
-    """The stream when the plan's moves, and those under way, are done. A replacement that is still
-    wanted stays so."""
+    """Return the stream after the plan's moves and those under way.
+
+    A requested replacement that was not made stays requested.
+    """
     lists = found.final[each.spec.stream]
     shards = [[topology.index[node] for node in nodes] for nodes in lists]
     wanted = {
@@ -115,6 +118,7 @@ def _carry_out(each: StreamSnapshot, found: Plan, topology: Topology) -> StreamS
 def _final_lists(
     streams: Sequence[StreamSnapshot], topology: Topology
 ) -> dict[str, tuple[tuple[str, ...], ...]]:
+    """List node ids by stream and shard."""
     ids = topology.ids
     return {
         each.spec.stream: tuple(tuple(ids[n] for n in nodes if n != EMPTY) for nodes in each.shards)
@@ -123,16 +127,17 @@ def _final_lists(
 
 
 def _arrangement_id(streams: Sequence[StreamSnapshot], topology: Topology) -> str:
-    """A name for where everything stands and what is still marked."""
+    """Hash where every replica stands and what is marked for replacement."""
     marks = [sorted(each.moves) for each in streams]
     return stable_id(repr((_final_lists(streams, topology), marks)))
 
 
 def _lower_bound(plans: Sequence[Plan]) -> int:
-    """Compute the lower bound of copies.
+    """Compute the fewest copies by which these plans' end can be reached.
 
-    The larger of two: replicas by which the nodes' loads of each stream grow, and copies that
-    shards need for what is dead, missing, leaving or against a rule.
+    The larger of two:
+    - the replicas by which the nodes' loads of each stream grow;
+    - the copies for replicas that are dead, missing, leaving or against a rule.
     """
     moves = [move for each in plans for move in each.moves]
     grown: Counter[tuple[str, str]] = Counter()
@@ -143,9 +148,9 @@ def _lower_bound(plans: Sequence[Plan]) -> int:
 
 
 def _count_replaced(moves: Sequence[PlannedMove]) -> int:
-    """Count the copies that a shard needs at least.
+    """Count the copies that the shards need at least.
 
-    One for each replica that has to go or is missing; one at least if it only breaks rules.
+    One for each replica that has to go or is missing; one for a shard that only breaks rules.
     """
     goes: Counter[tuple[str, int]] = Counter()
     for move in moves:

@@ -1,7 +1,7 @@
-"""The answer to a stream event: a new stream, one that brings replicas, another spec.
+"""Answers stream events: a new stream, one that brings replicas, another spec.
 
-Imports `state`, `diagnosis`, `rebalance` (a stream just placed is gone over by its search) and what
-they stand on; knows nothing of repair.
+Imports `state`, `diagnosis`, `rebalance` (which evens out a stream that was just placed) and the
+parts below them; does not know `repair`.
 """
 
 from placement.streams.alteration import (

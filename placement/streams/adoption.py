@@ -1,8 +1,8 @@
-"""Adoption: a stream that already has replicas keeps them; what is missing is placed around them.
+"""Adopts streams that have replicas: these stay, and missing ones are placed around them.
 
 Used for streams created with `replicas`, and by the offline tool for files that list a placement.
-Nothing given is moved or dropped, also where a list is longer than the replication factor: a
-surplus. Where what is given breaks a rule, diagnosis says so.
+No given replica is moved or dropped, surplus ones included. Diagnosis reports the rules that given
+replicas break.
 """
 
 from collections.abc import Sequence
@@ -28,10 +28,12 @@ from placement.topology import Topology
 def adopt(
     spec: StreamSpec, policy: Policy, given: Sequence[Sequence[str]], view: View
 ) -> Placement | Reason:
-    """The given replicas, leader first, with the missing ones added where the rules allow.
+    """Place the missing replicas of a stream around the given ones.
 
-    A required rule that only the given replicas break is a warning; one that keeps a missing
-    replica from being placed leaves its slot empty with the reason.
+    `given`: node ids by shard, leader first. `view`: replicas and leaders by node; those of the
+    stream are added to it. A required rule that only the given replicas break is a warning. One
+    that keeps a missing replica from being placed leaves its slot EMPTY, with the reason. Returns a
+    Reason where `given` itself is wrong.
     """
     topology = view.topology
     wrong = _why_malformed(spec, given, topology)
@@ -53,8 +55,8 @@ def place_missing(
 ) -> Placement:
     """Fill the EMPTY slots of the shards where the rules allow.
 
-    `view` counts the replicas in the other slots; `called` names these in a warning if they break a
-    rule.
+    `view` counts the replicas in the other slots. `called` names these in the warning about a rule
+    that they break.
     """
     strategy = STRATEGIES[policy.strategy]
     rules = strategy.rules(policy, view.topology)
@@ -67,7 +69,10 @@ def place_missing(
 def rule_warnings(
     shards: Sequence[Sequence[int]], spec: StreamSpec, policy: Policy, view: View, called: str
 ) -> tuple[Reason, ...]:
-    """One warning for every rule that the live replicas break, required ones first."""
+    """Make one warning for every rule that the live replicas break, required ones first.
+
+    `called` names the replicas in the message.
+    """
     topology = view.topology
     rules = STRATEGIES[policy.strategy].rules(policy, topology)
     live = [[EMPTY if _is_lost(node, topology) else node for node in nodes] for nodes in shards]
@@ -78,10 +83,10 @@ def rule_warnings(
 def complete_shards(
     spec: StreamSpec, policy: Policy, shards: list[list[int]], view: View
 ) -> tuple[Reason, ...]:
-    """Fill the EMPTY slots of `shards` where the strategy finds a node for them.
+    """Fill the EMPTY slots of `shards`, in place, where the strategy finds a node for them.
 
-    Where its own rules may be broken (`degrade`), by the rules alone; one reason for each kind of
-    failure.
+    Where the strategy's own rules may be broken (`degrade`), by the rules of the policy alone.
+    Returns one reason for each kind of failure.
     """
     strategy, factor = STRATEGIES[policy.strategy], policy.copies(spec.replication_factor)
     rules = strategy.rules(policy, view.topology)
@@ -98,9 +103,9 @@ def complete_shards(
             if node is None or not mask[node]:
                 others = _other_nodes(shards, shard) if wide else []
                 need = ReplicaRequest(spec.stream, shard, slot, factor, kept, others, policy.nodes)
-                held = [s for s, each in enumerate(nodes) if each != EMPTY]
+                filled = [s for s, each in enumerate(nodes) if each != EMPTY]
                 need = need._replace(
-                    token=spec.token(shard), fresh=fresh, slots=held, shards=spec.shards
+                    token=spec.token(shard), fresh=fresh, slots=filled, shards=spec.shards
                 )
                 chosen = strategy.extend(need, policy, mask, view)
                 if isinstance(chosen, Reason) and policy.strength is Strength.PREFERRED:
@@ -117,7 +122,7 @@ def complete_shards(
 
 
 def _elect(nodes: list[int], policy: Policy, factor: int, view: View) -> None:
-    """Put in front who may lead a shard that had no replica and so no leader."""
+    """Put a node that may lead first, in a shard that had no replica."""
     placed = [node for node in nodes if node != EMPTY]
     ordered = leader_first(placed, policy, factor, view.topology)
     if ordered[:1] != placed[:1]:
@@ -126,11 +131,12 @@ def _elect(nodes: list[int], policy: Policy, factor: int, view: View) -> None:
 
 
 def _is_lost(node: int, topology: Topology) -> bool:
-    """Whether a slot's node is dead: no rule counts it, here as in diagnosis."""
+    """Return whether a slot's node is dead: no rule counts it, as in diagnosis."""
     return node != EMPTY and topology.is_dead(node)
 
 
 def _other_nodes(shards: Sequence[Sequence[int]], shard: int) -> list[int]:
+    """List the nodes of a stream's other shards."""
     everyone = (nodes for s, nodes in enumerate(shards) if s != shard)
     return [node for nodes in everyone for node in nodes if node != EMPTY]
 
@@ -138,14 +144,15 @@ def _other_nodes(shards: Sequence[Sequence[int]], shard: int) -> list[int]:
 def _node_in_same_slot(
     shards: Sequence[Sequence[int]], slot: int, nodes: Sequence[int]
 ) -> int | None:
-    """In a colocated stream, the node that another shard has in this slot."""
-    held = (other[slot] for other in shards if other[slot] != EMPTY)
-    return next((node for node in held if node not in nodes), None)
+    """Find the node that another shard of a colocated stream has in this slot."""
+    same_slot = (other[slot] for other in shards if other[slot] != EMPTY)
+    return next((node for node in same_slot if node not in nodes), None)
 
 
 def _why_malformed(
     spec: StreamSpec, given: Sequence[Sequence[str]], topology: Topology
 ) -> Reason | None:
+    """Return why the given lists make no sense, or None."""
     if len(given) > spec.shards:
         message = f"replicas lists {len(given)} shards, the stream has {spec.shards}"
         return Reason(Code.SHARDS_OUT_OF_RANGE, message, spec.shards, len(given))
@@ -168,7 +175,7 @@ def _required_rule_warnings(
     view: View,
     called: str,
 ) -> tuple[Reason, ...]:
-    """One warning per required rule that the replicas break."""
+    """Make one warning for each required rule that the replicas break."""
     warnings = []
     everywhere = policy.standing(spec, view.topology, view.load)
     for rule, broken, _ in find_breaches(rules, Strength.REQUIRED, shards, everywhere):
@@ -176,8 +183,8 @@ def _required_rule_warnings(
         message = f"{called} of shards {listed} break the required rule '{rule}'"
         met = spec.shards - len(broken)
         level, seen = everywhere.seen(rule)
-        told = Reason(Code.RULE_NOT_MET, message, spec.shards, met, level, seen, str(rule))
-        warnings.append(told)
+        reason = Reason(Code.RULE_NOT_MET, message, spec.shards, met, level, seen, str(rule))
+        warnings.append(reason)
     if RuleSet(rules).is_colocated:
         unit = colocated_unit(shards, view.topology)
         strays = [s for s, nodes in enumerate(shards) if stray_slots(nodes, view.topology, unit)]

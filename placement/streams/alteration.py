@@ -1,9 +1,9 @@
-"""Alters a stream that has replicas, and revises decisions whose replicas have changed.
+"""Plans another spec for a stream that has replicas, and revises decisions after moves.
 
-The replicas stay. New shards are placed at once, behind the existing ones (KIP-879). Repair makes
-the rest of the new spec true, one move of a shard at a time: it adds missing replicas, removes
-surplus and moves those that the new policy does not allow. A request that could not be placed as a
-new stream is refused, and leaves the stream as it is.
+The replicas stay. New shards are placed at once, behind the existing ones (KIP-879). Repair carries
+out the rest of the new spec, one move of a shard at a time: it adds missing replicas, removes
+surplus ones and moves those that the new policy does not admit. A request that could not be placed
+as a new stream is refused, and leaves the stream as it is.
 """
 
 from collections.abc import Sequence
@@ -33,18 +33,21 @@ from placement.streams.decision import Answer, compile_request, outcome_of, plac
 
 
 def count_whole_shards(state: ClusterState, stream: Stream, decision: Decision) -> Decision:
-    """The decision with what is placed now and what is missing; copies under way are missing."""
-    held = (sum(node != EMPTY for node in state.current_replicas(shard)) for shard in stream.shards)
-    lacks = [max(stream.copies - count, 0) for count in held]
+    """Return the decision with the replicas that are complete now; copies under way are missing."""
+    counts = (
+        sum(node != EMPTY for node in state.current_replicas(shard)) for shard in stream.shards
+    )
+    lacks = [max(stream.copies - count, 0) for count in counts]
     return replace(decision, replicas_missing=sum(lacks), shards_placed=lacks.count(0))
 
 
 def reassess(
     state: ClusterState, stream: Stream, decision: Decision, lacking: tuple[Reason, ...] = ()
 ) -> Decision:
-    """Make the decision with its outcome, for a stream as it stands in the table.
+    """Return the decision with the outcome of the stream as it stands in the table.
 
-    `lacking` says why some replicas find no node, if it is known.
+    `lacking`: why some replicas find no node, if that is known. Outcome is `partial` while replicas
+    are missing, `degraded` where rules are broken, else `placed`.
     """
     decision = count_whole_shards(state, stream, decision)
     warnings = current_rule_warnings(state, stream)
@@ -58,10 +61,10 @@ def reassess(
 
 
 def is_resolved(state: ClusterState, stream: Stream) -> bool:
-    """Return whether a stream that was degraded for its rules alone meets them again.
+    """Return whether a stream that was degraded for its rules alone keeps them again.
 
-    A warning that names no rule is what the strategy kept to when it placed (racks of `hdfs`): no
-    violation would ever speak of it, so that its absence proves nothing.
+    A warning that names no rule tells of a limit that the strategy kept to when it placed (racks of
+    `hdfs`). No violation would ever show it, so the stream stays degraded.
     """
     decision, shards = stream.decision, stream.shards
     if decision.outcome is not Outcome.DEGRADED:
@@ -73,7 +76,7 @@ def is_resolved(state: ClusterState, stream: Stream) -> bool:
 
 
 def current_rule_warnings(state: ClusterState, stream: Stream) -> tuple[Reason, ...]:
-    """One warning for every rule that the stream's live replicas break."""
+    """Make one warning for every rule that the stream's live replicas break now."""
     assert stream.policy is not None
     view = state.view()
     shards = []
@@ -89,7 +92,10 @@ _BY_RULE = (Cause.REQUIRED_RULE, Cause.PREFERRED_RULE, Cause.BALANCE)
 
 @dataclass(frozen=True, slots=True)
 class Alteration:
-    """Result of an alteration: new spec, nodes of new shards, and reasons for missing ones."""
+    """Holds the result of an alteration.
+
+    `added`: node indexes of the new shards. `lacking`: why some of their replicas find no node.
+    """
 
     spec: StreamSpec
     policy: Policy
@@ -100,7 +106,7 @@ class Alteration:
 def plan_alteration(
     state: ClusterState, stream: Stream, event: StreamAltered
 ) -> Alteration | tuple[Reason, ...]:
-    """Plan an event for a stream that has replicas, or say why it is refused."""
+    """Plan an event for a stream that has replicas, or return the reasons of its refusal."""
     have = stream.spec.shards
     if event.shards < have:
         message = f"{event.shards} shards are fewer than the {have} there are: none is taken away"
@@ -131,7 +137,7 @@ def plan_alteration(
 def _requested_nodes(
     state: ClusterState, event: StreamAltered, have: int
 ) -> list[list[int]] | Reason:
-    """The nodes that the request names for shards that are new."""
+    """Resolve the nodes that the request names for new shards, or return why it cannot be."""
     topology, given = state.topology, []
     for shard, nodes in enumerate(event.replicas or ()):
         if shard < have:
@@ -155,9 +161,9 @@ def _try_extending(
     given: Sequence[Sequence[int]],
     view: View,
 ) -> Answer:
-    """Place everything that the new spec asks for beside the existing replicas, as a trial.
+    """Place all that the new spec asks for beside the existing replicas, as a trial.
 
-    Only the new shards of it become true.
+    Only the new shards are taken from the answer; repair makes the rest.
     """
     copies = policy.copies(spec.replication_factor)
     new = [*given, *[()] * (spec.shards - stream.spec.shards - len(given))]
@@ -174,21 +180,21 @@ def _try_extending(
 def slots_for_spec(
     state: ClusterState, shard: int, stream: Stream, policy: Policy, spec: StreamSpec
 ) -> list[int]:
-    """The planned nodes of a shard by the slots that another spec has for them."""
+    """Lay out a shard's planned nodes in the slots that another spec gives them."""
     wanted = SlotLayout(policy.copies(spec.replication_factor), state.streams.role_copies(policy))
     return wanted.lay_out(*state.streams.slot_layout(stream).split(state.table.nodes(shard)))
 
 
 def _may_keep_replicas(state: ClusterState, stream: Stream, policy: Policy, answer: Answer) -> bool:
-    """Whether the replicas that are there may stay as they are."""
+    """Return whether the existing replicas may stay as they are."""
     passes, topology = policy.nodes.passes, state.topology
-    held = (node for shard in stream.shards for node in state.table.replicas(shard))
-    admitted = policy.nodes.everything or all(passes(topology, node) for node in {*held})
+    nodes = (node for shard in stream.shards for node in state.table.replicas(shard))
+    admitted = policy.nodes.everything or all(passes(topology, node) for node in {*nodes})
     return admitted and answer.outcome is Outcome.PLACED
 
 
 def _view_without(state: ClusterState, stream: Stream) -> View:
-    """A view in which the stream has no replicas yet."""
+    """Make a view in which the stream has no replicas."""
     view = state.view()
     rows = state.table.rows(np.asarray(stream.shards, np.int64))
     view.load -= np.bincount(rows[rows != EMPTY], minlength=state.topology.size)
@@ -198,10 +204,12 @@ def _view_without(state: ClusterState, stream: Stream) -> View:
 
 
 def is_obsolete(state: ClusterState, opened: OpenMove, stream: Stream, same: bool) -> bool:
-    """Whether the spec in force no longer asks for an open move.
+    """Return whether the spec in force no longer asks for an open move.
 
-    Such a move adds a surplus, or a rule of another policy asked for it (`same`: the policy is
-    unchanged), or only that policy admits its target.
+    `same`: the policy is unchanged. A move is obsolete where
+    - it would make a surplus;
+    - a rule of an earlier policy was its cause;
+    - only an earlier policy admits its target.
     """
     if opened.move.kind is MoveKind.REMOVE:
         return False

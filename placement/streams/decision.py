@@ -1,4 +1,4 @@
-"""The answer to a stream event: checks, compilation, placement, outcome with reasons."""
+"""Decides stream events: checks the request, compiles its policy, places, names the outcome."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -32,7 +32,11 @@ REPLICAS_MAX = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Outcome of placing a stream: nodes of every slot (EMPTY where none), and why."""
+    """Holds the outcome of placing a stream.
+
+    `shards`: node indexes by shard and slot, EMPTY where there is none. `reasons`: why replicas are
+    missing, or why the request is refused.
+    """
 
     outcome: Outcome
     shards: Sequence[Sequence[int]] = ()
@@ -41,12 +45,12 @@ class Answer:
 
     @property
     def replicas_missing(self) -> int:
-        """Replicas that found no node."""
+        """Count the replicas that found no node."""
         return sum(list(nodes).count(EMPTY) for nodes in self.shards)
 
     @property
     def shards_placed(self) -> int:
-        """Shards with all their replicas."""
+        """Count the shards with all their replicas."""
         return sum(EMPTY not in nodes for nodes in self.shards)
 
 
@@ -55,7 +59,8 @@ def decide(
 ) -> tuple[Decision, Policy | None, Sequence[Sequence[int]] | None]:
     """Decide a stream that has no replicas yet.
 
-    Returns the record, the compiled policy, and the placement if there is any.
+    Returns the decision; the compiled policy, None for a rejected request; and the nodes by shard
+    and slot, None where nothing is placed.
     """
     policy, spec = compile_request(state, event), spec_of(state, event)
     if isinstance(policy, Reason):
@@ -83,7 +88,7 @@ def decide(
 
 
 def compile_request(state: ClusterState, event: StreamRequested) -> Policy | Reason:
-    """Compile the policy of a request, or return what is wrong with the request."""
+    """Compile the policy of a request, or return why the request is wrong."""
     policy = (
         check_counts(event.shards, event.replication_factor, event.quorum)
         or _check_labels(event)
@@ -102,9 +107,10 @@ def place(
     policy: Policy,
     given: Sequence[Sequence[str]] | None = None,
 ) -> Answer:
-    """Ask the strategy, or adopt the given replicas, and name the outcome.
+    """Place the stream, or adopt the given replicas, and name the outcome.
 
-    The outcomes are the columns of the table in `placement/policy/README.md`.
+    `given`: node ids by shard, leader first. The outcomes are the columns of the table in
+    `placement/policy/README.md`.
     """
     view = state.view()
     return place_in(view, spec, policy, given)
@@ -138,16 +144,16 @@ def place_in(
 
 
 def _is_refusal(reason: Reason) -> bool:
-    """Return whether the request itself is wrong.
+    """Return whether the reason refuses the request itself.
 
-    A domain where no node stands yet is a shortage: nodes may come, and `on_infeasible` says what
-    becomes of the stream until then.
+    A domain without nodes is a shortage: nodes may come, and `on_infeasible` decides about the
+    stream until then.
     """
     return reason.band is Band.CONFIG and reason.code is not Code.DOMAIN_UNKNOWN
 
 
 def _warn_of_barred_leaders(placed: Placement, topology: Topology) -> Placement:
-    """Warn of shards that stand on nodes alone that may not lead."""
+    """Add a warning for shards none of whose nodes may lead."""
     if topology.can_lead.all():
         return placed
     barred = [
@@ -159,14 +165,17 @@ def _warn_of_barred_leaders(placed: Placement, topology: Topology) -> Placement:
         return placed
     named = ", ".join(map(str, barred[:10])) + (", …" if len(barred) > 10 else "")
     message = f"the first replica may not lead in {len(barred)} shards: {named}"
-    told = Reason(
+    warning = Reason(
         Code.LEADER_NOT_ALLOWED, message, len(placed.shards), len(placed.shards) - len(barred)
     )
-    return replace(placed, warnings=(*placed.warnings, told))
+    return replace(placed, warnings=(*placed.warnings, warning))
 
 
 def outcome_of(placed: Placement, policy: Policy, topology: Topology, adopted: bool) -> Answer:
-    """Name the outcome of a placement, which may lack replicas."""
+    """Name the outcome of a placement, in which replicas may be missing.
+
+    `adopted`: the stream brought replicas, so it never waits as a whole.
+    """
     placed = _warn_of_barred_leaders(placed, topology)
     missing = _count_missing(placed.shards)
     if not missing:
@@ -183,7 +192,7 @@ def outcome_of(placed: Placement, policy: Policy, topology: Topology, adopted: b
 
 
 def _place_new(spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
-    """Place with the strategy, and even the answer out."""
+    """Place with the strategy, and even out the result."""
     placed = STRATEGIES[policy.strategy].place(spec, policy, view)
     placed = _check_required_rules(placed, spec, policy, view)
     return placed if isinstance(placed, Reason) else even_out_stream(placed, spec, policy, view)
@@ -211,7 +220,7 @@ def _check_required_rules(
 
 
 def _why_lacking(rule: Rule, rules: Sequence[Rule], everywhere: RuleContext) -> Reason | None:
-    """Find what a shard lacks to keep the rule, however its replicas stand; None: nothing."""
+    """Find what the fleet lacks for a shard to keep the rule; None: nothing."""
     required = tuple(
         each for each in rules if each.strength is Strength.REQUIRED and not each.needs_whole_stream
     )
@@ -226,9 +235,9 @@ def _why_lacking(rule: Rule, rules: Sequence[Rule], everywhere: RuleContext) -> 
 def _fill_empty_slots(
     placed: Placement | Reason, fills: bool, spec: StreamSpec, policy: Policy, view: View
 ) -> Placement:
-    """Fill the empty slots as far as rules that may be broken allow.
+    """Fill the empty slots as far as breakable rules allow.
 
-    The reason why the strategy did not fill them is a warning then.
+    If `fills` and no slot stays empty, the reason why the strategy did not fill them is a warning.
     """
     if isinstance(placed, Reason):
         factor = policy.copies(spec.replication_factor)
@@ -240,17 +249,18 @@ def _fill_empty_slots(
     if _count_missing(shards):
         return Placement(shards, placed.reasons or reasons, warnings)
     known = {reason.message for reason in warnings}
-    told = (*placed.reasons, *placed.warnings)
-    kept = tuple(reason for reason in told if reason.message not in known)
+    given = (*placed.reasons, *placed.warnings)
+    kept = tuple(reason for reason in given if reason.message not in known)
     return Placement(shards, (), (*kept, *warnings))
 
 
 def _count_missing(shards: Sequence[Sequence[int]]) -> int:
+    """Count the empty slots."""
     return sum(list(nodes).count(EMPTY) for nodes in shards)
 
 
 def check_counts(shards: int, factor: int, quorum: str | int | None) -> Reason | None:
-    """Refuse counts that no fleet could mean."""
+    """Return why the numbers of a request are out of range, or None."""
     if not 1 <= factor <= REPLICATION_FACTOR_MAX:
         message = f"replication_factor is {factor}, expected 1 to {REPLICATION_FACTOR_MAX}"
         return Reason(Code.REPLICATION_FACTOR_OUT_OF_RANGE, message)
@@ -269,7 +279,7 @@ def check_counts(shards: int, factor: int, quorum: str | int | None) -> Reason |
 
 
 def _check_labels(event: StreamRequested) -> Reason | None:
-    """Refuse range labels that are not one for each shard."""
+    """Return why the range labels are not one for each shard, or None."""
     if event.ranges is None or len(event.ranges) == event.shards:
         return None
     have = len(event.ranges)
@@ -278,7 +288,7 @@ def _check_labels(event: StreamRequested) -> Reason | None:
 
 
 def check_repair_mode(mode: str | None) -> Reason | None:
-    """Refuse a value of `repair` that is not known."""
+    """Return why the value of `repair` is unknown, or None."""
     if mode is None or mode in tuple(RepairMode):
         return None
     known = ", ".join(RepairMode)
@@ -287,7 +297,10 @@ def check_repair_mode(mode: str | None) -> Reason | None:
 
 
 def spec_of(state: ClusterState, event: StreamRequested) -> StreamSpec:
-    """Fill in the defaults of a request; the Timeplus string is echoed compacted."""
+    """Make the spec of a request, with its defaults filled in.
+
+    The Timeplus string of `placement_policies` is kept in compact form.
+    """
     policies = event.placement_policies
     if policies is not None:
         parsed = parse_placement_policies(policies)
