@@ -254,8 +254,8 @@ class RunningQuery:
         if not found:
             return None
         return AccessRefused(
-            f"{'; '.join(found)}. Nothing of what was decided is lost: give the rights back "
-            "(`placer topics acls` tells them), and start again"
+            f"{'; '.join(found)}. No decision is lost: grant these rights again (`placer "
+            "topics acls` prints the commands), and start again"
         )
 
     def _apply_batch(self, batch: "DataFrame", batch_id: int) -> None:
@@ -371,8 +371,8 @@ def check_scratch(checkpoint: Path) -> None:
 
 def _make_scratch_failure(checkpoint: Path | None, fault: str) -> QueryFailed:
     return QueryFailed(
-        f"{checkpoint}: {fault}. Nothing of what was decided is lost: make room or mend it, or "
-        "name another scratch directory (--checkpoint), and start again"
+        f"{checkpoint}: {fault}. No decision is lost: free space or repair the disk, or "
+        "name another scratch directory with --checkpoint, and start again"
     )
 
 
@@ -387,7 +387,7 @@ def _check_topics(bootstrap: str, prefix: str, options: dict[str, str]) -> None:
     ]
     if wrong:
         listed = "; ".join(f"{change.topic}: {change.action} {change.detail}" for change in wrong)
-        raise StreamingError(f"{listed}. Make it so with: placer topics apply")
+        raise StreamingError(f"{listed}. Correct this with: placer topics apply")
 
 
 def _make_scratch(checkpoint: Path, writer_epoch: int) -> Path:
@@ -401,4 +401,4 @@ def _make_scratch(checkpoint: Path, writer_epoch: int) -> Path:
 def _failure_text(query: "StreamingQuery") -> str:
     error = query.exception()
     text = str(error) if error else "no error was reported"
-    return f"the query ended by itself: {text.strip()}"
+    return f"Spark ended the query: {text.strip()}"

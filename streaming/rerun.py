@@ -194,7 +194,10 @@ def _await_rest(
     beat_at = quiet_since = time.monotonic()
     while time.monotonic() - quiet_since < QUIET_SECONDS or _open_moves(records):
         if stop.is_set() or time.monotonic() > deadline:
-            raise RerunFailed("the application did not come to rest behind the last input")
+            raise RerunFailed(
+                "the run was stopped, or records still came or moves were still open "
+                f"{REST_TIMEOUT_SECONDS:g} s after the last input"
+            )
         if time.monotonic() >= beat_at:
             beat_at = time.monotonic() + suspect_after_seconds / 4
             for node_id, life in alive.items():
@@ -224,4 +227,4 @@ def _open_moves(records: list[Record]) -> bool:
 
 def _flush(producer: Producer) -> None:
     if producer.flush(FLUSH_TIMEOUT_SECONDS):
-        raise RerunFailed("the embedded broker did not take the inputs")
+        raise RerunFailed("the embedded broker did not accept the inputs")

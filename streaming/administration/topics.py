@@ -212,7 +212,7 @@ def _steps(wanted: _WantedTopic, found: _ExistingTopic | None) -> list[_PlannedC
 def _differences(wanted: _WantedTopic, found: _ExistingTopic) -> Iterator[tuple[Action, str]]:
     counts = f"{found.partitions} -> {wanted.partitions}"
     if wanted.topic.cleanup == "compact" and found.partitions != wanted.partitions:
-        why = "keys of a compacted topic would live on in two partitions"
+        why = "records of one key would be in two partitions of a compacted topic"
         yield "refused", f"partitions {counts}: {why}; keep the count, or use another prefix"
     elif found.partitions < wanted.partitions:
         yield "partitions", counts
@@ -309,7 +309,7 @@ def _await_change(admin: KafkaAdminClient, wanted: Sequence[_WantedTopic]) -> No
             return
         if time.monotonic() > deadline:
             raise AdministrationFailed(
-                f"the brokers took the changes but do not show them after "
+                "the brokers accepted the changes but do not show them after "
                 f"{SETTLE_TIMEOUT_SECONDS:.0f} s: {', '.join(pending)}"
             )
         time.sleep(LOOK_INTERVAL_SECONDS)
@@ -341,7 +341,9 @@ def connect_admin(bootstrap: str, options: Mapping[str, str] | None) -> Iterator
     except (KafkaTimeoutError, KafkaConnectionError, NodeNotReadyError) as error:
         raise BrokerUnreachable(f"the brokers at {bootstrap} stopped answering: {error}") from error
     except KafkaError as error:
-        raise AdministrationFailed(f"the brokers at {bootstrap} refuse: {error}") from error
+        raise AdministrationFailed(
+            f"the brokers at {bootstrap} refuse the request: {error}"
+        ) from error
     finally:
         admin.close()
 

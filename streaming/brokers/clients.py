@@ -149,7 +149,9 @@ def connect(
     try:
         client = kind(config, logger=_QUIET)
     except KafkaException as error:
-        raise SettingsInvalid([f"kafka.options: the client refuses: {_text(error)}"]) from error
+        raise SettingsInvalid(
+            [f"kafka.options: the Kafka client rejects a setting: {_text(error)}"]
+        ) from error
     deadline = time.monotonic() + CONNECT_TIMEOUT_SECONDS
     while True:
         try:
@@ -158,7 +160,8 @@ def connect(
             client.poll(0)  # hands over what the connections reported
             if last_error.refused:
                 raise AccessRefused(
-                    f"the brokers at {bootstrap} do not let this user in: {last_error.text}"
+                    f"the brokers at {bootstrap} refuse to authenticate this user: "
+                    f"{last_error.text}"
                 ) from error
             if last_error.all_brokers_down or time.monotonic() > deadline:
                 _check_trust(bootstrap, options or {}, error)
@@ -188,11 +191,12 @@ def present_partitions(client: Any, topic: str) -> list[int]:
         raise BrokerUnreachable(f"topic {topic} cannot be looked up: {_text(error)}") from error
     if found.error is not None and found.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
         raise AccessRefused(
-            f"this user may not use topic {topic}; `placer topics acls` tells what each role needs"
+            f"this user has no rights on topic {topic}; `placer topics acls` lists the "
+            "rights of each role"
         )
     if found.error is not None:
         raise TopicMissing(
-            f"topic {topic} does not exist; make the topics with: placer topics apply"
+            f"topic {topic} does not exist; create the topics with: placer topics apply"
         )
     return sorted(found.partitions)
 

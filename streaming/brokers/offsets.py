@@ -70,6 +70,6 @@ def _ask_patiently(ask: Callable[[], _Answer], topic: str) -> _Answer:
             reason = error.args[0]
             if reason.code() not in LEADER_CHANGES or time.monotonic() >= deadline:
                 raise BrokerUnreachable(
-                    f"the end of {topic} cannot be asked for: {reason.str()}"
+                    f"the end offset of {topic} cannot be read: {reason.str()}"
                 ) from error
         time.sleep(LEADER_WAIT_SECONDS)

@@ -67,8 +67,8 @@ class Reachability:
         if not answered:
             if self._away_since is None:
                 self._away_since = now
-                gone = f"no broker answers at {self._bootstrap} any more"
-                self._tell(f"{gone}, since {self._doubted_since}; waiting for one")
+                gone = f"no broker has answered at {self._bootstrap}"
+                self._tell(f"{gone} since {self._doubted_since}; waiting until one does")
             return
         self._doubted_since = None
         if self._away_since is not None:

@@ -190,7 +190,7 @@ class CommittedReader:
                 newest[topic, message.partition()] = message
                 if key is None:
                     place = f"{topic}-{message.partition()} offset {message.offset()}"
-                    raise KeyMissing(f"{place} is no record of ours: it has no key")
+                    raise KeyMissing(f"{place} was not written by placer: the record has no key")
                 latest[topic][key] = value
             for message in newest.values():
                 self._advance(message)
@@ -215,8 +215,8 @@ class CommittedReader:
             self._look(raises=True)
             if time.monotonic() > deadline:
                 raise StreamingError(
-                    f"the broker gave no record for {STALL_TIMEOUT_SECONDS:g} s while topics were "
-                    "read to their ends"
+                    f"the broker returned no record for {STALL_TIMEOUT_SECONDS:g} s before "
+                    "the end of the topics was reached; see: placer doctor"
                 )
 
     def close(self) -> None:

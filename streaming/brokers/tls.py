@@ -29,7 +29,10 @@ def find_fault(bootstrap: str, options: Mapping[str, str]) -> str | None:
     try:
         context = _context(options)
     except (OSError, ValueError) as error:
-        return f"the files of ssl.ca.location, ssl.certificate.location, ssl.key.location: {error}"
+        return (
+            "the files in ssl.ca.location, ssl.certificate.location or ssl.key.location "
+            f"cannot be used: {error}"
+        )
     for address in bootstrap.split(","):
         host, _, port = address.strip().rpartition(":")
         speaks = f"{address.strip()} speaks TLS; set security.protocol to SSL or SASL_SSL"
@@ -81,19 +84,24 @@ def _describe(error: ssl.SSLError, address: str, has_certificate: bool) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         if error.verify_code in _ANOTHER_NAME:
             return (
-                f"the certificate of {address} is for another name ({error.verify_message}); use a "
-                "name that it is for, or set ssl.endpoint.identification.algorithm to none"
+                f"the certificate of {address} is for another host name "
+                f"({error.verify_message}); connect by a name in the certificate, or set "
+                "ssl.endpoint.identification.algorithm to none"
             )
         return (
-            f"the certificate of {address} is of no authority known here ({error.verify_message}); "
-            "name the file with its authority in ssl.ca.location"
+            f"the certificate of {address} is signed by an authority that is not trusted "
+            f"here ({error.verify_message}); set ssl.ca.location to the file with that "
+            "authority's certificate"
         )
     reason = _reason(error)
     if "alert" in reason and not has_certificate:
         return (
-            f"{address} asks for a certificate ({reason}); set ssl.certificate.location and "
-            "ssl.key.location"
+            f"{address} requires a client certificate ({reason}); set "
+            "ssl.certificate.location and ssl.key.location"
         )
     if "alert" in reason:
-        return f"{address} does not take the certificate of ssl.certificate.location ({reason})"
-    return f"{address} does not speak TLS ({reason}); see security.protocol"
+        return f"{address} rejects the client certificate in ssl.certificate.location ({reason})"
+    return (
+        f"{address} does not speak TLS ({reason}); check the port, or set security.protocol "
+        "without SSL"
+    )

@@ -60,7 +60,7 @@ Drain = Annotated[
     typer.Option(
         "--drain",
         metavar="NODE|DOMAIN",
-        help="Plan as if this node or domain were to be emptied; repeatable.",
+        help="Plan as if this node or domain were being drained; repeatable.",
         show_default=False,
     ),
 ]
@@ -87,8 +87,9 @@ Assigned = Annotated[
     typer.Option(
         "--assignments",
         metavar="FILE",
-        help="What is assigned now, as kafka-reassign-partitions writes it, in place of the "
-        "replicas that the cluster file lists. Topics it does not list become streams.",
+        help="Present assignment, as kafka-reassign-partitions writes it, instead of the "
+        "replicas in the cluster file. A topic that the cluster file does not list "
+        "becomes a stream.",
     ),
 ]
 
@@ -114,14 +115,14 @@ Rollback = Annotated[
     typer.Option(
         "--rollback",
         metavar="FILE",
-        help="Write the present assignment of what is moved, as kafka-reassign-partitions "
-        "reads it: the way back.",
+        help="Write the present assignment of the moved shards for kafka-reassign-partitions, "
+        "to undo the plan.",
     ),
 ]
 
 Save = Annotated[
     Path | None,
-    typer.Option("--save", metavar="FILE", help="Keep the plan with the hash of its impact."),
+    typer.Option("--save", metavar="FILE", help="Save the plan with the hash of its impact."),
 ]
 
 Verify = Annotated[
@@ -129,8 +130,8 @@ Verify = Annotated[
     typer.Option(
         "--verify",
         metavar="FILE",
-        help="Plan nothing: hold a saved plan against the cluster file, and say what has "
-        "changed of what it rests on.",
+        help="Compare a saved plan with the cluster file, and list what has changed of what it "
+        "depends on; nothing is planned.",
     ),
 ]
 Expect = Annotated[
@@ -138,8 +139,7 @@ Expect = Annotated[
     typer.Option(
         "--expect",
         metavar="HASH",
-        help="Refuse to answer where the plan's impact has not this hash: what was seen before is "
-        "not what would be done now.",
+        help="Refuse the plan unless its impact has this hash, so that it does what was reviewed.",
         show_default=False,
     ),
 ]

@@ -91,11 +91,14 @@ class StoryDemo(Stage):
         self._tell(f"alert HOLD {zone}: {self.world.hold_reason(zone)}")
         self._wait_until(f"{zone} dead", lambda: self._are_all(lost, "dead"))
         self._expect_no_moves_since(before, f"{zone} is held")
-        self._tell(f"all nodes of {zone} are dead and nothing moves: a zone mostly comes back")
+        self._tell(f"all nodes of {zone} are dead and nothing moves: most zones come back")
         self._override(zone)
         self._tell_moves(lost)
         self._wait_until(f"{zone} is replaced everywhere", lambda: self._is_healed(lost))
-        self._tell(f"{zone} is replaced everywhere; it returns, and what wants three zones with it")
+        self._tell(
+            f"{zone} is replaced everywhere; it returns, and streams that need three zones use "
+            "it again"
+        )
         self._player.act(returns)
         self._wait_until(f"{zone} is up", lambda: self._are_all(lost, "up"))
 

@@ -41,7 +41,7 @@ def run_checks(settings: Settings) -> Iterator[DoctorResult]:
     missing = ""
     for name, check in (*_MACHINE, *_BROKER):
         if missing and (name, check) in _BROKER:
-            yield DoctorResult(name, CheckStatus.SKIPPED, f"not looked at: {missing} failed")
+            yield DoctorResult(name, CheckStatus.SKIPPED, f"skipped: the check '{missing}' failed")
             continue
         found = _run_check(name, check, settings)
         if found.health is CheckStatus.FAIL and name in _NEEDED:
@@ -66,7 +66,7 @@ def _run_check(name: str, check: Check, settings: Settings) -> DoctorResult:
     except BrokerUnreachable as error:
         answer = CheckFailure(str(error), "start the broker, or correct kafka.bootstrap_servers")
     except StreamingError as error:
-        answer = CheckFailure(str(error), "see the message")
+        answer = CheckFailure(str(error), "do what the finding says")
     if isinstance(answer, CheckFailure):
         return DoctorResult(name, answer.health, answer.said, answer.action)
     return DoctorResult(name, CheckStatus.OK, answer)
@@ -75,7 +75,7 @@ def _run_check(name: str, check: Check, settings: Settings) -> DoctorResult:
 def _fetch(_: Settings) -> Iterator[str]:
     if isinstance(machine_checks.check_jars(_), CheckFailure):
         for name in machine_checks.JAR_SETS:
-            yield f"{len(ensure_jars(name))} of {name} are there"
+            yield f"{len(ensure_jars(name))} of {name} are in the cache"
 
 
 def _apply(settings: Settings) -> Iterator[str]:

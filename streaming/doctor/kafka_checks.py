@@ -36,7 +36,7 @@ def check_broker(settings: Settings) -> str | CheckFailure:
     said = f"{brokers}, Kafka {version}, at {settings.kafka.bootstrap_servers}"
     if tuple(found[:2]) < VERSION_MIN:
         return CheckFailure(
-            said, "use Kafka 4.0 or newer; older ones were not tried", CheckStatus.WARN
+            said, "use Kafka 4.0 or newer; older versions are not tested", CheckStatus.WARN
         )
     return said
 
@@ -52,8 +52,10 @@ def check_topics(settings: Settings) -> str | CheckFailure:
         return f"{len(CATALOGUE)} topics are as the catalogue says"
     listed = "; ".join(f"{each.topic}: {each.action} {each.detail}" for each in wrong)
     if any(each.action == "refused" for each in wrong):
-        return CheckFailure(listed, "what is refused needs a person; see the message")
-    return CheckFailure(listed, "make it so: placer topics apply, or placer doctor --fix")
+        return CheckFailure(
+            listed, "placer cannot make the refused changes; make them as the finding says"
+        )
+    return CheckFailure(listed, "correct them with: placer topics apply, or placer doctor --fix")
 
 
 def check_authorisation(settings: Settings) -> str | CheckFailure:
@@ -85,10 +87,11 @@ def check_transactions(settings: Settings) -> str | CheckFailure:
     except KafkaException as error:
         return CheckFailure(
             f"transactional id {probe}: {error.args[0].str()}",
-            f"allow WRITE and DESCRIBE on transactional ids that begin with "
-            f"{settings.topics.prefix}{settings.cell}, and look at __transaction_state",
+            "allow WRITE and DESCRIBE on transactional ids that begin with "
+            f"{settings.topics.prefix}{settings.cell}, and check that the brokers can "
+            "write __transaction_state",
         )
-    return f"a probe's took {time.monotonic() - started:.1f} s"
+    return f"a test transaction took {time.monotonic() - started:.1f} s"
 
 
 def check_hanging_transactions(settings: Settings) -> str | CheckFailure:
@@ -106,7 +109,8 @@ def check_hanging_transactions(settings: Settings) -> str | CheckFailure:
     listed = ", ".join(f"{name}-{number} at {at}" for (name, number), at in stuck)
     return CheckFailure(
         f"an open transaction holds back {listed}",
-        f"a dead writer's ends by itself within {TRANSACTION_TIMEOUT_MS // 1000} s; if it stays: "
+        "the transaction of a dead writer ends by itself within "
+        f"{TRANSACTION_TIMEOUT_MS // 1000} s; if it remains, run: "
         + abort_command(bootstrap, topic, partition, offset),
         CheckStatus.WARN,
     )
@@ -130,9 +134,9 @@ def check_clock(settings: Settings) -> str | CheckFailure:
     ahead = latest / 1000 - time.time()
     if ahead > CLOCK_AHEAD_SECONDS_MAX:
         return CheckFailure(
-            f"the newest record of nodes is {ahead:.0f} s in the future of this machine",
-            "synchronise the brokers' clocks: time of the core never goes back, and waits until "
-            "they agree",
+            f"the newest record of nodes is {ahead:.0f} s ahead of this machine's clock",
+            "synchronise the clocks of the brokers: the reconciler's time never goes "
+            "back, so timers stand still until the clocks agree",
             CheckStatus.WARN,
         )
     return f"append time is used (LogAppendTime); the newest record of nodes is {-ahead:.0f} s old"

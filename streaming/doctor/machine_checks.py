@@ -26,7 +26,7 @@ def check_packages(_: Settings) -> str | CheckFailure:
         origin = Path(spec.origin).resolve() if spec and spec.origin else None
         if origin is None or origin.parent.parent != ours:
             return CheckFailure(
-                f"the package {name} that Python finds is {origin or 'none'}, not the one here",
+                f"Python imports the package {name} from {origin or 'nowhere'}, not from {ours}",
                 "install placement-reconciler into an environment of its own",
             )
     try:
@@ -67,7 +67,7 @@ def check_checkpoint(settings: Settings) -> str | CheckFailure:
     if wanted is None:
         return CheckFailure(
             "no checkpoint directory is set",
-            "name one: placer run --checkpoint DIR (with --embedded it is temporary)",
+            "set one: placer run --checkpoint DIR (with --embedded it is temporary)",
             CheckStatus.WARN,
         )
     there = next(p for p in (wanted, *wanted.absolute().parents) if p.exists())
@@ -77,7 +77,7 @@ def check_checkpoint(settings: Settings) -> str | CheckFailure:
         )
     free = shutil.disk_usage(there).free
     said = f"{free / 1024**3:.1f} GiB free at {there}"
-    action = "free some space, or put checkpoint elsewhere: it holds nothing of value"
+    action = "free some space, or set checkpoint to another disk: its content is scratch"
     if free < SPACE_LEAST_BYTES:
         return CheckFailure(said, action)
     return CheckFailure(said, action, CheckStatus.WARN) if free < SPACE_LOW_BYTES else said

@@ -7,7 +7,7 @@ from placement.wording import format_count
 from schemas.topics import BY_NAME, COMMITS, full_name
 from streaming.brokers import CommittedReader
 from streaming.doctor.findings import CheckFailure, CheckStatus
-from streaming.recovery import NoSnapshot, take_snapshot
+from streaming.recovery import UPGRADE, Gap, NoSnapshot, StateTooNew, take_snapshot
 from streaming.settings import Settings, core_configuration
 
 # With less than half of the retention left an outage of as long again would lose input.
@@ -24,7 +24,7 @@ def check_retention(settings: Settings) -> str | CheckFailure:
     bootstrap = settings.kafka.bootstrap_servers
     marker = _marker(settings)
     if marker is None:
-        return "nothing was applied yet"
+        return "no input was applied yet"
     worst, where = 0.0, ""
     for topic, places in marker["positions"].items():
         positions = {topic: {int(p): offset for p, offset in places.items()}}
@@ -36,10 +36,10 @@ def check_retention(settings: Settings) -> str | CheckFailure:
         for partition, offset in positions[topic].items():
             first, end = bounds.get(partition, (0, 0))
             if not first <= offset <= end:
+                gap = Gap(full_name(topic, prefix), partition, offset, first, end)
                 return CheckFailure(
-                    f"{full_name(topic, prefix)}-{partition} holds offsets {first} to {end}, the "
-                    f"last commit goes on at {offset}: input was deleted before it was read",
-                    "start with: placer run --accept-gap; it says what is lost",
+                    str(gap),
+                    "start with: placer run --accept-gap; its log names the lost offsets",
                 )
         if record is None:
             continue
@@ -49,17 +49,18 @@ def check_retention(settings: Settings) -> str | CheckFailure:
             worst, where = share, full_name(topic, prefix)
     if worst > LAG_SHARE_MAX:
         return CheckFailure(
-            f"{where} is behind by {worst:.0%} of its retention",
+            f"the oldest input of {where} that is not applied is {worst:.0%} of its "
+            "retention old; at 100% it is lost",
             "start the application, or raise retention.ms of this topic",
             CheckStatus.WARN,
         )
-    return f"what is not applied yet is {worst:.1%} of the retention old"
+    return f"the oldest input that is not applied is {worst:.1%} of its retention old"
 
 
 def check_rebuild(settings: Settings) -> str | CheckFailure:
     """A rebuild as at a start, without fencing anyone, and its digest."""
     if _marker(settings) is None:
-        return "no commit marker yet: a start begins with nothing"
+        return "no commit marker yet: the first start begins with an empty state"
     started = time.monotonic()
     try:
         taken = take_snapshot(
@@ -68,6 +69,8 @@ def check_rebuild(settings: Settings) -> str | CheckFailure:
             core_configuration(settings),
             settings.resolved_kafka_options(),
         )
+    except StateTooNew as error:
+        return CheckFailure(f"a newer version of placer wrote the state: {error.found}", UPGRADE)
     except NoSnapshot as error:
         return CheckFailure(
             str(error),

@@ -323,13 +323,15 @@ def _next_steps(move: Move | None, broken: Sequence[Violation]) -> list[str]:
 
 
 def _progress_text(move: Move) -> str:
-    done = "the assignment is changed when its executor says MoveCompleted"
+    done = "the assignment changes when its executor reports MoveCompleted"
     if move.kind == "leader":
         what = f"{move.add} is to lead"
     elif move.add is None:
-        what = f"the replica on {move.remove} is to go"
+        what = f"the replica on {move.remove} is to be removed"
     else:
         copied = f"copied to {move.add}" + (f" from {move.source}" if move.source else "")
-        what = f"a replica is {copied}" + (f", for that on {move.remove}" if move.remove else "")
+        what = f"a replica is {copied}" + (
+            f", to replace the one on {move.remove}" if move.remove else ""
+        )
     waits = "no executor has accepted it yet" if move.state == "issued" else "it is under way"
     return f"{what} ({waits}); {done}"

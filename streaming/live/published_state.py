@@ -190,8 +190,8 @@ class StateRecords:
         except (KeyError, ValueError, TypeError) as error:
             name = full_name(topic, self._prefix)
             raise StreamingError(
-                f"{name}: the record of key {key!r} is none of this version's: {error}; see what "
-                "is wrong with: placer doctor"
+                f"{name}: this version cannot read the record with key {key!r}: {error}; "
+                "see: placer doctor"
             ) from error
 
 

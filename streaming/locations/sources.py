@@ -144,7 +144,7 @@ def _properties(text: str, path: Path) -> dict[str, str]:
 def _dc_and_rack(value: str, where: str) -> str:
     dc, found, rack = value.partition(":")
     if not found:
-        raise LocationsUnreadable(f"{where}: expected DC:RACK, it is {value!r}")
+        raise LocationsUnreadable(f"{where}: expected DC:RACK, got {value!r}")
     return _path(f"/{dc.strip()}/{rack.strip()}", where)
 
 

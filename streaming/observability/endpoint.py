@@ -42,7 +42,8 @@ class Endpoint:
             self._server = make_server(host, port, self._answer, _Server, _Quiet)
         except OSError as error:
             raise EndpointRefused(
-                f"metrics cannot be served on {host}:{port}: {error.strerror}; set metrics.port"
+                f"metrics cannot be served on {host}:{port}: {error.strerror}; set "
+                "metrics.port to a free port"
             ) from error
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="endpoint", daemon=True
@@ -68,7 +69,7 @@ class Endpoint:
             answer: Iterable[bytes] = self._metrics(environ, start)
             return answer
         probe = self._probes.get(path)
-        verdict: Verdict = (False, "there are /metrics, /livez and /readyz")
+        verdict: Verdict = (False, "the paths are /metrics, /livez and /readyz")
         status = "404 Not Found"
         if probe is not None:
             verdict = probe()

@@ -35,13 +35,13 @@ class LogEvent(StrEnum):
 
 MEANINGS = {
     LogEvent.RECOVERED: "the state was rebuilt from the topics and its digest is right",
-    LogEvent.GAP_ACCEPTED: "input was deleted before it was read; the start goes on behind it",
+    LogEvent.GAP_ACCEPTED: "input was deleted before it was read; the start continues after it",
     LogEvent.READY: "the first batch has been taken",
     LogEvent.SERVING: "metrics and probes are served",
-    LogEvent.DEAD_LETTERS: "records of a batch were refused; how many, by reason",
+    LogEvent.DEAD_LETTERS: "records of a batch were refused; the fields count them by reason",
     LogEvent.ALERT: "an alert was published; its severity is the line's level",
     LogEvent.REQUEST_ANSWERED: "an operator's request was answered",
-    LogEvent.SLOW_BATCH: "three batches in a row took longer than the limit; the last one so long",
+    LogEvent.SLOW_BATCH: "three batches in a row took too long; the fields are of the last",
     LogEvent.STOPPED: "the query was stopped between two batches",
 }
 

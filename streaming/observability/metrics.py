@@ -83,7 +83,7 @@ class Metrics:
         self._events = counter("events_consumed", "Events applied, by type.", "type")
         self._rejected = counter("events_rejected", "Records refused, by reason.", "reason")
         self._left_out = counter(
-            "dead_letters_left_out", "Refused records without a letter.", "reason"
+            "dead_letters_left_out", "Refused records without a dead letter of their own.", "reason"
         )
         self._ignored = counter(
             "ignored_records", "Records, or fields, without effect, by reason.", "reason"
@@ -104,14 +104,22 @@ class Metrics:
         self._unconfirmed = _Tally(unconfirmed, ("once", "again"))
         self._lacking = gauge("underreplicated_shards", "Shards with too few live replicas.")
         self._last = gauge("last_batch_timestamp_seconds", "When the last batch was committed.")
-        self._batch = histogram("batch_duration_seconds", "From the batch's arrival to its commit.")
-        self._planning = histogram("planning_duration_seconds", "Of it: deciding what to do.")
-        self._commit = histogram("commit_duration_seconds", "Of it: the transaction.")
+        self._batch = histogram(
+            "batch_duration_seconds", "Time from a batch's arrival to its commit."
+        )
+        self._planning = histogram(
+            "planning_duration_seconds", "Part of a batch's time: deciding what to do."
+        )
+        self._commit = histogram(
+            "commit_duration_seconds", "Part of a batch's time: the transaction."
+        )
         self._nodes = _Tally(gauge("nodes", "Known nodes, by status.", "status"))
         self._streams = _Tally(gauge("streams", "Known streams, by last outcome.", "outcome"))
         severity = gauge("placement_violations", "Open violations, by strength.", "severity")
         self._broken = _Tally(severity, ("required", "preferred"))
-        self._memory = _Tally(gauge("memory", "What is remembered: holds, requests …", "kind"))
+        self._memory = _Tally(
+            gauge("memory", "Remembered entries, by kind: holds, requests …", "kind")
+        )
         holds = gauge("holds", "Holds of repair: in force, or overridden.", "state")
         self._holds = _Tally(holds, ("held", "overridden"))
         self._without: set[Hashable] = set()

@@ -48,7 +48,7 @@ class Probes:
             if self._over is not None:
                 return False, self._over
             if self._begun is not None and self._clock() - self._begun > BATCH_SECONDS_MAX:
-                return False, f"a batch has not ended for {self._clock() - self._begun:.0f} s"
+                return False, f"a batch has been running for {self._clock() - self._begun:.0f} s"
             return True, "ok"
 
     def check_ready(self) -> Verdict:
@@ -61,5 +61,8 @@ class Probes:
                 return False, "starting: no batch has been taken yet"
             quiet = self._clock() - self._ended
             if quiet > QUIET_SECONDS_MAX:
-                return False, f"no batch for {quiet:.0f} s: is the broker there?"
+                return (
+                    False,
+                    f"no batch for {quiet:.0f} s; see whether the brokers answer: placer doctor",
+                )
             return True, f"last batch {quiet:.1f} s ago"

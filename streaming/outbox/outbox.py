@@ -82,7 +82,7 @@ class Outbox:
             self._producer.init_transactions(FENCE_TIMEOUT_SECONDS)
         except KafkaException as error:
             raise OutboxFailed(
-                f"the transactional id cannot be taken: {_error_text(error)}"
+                f"the transactional id cannot be acquired: {_error_text(error)}"
             ) from error
 
     def commit(self, records: Sequence[OutRecord]) -> None:
@@ -126,7 +126,10 @@ def _check_size(record: OutRecord) -> None:
         size += len(name) + len(content or b"")
     if size > RECORD_BYTES_MAX:
         key = (record.key or b"").decode("utf-8", "backslashreplace")
-        raise OutboxFailed(f"the record {key} for {record.topic} has {size} bytes, over the limit")
+        raise OutboxFailed(
+            f"the record {key} for {record.topic} has {size} bytes, above the limit of "
+            f"{RECORD_BYTES_MAX}"
+        )
 
 
 def _error_text(error: Exception) -> str:

@@ -6,8 +6,11 @@ Every start, snapshot and replay begins here. Imports `brokers`, `codec`, `error
 from streaming.recovery.rebuild import rebuild
 from streaming.recovery.recovery import (
     STATE_FORMAT,
+    UPGRADE,
+    Gap,
     Positions,
     Recovered,
+    StateTooNew,
     abort_command,
     digest_by_marker,
     digest_version,
@@ -19,10 +22,13 @@ from streaming.recovery.snapshot import NoSnapshot, Snapshot, restore_snapshot, 
 
 __all__ = [
     "STATE_FORMAT",
+    "UPGRADE",
+    "Gap",
     "NoSnapshot",
     "Positions",
     "Recovered",
     "Snapshot",
+    "StateTooNew",
     "abort_command",
     "digest_by_marker",
     "digest_version",

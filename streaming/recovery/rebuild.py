@@ -32,7 +32,7 @@ class RecordUnreadable(StreamingError):
     """A record of a state topic is none of ours."""
 
     def __init__(self, topic: str, key: str, why: str) -> None:
-        super().__init__(f"{topic} {key} is no record of ours: {why}")
+        super().__init__(f"{topic}: the record with key {key} cannot be read: {why}")
         self.topic, self.key, self.why = topic, key, why
 
 

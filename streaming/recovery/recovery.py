@@ -37,8 +37,12 @@ from streaming.recovery.rebuild import Latest, RecordUnreadable, StateContradict
 Positions = dict[str, dict[int, int]]
 
 REPAIR = (
-    "What differs: placer replay --from-topic --verify. To write again what the journal says: "
-    "placer repair"
+    "See what differs: placer replay --from-topic --verify. Restore the records from the "
+    "journal: placer repair"
+)
+UPGRADE = (
+    "Install the version that wrote it, or a newer one; the topics need no repair, and must not be "
+    "repaired with this version"
 )
 # What this version writes; a state of a newer one is refused, as it may mean more than is read.
 STATE_FORMAT = 2
@@ -46,6 +50,14 @@ STATE_FORMAT = 2
 
 class RecoveryRefused(StreamingError):
     """The topics do not prove a state to go on from; nothing was changed."""
+
+
+class StateTooNew(RecoveryRefused):
+    """A newer version of placer wrote the state."""
+
+    def __init__(self, found: str) -> None:
+        super().__init__(f"a newer version of placer wrote the state: {found}. {UPGRADE}")
+        self.found = found
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +73,9 @@ class Gap:
 
     def __str__(self) -> str:
         return (
-            f"{self.topic}-{self.partition} holds offsets {self.first} to {self.end}, the commit "
-            f"marker goes on at {self.position}: input was deleted before it was read"
+            f"{self.topic}-{self.partition} has offsets {self.first} to {self.end}, but "
+            f"the commit marker continues at {self.position}: input was "
+            "deleted before it was read"
         )
 
 
@@ -106,8 +119,9 @@ def recover(
     held = sum(len(latest[topic]) for topic in STATE_TOPICS)
     if marker is None and held:
         raise RecoveryRefused(
-            f"{held} records of state exist under the prefix '{prefix}' but no commit marker of "
-            f"cell '{cell}': they belong to another cell, or {prefix}{COMMITS} was emptied"
+            f"{held} records of state exist under the prefix '{prefix}' but no commit "
+            f"marker of cell '{cell}': they belong to another cell, or {prefix}{COMMITS} "
+            "was emptied; set cell to the name of their cell, or use another prefix"
         )
     if marker is not None:
         _check_partitions(marker, partitions)
@@ -124,8 +138,9 @@ def recover(
     positions, gaps = _positions(bootstrap, prefix, options, marker)
     if gaps and not accept_gap:
         raise RecoveryRefused(
-            "; ".join(map(str, gaps)) + ". What stood there is lost: requests have to be sent "
-            "again, nodes register themselves. Go on without it: placer run --accept-gap"
+            "; ".join(map(str, gaps))
+            + ". The deleted records are lost: send requests again; nodes register "
+            "themselves. Start without the records: placer run --accept-gap"
         )
     return Recovered(
         configuration=configuration,
@@ -150,14 +165,14 @@ def digest_version(marker: Mapping[str, Any]) -> int:
 def digest_by_marker(reconciler: Reconciler, marker: Mapping[str, Any]) -> str:
     """Compute the digest of a state by the formula of a marker, so that both can be compared.
 
-    Raises RecoveryRefused for a formula that this version does not know.
+    Raises StateTooNew for a formula that this version does not know.
     """
     version = digest_version(marker)
     found = reconciler.digest_of_version(version)
     if found is None:
-        raise RecoveryRefused(
-            f"the commit marker's digest is of formula {version}, this version knows formulas 1 to "
-            f"{DIGEST_VERSION}: run the version that wrote it, or a newer one"
+        raise StateTooNew(
+            f"the commit marker's digest has formula {version}, this version computes formulas 1 "
+            f"to {DIGEST_VERSION}"
         )
     return found
 
@@ -210,20 +225,24 @@ def parse_marker(latest: Latest, prefix: str, cell: str) -> dict[str, Any] | Non
         return None
     try:
         marker: dict[str, Any] = orjson.loads(value)
-        newer = marker.get("format", STATE_FORMAT) > STATE_FORMAT
+        refuse_newer_format(marker)
         for name in ("now", "digest", "positions", "clocks", "sequence", "writer_epoch"):
             marker[name]
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise RecoveryRefused(
-            f"the commit marker of cell '{cell}' on {prefix}{COMMITS} is none of ours: "
+            f"the commit marker of cell '{cell}' on {prefix}{COMMITS} cannot be read: "
             f"{type(error).__name__}: {error}"
         ) from error
-    if newer:
-        raise RecoveryRefused(
-            f"the state was written by a newer version (format {marker['format']}, this one reads "
-            f"{STATE_FORMAT}): run that version, or a newer one"
-        )
     return marker
+
+
+def refuse_newer_format(marker: Mapping[str, Any]) -> None:
+    """Raise StateTooNew for a state of a format that this version does not read."""
+    if marker.get("format", STATE_FORMAT) > STATE_FORMAT:
+        raise StateTooNew(
+            f"the commit marker has format {marker['format']}, this version reads formats up to "
+            f"{STATE_FORMAT}"
+        )
 
 
 def _rebuild(
@@ -239,7 +258,7 @@ def _rebuild(
     except RecordUnreadable as error:
         place = _find_place(bootstrap, prefix, options, error.topic, error.key)
         raise RecoveryRefused(
-            f"{place} (key {error.key}) is no record of ours: {error.why}. {REPAIR}"
+            f"{place} (key {error.key}) cannot be read: {error.why}. {REPAIR}"
         ) from error
     except StateContradictory as error:
         raise RecoveryRefused(f"{error}. {REPAIR}") from error
@@ -259,9 +278,9 @@ def _check_partitions(marker: Mapping[str, Any], partitions: Mapping[str, int]) 
     for topic, count in marker["output_partitions"].items():
         if topic in compacted and partitions[topic] != count:
             raise RecoveryRefused(
-                f"{topic} had {format_count(count, 'partition')} and now has {partitions[topic]}: "
-                "keys would stand in two partitions; restore the count or start under another "
-                "prefix"
+                f"{topic} had {format_count(count, 'partition')} and now has "
+                f"{partitions[topic]}: records of one key would be in two partitions; "
+                "restore the count or start under another prefix"
             )
 
 

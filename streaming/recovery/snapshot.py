@@ -16,7 +16,7 @@ from streaming.brokers import CommittedReader, Record
 from streaming.codec import parse_configuration
 from streaming.errors import StreamingError
 from streaming.recovery.rebuild import RecordUnreadable, StateContradictory, rebuild
-from streaming.recovery.recovery import RecoveryRefused, digest_by_marker
+from streaming.recovery.recovery import digest_by_marker, refuse_newer_format
 
 # A transaction's records become visible topic by topic, within milliseconds. What does not add up
 # when nothing has come for so long never will.
@@ -80,7 +80,7 @@ def take_snapshot(
 ) -> Snapshot:
     """The state of the configuration's cell as its last commit left it.
 
-    Raises NoSnapshot, BrokerUnreachable, TopicMissing.
+    Raises NoSnapshot, StateTooNew, BrokerUnreachable, TopicMissing.
     """
     latest: dict[str, dict[str, Record]] = {topic: {} for topic in (*STATE_TOPICS, COMMITS)}
     with CommittedReader(bootstrap, prefix, list(latest), options=options) as reader:
@@ -90,14 +90,13 @@ def take_snapshot(
                 _note(latest[record.topic], record)
             found = latest[COMMITS].get(configuration.cell)
             if found is None or found.value is None:
-                raise NoSnapshot(f"{prefix}{COMMITS} has no marker of cell '{configuration.cell}'")
+                raise NoSnapshot(
+                    f"{prefix}{COMMITS} has no commit marker of cell '{configuration.cell}'"
+                )
+            refuse_newer_format(found.value)
             records = [each for topic in latest for each in latest[topic].values()]
             snapshot = Snapshot(found.value, tuple(records), reader.positions)
-            try:
-                whole = is_whole(snapshot, configuration)
-            except RecoveryRefused as error:
-                raise NoSnapshot(str(error)) from error
-            if whole:
+            if is_whole(snapshot, configuration):
                 return snapshot
             new = reader.poll(QUIET_SECONDS)
             if not new:
@@ -105,14 +104,14 @@ def take_snapshot(
             new += reader.read_to_end()
     raise NoSnapshot(
         f"the state under '{prefix}' does not agree with its marker: records of "
-        f"{', '.join(STATE_TOPICS)} were lost or altered; placer doctor says more"
+        f"{', '.join(STATE_TOPICS)} were lost or altered; see: placer doctor"
     )
 
 
 def is_whole(snapshot: Snapshot, configuration: Configuration) -> bool:
     """Tell whether the records have the digest that the marker names, by its formula.
 
-    Raises RecoveryRefused for a formula that this version does not know.
+    Raises StateTooNew for a formula that this version does not know.
     """
     try:
         restored = restore_snapshot(snapshot, configuration)

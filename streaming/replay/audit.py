@@ -73,7 +73,9 @@ def _find_doubled_ids(records: Iterable[Record]) -> Iterator[str]:
         identity = record.headers.get("ce_id", "")
         if identity in bodies:
             same = "the same" if bodies[identity] == record.raw else "another"
-            yield f"{record.topic} {record.key}: id {identity} came twice, with {same} body"
+            yield (
+                f"{record.topic} {record.key}: id {identity} was written twice, with {same} body"
+            )
         bodies[identity] = record.raw
 
 

@@ -40,7 +40,10 @@ def history_of_recording(recording: Recording) -> History:
     """The history that a recording holds. Raises JournalShortened when it holds none."""
     journal = recording.of(JOURNAL)
     if recording.snapshot is None and (not journal or journal[0].offset):
-        raise JournalShortened("the recording holds neither a snapshot nor the journal's beginning")
+        raise JournalShortened(
+            "the recording has neither a snapshot nor the journal's beginning; record again "
+            "from a snapshot with: placer record"
+        )
     return History(recording.snapshot, journal, recording.of(*OUTPUTS), recording.sequence)
 
 
@@ -96,8 +99,8 @@ def check_beginning(
         if isinstance(sequence, int) and sequence <= start.sequence + 1:
             return
     raise JournalShortened(
-        f"{JOURNAL} starts at offset {gone[0]}: entries before it were deleted; start from a "
-        "snapshot that is newer (placer snapshot), or from a recording"
+        f"{JOURNAL} starts at offset {gone[0]}: entries before it were deleted; start from "
+        "a newer snapshot (placer snapshot), or from a recording"
     )
 
 

@@ -117,13 +117,19 @@ def read_recording(path: Path) -> Recording:
         raise RecordingUnreadable(f"{path} cannot be read: {error.strerror}") from error
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
         fault = f"{type(error).__name__}: {error}"
-        raise RecordingUnreadable(f"{path} line {number} is not of a recording: {fault}") from error
-    raise RecordingUnreadable(f"{path} ends after line {number} without its last line: it was cut")
+        raise RecordingUnreadable(
+            f"{path} line {number} is not a line of a recording: {fault}"
+        ) from error
+    raise RecordingUnreadable(
+        f"{path} ends after line {number} without its last line: the file was cut off"
+    )
 
 
 def _head(body: Mapping[str, Any]) -> RecordingHead:
     if body["recording"] != VERSION:
-        raise ValueError(f"version {body['recording']} is not read, {VERSION} is")
+        raise ValueError(
+            f"version {body['recording']} of recordings cannot be read, only {VERSION}"
+        )
     return RecordingHead(body["prefix"], body["cell"], body["partitions"], body["settings"])
 
 

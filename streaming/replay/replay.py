@@ -70,8 +70,8 @@ class Replay:
         self._reconciler = self._rebuild(configuration) if start else Reconciler(configuration)
         if start and (found := digest_by_marker(self._reconciler, start.marker)) != start.digest:
             raise ReplayRefused(
-                f"the snapshot's records have digest {found}, its marker says {start.digest}: it "
-                "was altered"
+                f"the snapshot's records have digest {found}, its marker says "
+                f"{start.digest}: the snapshot was altered"
             )
 
     @property

@@ -134,7 +134,7 @@ class Verification:
                 continue
             place = by_key.pop((topic, key), None)
             if place is not None:
-                reason = "another record stands in its place"
+                reason = "another record is in its place"
                 found.append(_difference(reason, sequence, record, left.pop(place)))
             elif record.value is not None or (topic, key) in self._there:
                 shown = _truncate(_decode(record.value))
@@ -173,7 +173,7 @@ class Verification:
         if place in self._written:
             self._found.append(
                 RecordDifference(
-                    f"id {place[1] or 'none'} came twice",
+                    f"id {place[1] or 'none'} was written twice",
                     record.topic,
                     record.key or "",
                     partition=record.partition,

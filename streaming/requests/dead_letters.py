@@ -105,7 +105,9 @@ class DeadLetter:
         """The record as it was, from the letter or from where it lay. Raises RedriveRefused."""
         topic = self.header("topic")
         if topic not in BY_NAME or BY_NAME[topic].direction != "in":
-            raise RedriveRefused(f"letter {self.id} names no input topic of ours: {topic!r}")
+            raise RedriveRefused(
+                f"letter {self.id} names a topic that is not one of our inputs: {topic!r}"
+            )
         if self.header("offset.last"):
             raise RedriveRefused(
                 f"letter {self.id} sums up {self.count} records of {self.place}: have their "

@@ -124,9 +124,9 @@ def send_departure_and_wait(
                     return None
     topic = full_name(TOPOLOGY, settings.topics.prefix)
     raise NoAnswer(
-        f"{leaving.view.node_id} has not left within {timeout_seconds:g} s: is placer run at work? "
-        f"What becomes of it comes to {topic}; a node that beats on with a higher sequence, or has "
-        "begun another life meanwhile, has to be unregistered again"
+        f"{leaving.view.node_id} has not left within {timeout_seconds:g} s: is placer run "
+        f"running? The result will come to {topic}; unregister the node again if it has "
+        "sent a higher sequence or begun another incarnation meanwhile"
     )
 
 

@@ -105,8 +105,9 @@ def send_request_and_wait(
                 if answer is not None and _answers(answer, request):
                     return answer
     raise NoAnswer(
-        f"no answer to request {request.request_id} within {timeout_seconds:g} s: is placer run "
-        f"at work? It may still be carried out; the answer comes to {prefix}{ANSWERS}"
+        f"no answer to request {request.request_id} within {timeout_seconds:g} s: is "
+        "placer run running? The request may still be carried out; its answer will come "
+        f"to {prefix}{ANSWERS}"
     )
 
 

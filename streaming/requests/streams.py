@@ -194,8 +194,8 @@ class StreamRequests:
         have = decision.spec.shards if decision.shards_placed else 0
         if message.shards < have:
             raise RecordRefused(
-                f"{message.stream}: {Code.SHARDS_OUT_OF_RANGE}: {message.shards} shards are fewer "
-                f"than the {have} there are: none is taken away"
+                f"{message.stream}: {Code.SHARDS_OUT_OF_RANGE}: {message.shards} shards "
+                f"are fewer than the {have} there are: none is taken away"
             )
 
 
@@ -252,8 +252,8 @@ def send_stream_requests_and_wait(
         names = ", ".join(sorted(message.stream for message in waiting.values()))
         topic = full_name(DECISIONS, settings.topics.prefix)
         raise NoAnswer(
-            f"no decision on {names} within {timeout_seconds:g} s: is placer run at work? The "
-            f"request stands and may still be carried out; its decision comes to {topic}"
+            f"no decision on {names} within {timeout_seconds:g} s: is placer run running? "
+            f"The request may still be carried out; its decision will come to {topic}"
         )
 
 

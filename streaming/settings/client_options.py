@@ -84,7 +84,7 @@ def is_encrypted(options: Mapping[str, str]) -> bool:
 def find_faults(options: Mapping[str, str]) -> list[str]:
     """List the faults of options, one line each; values may still be references to secrets."""
     found = [
-        f"{name}: not available in all of the clients used here; known are {', '.join(KNOWN)}"
+        f"{name}: not supported by all three Kafka clients; supported are {', '.join(KNOWN)}"
         for name in options
         if name not in KNOWN
     ]

@@ -89,9 +89,9 @@ class KafkaSettings(Section):
         allowed = info.data.get("allow_plaintext", True) or "options" not in info.data
         if elsewhere and not allowed and not client_options.is_encrypted(info.data["options"]):
             raise ValueError(
-                f"{', '.join(elsewhere)} is another machine and the connection not encrypted: set "
-                "security.protocol in kafka.options to SSL or SASL_SSL, or kafka.allow_plaintext "
-                "to true"
+                f"{', '.join(elsewhere)} is another machine and the connection is not "
+                "encrypted: set security.protocol in kafka.options to SSL or SASL_SSL, or "
+                "kafka.allow_plaintext to true"
             )
         return bootstrap_servers
 

@@ -34,7 +34,7 @@ def claim_lines(scenario: Scenario, found: Sequence[str]) -> list[str]:
     """The judgement in lines; none of a scenario that claims nothing."""
     if scenario.ends is None:
         return []
-    return [f"does not hold: {claim}" for claim in found] or ["what the scenario claims holds"]
+    return [f"does not hold: {claim}" for claim in found] or ["all claims of the scenario hold"]
 
 
 class StreamCreator:
@@ -66,7 +66,7 @@ class StreamCreator:
         )
         self._producer.flush(ANSWER_SECONDS)
         if not appended:
-            raise ScenarioStalled(f"the broker did not take the creation of {stream.stream}")
+            raise ScenarioStalled(f"the broker did not accept the creation of {stream.stream}")
         return appended[0] / 1000
 
 
@@ -105,7 +105,7 @@ class ScenarioRun:
     def _place(self) -> None:
         """Wait for the nodes, create the streams and wait for their replicas."""
         nodes, streams, world = self._fleet.node_ids, self._scenario.streams, self._world
-        self._tell(f"{self._scenario.name}: {len(nodes)} nodes beat")
+        self._tell(f"{self._scenario.name}: {len(nodes)} nodes send heartbeats")
         if not streams:
             return
         self._wait_until(

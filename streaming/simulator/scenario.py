@@ -188,7 +188,9 @@ def read_scenario(text: str) -> Scenario:
             continue
         places |= {step.location} if step.location else set()
         if step.target not in known and not any(_is_within(place, step.target) for place in places):
-            raise ScenarioRefused(f"steps[{number}]: no node is or stands in '{step.target}'")
+            raise ScenarioRefused(
+                f"steps[{number}]: no node has the id '{step.target}' or is in that domain"
+            )
     return scenario
 
 

@@ -189,7 +189,7 @@ def test_f1_f10_f14_killed_behind_the_commit_with_older_scratch_and_input_delete
     client.delete_records({TopicPartition(name, 0): offset + 1})
     refused = system.launch(checkpoint=checkpoint, **PATIENT)
     assert refused.wait_end() == 3, refused.output
-    assert f"{name}-0 holds offsets {offset + 1} to" in refused.printed
+    assert f"{name}-0 has offsets {offset + 1} to" in refused.printed
     assert "placer run --accept-gap" in refused.printed
 
     shutil.rmtree(checkpoint)

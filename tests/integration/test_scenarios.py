@@ -25,4 +25,4 @@ def test_a_scenario_ends_in_what_it_claims(path: Path) -> None:
         check=False,
     )
     assert result.returncode == 0, result.stdout + result.stderr
-    assert "what the scenario claims holds" in result.stdout
+    assert "all claims of the scenario hold" in result.stdout

@@ -163,13 +163,13 @@ REFUSED: dict[str, tuple[dict[str, str | None], str, str]] = {
     "another authority": (
         {"ssl.ca.location": "other"},
         HOST,
-        "is of no authority known here (unable to get local issuer certificate); name the file",
+        "is signed by an authority that is not trusted here (unable to get local issuer",
     ),
-    "another name": ({}, "elsewhere.test", "is for another name (IP address mismatch"),
+    "another name": ({}, "elsewhere.test", "is for another host name (IP address mismatch"),
     "no certificate": (
         {"ssl.key.location": None, "ssl.certificate.location": None},
         HOST,
-        "asks for a certificate (",
+        "requires a client certificate (",
     ),
     "no encryption": (
         {

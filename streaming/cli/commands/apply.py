@@ -23,7 +23,12 @@ _COLOURS = {
     "drop": typer.colors.RED,
     "keep": None,
 }
-_DONE = {"create": "is new", "alter": "is to change", "drop": "is to be dropped", "keep": "is so"}
+_DONE = {
+    "create": "is new",
+    "alter": "is to change",
+    "drop": "is to be dropped",
+    "keep": "is unchanged",
+}
 
 
 def register(app: typer.Typer) -> None:
@@ -55,14 +60,16 @@ def apply(
     prune: Annotated[
         bool, typer.Option("--prune", help="Drop the streams that are not in the file.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Agree to what --prune drops.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Confirm the drops of --prune without a question.")
+    ] = False,
 ) -> None:
     """Make the streams those of a file: new ones are created, those that differ are altered, those
     that do not are left alone. The file's nodes and moves are not read."""
     from streaming.requests import diff_streams, is_satisfied
 
     if yes and not prune:
-        raise typer.BadParameter("--yes agrees to what --prune drops: there is nothing to agree to")
+        raise typer.BadParameter("--yes confirms what --prune drops: give --prune too")
     wanted = _streams(file)
     found = diff_streams(read_known_streams(settings), wanted, prune)
     quiet = waiting.output is Output.JSON and not dry_run

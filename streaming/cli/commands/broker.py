@@ -53,6 +53,8 @@ def broker(
             typer.echo(f"broker ready at {running.bootstrap_servers}")
             while not stop.wait(LOOK_SECONDS):
                 if running.pid is None:
-                    raise StreamingError("the broker has ended by itself")
+                    raise StreamingError(
+                        "the broker process ended unexpectedly; start it again with: placer broker"
+                    )
     except KeyboardInterrupt:
         raise typer.Exit(EXIT_INTERRUPTED) from None

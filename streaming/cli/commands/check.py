@@ -39,7 +39,7 @@ def check(
         typer.Option(
             "--lose",
             metavar="DOMAIN|TAG",
-            help="Judge as if this domain (/eu/az1), tag (key=value) or node were dead; "
+            help="Check as if this domain (/eu/az1), tag (key=value) or node were dead; "
             "repeatable.",
             show_default=False,
         ),

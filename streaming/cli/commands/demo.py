@@ -41,8 +41,8 @@ def demo(
         Path | None,
         typer.Option(
             "--scenario",
-            help="Play this file instead, with the settings that it names, and judge its claims. "
-            "[dim]deploy/examples/scenarios has some[/dim]",
+            help="Play this file instead, with the settings that it names, and check its "
+            "claims. [dim]deploy/examples/scenarios has some[/dim]",
             show_default=False,
         ),
     ] = None,

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="describe",
-    help="Show all that is known of one node, stream or shard.",
+    help="Show all that is known about one node, stream or shard.",
     epilog="[bold]Examples[/bold]\n\n"
     "  placer describe node n7\n\n"
     "  placer describe stream orders\n\n"
     "  placer describe shard orders/3 --output json\n\n"
-    "What happened to it before: placer history. Exit code 2: there is no such thing.",
+    "Its past: placer history. Exit code 2: it does not exist.",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )

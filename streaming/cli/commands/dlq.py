@@ -20,7 +20,7 @@ EXIT_NOT_ALL = 1
 
 ReasonOption = Annotated[
     str | None,
-    typer.Option("--reason", help="Only those refused with this code.", show_default=False),
+    typer.Option("--reason", help="Only letters with this reason code.", show_default=False),
 ]
 
 app = typer.Typer(
@@ -64,7 +64,11 @@ def redrive(
     settings: "Settings",
     ids: Annotated[
         list[str] | None,
-        typer.Option("--id", help="A letter, as show names it. Repeatable.", show_default=False),
+        typer.Option(
+            "--id",
+            help="Id of a letter, as placer dlq show prints it; repeatable.",
+            show_default=False,
+        ),
     ] = None,
     reason: ReasonOption = None,
     dry_run: Annotated[
@@ -86,7 +90,9 @@ def redrive(
     chosen, missing = _choose_letters(settings, ids or [], reason)
     failed = len(missing)
     for name in missing:
-        typer.secho(f"{name}: there is no such letter", fg=typer.colors.RED, err=True)
+        typer.secho(
+            f"{name}: there is no such letter; see: placer dlq show", fg=typer.colors.RED, err=True
+        )
     producer = None if dry_run else make_producer(address, options)
     for letter in chosen:
         try:

@@ -81,7 +81,7 @@ def explain(
         )
         return
     if any(each is not None for each in (bootstrap, prefix, config)):
-        raise typer.BadParameter("--bootstrap, --prefix and --config belong to --live")
+        raise typer.BadParameter("--bootstrap, --prefix and --config need --live")
     from streaming.offline import ExplainResult, explain_streams
 
     wanted = _parse_options(stream, node)

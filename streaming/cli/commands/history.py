@@ -24,10 +24,12 @@ app = typer.Typer(
     epilog="[bold]Examples[/bold]\n\n"
     "  placer history shard orders/3\n\n"
     "  placer history node n7 --since 2h --limit 20\n\n"
-    "  placer history shard orders/3 --replay    [dim]# also what compaction has taken[/dim]\n\n"
-    "The journal has what was asked and said, as long as it is kept; of assignments, moves and "
-    "nodes compaction leaves older than about an hour only the last. The last line says how far "
-    "back it is whole. Exit code 1: nothing is known of it.",
+    "  placer history shard orders/3 --replay    [dim]# also what compaction has "
+    "taken[/dim]\n\n"
+    "The journal keeps requests, verdicts and acknowledgements for its retention time. Of "
+    "the records of assignments, moves and nodes that are older than about an hour, "
+    "compaction keeps only the last of each key. The last line says from when on the "
+    "history is complete. Exit code 1: there is no record of it.",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
@@ -37,7 +39,7 @@ Since = Annotated[
     typer.Option(
         "--since",
         metavar="TIME",
-        help="From then on: 2h, 30m, 7d, or a time (ISO 8601 or ms since 1970).",
+        help="Only later entries: an age (30m, 2h, 7d) or a time (ISO 8601 or ms since 1970).",
         show_default=False,
     ),
 ]
@@ -48,8 +50,8 @@ ReplayOption = Annotated[
     bool,
     typer.Option(
         "--replay",
-        help="Run the journal through the core again for the records that compaction has taken; "
-        "needs a journal that is whole, and time.",
+        help="Replay the journal to show records that compaction has removed; takes longer, "
+        "and needs a complete journal.",
     ),
 ]
 
@@ -150,7 +152,7 @@ def history_lines(
         rows = [(time_text(each.at), each.said) for each in shown]
         lines.append(Table(("time", "detail"), rows, first_left_out=(), header=False))
     else:
-        lines.append(Text(f"nothing is known of {timeline.name}"))
+        lines.append(Text(f"there is no record of {timeline.name}"))
     lines.append(Paragraph(Text(_bounds(timeline), "dim")))
     return lines
 
@@ -162,7 +164,7 @@ def _bounds(timeline: "Timeline") -> str:
         return "there is no journal"
     since = f"the journal begins at {time_text(began)}"
     if timeline.is_whole:
-        return f"{since}: from then on nothing is missing"
+        return f"{since}; the history is complete from then on"
     if whole is None:
         gone = "compaction may have removed earlier records of nodes, assignments and moves"
     else:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from streaming.settings import Settings
 
 _HELP = {
-    "nodes": "List the nodes: where they stand, whether they live, what they hold.",
+    "nodes": "List the nodes with location, liveness and load.",
     "locations": "List the domains of every level with their nodes and load.",
-    "streams": "List the streams: how they are now, and the last answer to each.",
+    "streams": "List the streams with their health and the last decision on each.",
     "policies": "List the policies in use, with the number of streams of each.",
     "violations": "List the open violations of rules, each with its class and reason.",
 }
@@ -69,7 +69,8 @@ Where = Annotated[
     typer.Option(
         "--where",
         metavar="COLUMN=VALUE",
-        help="Only rows in which the column is this, or begins so and a * ends it; repeatable.",
+        help="Only rows in which the column has this value; a * at its end matches any rest; "
+        "repeatable.",
         show_default=False,
     ),
 ]
@@ -146,7 +147,8 @@ def _conditions(where: list[str], listing: "Listing") -> list[tuple[str, str]]:
         if legal is not None and not any(_matches(word, value) for word in legal):
             close = get_close_matches(value, legal, 1)
             hint = f"did you mean '{close[0]}'? " if close else ""
-            _refuse("--where", f"{column} is never {value!r}; {hint}it is {', '.join(legal)}")
+            values = f"{hint}its values are {', '.join(legal)}"
+            _refuse("--where", f"column {column} has no value {value!r}; {values}")
     return [(column, value) for column, _, value in pairs]
 
 

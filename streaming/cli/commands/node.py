@@ -62,7 +62,7 @@ def unregister(
     waiting: AnswerOptions,
     settings: "Settings",
     yes: Annotated[
-        bool, typer.Option("--yes", help="Agree to have its replicas replaced.")
+        bool, typer.Option("--yes", help="Confirm that its replicas are replaced.")
     ] = False,
 ) -> None:
     """Say for a node, in its present life, that it leaves for good: what it holds is replaced at
@@ -71,7 +71,7 @@ def unregister(
 
     leaving = preview_departure(settings, node)
     if leaving.replicas:
-        typer.echo(f"{node} holds {leaving.count_text()}: all of it is replaced at once", err=True)
+        typer.echo(f"{node} holds {leaving.count_text()}: all are replaced at once", err=True)
         for line in leaving.warnings():
             typer.echo(f"  {line}", err=True)
         confirm("Unregister it?", yes, "--yes, or drain the node first")

@@ -48,7 +48,7 @@ def drain(
     options: RequestOptions,
     settings: "Settings",
     watch: Annotated[
-        bool, typer.Option("--watch", help="Show progress until nothing is left there.")
+        bool, typer.Option("--watch", help="Show progress until no replica is left there.")
     ] = False,
 ) -> None:
     """Move all replicas off a node or a domain. With --watch, one that is drained already is
@@ -56,9 +56,14 @@ def drain(
     from schemas.requests import Drain
 
     if watch and options.dry_run:
-        raise typer.BadParameter("--dry-run changes nothing that --watch could follow")
+        raise typer.BadParameter(
+            "--watch follows a drain and --dry-run begins none: leave one of them out"
+        )
     if watch and options.no_wait:
-        raise typer.BadParameter("--watch waits for the end of a drain, --no-wait for nothing")
+        raise typer.BadParameter(
+            "--watch waits for the end of the drain and --no-wait does not wait: leave one of "
+            "them out"
+        )
     if not (watch and _is_drained(settings, target)):
         options.send(settings, Drain, agreement, target=target)
     if watch:
@@ -112,7 +117,8 @@ def approve(
     target: Annotated[
         str,
         typer.Argument(
-            metavar="TARGET", help="The node that claims a new place, or all in a domain."
+            metavar="TARGET",
+            help="The node that claims a new location, or a domain for all nodes in it.",
         ),
     ],
     agreement: AgreementOptions,
@@ -141,7 +147,7 @@ def cancel(
 @with_options(agreement=AgreementOptions, options=RequestOptions, settings=connection_options)
 def override(
     target: Annotated[
-        str, typer.Argument(metavar="TARGET", help="What the HOLD alert names: a domain, or fleet.")
+        str, typer.Argument(metavar="TARGET", help="Subject of the HOLD alert: a domain, or fleet.")
     ],
     agreement: AgreementOptions,
     options: RequestOptions,
@@ -177,7 +183,7 @@ def _watch(settings: "Settings", target: str, output: Output) -> None:
 
     for found in follow_progress(settings, target):
         if found is None:
-            typer.echo(f"{target}: no drain stands")
+            typer.echo(f"{target}: no drain is in force; begin one with: placer drain {target}")
             return
         body = found["body"]
         if output is Output.JSON:

@@ -61,7 +61,9 @@ def place(
     ] = None,
     summary: Annotated[
         bool,
-        typer.Option("--summary", help="Totals and what is lacking instead of every shard."),
+        typer.Option(
+            "--summary", help="Totals, and the streams that lack replicas, instead of every shard."
+        ),
     ] = False,
     fail_on: FailOnOption = None,
     strict: StrictOption = False,
@@ -79,9 +81,11 @@ def place(
 
     named = frozenset(stream or ())
     if output is PlaceOutput.CLUSTER and (named or summary):
-        raise typer.BadParameter("--output cluster writes the whole file: no --stream, --summary")
+        raise typer.BadParameter(
+            "--output cluster writes the whole file: leave out --stream and --summary"
+        )
     if named and summary:
-        raise typer.BadParameter("--summary is of all streams: no --stream")
+        raise typer.BadParameter("--summary covers all streams: leave out --stream")
     form = Output.JSON if output is PlaceOutput.JSON else Output.TEXT
     lines = _cluster_files() if output is PlaceOutput.CLUSTER else None
     body = _body(named) if named else summarized if summary else offline.PlaceResult.body

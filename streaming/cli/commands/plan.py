@@ -85,10 +85,10 @@ def plan(
         other = lose or drain or add or rf or assignments or until_balanced
         bounded = phase is not Phase.ALL or max_moves is not None or max_moves_per_node is not None
         if other or bounded or rollback or save or expect or fail_on:
-            message = "the saved plan says what was asked: no other option goes with it"
+            message = "the saved plan holds the options it was made with: leave out all others"
             raise typer.BadParameter(message, param_hint="--verify")
         if output is PlanOutput.KAFKA:
-            message = "a saved plan is verified in text or json, --output kafka writes a new one"
+            message = "a saved plan is verified in text or json: leave out --output kafka"
             raise typer.BadParameter(message, param_hint="--verify")
         _verify(file, verify, output, strict)
     from placement.planning import PlanPhase
@@ -155,8 +155,8 @@ class _Files:
 
         impact = answer.impact.hash
         if self._expect is not None and self._expect != impact:
-            message = f"the plan's impact is {impact}: the cluster or what is asked has changed; "
-            message += "--save keeps a plan, and --verify says what has changed since"
+            message = f"the plan's impact is {impact}: the cluster or the options have changed; "
+            message += "save a plan with --save, and --verify lists what has changed since"
             raise typer.BadParameter(message, param_hint="--expect")
         texts = {}
         if self._rollback is not None:
@@ -164,7 +164,9 @@ class _Files:
         if self._save is not None:
             texts[self._save] = saved_plan_text(answer, self._wanted)
         if texts and self._used:
-            message = "the cluster file has several documents, a plan is kept of one"
+            message = (
+                "the cluster file has several documents, one plan can be saved: split the file"
+            )
             raise typer.BadParameter(message, param_hint="--save, --rollback")
         self._used = True
         for path, text in texts.items():

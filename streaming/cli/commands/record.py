@@ -63,7 +63,11 @@ def record(
     file: Annotated[Path, typer.Argument(help="File to write, one JSON object a line.")],
     start: Annotated[
         Start,
-        typer.Option("--from", help="now: begin with a snapshot; beginning: of all topics."),
+        typer.Option(
+            "--from",
+            help="now: begin with a snapshot of the state; beginning: with the first records of "
+            "all topics.",
+        ),
     ] = Start.NOW,
     for_seconds: Annotated[
         float | None, typer.Option("--for-seconds", min=0, help="End after this time.")

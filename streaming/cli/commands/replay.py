@@ -50,8 +50,9 @@ def register(app: typer.Typer) -> None:
         "repair",
         epilog="[bold]Examples[/bold]\n\n"
         "  placer repair --dry-run --bootstrap kafka:9092\n\n"
-        "  placer repair --snapshot monday.ndjson    [dim]# the journal's beginning is gone[/dim]"
-        "\n\nStop the application first: whoever repairs is the writer, and it would end.",
+        "  placer repair --snapshot monday.ndjson    [dim]# the journal's beginning is "
+        "gone[/dim]\n\n"
+        "Stop the application first: the repair becomes the only writer and would end it.",
     )(repair)
 
 
@@ -91,7 +92,7 @@ Speed = Annotated[
     float | None,
     typer.Option(
         min=0.1,
-        help="With --inputs: times as fast, timers and all. [dim]default: 1[/dim]",
+        help="With --inputs: how many times as fast to run, timers included. [dim]default: 1[/dim]",
         show_default=False,
     ),
 ]
@@ -150,19 +151,21 @@ def _check_sources(
     if (file is None) != from_topic:
         raise typer.BadParameter("name a recording, or --from-topic")
     if snapshot is not None and not from_topic:
-        raise typer.BadParameter("--snapshot goes with --from-topic; a recording brings its own")
+        raise typer.BadParameter("--snapshot needs --from-topic; a recording has its own snapshot")
     if file is not None and address is not None:
-        raise typer.BadParameter("--bootstrap and --prefix go with --from-topic, not with a file")
+        raise typer.BadParameter(
+            "--bootstrap and --prefix need --from-topic; a recording is read without a broker"
+        )
 
 
 def _check_inputs(file: Path | None, inputs: bool, speed: float | None, judged: bool) -> None:
     if inputs and (file is None or judged):
         raise typer.BadParameter(
-            "--inputs takes a recording; its judge is the audit, without --verify, --until and "
-            "--output ndjson"
+            "--inputs takes a recording, and the audit checks the result: leave out "
+            "--verify, --until and --output ndjson"
         )
     if speed is not None and not inputs:
-        raise typer.BadParameter("--speed goes with --inputs; a journal is replayed at full speed")
+        raise typer.BadParameter("--speed needs --inputs; a journal is replayed at full speed")
 
 
 def _rerun(
@@ -256,7 +259,7 @@ def _show(report: "ReplayReport", verify: bool, output: ReplayOutput) -> None:
     typer.echo(f"through sequence {report.sequence}, {time_text(report.now)}, {report.digest}")
     if not report.entries and not report.differences:
         done = "compared" if verify else "replayed"
-        why = "there is no journal entry behind the start, or none before --until"
+        why = "there is no journal entry after the start and before --until"
         typer.secho(f"nothing was {done}: {why}", fg=typer.colors.YELLOW)
         return
     if not verify:

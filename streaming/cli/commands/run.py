@@ -20,23 +20,24 @@ def register(app: typer.Typer) -> None:
     app.command(
         "run",
         epilog="[bold]Examples[/bold]\n\n"
-        "  placer run --embedded    [dim]# with a broker of its own, everything temporary[/dim]\n\n"
+        "  placer run --embedded    [dim]# with a broker of its own, everything "
+        "temporary[/dim]\n\n"
         "  placer run --bootstrap kafka:9092 --checkpoint /var/lib/placer\n\n"
         "  PLACER_LIVENESS__DEAD_AFTER_SECONDS=30 placer run --config placer.yaml\n\n"
         "  placer run --config placer.yaml --print-config\n\n"
-        "A flag is stronger than a PLACER_… variable, that than the file, that than the default. "
-        "deploy/placer.yaml lists all settings.",
+        "A flag overrides a PLACER_… variable, which overrides the file, which overrides "
+        "the default. deploy/placer.yaml lists all settings.",
     )(run)
 
 
-_STOPPING = "placer: stopping behind the batch under way; Ctrl-C again stops at once"
+_STOPPING = "placer: stopping after the current batch; Ctrl-C again stops at once"
 
 Checkpoint = Annotated[
     Path | None,
     typer.Option("--checkpoint", help="Scratch directory for Spark; needed without --embedded."),
 ]
 Embedded = Annotated[
-    bool, typer.Option("--embedded", help="Start a broker on this machine and make the topics.")
+    bool, typer.Option("--embedded", help="Start a broker on this machine and create the topics.")
 ]
 DataDir = Annotated[
     Path | None,
@@ -69,8 +70,8 @@ AcceptGap = Annotated[
     bool,
     typer.Option(
         "--accept-gap",
-        help="Start although retention has deleted input before it was read; what is lost is "
-        "logged.",
+        help="Start even if retention has deleted input before it was read; the log names the "
+        "lost offsets.",
     ),
 ]
 MoveDeadline = Annotated[
@@ -104,7 +105,7 @@ def run(
     if embedded and bootstrap is not None:
         raise typer.BadParameter("--embedded brings its own broker; leave out --bootstrap")
     if data_dir is not None and not embedded:
-        raise typer.BadParameter("--data-dir belongs to --embedded")
+        raise typer.BadParameter("--data-dir needs --embedded")
     settings = load_settings(
         config,
         {

@@ -36,7 +36,7 @@ Node = Annotated[str, typer.Argument(metavar="ID", help="The node's id.")]
 Incarnation = Annotated[
     str,
     typer.Option(
-        "--incarnation", help="Which life of the node's process this is; a restart begins another."
+        "--incarnation", help="Incarnation of the node's process; a restart begins another."
     ),
 ]
 Sequence = Annotated[
@@ -83,7 +83,7 @@ def node(
         bool, typer.Option("--no-leader", help="It may hold copies but never lead.")
     ] = False,
     external: Annotated[
-        bool, typer.Option("--external", help="A detector's reports alone say whether it lives.")
+        bool, typer.Option("--external", help="Only the reports of a detector decide its liveness.")
     ] = False,
     incarnation: Incarnation = "manual",
     replaces: Annotated[
@@ -91,7 +91,7 @@ def node(
         typer.Option(
             "--replaces",
             metavar="INCARNATION",
-            help="The life that this one takes over from at once; it must have ended.",
+            help="Incarnation to take over from at once; its process must have ended.",
         ),
     ] = None,
     sequence: Sequence = None,
@@ -126,7 +126,7 @@ def heartbeat(
     stopping: Annotated[
         bool,
         typer.Option(
-            "--stopping", help="Its process ends and will come back: the next one takes over."
+            "--stopping", help="Announce a restart: the next incarnation takes over at once."
         ),
     ] = False,
     sequence: Sequence = None,
@@ -227,7 +227,7 @@ def stream(
     fields: dict[str, Any] = {"stream": name, "sequence": _sequence(sequence)}
     if drop:
         if alter or any(value is not None for value in given.values()):
-            raise typer.BadParameter("--drop excludes everything that says what a stream is")
+            raise typer.BadParameter("--drop takes no option that describes a stream")
         _send("streams.v1", "StreamDropped", name, fields, settings)
     elif alter:
         from streaming.requests import overlay_spec, read_streams, spec_fields
@@ -257,13 +257,15 @@ ACKS = {
 @with_options(settings=connection_options)
 def ack(
     settings: "Settings",
-    what: Annotated[str, typer.Argument(metavar="|".join(ACKS), help="What became of it.")],
+    what: Annotated[
+        str, typer.Argument(metavar="|".join(ACKS), help="What the executor reports of the move.")
+    ],
     shard: Annotated[str, typer.Option("--shard", metavar="STREAM/N", help="The shard it is on.")],
     move: Annotated[
         str | None,
         typer.Option("--move", metavar="ID", help="The move's id. [dim]not for lost[/dim]"),
     ] = None,
-    node_id: Annotated[str | None, typer.Option("--node", help="The node that speaks.")] = None,
+    node_id: Annotated[str | None, typer.Option("--node", help="The node that reports it.")] = None,
     reason: Annotated[str | None, typer.Option("--reason", help="For people.")] = None,
 ) -> None:
     """Acknowledge a move, as its executor does, or say that a replica is lost on --node."""

@@ -50,14 +50,15 @@ def fleet(
     keep: Annotated[
         bool,
         typer.Option(
-            "--keep/--leave", help="After the last step: keep beating until Ctrl-C, or fall silent."
+            "--keep/--leave",
+            help="After the last step: keep sending heartbeats until Ctrl-C, or fall silent.",
         ),
     ] = True,
     with_executor: Annotated[
         bool,
         typer.Option(
             "--executor/--no-executor",
-            help="Carry moves out, as the scenario says; else only beat.",
+            help="Carry out moves as the scenario says, or only send heartbeats.",
         ),
     ] = True,
 ) -> None:
@@ -154,8 +155,8 @@ def _tell_settings(scenario: "Scenario", file: str) -> None:
     """Which settings the reconciler has to have for the scenario's claims."""
     if scenario.flags:
         named = ", ".join(f"{name} {value}" for name, value in scenario.flags.items())
-        typer.echo(f"its claims are made for a reconciler with {named}")
-        typer.echo(f"`placer demo --scenario {file}` plays it with one of its own")
+        typer.echo(f"its claims assume a reconciler with {named}")
+        typer.echo(f"`placer demo --scenario {file}` runs it with such a reconciler")
 
 
 def _tell_moves(acts: "Executor") -> None:

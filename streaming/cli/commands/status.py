@@ -24,14 +24,12 @@ def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command(
         "status",
-        epilog="[bold]Examples[/bold]\n\n"
-        "  placer status --bootstrap 127.0.0.1:9092\n\n"
-        "  placer status --watch\n\n"
-        "  placer status /eu/az1    [dim]# the whole of this branch[/dim]\n\n"
-        "  placer status --output json | jq '.moves.open, .health.worst'\n\n"
-        "On a terminal the locations are folded to its height, branches with nodes that are not up "
-        "last; into a pipe everything goes.\n\n"
-        "Exit code 1: a shard has lost copies, or a hold is on.",
+        epilog="[bold]Examples[/bold]\n\n  placer status --bootstrap 127.0.0.1:9092\n\n  placer "
+        "status --watch\n\n  placer status /eu/az1    [dim]# the whole of this "
+        "branch[/dim]\n\n  placer status --output json | jq '.moves.open, "
+        ".health.worst'\n\nOn a terminal the locations are folded to its height, branches "
+        "with nodes that are not up last; into a pipe everything goes.\n\nExit code 1: a "
+        "shard has lost copies, or a hold is in force.",
     )(status)
 
 
@@ -56,7 +54,7 @@ def status(
     from streaming.live import read_status as read
 
     if output is Output.JSON and (path or depth is not None):
-        raise typer.BadParameter("PATH and --depth fold the text; --output json is of all nodes")
+        raise typer.BadParameter("PATH and --depth fold the text only; --output json has all nodes")
     with open_state(settings, watch) as live:
         # Planned anew when the state has changed, not at each look.
         even: dict[str, RebalancePreview | None] = {}
@@ -153,5 +151,5 @@ def _domain(path: str, found: "CellStatus") -> str:
     if domain and not any(stands_in(node, domain) for node in nodes):
         tops = sorted({node.location.split("/")[1] for node in nodes if node.location})
         known = f"the top level has /{', /'.join(tops)}" if tops else "no node has a location"
-        raise typer.BadParameter(f"no node stands in {path!r}; {known}", param_hint="PATH")
+        raise typer.BadParameter(f"no node has a location in {path!r}; {known}", param_hint="PATH")
     return domain

@@ -94,7 +94,7 @@ class Spec:
         typer.Option(
             "--quorum",
             metavar="majority|one|N",
-            help="How many copies of a shard make it work.",
+            help="Quorum: how many live copies a shard needs.",
             show_default=False,
         ),
     ] = None
@@ -258,7 +258,7 @@ def print_decision(console: "Console", decision: "Decision") -> None:
         counts += f", replicas missing: {decision.replicas_missing}"
     _print_heading(console, decision.stream, str(decision.outcome), counts)
     if decision.requested is not None:
-        console.print("  the change is refused; what was in force stays:", style="red")
+        console.print("  the change is refused; the stream stays as it was:", style="red")
     for reason in decision.reasons:
         _print_lines(console, "  ", reason.code, [reason.message])
     for warning in decision.warnings:

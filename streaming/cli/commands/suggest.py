@@ -49,7 +49,12 @@ def suggest(
     rf: Annotated[int, typer.Option("--rf", help="Replicas of each shard.")] = 3,
     nodes: Annotated[
         str | None,
-        typer.Option("--nodes", metavar="N1,N2,…", help="The only candidates.", show_default=False),
+        typer.Option(
+            "--nodes",
+            metavar="N1,N2,…",
+            help="Only these nodes are candidates.",
+            show_default=False,
+        ),
     ] = None,
     simple: Annotated[
         bool, typer.Option("--simple", help="Round robin that knows no racks (strategy simple).")
@@ -72,7 +77,7 @@ def suggest(
     if sum((simple, policy is not None, policies is not None)) > 1:
         raise typer.BadParameter("--simple, --policy and --policies exclude each other")
     if nodes is not None and policies is not None:
-        raise typer.BadParameter("--nodes goes with a structured policy, not with --policies")
+        raise typer.BadParameter("--nodes needs a structured policy: leave out --policies")
     asked: dict[str, Any] = {"shards": shards, "replication_factor": rf}
     if policies is not None:
         asked["placement_policies"] = policies

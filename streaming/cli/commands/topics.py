@@ -147,7 +147,7 @@ STYLES = {
 
 app = typer.Typer(
     name="topics",
-    help="Compare the topics of a cluster with the catalogue, or make them so.",
+    help="Compare the topics of a cluster with the catalogue, or correct them.",
     epilog="[bold]Examples[/bold]\n\n"
     "  placer topics diff --bootstrap 127.0.0.1:9092    [dim]# exit code 1: they differ[/dim]\n\n"
     "  placer topics apply --bootstrap 127.0.0.1:9092 --prefix staging.\n\n"

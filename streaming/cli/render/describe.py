@@ -174,7 +174,7 @@ def _history_lines(node: Body, at_ms: int) -> Iterator[Line]:
     hold_down = node["hold_down"]
     if hold_down is not None and hold_down["active"]:
         left = duration_text(max(hold_down["until"] - at_ms, 0) / 1000)
-        yield "hold-down", f"it comes and goes: no new replicas for {left} more"
+        yield "hold-down", f"its liveness changed too often: no new replicas for another {left}"
 
 
 def _order_lines(node: Body, at_ms: int) -> Iterator[Line]:

@@ -64,7 +64,7 @@ def show_verification(console: Any, answer: "VerifyResult") -> None:
     if answer.is_current:
         count = len(body["moves"])
         moves = format_count(count, "move")
-        console.print(f"the plan stands: nothing its {moves} rest on has changed")
+        console.print(f"the plan is valid: nothing that its {moves} depend on has changed")
         console.print(f"impact {body['hash']}", style="dim")
         return
     console.print("the plan is refused: the cluster has changed", style="red")

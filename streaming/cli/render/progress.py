@@ -25,7 +25,7 @@ def drain_text(order: Mapping[str, Any]) -> str:
     if order.get("done"):
         return "done, no replica is left there"
     if not order.get("told_at"):
-        return "nothing is known of its progress yet"
+        return "no progress is reported yet"
     moving, standing = int(order["in_flight"]), int(order["remaining"])
     blocked = min(int(order["blocked_total"]), standing)
     left = format_count(moving + standing, "replica")

@@ -167,7 +167,7 @@ def describe_value(record: Record) -> tuple[str, str, str]:
     if record.raw is None:
         return kind, _tombstone(record), ""
     if record.value is None:
-        return kind, "", f"{len(record.raw)} bytes that are no JSON object"
+        return kind, "", f"{len(record.raw)} bytes that are not a JSON object"
     tell = TELLERS.get(record.topic)
     if tell is None:
         return kind, _message(record), orjson.dumps(record.value).decode()

@@ -93,7 +93,7 @@ def _show_plan(console: Any, plan: dict[str, Any]) -> None:
     if plan["waves"]:
         console.print(f"at least {plan['lower_bound']} copies are needed", style="dim")
     if plan["unfixable"]:
-        console.print(f"{plan['unfixable']} violations no plan mends", style="red")
+        console.print(f"{plan['unfixable']} violations that no plan repairs", style="red")
 
 
 def print_table(console: Any, columns: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:

@@ -97,7 +97,7 @@ class StatusScreen:
             path=self._path,
             depth=self._depth,
             lines_max=None if self._depth is not None else room,
-            hint="folded: placer status PATH opens a branch, --depth N all branches so far",
+            hint="folded: placer status PATH opens a branch, --depth N shows N levels",
         )
 
 
@@ -151,7 +151,7 @@ def _work_fields(found: "CellStatus", body: Mapping[str, Any]) -> Iterator[Field
         yield "balance", _balance(found.balance)
     elif sum(found.loads.values()) > PLANNED_REPLICAS_MAX:
         asked = "placer rebalance --dry-run"
-        yield "balance", Text(f"not planned beyond {PLANNED_REPLICAS_MAX:,} replicas: {asked}")
+        yield "balance", Text(f"not previewed above {PLANNED_REPLICAS_MAX:,} replicas: {asked}")
     for target, request in body["requests"].items():
         yield "request", Text(order_text(request, found.at_ms))
         yield from (("", Text(line)) for line in blocked_lines(request))
@@ -215,9 +215,12 @@ def _notes_on_nodes(body: Mapping[str, Any], now_ms: int) -> Iterator[Any]:
         since = ago_text(int(each["since"]), now_ms)
         if each["state"] == "pending":
             grace = duration_text(each["grace_ms"] / 1000)
-            said = f"restarted {since}, taken over once its earlier life is silent for {grace}"
+            said = (
+                f"restarted {since}, takes over once its earlier incarnation has been silent "
+                f"for {grace}"
+            )
         else:
-            said = f"another process speaks for it, refused {since}: {each['reason']}"
+            said = f"another process claims its id, refused {since}: {each['reason']}"
         yield Text.assemble(f"{each['node']}: ", (said, "yellow"))
     if len(restarts) > _NAMED_MAX:
         yield Text(

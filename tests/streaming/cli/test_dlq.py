@@ -156,7 +156,10 @@ def test_what_was_cut_and_deleted_is_refused_by_name(
 def test_wrong_usage_is_told(placer: Placer, bootstrap: str, prefix: str) -> None:
     assert placer("dlq", "redrive", at=(bootstrap, prefix)).exit_code == 2
     result = placer("dlq", "redrive", "--id", "0/9", at=(bootstrap, prefix))
-    assert (result.exit_code, "0/9: there is no such letter" in result.output) == (1, True)
+    assert (
+        result.exit_code,
+        "0/9: there is no such letter; see: placer dlq show" in result.output,
+    ) == (1, True)
 
 
 def test_the_summary_of_a_flood_is_shown_and_not_sent_again(

@@ -26,7 +26,7 @@ def play(
 def test_nodes_that_only_beat_wait_for_nobody(play: Callable[[str], Result]) -> None:
     result = play(LAYOUT)
     assert result.exit_code == 0, result.output
-    assert result.output.splitlines()[0] == "two: 2 nodes beat"
+    assert result.output.splitlines()[0] == "two: 2 nodes send heartbeats"
 
 
 def test_streams_that_nobody_places_are_an_error(
@@ -36,7 +36,7 @@ def test_streams_that_nobody_places_are_an_error(
     stream = "streams: [{stream: s, shards: 1, replication_factor: 1}]\n"
     result = play(f"{LAYOUT}settings: {{tick: {{interval_seconds: 0.5}}}}\n{stream}")
     assert result.exit_code == 3, result.output
-    assert "its claims are made for a reconciler with tick.interval_seconds 0.5" in result.output
+    assert "its claims assume a reconciler with tick.interval_seconds 0.5" in result.output
     assert "the reconciler has not shown 2 nodes that are up within 0.5 s" in result.output
 
 

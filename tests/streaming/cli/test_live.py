@@ -126,7 +126,7 @@ def test_listings(placer: Placer, at: tuple[str, str]) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("status", "/z9"), "no node stands in '/z9'; the top level has /z1, /z2, /z3"),
+        (("status", "/z9"), "no node has a location in '/z9'; the top level has /z1, /z2, /z3"),
         (("nodes", "--where", "colour=red"), "no column 'colour'"),
         (("nodes", "--where", "status"), "expected COLUMN=VALUE"),
         (("nodes", "--where", "status=deadd"), "never 'deadd'; did you mean 'dead'? it is up"),

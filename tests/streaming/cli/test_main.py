@@ -90,7 +90,7 @@ class TestMistakes:
             ("nonsense", "No such command 'nonsense'"),
             ("run", "name a scratch directory: --checkpoint DIR"),
             ("run --embedded --bootstrap x:1", "--embedded brings its own broker"),
-            ("run --data-dir d --checkpoint c", "--data-dir belongs to --embedded"),
+            ("run --data-dir d --checkpoint c", "--data-dir needs --embedded"),
             ("run --embedded --dead-after-seconds 3", "expected more than"),
             ("run --embedded --completion soon", "expected 'acked' or 'immediate', got 'soon'"),
             ("run --embedded --cell a/b", "command line: cell: expected"),
@@ -138,7 +138,7 @@ class TestMistakes:
     ) -> None:
         result = placer(*command.split(), at=(broker.bootstrap_servers, prefix))
         assert result.exit_code == 3
-        assert "does not exist; make the topics with: placer topics apply" in result.stderr
+        assert "does not exist; create the topics with: placer topics apply" in result.stderr
 
     def test_a_mistake_in_the_file_is_shown_with_its_line(
         self, placer: Callable[..., Result], tmp_path: Path

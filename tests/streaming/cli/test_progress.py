@@ -24,7 +24,7 @@ def order(remaining: int = 0, in_flight: int = 0, stuck: int = 0, **more: Any) -
         (order(1, 0, 1), "1 replica left: 0 being moved away, 0 not begun, 1 blocked"),
         (order(7, 3, 2), "10 replicas left: 3 being moved away, 5 not begun, 2 blocked"),
         (order(done=True), "done, no replica is left there"),
-        (order(told_at=0), "nothing is known of its progress yet"),
+        (order(told_at=0), "no progress is reported yet"),
     ],
 )
 def test_a_drain(given: dict[str, Any], words: str) -> None:

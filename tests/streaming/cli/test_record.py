@@ -76,7 +76,7 @@ def test_violations_show_rule_count_and_class() -> None:
             ("violation", "removed", ""),
         ),
         (record("moves.v1", None), ("move", "removed", "")),
-        (record("decisions.v1", [1]), ("decision", "", "3 bytes that are no JSON object")),
+        (record("decisions.v1", [1]), ("decision", "", "3 bytes that are not a JSON object")),
         (record("decisions.v1", {"spec": [1]}), ("decision", "", '{"spec":[1]}')),
         (record("topology.v1", {"tags": 1}), ("node", "", '{"tags":1}')),
         (record("moves.v1", {}), ("move", "", "None/None · -> ·")),

@@ -257,7 +257,7 @@ class TestWatch:
         lines = sorted(line.partition(" ")[2] for line in result.stdout.splitlines())
         assert lines == [
             "move m1 issued orders/1 n3 -> n7",
-            "streams orders 7 bytes that are no JSON object",
+            "streams orders 7 bytes that are not a JSON object",
             "violation orders/1 healed",
         ]
 

@@ -151,7 +151,7 @@ def test_history(placer: Placer, at: tuple[str, str]) -> None:
 
 def test_history_of_what_is_not_there(placer: Placer, at: tuple[str, str]) -> None:
     result = placer("history", "node", "nobody", at=at)
-    assert (result.exit_code, "nothing is known of nobody" in result.stdout) == (1, True)
+    assert (result.exit_code, "there is no record of nobody" in result.stdout) == (1, True)
     wrong = placer("history", "node", "n0", "--since", "soon", at=at)
     assert (wrong.exit_code, "expected 2h, 30m, 7d or a time" in wrong.stderr) == (2, True)
 
@@ -161,12 +161,12 @@ def test_history_of_what_is_not_there(placer: Placer, at: tuple[str, str]) -> No
     [
         ((), "name a recording, or --from-topic"),
         (("x.ndjson", "--from-topic"), "name a recording, or --from-topic"),
-        (("x.ndjson", "--snapshot", "y.ndjson"), "--snapshot goes with --from-topic"),
+        (("x.ndjson", "--snapshot", "y.ndjson"), "--snapshot needs --from-topic"),
         (("--from-topic", "--until", "soon"), "expected a sequence or a time"),
         (("absent.ndjson",), "absent.ndjson cannot be read"),
         (("x.ndjson", "--inputs", "--output", "ndjson"), "--inputs takes a recording"),
-        (("x.ndjson", "--speed", "2"), "--speed goes with --inputs"),
-        (("x.ndjson", "--prefix", "y."), "go with --from-topic, not with a file"),
+        (("x.ndjson", "--speed", "2"), "--speed needs --inputs"),
+        (("x.ndjson", "--prefix", "y."), "need --from-topic; a recording"),
     ],
 )
 def test_wrong_usage_is_told(placer: Placer, words: tuple[str, ...], says: str) -> None:

@@ -99,8 +99,8 @@ def test_restarts_and_relocations_are_shown() -> None:
         world.live.take("topology.v1", name, orjson.loads(written.value))
     shown = rendered(StatusScreen(world.status(Command("status", {}))), None)
     words = (
-        "n1: restarted 0s ago, taken over once its earlier life is silent for 3s",
-        "n2: another process speaks for it, refused 0s ago: life-1 still speaks",
+        "n1: restarted 0s ago, takes over once its earlier incarnation has been silent for 3s",
+        "n2: another process claims its id, refused 0s ago: life-1 still speaks",
         "relocations to approve: n3 to /c; see: placer approve NODE --dry-run",
     )
     assert [each for each in words if each not in shown] == []
@@ -135,5 +135,5 @@ def test_a_rebalance_of_a_large_fleet_is_not_planned_for_status(
     monkeypatch.setattr("streaming.live.PLANNED_REPLICAS_MAX", 7)
     found = world.status(Command("status", {}))
     assert found.balance is None
-    hint = "balance     not planned beyond 7 replicas: placer rebalance --dry-run"
+    hint = "balance     not previewed above 7 replicas: placer rebalance --dry-run"
     assert hint in rendered(StatusScreen(found), 120).splitlines()

@@ -113,7 +113,7 @@ class TestSignals:
             assert running.stderr.read().splitlines() == [
                 "placer: starting the broker",
                 "placer: starting the reconciler, which takes 10 to 20 s",
-                "placer: stopping behind the batch under way; Ctrl-C again stops at once",
+                "placer: stopping after the current batch; Ctrl-C again stops at once",
             ]
         assert scratch[2] == "True"
         assert not Path(scratch[1]).exists(), "a temporary checkpoint is removed"

@@ -213,7 +213,7 @@ class TestApply:
         assert "a1 placed" in first.stdout
         assert sent(at, "streams.v1") == before + 2
         again = placer("apply", "-f", file, at=at)
-        assert (again.exit_code, again.stdout) == (0, "a1 is so\na2 is so\n")
+        assert (again.exit_code, again.stdout) == (0, "a1 is unchanged\na2 is unchanged\n")
         assert sent(at, "streams.v1") == before + 2, "what is so is left alone"
 
         changed = text.replace("shards: 2,", "shards: 4,").replace("factor: 3", "factor: 2")

@@ -51,7 +51,7 @@ def test_a_sound_system_is_called_so(placer: Placer, bootstrap: str, prefix: str
     assert "placer run --accept-gap" in used["input retention"]["action"]
     table = placer("doctor", at=(bootstrap, prefix))
     assert table.exit_code == 3
-    assert "holds offsets 0 to 0, the last commit goes on at" in table.stdout
+    assert "has offsets 0 to 0, but the commit marker continues at" in table.stdout
 
 
 def test_an_absent_broker_ends_the_looking(placer: Placer) -> None:

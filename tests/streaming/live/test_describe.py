@@ -145,5 +145,7 @@ def test_a_damaged_shard_matters_to_those_that_ask_for_it(stood: World) -> None:
     whole = stood.live
     assert describe_shard(live, "trio-2", 3) == describe_shard(whole, "trio-2", 3)
     assert describe_node(live, "n6")["by_stream"]
-    with pytest.raises(StreamingError, match="the record of key 'pair/3' is none of this version"):
+    with pytest.raises(
+        StreamingError, match="this version cannot read the record with key 'pair/3'"
+    ):
         describe_stream(live, "pair")

@@ -84,7 +84,7 @@ def test_nobody_is_placed_by_an_empty_mapping(tmp_path: Path) -> None:
         ("a.yaml", "nodes: {n1: eu}", "it must start with '/'"),
         ("a.yaml", "hosts: {10.0.0.0/99: /eu}", "10.0.0.0/99"),
         ("a.yaml", "{", "a.yaml"),
-        ("a.properties", "10.0.0.1=DC1", "expected DC:RACK, it is 'DC1'"),
+        ("a.properties", "10.0.0.1=DC1", "expected DC:RACK, got 'DC1'"),
         ("a.properties", "10.0.0.1", "line 1: expected name=value"),
         ("a.properties", "10.0.0.1=D C:R", "is not of [A-Za-z0-9_.-]"),
     ],

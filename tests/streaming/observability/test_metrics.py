@@ -253,7 +253,7 @@ def test_health_over_time() -> None:
     now = BATCH_SECONDS_MAX
     assert probes.check_live()[0]
     now += 1
-    assert probes.check_live() == (False, "a batch has not ended for 61 s")
+    assert probes.check_live() == (False, "a batch has been running for 61 s")
     probes.on_batch_ended()
     assert probes.check_ready()[0]
     now += QUIET_SECONDS_MAX + 1

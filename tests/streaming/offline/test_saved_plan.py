@@ -34,7 +34,7 @@ def test_a_plan_stands_while_what_it_touches_does(saved):
     document["streams"][1]["replicas"] = [["c1"]]
     assert plan(document, "--verify", str(saved))[0] == 0
     text = run(document, "--verify", str(saved)).stdout
-    assert text.startswith("the plan stands: nothing its 2 moves rest on has changed")
+    assert text.startswith("the plan is valid: nothing that its 2 moves depend on has changed")
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_a_plan_that_is_not_the_expected_one_is_not_given(saved):
     document["nodes"][2]["status"] = "draining"
     result = run(document, "--expect", seen, "--save", str(saved))
     assert (result.exit_code, result.stdout, saved.exists()) == (2, "", False)
-    assert "the cluster or what is asked has changed" in " ".join(
+    assert "the cluster or the options have changed" in " ".join(
         result.stderr.replace("│", "").split()
     )
 

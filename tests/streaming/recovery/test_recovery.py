@@ -85,8 +85,8 @@ def test_what_lies_on_the_topics_is_rebuilt(at: tuple[str, str], commits: list[C
     ("topic", "name", "value", "says"),
     [
         ("assignments.v1", "a/0", b"{torn", "assignments.v1-0 offset "),
-        ("assignments.v1", "a/0", b"[1]", r"\(key a/0\) is no record of ours"),
-        ("assignments.v1", "a/0", b'{"stream":"a"}', "is no record of ours: KeyError"),
+        ("assignments.v1", "a/0", b"[1]", r"\(key a/0\) cannot be read"),
+        ("assignments.v1", "a/0", b'{"stream":"a"}', "cannot be read: KeyError"),
         ("decisions.v1", "a", b"{}", "decisions.v1-0 offset "),
         ("topology.v1", "n0", b"null", r"topology.v1-0 offset \d+ \(key n0\)"),
         ("moves.v1", "m", b'{"kind":"teleport"}', "moves.v1-0 offset "),
@@ -112,7 +112,10 @@ def test_a_lost_record_breaks_the_digest(at: tuple[str, str]) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"format": 3}, "written by a newer version"),
+        (
+            {"format": 3},
+            "a newer version of placer wrote the state: the commit marker has format 3",
+        ),
         (
             {"digest_version": 3},
             "of formula 3, this version knows formulas 1 to 2: run the version",
@@ -170,7 +173,7 @@ def test_input_that_was_deleted_unread_is_named_and_can_be_accepted(
     write(at, "commits.v1", CELL.encode(), orjson.dumps(body))
     with pytest.raises(StreamingError) as refused:
         started(at)
-    assert f"{at[1]}streams.v1-0 holds offsets 0 to 0, the commit marker goes on at 7" in str(
+    assert f"{at[1]}streams.v1-0 has offsets 0 to 0, but the commit marker continues at 7" in str(
         refused.value
     )
     assert "placer run --accept-gap" in str(refused.value)
@@ -186,7 +189,7 @@ def test_repair_writes_again_what_the_journal_says(
     write(at, "assignments.v1", b"a/0", b"{torn")
     write(at, "assignments.v1", b"stranger/0", b"{}")
     write(at, "decisions.v1", b"refused", None)
-    with pytest.raises(StreamingError, match=r"a/0\) is no record of ours.* placer repair"):
+    with pytest.raises(StreamingError, match=r"a/0\) cannot be read.* placer repair"):
         started(at)
     shown = placer("repair", "--dry-run", at=at)
     assert shown.exit_code == 0, shown.output

@@ -105,7 +105,7 @@ def no_marker(records):
         (doubled_replica, "plain/0: 2 live of 3"),
         (broken_policy, "at_most 1 per location"),
         (skipped_epoch, "epoch 3 follows 1"),
-        (same_id_other_body, "came twice, with another body"),
+        (same_id_other_body, "was written twice, with another body"),
         (no_marker, "no commit marker"),
     ],
 )

@@ -166,7 +166,7 @@ def test_of_a_log_the_oldest_records_may_be_gone_and_no_other(
     [
         (body, "assignments.v1", "a/1", "same id: decided_at: expected 1000, got 7"),
         (lost, "assignments.v1", "c/0", "the record is missing"),
-        (doubled, "decisions.v1", "b", "came twice"),
+        (doubled, "decisions.v1", "b", "was written twice"),
         (foreign, "decisions.v1", "b", "the journal does not give this record"),
         (header, "decisions.v1", "b", 'header ce_source: expected "/placement/main", got "other"'),
         (digest, "commits.v1", CELL, "the state has another digest"),
@@ -202,7 +202,7 @@ def test_digests_of_another_formula_are_not_compared_and_named(
 
 def test_a_snapshot_of_a_newer_formula_is_refused_by_name(written: list[Record]) -> None:
     start = replace_marker(snapshot_behind(written), digest_version=3)
-    with pytest.raises(RecoveryRefused, match="formula 3, this version knows formulas 1 to 2"):
+    with pytest.raises(RecoveryRefused, match="formula 3, this version computes formulas 1 to 2"):
         replayed(history(written, start))
 
 
@@ -211,7 +211,7 @@ def test_a_snapshot_of_the_first_formula_is_proved_by_it(written: list[Record]) 
     proved = restore_snapshot(whole, Configuration(cell=CELL)).digest_of_version(1)
     start = replace_marker(whole, digest=proved, digest_version=None)
     assert replayed(history(written, start)).differences == ()
-    with pytest.raises(ReplayRefused, match="it was altered"):
+    with pytest.raises(ReplayRefused, match="the snapshot was altered"):
         replayed(history(written, replace_marker(whole, digest_version=None)))
 
 
@@ -250,7 +250,7 @@ def test_an_altered_snapshot_is_refused(written: list[Record]) -> None:
         for r in whole.records
     )
     start = type(whole)(whole.marker, records, whole.positions)
-    with pytest.raises(ReplayRefused, match="it was altered"):
+    with pytest.raises(ReplayRefused, match="the snapshot was altered"):
         replayed(history(written, start))
 
 
@@ -316,10 +316,13 @@ def test_a_recording_from_the_middle_without_a_snapshot_is_refused(
     ("damage", "says"),
     [
         (lambda text: text[:-30], "line"),
-        (lambda text: b"".join(text.splitlines(keepends=True)[:-1]), "it was cut"),
-        (lambda text: text.replace(b'"recording":1', b'"recording":2'), "version 2 is not read"),
+        (lambda text: b"".join(text.splitlines(keepends=True)[:-1]), "the file was cut off"),
+        (
+            lambda text: text.replace(b'"recording":1', b'"recording":2'),
+            "version 2 of recordings cannot be read, only 1",
+        ),
         (lambda text: text[:0], "ends after line 0"),
-        (lambda text: b"[1]\n" + text, "line 1 is not of a recording"),
+        (lambda text: b"[1]\n" + text, "line 1 is not a line of a recording"),
     ],
 )
 def test_a_damaged_recording_is_refused(

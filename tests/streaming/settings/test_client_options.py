@@ -95,7 +95,7 @@ def test_a_key_that_java_cannot_read_is_told_with_the_way_out(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("options", "fault"),
     [
-        ({"ssl.crl.location": "x"}, "ssl.crl.location: not available in all of the clients"),
+        ({"ssl.crl.location": "x"}, "ssl.crl.location: not supported by all three Kafka clients"),
         ({"enable.ssl.certificate.verification": "false"}, "enable.ssl.certificate.verification"),
         ({"ssl.keystore.location": "x.p12"}, "ssl.keystore.location"),
         ({"no.such.option": "1"}, "no.such.option"),

@@ -317,7 +317,7 @@ def test_plain_text_to_another_machine_has_to_be_allowed(
     [problem] = problems(tmp_path, text)
     assert problem.startswith(
         f"placer.yaml:1: kafka.bootstrap_servers: {refused} is another machine and the connection "
-        "not encrypted: set security.protocol in kafka.options to SSL or SASL_SSL, or "
+        "is not encrypted: set security.protocol in kafka.options to SSL or SASL_SSL, or "
         "kafka.allow_plaintext to true, got "
     )
 

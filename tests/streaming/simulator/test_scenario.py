@@ -113,7 +113,10 @@ def test_a_stopped_player_does_nothing_more() -> None:
         ("3", "must be a mapping"),
         ("steps: []", "either layout or nodes"),
         ("layout: {}\nsteps: [{do: dance, target: a}]", "do"),
-        ("layout: {}\nsteps: [{do: kill, target: n77}]", "no node is or stands in 'n77'"),
+        (
+            "layout: {}\nsteps: [{do: kill, target: n77}]",
+            "no node has the id 'n77' or is in that domain",
+        ),
         ("layout: {}\nsteps: [{do: relocate, target: /zone1}]", "relocate needs a location"),
         (
             "layout: {}\nsteps: [{do: kill, target: /zone1, graceful: true}]",
