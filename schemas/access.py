@@ -71,12 +71,12 @@ def grants(prefix: str = DEFAULT_PREFIX, cell: str = "main") -> list[Grant]:
     Readers that join a consumer group need Read on its name besides, which is theirs to choose;
     ours join none.
     """
-    return [grant for role in ROLES for grant in _of(role, prefix, cell)]
+    return [grant for role in ROLES for grant in _grants_of(role, prefix, cell)]
 
 
-def _of(role: str, prefix: str, cell: str) -> Iterator[Grant]:
+def _grants_of(role: str, prefix: str, cell: str) -> Iterator[Grant]:
     for topic in CATALOGUE:
-        operations = _on_topic(role, topic)
+        operations = _operations_on(role, topic)
         if operations:
             yield Grant(role, "topic", full_name(topic, prefix), operations)
     if role == "reconciler":
@@ -85,7 +85,7 @@ def _of(role: str, prefix: str, cell: str) -> Iterator[Grant]:
             yield Grant(role, "transactional-id", name, ("Write", "Describe"))
 
 
-def _on_topic(role: str, topic: Topic) -> tuple[Operation, ...]:
+def _operations_on(role: str, topic: Topic) -> tuple[Operation, ...]:
     output = topic.direction == "out"
     if role == "administrator":
         return ("Create", "Describe", "DescribeConfigs", "Alter", "AlterConfigs")

@@ -86,20 +86,20 @@ Tokens = Items[Annotated[int, Field(ge=limits.INTEGER_MIN, le=limits.INTEGER_MAX
 
 def unknown_fields(model: type[BaseModel], data: Mapping[str, Any]) -> list[str]:
     """Paths in `data` that `model` has no field for, in order, nested ones as `nodes[0].wieght`."""
-    return sorted(_unknown(model, data, ""))
+    return sorted(_find_unknown(model, data, ""))
 
 
-def _unknown(model: type[BaseModel], data: Mapping[str, Any], prefix: str) -> Iterator[str]:
+def _find_unknown(model: type[BaseModel], data: Mapping[str, Any], prefix: str) -> Iterator[str]:
     fields = {info.alias or name: info.annotation for name, info in model.model_fields.items()}
     for name, value in data.items():
         if name not in fields:
             yield f"{prefix}{name}"
         elif isinstance(value, dict | list | tuple) and _has_model(fields[name]):
-            for nested, part, place in _nested(fields[name], value, f"{prefix}{name}"):
-                yield from _unknown(nested, part, f"{place}.")
+            for nested, part, place in _nested_models(fields[name], value, f"{prefix}{name}"):
+                yield from _find_unknown(nested, part, f"{place}.")
 
 
-def _nested(
+def _nested_models(
     annotation: Any, value: object, place: str
 ) -> Iterator[tuple[type[BaseModel], Mapping[str, Any], str]]:
     """The models inside a field's type, each with its part of the data and where that is."""
@@ -110,13 +110,13 @@ def _nested(
     elif get_origin(annotation) is tuple and isinstance(value, list | tuple):
         for index, part in enumerate(value):
             if isinstance(part, dict | list | tuple):
-                yield from _nested(arguments[0], part, f"{place}[{index}]")
+                yield from _nested_models(arguments[0], part, f"{place}[{index}]")
     elif get_origin(annotation) is dict and isinstance(value, Mapping):
         for name, part in value.items():
-            yield from _nested(arguments[1], part, f"{place}.{name}")
+            yield from _nested_models(arguments[1], part, f"{place}.{name}")
     else:
         for argument in filter(_has_model, arguments):
-            yield from _nested(argument, value, place)
+            yield from _nested_models(argument, value, place)
 
 
 def _has_model(annotation: Any) -> bool:
@@ -167,15 +167,17 @@ def describe(error: ValidationError, data: Any) -> tuple[str, str]:
     """
     faults = [(_path(fault["loc"], data), fault) for fault in error.errors(include_url=False)]
     field, first = faults[0]
-    more = _also_wrong([path for path in dict.fromkeys(p for p, _ in faults) if path != field])
+    more = _format_others([path for path in dict.fromkeys(p for p, _ in faults) if path != field])
     if first["type"] == "missing":
         return field, f"field '{field}' is missing{more}"
     # A field that may be one of several types has one fault for each.
-    expected = " or ".join(dict.fromkeys(_expected(f) for path, f in faults if path == field))
+    expected = " or ".join(
+        dict.fromkeys(_format_expected(f) for path, f in faults if path == field)
+    )
     return field, f"field '{field}' must be {expected}, it is {echo(first['input'])}{more}"
 
 
-def _also_wrong(fields: Sequence[str]) -> str:
+def _format_others(fields: Sequence[str]) -> str:
     """The end of a sentence that names further wrong fields; empty where there are none."""
     if not fields:
         return ""
@@ -191,7 +193,7 @@ def echo(value: object) -> str:
     return cut if cut == text else f"{cut}..."
 
 
-def _expected(fault: ErrorDetails) -> str:
+def _format_expected(fault: ErrorDetails) -> str:
     template = _EXPECTED.get(fault["type"])
     if template is None:
         return fault["msg"]

@@ -30,7 +30,7 @@ from schemas.base import (
     echo,
 )
 from schemas.inputs import StreamRequest
-from schemas.spelling import meant_field
+from schemas.spelling import find_meant_field
 
 LevelName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$")]
 
@@ -213,7 +213,7 @@ def parse_cluster(document: object) -> Cluster | DocumentError:
     """Read a document as YAML or JSON gives it. No input makes this raise."""
     if not isinstance(document, Mapping):
         return DocumentError(f"the document must be a mapping, it is {echo(document)}", None)
-    misspelt = _misspelt(document, ClusterFile, "") or _misspelt_in_lists(document)
+    misspelt = _find_misspelt(document, ClusterFile, "") or _find_misspelt_in_lists(document)
     if misspelt:
         return misspelt
     streams = document.get("streams", ())
@@ -226,13 +226,13 @@ def parse_cluster(document: object) -> Cluster | DocumentError:
         place, sentence = describe(error, rest)
         return DocumentError(sentence, place or None)
     twice = (
-        _twice([node.id for node in file.nodes], "nodes[{}].id")
-        or _twice(file.levels, "levels[{}]")
-        or _twice([client.id for client in file.clients], "clients[{}].id")
+        _find_repeated([node.id for node in file.nodes], "nodes[{}].id")
+        or _find_repeated(file.levels, "levels[{}]")
+        or _find_repeated([client.id for client in file.clients], "clients[{}].id")
     )
     if twice:
         return twice
-    read = _distinct([_stream(stream, index) for index, stream in enumerate(streams)])
+    read = _refuse_repeated([_parse_stream(stream, index) for index, stream in enumerate(streams)])
     clients, state = file.clients, file.replica_state
     return Cluster(file.name, file.levels, file.nodes, read, clients, state, file.moves)
 
@@ -252,7 +252,7 @@ _LISTED: Mapping[str, type[WireModel]] = {
 }
 
 
-def _misspelt(
+def _find_misspelt(
     document: Mapping[Any, Any], model: type[WireModel], place: str
 ) -> DocumentError | None:
     """Find an unknown field whose name is nearly that of a missing one.
@@ -264,7 +264,7 @@ def _misspelt(
     absent = [name for name in model.model_fields if name not in document]
     for name in document:
         known = not isinstance(name, str) or name in model.model_fields
-        meant = None if known else meant_field(name, absent)
+        meant = None if known else find_meant_field(name, absent)
         if meant is not None:
             field = f"{place}{name}"
             message = f"field {echo(field)} is not known; did you mean '{meant}'?"
@@ -272,24 +272,24 @@ def _misspelt(
     return None
 
 
-def _misspelt_in_lists(document: Mapping[Any, Any]) -> DocumentError | None:
+def _find_misspelt_in_lists(document: Mapping[Any, Any]) -> DocumentError | None:
     """Find misspelt fields in the lists of a document, streams excepted: each is answered for
     itself."""
     for name, model in _LISTED.items():
         listed = document.get(name)
         for index, each in enumerate(listed if isinstance(listed, list | tuple) else ()):
             if isinstance(each, Mapping):
-                found = _misspelt(each, model, f"{name}[{index}].")
+                found = _find_misspelt(each, model, f"{name}[{index}].")
                 if found is not None:
                     return found
     return None
 
 
-def _stream(stream: object, index: int) -> ClusterStream | RefusedStream:
+def _parse_stream(stream: object, index: int) -> ClusterStream | RefusedStream:
     place = f"streams[{index}]"
     if not isinstance(stream, Mapping):
         return RefusedStream(None, f"'{place}' must be an object, it is {echo(stream)}", place)
-    misspelt = _misspelt(stream, ClusterStream, f"{place}.")
+    misspelt = _find_misspelt(stream, ClusterStream, f"{place}.")
     if misspelt is not None:
         return RefusedStream(_name(stream), misspelt.message, misspelt.field or place)
     try:
@@ -299,7 +299,7 @@ def _stream(stream: object, index: int) -> ClusterStream | RefusedStream:
         return RefusedStream(_name(stream), sentence, f"{place}.{wrong}")
 
 
-def _distinct(
+def _refuse_repeated(
     streams: Sequence[ClusterStream | RefusedStream],
 ) -> tuple[ClusterStream | RefusedStream, ...]:
     """The first of several streams with one name counts, the others are refused."""
@@ -320,7 +320,7 @@ def _name(stream: Mapping[Any, Any]) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _twice(values: Sequence[str | None], place: str) -> DocumentError | None:
+def _find_repeated(values: Sequence[str | None], place: str) -> DocumentError | None:
     seen: set[str] = set()
     for index, value in enumerate(values):
         if value in seen:

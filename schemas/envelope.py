@@ -21,7 +21,7 @@ from schemas.base import describe, echo
 from schemas.inputs import INPUTS, InputMessage, NodeMessage, Tick
 from schemas.parsing import Refusal, RefusedError, parse_object
 from schemas.refusals import RefusalCode
-from schemas.spelling import meant_field
+from schemas.spelling import find_meant_field
 from schemas.topics import BY_NAME
 
 __all__ = [
@@ -81,7 +81,7 @@ def validate(envelope: Envelope, key: bytes | None, topic: str) -> InputMessage 
     if envelope.message not in carried:
         detail = f"{envelope.message} does not belong on topic {echo(topic)}"
         return Refusal(RefusalCode.WRONG_TOPIC, detail)
-    misspelt = _misspelt(envelope)
+    misspelt = _find_misspelt(envelope)
     if misspelt is not None:
         return misspelt
     try:
@@ -102,7 +102,7 @@ def has_unknown_fields(envelope: Envelope) -> bool:
     return not INPUTS[envelope.message].model_fields.keys() >= envelope.data.keys()
 
 
-def _misspelt(envelope: Envelope) -> Refusal | None:
+def _find_misspelt(envelope: Envelope) -> Refusal | None:
     """Find the first unknown field whose name is nearly that of a missing one.
 
     To ignore it would carry out another request than was meant.
@@ -112,7 +112,7 @@ def _misspelt(envelope: Envelope) -> Refusal | None:
     fields = INPUTS[envelope.message].model_fields
     absent = [name for name in fields if name not in envelope.data]
     for name in envelope.data:
-        meant = None if name in fields else meant_field(name, absent)
+        meant = None if name in fields else find_meant_field(name, absent)
         if meant is not None:
             said = f"unknown field {echo(name)} of {envelope.message}: did you mean '{meant}'?"
             return Refusal(RefusalCode.UNKNOWN_FIELD, said)
@@ -131,7 +131,7 @@ def encode_headers(
 
     `subject` is the record's key; `time_ms` the core's time, never a clock's.
     """
-    version, source, kind, time, content = _alike(message, cell, time_ms)
+    version, source, kind, time, content = _shared_headers(message, cell, time_ms)
     mine, about = ("ce_id", id.encode()), ("ce_subject", subject.encode())
     return [version, mine, source, kind, time, about, content]
 
@@ -139,7 +139,7 @@ def encode_headers(
 # A transaction writes up to a million records of a few kinds with one time; a few dozen times are
 # in use at once.
 @lru_cache(maxsize=256)
-def _alike(message: str, cell: str, time_ms: int) -> tuple[tuple[str, bytes], ...]:
+def _shared_headers(message: str, cell: str, time_ms: int) -> tuple[tuple[str, bytes], ...]:
     """The headers that records of one kind and time share."""
     return (
         ("ce_specversion", b"1.0"),

@@ -149,7 +149,7 @@ def _dump(value: object) -> str:
     return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def _shown(path: Path) -> Path:
+def _relative_path(path: Path) -> Path:
     return path.relative_to(PACKAGE if path.is_relative_to(PACKAGE) else KUBERNETES.parents[1])
 
 
@@ -170,7 +170,7 @@ def main(arguments: list[str]) -> int:
     superfluous = sorted(found - wanted.keys())
     stale = [p for p, text in wanted.items() if not p.exists() or p.read_text("utf-8") != text]
     for path in [*stale, *superfluous]:
-        print(f"{'stale' if arguments else 'renewed'}: {_shown(path)}")
+        print(f"{'stale' if arguments else 'renewed'}: {_relative_path(path)}")
     if arguments:
         return 1 if stale or superfluous else 0
     for path in stale:

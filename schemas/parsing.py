@@ -43,10 +43,10 @@ def parse_object(value: bytes) -> dict[str, Any]:
     # Decoding first also keeps json from guessing UTF-16 and UTF-32.
     body = json.loads(
         value.decode("utf-8"),
-        object_pairs_hook=_object,
-        parse_int=_integer,
-        parse_float=_float,
-        parse_constant=_constant,
+        object_pairs_hook=_parse_object,
+        parse_int=_parse_integer,
+        parse_float=_parse_float,
+        parse_constant=_parse_constant,
     )
     if not isinstance(body, dict):
         kind = "an array" if isinstance(body, list) else echo(body)
@@ -79,7 +79,7 @@ def _check_string(text: str) -> None:
         raise RefusedError(RefusalCode.STRING_TOO_LONG, f"{detail} are read")
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _parse_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(pairs) > limits.FIELDS_MAX:
         detail = f"an object has {len(pairs)} fields, at most {limits.FIELDS_MAX} are read"
         raise RefusedError(RefusalCode.TOO_MANY_FIELDS, detail)
@@ -91,7 +91,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _integer(text: str) -> int:
+def _parse_integer(text: str) -> int:
     number = int(text) if len(text) <= _INTEGER_TEXT_MAX else limits.INTEGER_MAX + 1
     if not limits.INTEGER_MIN <= number <= limits.INTEGER_MAX:
         detail = f"the integer {echo(text)[1:-1]} does not fit 64 bits"
@@ -99,7 +99,7 @@ def _integer(text: str) -> int:
     return number
 
 
-def _float(text: str) -> float:
+def _parse_float(text: str) -> float:
     number = float(text)
     if not isfinite(number):
         detail = f"the number {echo(text)[1:-1]} is too large"
@@ -107,5 +107,5 @@ def _float(text: str) -> float:
     return number
 
 
-def _constant(text: str) -> None:
+def _parse_constant(text: str) -> None:
     raise RefusedError(RefusalCode.NOT_JSON, f"{text} is not JSON")

@@ -22,7 +22,7 @@ def did_you_mean(name: str, known: Sequence[str]) -> str:
     return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
-def meant_field(name: str, absent: Iterable[str]) -> str | None:
+def find_meant_field(name: str, absent: Iterable[str]) -> str | None:
     """The field that an unknown one is a misspelling of, among those that are not given.
 
     It is the same but for capitals and separators (`replicationFactor`), or one slip away, two in
@@ -35,9 +35,9 @@ def meant_field(name: str, absent: Iterable[str]) -> str | None:
     near = []
     for field in absent:
         letters = _letters(field)
-        most = _slips_max(len(letters))
+        most = _allowed_slips(len(letters))
         if given[:1] == letters[:1] and abs(len(given) - len(letters)) <= most:
-            slips = _slips(given, letters)
+            slips = _count_slips(given, letters)
             near += [(slips, field)] if slips <= most else []
     return min(near)[1] if near else None
 
@@ -47,13 +47,13 @@ def _letters(name: str) -> str:
     return re.sub(r"[_\-. ]", "", name).lower()
 
 
-def _slips_max(letters: int) -> int:
+def _allowed_slips(letters: int) -> int:
     if letters < _LETTERS_MIN:
         return 0
     return 2 if letters >= _LETTERS_OF_TWO_SLIPS else 1
 
 
-def _slips(one: str, other: str) -> int:
+def _count_slips(one: str, other: str) -> int:
     """The optimal string alignment distance of two words."""
     before: list[int] = []
     now = list(range(len(other) + 1))

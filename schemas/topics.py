@@ -94,19 +94,21 @@ class Topic:
     description: str
 
 
-def _input(
+def _input_topic(
     name: str, key: str, messages: tuple[str, ...], days: int, partitions: int, description: str
 ) -> Topic:
     configs = {**_INPUT, "retention.ms": str(days * _DAY_MS)}
     return Topic(name, "in", "delete", key, messages, partitions, configs, description)
 
 
-def _log(name: str, key: str, messages: tuple[str, ...], days: int, description: str) -> Topic:
+def _log_topic(
+    name: str, key: str, messages: tuple[str, ...], days: int, description: str
+) -> Topic:
     configs = {**_LOG, "retention.ms": str(days * _DAY_MS)}
     return Topic(name, "out", "delete", key, messages, 1, configs, description)
 
 
-def _state(name: str, key: str, message: str, description: str) -> Topic:
+def _state_topic(name: str, key: str, message: str, description: str) -> Topic:
     return Topic(name, "out", "compact", key, (message,), 1, _STATE, description)
 
 
@@ -114,7 +116,7 @@ def _state(name: str, key: str, message: str, description: str) -> Topic:
 # partitions only cost latency (about 35 ms each on two cores); one takes 20,000 heartbeats a
 # second. Those of `nodes.v1` can be raised for a larger fleet, but never lowered.
 CATALOGUE: tuple[Topic, ...] = (
-    _input(
+    _input_topic(
         NODES,
         "node_id",
         ("NodeRegistered", "NodeHeartbeat", "NodeLocalityChanged", "NodeUnregistered", "Tick"),
@@ -123,7 +125,7 @@ CATALOGUE: tuple[Topic, ...] = (
         1,
         "Registrations and heartbeats of nodes, and the reconciler's ticks (key `tick`)",
     ),
-    _input(
+    _input_topic(
         DETECTOR,
         "node_id",
         ("NodeLivenessReported",),
@@ -141,7 +143,7 @@ CATALOGUE: tuple[Topic, ...] = (
         {**_STATE, "message.timestamp.type": "LogAppendTime"},
         "Locations of nodes by an inventory; give it alone the right to write",
     ),
-    _input(
+    _input_topic(
         STREAMS,
         "stream",
         ("StreamCreated", "StreamAltered", "StreamDropped"),
@@ -149,7 +151,7 @@ CATALOGUE: tuple[Topic, ...] = (
         1,
         "Requests for streams",
     ),
-    _input(
+    _input_topic(
         ACKS,
         "stream/shard",
         ("MoveAccepted", "MoveCompleted", "MoveFailed", "MoveStopped", "ReplicaLost"),
@@ -157,7 +159,7 @@ CATALOGUE: tuple[Topic, ...] = (
         1,
         "Acknowledgements of executors, and losses of replicas",
     ),
-    _input(
+    _input_topic(
         OPERATOR,
         "target",
         tuple(request.__name__ for request in get_args(Request)),
@@ -165,47 +167,51 @@ CATALOGUE: tuple[Topic, ...] = (
         1,
         "Requests of operators; it has an ACL of its own",
     ),
-    _state(
+    _state_topic(
         DECISIONS,
         "stream",
         "Decision",
         "State of record of streams, with full specs; a tombstone follows a while after a stream "
         "was dropped",
     ),
-    _state(
+    _state_topic(
         ASSIGNMENTS,
         "stream/shard",
         "Assignment",
         "State of record of placement; a tombstone when the stream is dropped",
     ),
-    _state(
+    _state_topic(
         MOVES,
         "move_id",
         "Move",
         "Commands in their current state; partitioned by `stream/shard`, so that the moves of one "
         "shard are in order; a tombstone follows a while after a move ended",
     ),
-    _state(TOPOLOGY, "node_id", "NodeView", "The reconciler's view of each node"),
-    _state(VIOLATIONS, "stream/shard", "Violations", "Open violations; a tombstone when healed"),
-    _state(
+    _state_topic(TOPOLOGY, "node_id", "NodeView", "The reconciler's view of each node"),
+    _state_topic(
+        VIOLATIONS, "stream/shard", "Violations", "Open violations; a tombstone when healed"
+    ),
+    _state_topic(
         MEMORY,
         "kind/name",
         "Memory",
         "The rest of the reconciler's memory: holds, operators' orders and the like",
     ),
-    _log(
+    _log_topic(
         ALERTS, "kind", ("Alert",), 30, "Conditions that a person should know of, with a severity"
     ),
-    _log(ANSWERS, "target", ("RequestAnswered",), 30, "Answers to operators' requests"),
-    _log(
+    _log_topic(ANSWERS, "target", ("RequestAnswered",), 30, "Answers to operators' requests"),
+    _log_topic(
         JOURNAL,
         "cell",
         ("JournalEntry",),
         30,
         "The ordered events of each batch as applied: makes every decision replayable",
     ),
-    _state(COMMITS, "cell", "CommitMarker", "Where a restart goes on, and the state's digest"),
-    _log(
+    _state_topic(
+        COMMITS, "cell", "CommitMarker", "Where a restart goes on, and the state's digest"
+    ),
+    _log_topic(
         DEAD_LETTERS,
         "the record's own",
         (),

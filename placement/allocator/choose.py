@@ -17,16 +17,16 @@ from placement.model import DEPTH_MAX, Code, Reason, StreamSpec
 from placement.policy import Policy
 from placement.rules import (
     Mask,
-    Part,
     Rule,
     RuleSet,
     Strength,
     Supply,
-    allowed,
-    apart,
+    SupplyStep,
+    allowed_step,
+    distinct_node_step,
     find_breaches,
-    keeping,
-    room,
+    room_step,
+    rule_step,
     supply,
 )
 from placement.topology import LEAF, Scope, Topology
@@ -53,7 +53,7 @@ def choose(
     """
     steps: Trace = [] if trace is None else trace
     topology = view.topology
-    standing = need.standing(topology)
+    standing = need.rule_context(topology)
     open_nodes = mask.copy()
     open_nodes[np.asarray([*need.kept, *need.excluded], np.int64)] = False
     found = np.flatnonzero(open_nodes)
@@ -68,7 +68,7 @@ def choose(
             found = passing
             steps.append((f"the required rule '{rule}'", found))
     leads = RuleSet(rules).leader_preferences
-    wishes = [(f"the order of '{rule}'", rule.wish(standing)) for rule in leads]
+    wishes = [(f"the order of '{rule}'", rule.leader_delay(standing)) for rule in leads]
     soft = (rule for rule in rules if rule.strength is Strength.PREFERRED)
     wishes += [(f"the preferred rule '{rule}'", rule.penalty(standing)) for rule in soft]
     for name, wish in wishes:
@@ -127,10 +127,10 @@ def unmet(
 ) -> tuple[Reason, ...]:
     """One warning for every preferred rule that some shard does not meet."""
     warnings: list[Reason] = []
-    everywhere = policy.standing(spec, topology)
+    everywhere = policy.rule_context(spec, topology)
     for rule, broken, _ in find_breaches(rules, Strength.PREFERRED, shards, everywhere):
         message = f"{len(broken)} of {spec.shards} shards do not meet the preferred rule '{rule}'"
-        level, seen = everywhere.seen(rule)
+        level, seen = everywhere.level_and_domains(rule)
         numbers = spec.shards, spec.shards - len(broken)
         warnings.append(Reason(Code.RULE_NOT_MET, message, *numbers, level, seen, str(rule)))
     return tuple(warnings)
@@ -164,7 +164,7 @@ def distance(topology: Topology, replaced: int) -> NDArray[np.int64]:
 def nodes_too_few(need: ReplicaRequest, mask: Mask, view: View) -> Reason:
     """No node in `mask` is without a replica of the shard: what took the others away."""
     found = supply(view.topology, need.nodes, fenced=_fenced(mask, view))
-    told = found.told(*_left(found, need, mask, view))
+    told = found.describe(*_left(found, need, mask, view))
     shard = f"{need.stream}/{need.shard}"
     message = f"no node is left for replica {need.slot} of {shard}: {told}"
     return Reason(found.code, message, need.replication_factor, int(mask.sum()))
@@ -175,8 +175,8 @@ def too_few(needed: int, policy: Policy, mask: Mask, view: View, wanted: str) ->
     clause that says what needs them."""
     found = supply(view.topology, policy.nodes, fenced=_fenced(mask, view))
     with_room = int((found.mask & view.has_room()).sum())
-    more = (room(with_room), allowed(int((found.mask & mask).sum())))
-    return Reason(found.code, f"{wanted}: {found.told(*more)}", needed, int(mask.sum()))
+    more = (room_step(with_room), allowed_step(int((found.mask & mask).sum())))
+    return Reason(found.code, f"{wanted}: {found.describe(*more)}", needed, int(mask.sum()))
 
 
 def _fenced(mask: Mask, view: View) -> bool:
@@ -184,16 +184,16 @@ def _fenced(mask: Mask, view: View) -> bool:
     return bool((mask & view.topology.fenced).any())
 
 
-def _left(found: Supply, need: ReplicaRequest, mask: Mask, view: View) -> list[Part]:
+def _left(found: Supply, need: ReplicaRequest, mask: Mask, view: View) -> list[SupplyStep]:
     """Mask the admitted nodes that capacity, limits, and the shard's other replicas leave."""
     has_room = found.mask & view.has_room()
     now = has_room & mask
     others = now.copy()
     others[np.asarray([*need.kept, *need.excluded], np.int64)] = False
     return [
-        room(int(has_room.sum())),
-        allowed(int(now.sum())),
-        apart(int(others.sum())),
+        room_step(int(has_room.sum())),
+        allowed_step(int(now.sum())),
+        distinct_node_step(int(others.sum())),
     ]
 
 
@@ -206,16 +206,16 @@ def _no_candidate(
     view: View,
 ) -> Reason:
     """The required rule that no node keeps which was left by those before it."""
-    standing = need.standing(view.topology)
-    level, seen = standing.seen(broken)
+    standing = need.rule_context(view.topology)
+    level, seen = standing.level_and_domains(broken)
     found = supply(view.topology, need.nodes, fenced=_fenced(mask, view))
     parts, left = _left(found, need, mask, view), distinct
     for rule in rules:
         if rule.strength is Strength.REQUIRED:
             left = left[rule.penalty(standing)[left] == 0]
-            parts.append(keeping(rule, len(left)))
+            parts.append(rule_step(rule, len(left)))
         if rule is broken:
             break
     shard = f"{need.stream}/{need.shard}"
-    message = f"no node for replica {need.slot} of {shard}: {found.told(*parts)}"
+    message = f"no node for replica {need.slot} of {shard}: {found.describe(*parts)}"
     return Reason(Code.NO_CANDIDATE, message, need=1, have=0, level=level, seen=seen)

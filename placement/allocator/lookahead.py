@@ -83,7 +83,7 @@ def _extended(
     view: View,
     least: int | None,
 ) -> Iterator[list[int]]:
-    standing = need.standing(view.topology)
+    standing = need.rule_context(view.topology)
     if len(need.kept) >= need.replication_factor:
         if not any(rule.violations(standing) for rule in required):
             yield []
@@ -112,7 +112,7 @@ def _extended(
 
 def _prunes(required: Sequence[Rule]) -> list[Rule]:
     """The rules as they are to be kept by shards that still lack replicas."""
-    return [rule.while_incomplete() for rule in required]
+    return [rule.rule_while_incomplete() for rule in required]
 
 
 def _one_of_each(found: NDArray[np.int64], view: View) -> list[int]:

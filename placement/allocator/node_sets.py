@@ -110,7 +110,7 @@ class _Search:
     def _limits(self) -> list[Column]:
         """Limits per domain that the user asks for: known to the bounds, they end vain tries."""
         need, topology = self._need, self._topology
-        standing = need.standing(topology)
+        standing = need.rule_context(topology)
         limits = []
         for rule in self._required:
             cap = rule.domain_cap(standing)
@@ -324,7 +324,7 @@ class _Search:
         slots = [*(need.slots or range(len(need.kept)))]
         slots += range(need.slot, need.slot + len(chosen))
         now = need._replace(kept=held, slots=slots, slot=need.slot + len(chosen))
-        standing = now.standing(self._topology)
+        standing = now.rule_context(self._topology)
         allowed = np.ones(self._topology.size, bool)
         for rule in self._required:
             allowed &= rule.penalty(standing) == 0

@@ -116,7 +116,7 @@ def admitted_mask(policy: Policy, mask: Mask, need: ReplicaRequest, view: View) 
     """
     if not policy.rules:
         return mask
-    standing = need.standing(view.topology)
+    standing = need.rule_context(view.topology)
     left = without_taken(mask, need)
     for rule in policy.rules:
         if rule.strength is Strength.REQUIRED:

@@ -94,12 +94,12 @@ class StreamDraft:
         if left == 1 and not able[np.asarray(kept, np.int64)].any():
             mask &= able
         if self._required:
-            standing = self.standing(shard, kept)
+            standing = self.rule_context(shard, kept)
             for rule in self._required:
                 mask &= rule.penalty(standing) == 0
         return np.flatnonzero(mask)
 
-    def standing(self, shard: int, kept: Sequence[int]) -> RuleContext:
+    def rule_context(self, shard: int, kept: Sequence[int]) -> RuleContext:
         """The shard as rules see it."""
         others: list[int] = []
         if self._wide:
@@ -118,7 +118,7 @@ class StreamDraft:
             leads = RuleSet(self.policy.rules).leader_preferences
             keys += [rule.leader_rank(topology).__getitem__ for rule in leads]
         if self._preferred:
-            standing = self.standing(shard, kept)
+            standing = self.rule_context(shard, kept)
             keys += [rule.penalty(standing).__getitem__ for rule in self._preferred]
         return keys
 
@@ -197,7 +197,7 @@ class StreamDraft:
             if len(reached) == self.spec.replication_factor:
                 break
         name, factor, slot = self.spec.stream, self.spec.replication_factor, len(reached)
-        others = self.standing(shard, reached).stream_nodes
+        others = self.rule_context(shard, reached).stream_nodes
         need = ReplicaRequest(name, shard, slot, factor, reached, others, self.policy.nodes)
         mask = (self.usable | self.fenced) & self.view.has_room(self.unit)
         said = choose(self.policy.rules, mask, need, self.view)

@@ -246,7 +246,7 @@ class ReplicaRequest(NamedTuple):
     backed_off_targets: frozenset[int] = frozenset()
     leads: bool = False  # the first replica of a new shard, which is likely to lead
 
-    def standing(self, topology: Topology) -> RuleContext:
+    def rule_context(self, topology: Topology) -> RuleContext:
         """The context in which rules are asked."""
         parts = self.kept, self.stream_nodes, self.nodes, self.shards, self.slots, self.slot
         return RuleContext(topology, self.replication_factor, *parts)

@@ -110,7 +110,7 @@ def loss_probability(nodes: int, failed: int, copysets: Mapping[int, int]) -> fl
     return -expm1(fsum(survival)) if survival else 0.0
 
 
-def failures(text: str, nodes: int) -> int | None:
+def parse_failures(text: str, nodes: int) -> int | None:
     """Parse how many of `nodes` nodes fail: a number, or a percentage, which rounds down.
 
     None where it is neither, or less than nothing or more than all of them by percentage.

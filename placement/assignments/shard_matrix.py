@@ -49,7 +49,7 @@ def exceeds_factor(slots: NDArray[np.int64], copies: int) -> Doubts:
     return doubtful
 
 
-def uneven(rows: Rows, live: Rows) -> Doubts:
+def may_be_uneven(rows: Rows, live: Rows) -> Doubts:
     """Find the rows in which a domain may be two ahead of one of the `live` ones."""
     is_live = np.zeros(max(int(rows.max(initial=0)), int(live.max(initial=0))) + 2, bool)
     is_live[live] = True
@@ -59,7 +59,9 @@ def uneven(rows: Rows, live: Rows) -> Doubts:
     return doubtful
 
 
-def uneven_inside(rows: Rows, parents: Rows, live: NDArray[np.bool_], children: Rows) -> Doubts:
+def may_be_uneven_inside(
+    rows: Rows, parents: Rows, live: NDArray[np.bool_], children: Rows
+) -> Doubts:
     """Find the rows in which a domain may be two ahead of another one inside the same parent.
 
     `rows` and `parents` name each replica's domain and its parent; `live` says by domain whether it
@@ -92,9 +94,9 @@ class ShardRows:
     lengths: NDArray[np.int64]
 
     @classmethod
-    def of(cls, streams: Sequence[ShardLists]) -> "ShardRows":
+    def stack(cls, streams: Sequence[ShardLists]) -> "ShardRows":
         """Stack the shards of several streams, one stream below the other."""
-        parts = [matrix(lists) for lists in streams]
+        parts = [stack_lists(lists) for lists in streams]
         width = max((nodes.shape[1] for nodes, _ in parts), default=0)
         nodes = np.full((sum(len(nodes) for nodes, _ in parts), width), EMPTY, np.int64)
         first = 0
@@ -103,7 +105,7 @@ class ShardRows:
             first += len(part)
         return cls(nodes, np.concatenate([np.zeros(0, np.int64), *(each for _, each in parts)]))
 
-    def listed(self, row: int) -> list[int]:
+    def nodes_of(self, row: int) -> list[int]:
         """Return one shard's list as it was given."""
         nodes: list[int] = self.nodes[row, : self.lengths[row]].tolist()
         return nodes
@@ -117,7 +119,7 @@ class ShardRows:
         return found
 
 
-def by_size(
+def group_by_size(
     nodes: NDArray[np.int64], kept: NDArray[np.bool_]
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]]:
     """Group rows by how many of their places are kept.
@@ -133,7 +135,7 @@ def by_size(
         yield rows, nodes[rows][chosen].reshape(-1, size), slots
 
 
-def distinct(rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def find_distinct(rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Find the first of all equal rows, and for each row the number of the one that it equals."""
     if not rows.size:
         return np.zeros(min(len(rows), 1), np.int64), np.zeros(len(rows), np.int64)
@@ -149,7 +151,7 @@ def distinct(rows: Rows) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return first, same.reshape(-1)
 
 
-def matrix(lists: ShardLists) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def stack_lists(lists: ShardLists) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Stack lists as rows, EMPTY behind the end of shorter ones; returns them and the lengths."""
     if isinstance(lists, np.ndarray):
         return lists.astype(np.int64, copy=False), np.full(len(lists), lists.shape[1], np.int64)
@@ -163,7 +165,7 @@ def matrix(lists: ShardLists) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return nodes, lengths
 
 
-class Layout(Mapping[str, tuple[tuple[str, ...], ...]]):
+class NodeIdLists(Mapping[str, tuple[tuple[str, ...], ...]]):
     """The node ids of every shard's replicas by stream, put into words when they are asked for."""
 
     def __init__(self, rows: Mapping[str, Rows], ids: Sequence[str]) -> None:

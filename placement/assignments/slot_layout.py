@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from placement.assignments.table import EMPTY
 
 
-def resized(nodes: Sequence[int], before: int, after: int, role_copies: int) -> list[int]:
+def resize_slots(nodes: Sequence[int], before: int, after: int, role_copies: int) -> list[int]:
     """Lay out `before` copies in the slots of `after`.
 
     Where the shard had them all, the new slots are empty and stand before the `role_copies` last,
@@ -55,7 +55,7 @@ class SlotLayout:
         kept = nodes[first : self.copies]
         return [n for n in plain if n != EMPTY], [n for n in kept if n != EMPTY]
 
-    def without(self, nodes: Sequence[int], slot: int) -> list[int]:
+    def without_slot(self, nodes: Sequence[int], slot: int) -> list[int]:
         """Lay out the nodes by slot when the replica in one of them is gone."""
         plain, kept = self.split([EMPTY if at == slot else n for at, n in enumerate(nodes)])
         return self.lay_out(plain, kept)

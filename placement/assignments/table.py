@@ -173,7 +173,7 @@ class AssignmentTable:
         found: NDArray[np.int32] = self._slot_node[self._shard_base[shards][:, None] + slots]
         return found.astype(np.int64)
 
-    def padded(self, shards: NDArray[np.int64]) -> NDArray[np.int64]:
+    def padded_rows(self, shards: NDArray[np.int64]) -> NDArray[np.int64]:
         """Read `rows` of shards of any length, EMPTY behind the slots of shorter ones."""
         factors = self._shard_factor[shards]
         found = np.full((len(shards), int(factors.max(initial=0))), EMPTY, np.int64)
@@ -302,7 +302,7 @@ class AssignmentTable:
         slots, load = self._node_slots[node], int(self._load[node])
         whole = load + len(indexes)
         if whole > len(slots):
-            slots = _grown(slots[:load], max(whole, 2 * load), 0)
+            slots = _grow(slots[:load], max(whole, 2 * load), 0)
             self._node_slots[node] = slots
         slots[load:whole] = indexes
         self._slot_place[indexes] = np.arange(load, whole)
@@ -345,18 +345,18 @@ class AssignmentTable:
     def _reserve(self, shards: int, slots: int) -> None:
         if slots > len(self._slot_node):
             size = max(slots, 2 * len(self._slot_node))
-            self._slot_node = _grown(self._slot_node, size, EMPTY)
-            self._slot_shard = _grown(self._slot_shard, size, 0)
-            self._slot_place = _grown(self._slot_place, size, 0)
+            self._slot_node = _grow(self._slot_node, size, EMPTY)
+            self._slot_shard = _grow(self._slot_shard, size, 0)
+            self._slot_place = _grow(self._slot_place, size, 0)
         if shards > len(self._shard_base):
             size = max(shards, 2 * len(self._shard_base))
-            self._shard_base = _grown(self._shard_base, size, 0)
-            self._shard_factor = _grown(self._shard_factor, size, 0)
-            self._shard_stream = _grown(self._shard_stream, size, 0)
-            self._shard_number = _grown(self._shard_number, size, 0)
+            self._shard_base = _grow(self._shard_base, size, 0)
+            self._shard_factor = _grow(self._shard_factor, size, 0)
+            self._shard_stream = _grow(self._shard_stream, size, 0)
+            self._shard_number = _grow(self._shard_number, size, 0)
 
 
-def _grown(column: NDArray[_T], size: int, fill: int) -> NDArray[_T]:
+def _grow(column: NDArray[_T], size: int, fill: int) -> NDArray[_T]:
     grown = np.full(size, fill, column.dtype)
     grown[: len(column)] = column
     return grown

@@ -208,7 +208,7 @@ class HoldController:
         return {
             node
             for node, since in self._away.items()
-            if since >= held.since and places[node].within(domain)
+            if since >= held.since and places[node].is_within(domain)
         }
 
     def _held_nodes(self) -> set[int]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.assignments import EMPTY, ShardLists, ShardRows, by_size, first_occurrences
+from placement.assignments import EMPTY, ShardLists, ShardRows, first_occurrences, group_by_size
 from placement.diagnosis.fixability import FixabilityChecker, is_wide
 from placement.diagnosis.health import (
     Copies,
@@ -193,10 +193,10 @@ class _Group:
         # Two more entries for the numbers of what is no node: EMPTY and UNKNOWN.
         self._alive = np.zeros(topology.size + 2, bool)
         self._alive[:-2] = [not topology.is_dead(node) for node in range(topology.size)]
-        self._rows = self._whole = ShardRows.of([each.shards for each in streams])
+        self._rows = self._whole = ShardRows.stack([each.shards for each in streams])
         self._holds = self._whole_holds = self._rows.holders(self._alive)
         if any(each.complete is not each.shards for each in streams):
-            self._whole = ShardRows.of([each.complete for each in streams])
+            self._whole = ShardRows.stack([each.complete for each in streams])
             self._whole_holds = self._whole.holders(self._alive)
         self._sizes = [len(each.shards) for each in streams]
         self.rules: tuple[Rule, ...] = ()
@@ -271,7 +271,7 @@ class _Group:
     def _find_broken_rows(self) -> _Broken:
         """Find the rows that break a rule on shards: findings by row, in the order of the rules."""
         shards = np.repeat([each.spec.shards for each in self._streams], self._sizes)
-        sizes = list(by_size(self._rows.nodes, self._holds))
+        sizes = list(group_by_size(self._rows.nodes, self._holds))
         broken: defaultdict[int, list[tuple[Rule, RuleFinding]]] = defaultdict(list)
         for rule in self.rules:
             if is_wide(rule):
@@ -291,7 +291,7 @@ class _Group:
             row = first + shard
             if not is_odd and row not in broken:
                 continue
-            listed, complete = self._rows.listed(row), self._whole.listed(row)
+            listed, complete = self._rows.nodes_of(row), self._whole.nodes_of(row)
             live = nodes[row, self._holds[row]].tolist()
             asked = ShardToDiagnose(each.spec, shard, listed, complete, live)
             if is_odd:

@@ -125,7 +125,7 @@ class FixabilityChecker:
         if any(EMPTY in nodes for nodes in placed.shards):
             return placed.reasons[0] if placed.reasons else _why_impossible(rule)
         wishes = [rule] if rule and rule.strength is Strength.PREFERRED else []
-        everywhere = self._policy.standing(spec, self._judging)
+        everywhere = self._policy.rule_context(spec, self._judging)
         for strength, rules in ((Strength.REQUIRED, self._required), (Strength.PREFERRED, wishes)):
             if next(find_breaches(rules, strength, placed.shards, everywhere), None):
                 return _why_impossible(rule)

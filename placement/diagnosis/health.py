@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.assignments import EMPTY, distinct, first_occurrences, max_per_domain
+from placement.assignments import EMPTY, find_distinct, first_occurrences, max_per_domain
 from placement.model import natural_key
 from placement.topology import NO_DOMAIN, Scope, Topology
 
@@ -189,7 +189,7 @@ def _critical(
             hit = np.flatnonzero(fresh[:, column] & (lost > left))
             shards += np.bincount(rows[hit, column], minlength=len(shards))
             pairs = np.stack([rows[hit, column], table.streams[tight[hit]]], axis=1)
-            for domain, stream in pairs[distinct(pairs)[0]].tolist():
+            for domain, stream in pairs[find_distinct(pairs)[0]].tolist():
                 streams[domain].add(table.names[stream])
     made = [
         CriticalDomain(

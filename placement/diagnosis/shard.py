@@ -133,7 +133,7 @@ class ShardDiagnosis:
     def rule_violation(self, shard: ShardToDiagnose, rule: Rule, finding: RuleFinding) -> Violation:
         """Make the violation of a rule of the policy from the rule's finding."""
         if id(rule) not in self._levels:
-            self._levels[id(rule)] = self._everywhere.seen(rule)
+            self._levels[id(rule)] = self._everywhere.level_and_domains(rule)
         level, seen = self._levels[id(rule)]
         if level is None and finding.domain in self._topology.index:
             level = NODE_LEVEL

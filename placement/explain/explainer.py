@@ -24,10 +24,10 @@ from placement.rules import (
     RuleContext,
     RuleSet,
     Strength,
-    apart,
-    keeping,
-    located,
-    room,
+    distinct_node_step,
+    location_step,
+    room_step,
+    rule_step,
     supply,
     why_not_admitted,
 )
@@ -217,7 +217,7 @@ class Explainer:
         topology, nodes = self._view.topology, self._shards[shard]
         kept = [n for n in nodes if n != EMPTY and not topology.is_lost(n)]
         need = self._request_for(shard, 0, kept)
-        standing = replace(need.standing(topology.for_diagnosis()), load=self._load)
+        standing = replace(need.rule_context(topology.for_diagnosis()), load=self._load)
         for rule in self._rules:
             scope = rule.scope
             places = {topology.ids[node]}
@@ -296,7 +296,11 @@ class Explainer:
 
     def _describe_funnel(self, steps: Sequence[tuple[str, Mask]]) -> str:
         """Describe the funnel in one clause; steps that dropped no node are left out."""
-        parts = {"distinct nodes": apart, "capacity": room, LocatedFirst.name: located}
+        parts = {
+            "distinct nodes": distinct_node_step,
+            "capacity": room_step,
+            LocatedFirst.name: location_step,
+        }
         rules = {str(rule): rule for rule in self._rules}
         found = supply(self._view.topology, self._policy.nodes)
         more = []
@@ -305,9 +309,9 @@ class Explainer:
             if step in parts:
                 more.append(parts[step](left))
             elif step in rules:
-                more.append(keeping(rules[step], left))
-        if found.narrowed(*more):
-            return found.told(*more)
+                more.append(rule_step(rules[step], left))
+        if found.excludes_nodes(*more):
+            return found.describe(*more)
         return f"all {found.known} nodes were possible"
 
     def _why_lost(self, step: str, node: int, need: ReplicaRequest) -> str:
@@ -422,7 +426,7 @@ class Explainer:
         holder = self._shards[need.shard][need.slot] if self._shards else EMPTY
         if holder != EMPTY:
             load[holder] -= 1
-        return replace(need.standing(self._view.topology), load=load)
+        return replace(need.rule_context(self._view.topology), load=load)
 
     def _count_given(self, shard: int) -> int:
         """Count the replicas that the stream brought for the shard."""

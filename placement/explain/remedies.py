@@ -239,7 +239,7 @@ def _shapes(topology: Topology, policy: Policy, domains_first: bool) -> Iterator
     everywhere = [_nodes_everywhere(leaves, tags)] if len(leaves) > 1 else []
     deepest = max((leaf.depth for leaf in leaves), default=1)
     for named in _named_places(policy, rules)[:8]:
-        if not any(leaf.within(named) for leaf in leaves):
+        if not any(leaf.is_within(named) for leaf in leaves):
             yield _nodes_within(named, deepest, tags)
     if not domains_first:
         yield from [*everywhere, *nodes]

@@ -51,7 +51,7 @@ from placement.model.records import (
     Transition,
     Violation,
     ViolationClass,
-    status,
+    status_of,
 )
 
 __all__ = [
@@ -119,5 +119,5 @@ __all__ = [
     "ViolationClass",
     "natural_key",
     "parse_location",
-    "status",
+    "status_of",
 ]

@@ -43,7 +43,7 @@ class Location:
                 return shared
         return min(self.depth, other.depth)
 
-    def within(self, domain: "Location") -> bool:
+    def is_within(self, domain: "Location") -> bool:
         """Return whether this path lies in `domain` (a domain lies in itself)."""
         return self.components[: len(domain.components)] == domain.components
 
@@ -56,20 +56,22 @@ def parse_location(text: str) -> Location | Reason:
     if text == "":
         return UNLOCATED
     if not text.startswith("/"):
-        return _malformed(text, "it must start with '/'")
+        return _malformed_reason(text, "it must start with '/'")
     components = tuple(text[1:].split("/"))
     if len(components) > DEPTH_MAX:
-        return _malformed(text, f"it has {len(components)} levels, at most {DEPTH_MAX} are allowed")
+        return _malformed_reason(
+            text, f"it has {len(components)} levels, at most {DEPTH_MAX} are allowed"
+        )
     for component in components:
         if not _COMPONENT.fullmatch(component):
             what = f"'{component}'" if component else "an empty component"
-            return _malformed(text, f"{what} is not of [A-Za-z0-9_.-]")
+            return _malformed_reason(text, f"{what} is not of [A-Za-z0-9_.-]")
         if component in (".", ".."):
-            return _malformed(text, f"'{component}' is not a name")
+            return _malformed_reason(text, f"'{component}' is not a name")
     return Location(components)
 
 
-def _malformed(text: str, why: str) -> Reason:
+def _malformed_reason(text: str, why: str) -> Reason:
     return Reason(Code.LOCATION_MALFORMED, f"location '{text}' is malformed: {why}")
 
 

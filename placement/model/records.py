@@ -288,7 +288,7 @@ class NodeView:
     @property
     def status(self) -> str:
         """The strongest of the three fields in one word."""
-        return status(self.liveness, self.administrative, self.guard)
+        return status_of(self.liveness, self.administrative, self.guard)
 
 
 # What says most about a node comes first: whether it is there, whether it is to be emptied, whether
@@ -305,7 +305,7 @@ _STATUSES = (
 )
 
 
-def status(liveness: Liveness, administrative: AdministrativeState, guard: Guard) -> str:
+def status_of(liveness: Liveness, administrative: AdministrativeState, guard: Guard) -> str:
     """The strongest of a node's three conditions in one word."""
     condition = (liveness, administrative, guard)
     return next((str(each) for each in _STATUSES if each in condition), str(Liveness.UP))

@@ -8,7 +8,7 @@ node that is dead and holds nothing makes room for a new one.
 from collections.abc import Callable
 
 from placement.model import AlertKind, Code, Liveness, Location, Reason, natural_key
-from placement.nodes.location_checks import new_domain
+from placement.nodes.location_checks import find_new_domain
 from placement.state import ClusterState
 
 # What is remembered in `state.v1`: when the first node came, how many came in the last minute that
@@ -41,7 +41,7 @@ class Admission:
     def admit(self, location: Location, pending: int | None) -> Reason | None:
         """Count a new node in, or say why not. `pending`: how many nodes' places are in doubt
         besides its own; None where its own is not."""
-        reason = self._refusal(location, pending)
+        reason = self._why_refused(location, pending)
         if reason is not None:
             self._alert(reason)
             return reason
@@ -49,30 +49,30 @@ class Admission:
         if not state.nodes and (KIND, _SINCE) not in state.memory:
             state.memory.remember(KIND, _SINCE, {"at": state.now})
         if not self.bootstrapping:
-            body = {"minute": self._minute(), "nodes": self._new_nodes() + 1}
+            body = {"minute": self._minute(), "nodes": self._count_new_nodes() + 1}
             state.memory.remember(KIND, _MINUTE, body)
         return None
 
-    def _refusal(self, location: Location, pending: int | None) -> Reason | None:
+    def _why_refused(self, location: Location, pending: int | None) -> Reason | None:
         state, quotas = self._state, self._state.configuration.quotas
-        if not self.bootstrapping and self._new_nodes() >= quotas.new_nodes_per_minute:
+        if not self.bootstrapping and self._count_new_nodes() >= quotas.new_nodes_per_minute:
             most = quotas.new_nodes_per_minute
-            return _over_quota(f"{most} nodes have come within this minute", most)
+            return _quota_reason(f"{most} nodes have come within this minute", most)
         if pending is not None and pending >= quotas.pending:
-            return _over_quota(f"the places of {pending} nodes are in doubt", quotas.pending)
+            return _quota_reason(f"the places of {pending} nodes are in doubt", quotas.pending)
         if (
             len(state.domain_paths) >= quotas.places
-            and new_domain(location, state.domain_paths) is not None
+            and find_new_domain(location, state.domain_paths) is not None
         ):
-            return _over_quota(f"{len(state.domain_paths)} places are known", quotas.places)
+            return _quota_reason(f"{len(state.domain_paths)} places are known", quotas.places)
         if len(state.nodes) >= quotas.nodes and not self._make_room():
-            return _over_quota(f"{len(state.nodes)} nodes are registered", quotas.nodes)
+            return _quota_reason(f"{len(state.nodes)} nodes are registered", quotas.nodes)
         return None
 
     def _minute(self) -> int:
         return self._state.now // _MINUTE_MS
 
-    def _new_nodes(self) -> int:
+    def _count_new_nodes(self) -> int:
         """Count the nodes that have come within this minute."""
         known = self._state.memory.get((KIND, _MINUTE))
         current = known is not None and known.body["minute"] == self._minute()
@@ -107,5 +107,5 @@ class Admission:
             state.publisher.alert(AlertKind.QUOTA, "nodes", reason)
 
 
-def _over_quota(what: str, most: int) -> Reason:
+def _quota_reason(what: str, most: int) -> Reason:
     return Reason(Code.QUOTA_EXCEEDED, f"no further node is taken in: {what}", most, most)

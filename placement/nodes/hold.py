@@ -55,7 +55,7 @@ def lost_domains(
     if not gone.any():
         return
     for scope in topology.tiers()[:-1]:
-        for name, count in _lost(topology, scope, there, gone):
+        for name, count in _find_lost_domains(topology, scope, there, gone):
             yield HoldTrigger(name, f"all {count} nodes of {name} are {word}", count)
 
 
@@ -68,7 +68,7 @@ def lost_share(there: NDArray[np.bool_], gone: NDArray[np.bool_], word: str) -> 
     return HoldTrigger(None, f"{lost} of {total} nodes are {word}, more than {most:g}", lost)
 
 
-def _lost(
+def _find_lost_domains(
     topology: Topology, scope: Scope, there: NDArray[np.bool_], gone: NDArray[np.bool_]
 ) -> list[tuple[str, int]]:
     """The domains of a level of which every node is gone, by name, with their sizes."""

@@ -37,10 +37,10 @@ class Link:
     other: Location
 
     @classmethod
-    def between(cls, home: Location, away: Location) -> "Link | None":
+    def find(cls, home: Location, away: Location) -> "Link | None":
         """The link that a node at `home` uses to `away`; None within one location."""
         near = home.prefix(away.depth)
-        if near.within(away) or away.within(near):
+        if near.is_within(away) or away.is_within(near):
             return None
         one, other = sorted((near, away), key=lambda each: natural_key(str(each)))
         return cls(one, other)
@@ -66,7 +66,7 @@ class Links:
             away = parse_location(place)
             if not isinstance(away, Location):
                 continue
-            link = Link.between(state.topology.locations[node], away)
+            link = Link.find(state.topology.locations[node], away)
             if link is not None:
                 self._count(link, rtt_ms, limit)
 

@@ -26,7 +26,7 @@ INVENTORY = "inventory"
 
 
 @dataclass(frozen=True, slots=True)
-class Located:
+class LocatedNode:
     """Location for a node: the authority's instead of its own, or why there is none.
 
     With the claim, if it is not what counts.
@@ -73,10 +73,10 @@ class LocationAuthority:
 
     def locate(
         self, event: NodeChanged, before: NodeView | None, wanted: NodeAttributes
-    ) -> Located:
+    ) -> LocatedNode:
         """The attributes of a node that has said `wanted`, with the place that counts."""
         if self.claims_count:
-            return Located(wanted)
+            return LocatedNode(wanted)
         claim = before.claimed if before is not None else None
         if event.attributes is not None:
             claim = event.attributes.location or None
@@ -85,16 +85,16 @@ class LocationAuthority:
         known = self._state.memory.get((KIND, event.node_id))
         place = None if known is None else known.body["location"]
         if place is not None:
-            return Located(replace(wanted, location=place), self._name, claim)
+            return LocatedNode(replace(wanted, location=place), self._name, claim)
         if before is not None and before.quarantine is None:
             kept = replace(wanted, location=before.attributes.location)
-            return Located(kept, self._name, claim)
+            return LocatedNode(kept, self._name, claim)
         answer = None if known is None else known.body["reason"]
         message = (
             f"{event.node_id} has no location by {self._name}: {answer or 'nothing known yet'}"
         )
         doubt = Reason(Code.LOCATION_UNRESOLVED, message)
-        return Located(replace(wanted, location=""), self._name, claim, doubt)
+        return LocatedNode(replace(wanted, location=""), self._name, claim, doubt)
 
     def alert_on_difference(self, before: NodeView | None, after: NodeView) -> None:
         """Tell people, once, that a node claims to stand elsewhere than it does."""

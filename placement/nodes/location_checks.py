@@ -14,13 +14,13 @@ _EDITS_MAX = 2
 _COUNTS = re.compile(r"\d+|(?<![A-Za-z])[A-Za-z](?![A-Za-z])")
 
 
-def new_domain(location: Location, places: Collection[str]) -> Location | None:
+def find_new_domain(location: Location, places: Collection[str]) -> Location | None:
     """The highest domain of a location that is none of the known places (paths of all levels)."""
     prefixes = (location.prefix(depth) for depth in range(1, location.depth + 1))
     return next((prefix for prefix in prefixes if str(prefix) not in places), None)
 
 
-def likely_meant(domain: Location, places: Collection[str]) -> str | None:
+def find_likely_meant(domain: Location, places: Collection[str]) -> str | None:
     """Find the known place beside a new domain that is spelt nearly like it.
 
     In natural order the first. At most two edits away, and not by numbers or single letters only,
@@ -36,7 +36,9 @@ def likely_meant(domain: Location, places: Collection[str]) -> str | None:
     return min(near, key=natural_key, default=None)
 
 
-def tier_flaw(location: Location, levels: Sequence[str], places: Collection[str]) -> Reason | None:
+def find_tier_flaw(
+    location: Location, levels: Sequence[str], places: Collection[str]
+) -> Reason | None:
     """Name the flaw of a location against the declared tiers.
 
     One is missing, one too many, or they stand in another order, which shows in names that are
@@ -75,17 +77,17 @@ def _tiers_of(location: Location, places: Collection[str]) -> dict[str, set[int]
 
 
 def _is_misspelling(one: str, other: str) -> bool:
-    if _without_numbers(one) == _without_numbers(other):
+    if _strip_numbers(one) == _strip_numbers(other):
         return False
-    return _within_distance(one, other, _EDITS_MAX)
+    return _is_within_distance(one, other, _EDITS_MAX)
 
 
-def _without_numbers(name: str) -> str:
+def _strip_numbers(name: str) -> str:
     """The name without what counts things: numbers and single letters."""
     return _COUNTS.sub("", name)
 
 
-def _within_distance(one: str, other: str, most: int) -> bool:
+def _is_within_distance(one: str, other: str, most: int) -> bool:
     """Whether that many insertions, deletions and replacements lead from one to the other."""
     if abs(len(one) - len(other)) > most:
         return False

@@ -106,7 +106,7 @@ class AdministrativeOrders:
         if isinstance(domain, Reason):
             return None
         found = [topology.index[each] for each in known]
-        found = [node for node in found if topology.locations[node].within(domain)]
+        found = [node for node in found if topology.locations[node].is_within(domain)]
         rank = topology.order()
         return sorted(found, key=lambda node: int(rank[node])) or None
 
@@ -119,4 +119,4 @@ def _reaches(order: Order, node_id: str, location: Location) -> bool:
     if not order.target.startswith("/"):
         return order.target == node_id
     domain = parse_location(order.target)
-    return not isinstance(domain, Reason) and location.within(domain)
+    return not isinstance(domain, Reason) and location.is_within(domain)

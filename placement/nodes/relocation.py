@@ -25,7 +25,7 @@ from placement.model import (
 )
 from placement.nodes.admission import Admission
 from placement.nodes.location_authority import CLAIM
-from placement.nodes.location_checks import likely_meant, new_domain, tier_flaw
+from placement.nodes.location_checks import find_likely_meant, find_new_domain, find_tier_flaw
 from placement.nodes.orders import AdministrativeOrders
 from placement.nodes.relocation_forecast import RelocationForecaster, RelocationImpact
 from placement.state import ClusterState
@@ -78,7 +78,7 @@ class Relocations:
         """Decide the location of a node that is to have these attributes."""
         place = parse_location(wanted.location)
         assert isinstance(place, Location), "what is malformed is refused before it gets here"
-        flaw = self._tier_flaw(place)
+        flaw = self._find_tier_flaw(place)
         if before is None or not self._is_in_use(before.node_id):
             return self._decide_empty_node(node_id, before, wanted, place, flaw)
         old = before.attributes
@@ -91,7 +91,7 @@ class Relocations:
         if flaw is not None:
             alert = None if before.claimed == wanted.location else _refused_alert(node_id, flaw)
             return LocationDecision(kept, wanted.location, alert=alert)
-        pending = Pending(wanted.location, wanted.tags, "", self._likely_meant(place))
+        pending = Pending(wanted.location, wanted.tags, "", self._find_likely_meant(place))
         known = before.pending
         if known is not None and replace(known, impact_hash="") == pending:
             return LocationDecision(kept, wanted.location, known)
@@ -115,13 +115,13 @@ class Relocations:
         self._new_pending.clear()
         is_new.sort(key=natural_key)
         plain = [name for name in is_new if not self._pending(name).meant]
-        if len(plain) > 1 and self._within_limit(self._forecaster.impact_of(plain)):
+        if len(plain) > 1 and self._is_within_limit(self._forecaster.impact_of(plain)):
             for name in plain:
                 self._apply(name)
             is_new = [name for name in is_new if name not in plain]
         for name in is_new:
             found = self._forecaster.impact_of([name])
-            if self._within_limit(found) and not self._pending(name).meant:
+            if self._is_within_limit(found) and not self._pending(name).meant:
                 self._apply(name)
             else:
                 self._publish(name, found)
@@ -187,7 +187,7 @@ class Relocations:
             again = known and before is not None and before.quarantine == flaw
             alert = None if again else _refused_alert(node_id, flaw)
             return LocationDecision(wanted, quarantine=flaw, alert=alert)
-        meant = self._likely_meant(place)
+        meant = self._find_likely_meant(place)
         if meant is None:
             return LocationDecision(wanted, alert=self._new_domain_alert(node_id, place))
         if known and before is not None and before.quarantine is not None:
@@ -246,27 +246,27 @@ class Relocations:
         assert pending is not None
         return pending
 
-    def _within_limit(self, found: RelocationImpact) -> bool:
+    def _is_within_limit(self, found: RelocationImpact) -> bool:
         bound = self._state.configuration.relocate_up_to
         return bound is None or len(found.shards) <= bound
 
-    def _tier_flaw(self, place: Location) -> Reason | None:
+    def _find_tier_flaw(self, place: Location) -> Reason | None:
         configuration = self._state.configuration
         levels = configuration.levels if configuration.enforce_levels else ()
-        return tier_flaw(place, levels, self._state.domain_paths)
+        return find_tier_flaw(place, levels, self._state.domain_paths)
 
-    def _likely_meant(self, place: Location) -> str | None:
+    def _find_likely_meant(self, place: Location) -> str | None:
         """The known place that was probably meant."""
         if self._admission.bootstrapping:
             return None
-        domain = new_domain(place, self._state.domain_paths)
-        return None if domain is None else likely_meant(domain, self._state.domain_paths)
+        domain = find_new_domain(place, self._state.domain_paths)
+        return None if domain is None else find_likely_meant(domain, self._state.domain_paths)
 
     def _new_domain_alert(
         self, node_id: str, place: Location
     ) -> tuple[AlertKind, str, Reason] | None:
         """The news that a node is the first one in a place."""
-        domain = new_domain(place, self._state.domain_paths)
+        domain = find_new_domain(place, self._state.domain_paths)
         if domain is None or self._admission.bootstrapping:
             return None
         reason = Reason(Code.DOMAIN_NEW, f"{node_id} is the first node in {domain}")

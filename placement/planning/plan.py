@@ -13,7 +13,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from placement.assignments import EMPTY, Layout, first_occurrences, matrix
+from placement.assignments import EMPTY, NodeIdLists, first_occurrences, stack_lists
 from placement.diagnosis import is_stuck, why_barred_leader
 from placement.model import (
     UNLIMITED,
@@ -194,7 +194,7 @@ class _Draft:
         decision = Decision(spec.stream, 0, 1, Outcome.PLACED, spec, "", "", 0, 0, (), (), 0)
         stream = state.upsert_stream(decision, given.policy)
         shards = np.asarray(state.allocate_slots(stream, given.shards), np.int64)
-        rows, _ = matrix(given.shards)
+        rows, _ = stack_lists(given.shards)
         first = rows[:, 0] if rows.shape[1] else np.full(len(rows), EMPTY)
         self._first = np.concatenate([self._first, first])
         filled = rows != EMPTY
@@ -404,7 +404,7 @@ class _Draft:
         return Plan(
             moves=tuple(self.moves),
             lower_bound=copies if balance is None else balance.lower_bound,
-            final=Layout({name: rows[name] for name in state.streams}, ids),
+            final=NodeIdLists({name: rows[name] for name in state.streams}, ids),
             left=tuple(filter(is_stuck, violations)),
             throttled=len({(v.stream, v.shard) for v in waiting} | self._leaders_left),
             crossing=self._crossing,

@@ -4,16 +4,16 @@ Both written forms are parsed here, and policies that contradict themselves refu
 and what it stands on.
 """
 
-from placement.policy.contradictions import contradiction
+from placement.policy.contradictions import find_contradiction
 from placement.policy.policy import (
     Affinity,
     Balance,
     Compiles,
     OnInfeasible,
     Policy,
-    affinity,
     compile_policy,
     name_list,
+    parse_affinity,
     parse_placement_policies,
     unknown_value,
 )
@@ -26,10 +26,10 @@ __all__ = [
     "Compiles",
     "OnInfeasible",
     "Policy",
-    "affinity",
     "compile_policy",
-    "contradiction",
+    "find_contradiction",
     "name_list",
+    "parse_affinity",
     "parse_placement_policies",
     "unknown_value",
 ]

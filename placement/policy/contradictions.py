@@ -34,7 +34,7 @@ from placement.topology import NodeFilter, Scope
 Pair = tuple[str, str, str]
 
 
-def contradiction(policy: Policy, rules: Sequence[Rule], factor: int) -> Reason | None:
+def find_contradiction(policy: Policy, rules: Sequence[Rule], factor: int) -> Reason | None:
     """The first two things of a policy that exclude each other for shards of `factor` replicas.
 
     `rules` are the user's followed by the strategy's own; a pair of the strategy's own rules is
@@ -48,30 +48,30 @@ def contradiction(policy: Policy, rules: Sequence[Rule], factor: int) -> Reason 
 
 
 def _pairs(policy: Policy, required: Sequence[Rule], factor: int) -> Iterator[Pair]:
-    yield from _filter(policy.nodes)
+    yield from _pairs_within_filter(policy.nodes)
     users = [rule for rule in policy.rules if rule.strength is Strength.REQUIRED]
     for rule in users:
-        yield from _against_factor(rule, factor)
-        yield from _against_filter(rule, policy.nodes, factor)
+        yield from _pairs_with_factor(rule, factor)
+        yield from _pairs_with_filter(rule, policy.nodes, factor)
     for position, rule in enumerate(users):
         others = [other for other in required if not any(other is user for user in users)]
         for other in (*users[position + 1 :], *others):
-            yield from _against(rule, other, factor)
-            yield from _against(other, rule, factor)
+            yield from _pairs_of_rules(rule, other, factor)
+            yield from _pairs_of_rules(other, rule, factor)
             # A strategy's own kind that says as much as 'exactly' does.
             if other.general is not other:
-                for _, _, why in _against(rule, other.general, factor):
+                for _, _, why in _pairs_of_rules(rule, other.general, factor):
                     yield str(rule), str(other), why
 
 
-def _filter(nodes: NodeFilter) -> Iterator[Pair]:
+def _pairs_within_filter(nodes: NodeFilter) -> Iterator[Pair]:
     """Every place that is asked for is also avoided."""
-    hit = [(w, a) for w in nodes.within for a in nodes.avoid if w.within(a)]
+    hit = [(w, a) for w in nodes.within for a in nodes.avoid if w.is_within(a)]
     if nodes.within and {w for w, _ in hit} == set(nodes.within):
         yield f"within {hit[0][0]}", f"avoid {hit[0][1]}", "no place is left"
 
 
-def _against_factor(rule: Rule, factor: int) -> Iterator[Pair]:
+def _pairs_with_factor(rule: Rule, factor: int) -> Iterator[Pair]:
     wanted = f"replication_factor {factor}"
     match rule:
         case Exactly() if (total := sum(count for _, count in rule.counts)) != factor:
@@ -82,36 +82,36 @@ def _against_factor(rule: Rule, factor: int) -> Iterator[Pair]:
             yield str(rule), wanted, f"{factor} replicas stand in {factor} domains at most"
         case RoleApart() if rule.count >= factor:
             yield str(rule), wanted, "no replica is left without the role"
-        case AtMost() if (cap := _cap(rule, factor)) is not None and cap < 1:
+        case AtMost() if (cap := _cap_of(rule, factor)) is not None and cap < 1:
             yield str(rule), wanted, "no domain may hold even one replica"
 
 
-def _against_filter(rule: Rule, nodes: NodeFilter, factor: int) -> Iterator[Pair]:
+def _pairs_with_filter(rule: Rule, nodes: NodeFilter, factor: int) -> Iterator[Pair]:
     """Rules that ask for places or for more domains than `within` and `avoid` leave."""
     within = ", ".join(map(str, nodes.within))
-    for places in _places(rule):
+    for places in _wanted_places(rule):
         named = ", ".join(map(str, places))
-        if nodes.within and not _meet(places, nodes.within):
+        if nodes.within and not _can_share_place(places, nodes.within):
             yield str(rule), f"within {within}", f"{named} lies outside"
-        hit = [(place, a) for place in places for a in nodes.avoid if place.within(a)]
+        hit = [(place, a) for place in places for a in nodes.avoid if place.is_within(a)]
         if len({place for place, _ in hit}) == len(places):
             yield str(rule), f"avoid {hit[0][1]}", f"{named} lies in it"
     scope = rule.scope
-    most = _most_domains(scope, nodes.within) if scope and nodes.within else None
+    most = _count_most_domains(scope, nodes.within) if scope and nodes.within else None
     if most is not None:
-        yield from _with_domains(rule, most, f"within {within}", factor)
+        yield from _pairs_with_domains(rule, most, f"within {within}", factor)
     tags = dict(nodes.with_tags)
     if scope and scope.tag in tags:
-        yield from _with_domains(rule, 1, f"with_tags {scope.tag}={tags[scope.tag]}", factor)
+        yield from _pairs_with_domains(rule, 1, f"with_tags {scope.tag}={tags[scope.tag]}", factor)
     for key, value in rule.tags if isinstance(rule, WithTags) else ():
         if tags.get(key, value) != value:
             yield str(rule), f"with_tags {key}={tags[key]}", f"{key} has one value"
 
 
-def _with_domains(rule: Rule, most: int, said: str, factor: int) -> Iterator[Pair]:
+def _pairs_with_domains(rule: Rule, most: int, said: str, factor: int) -> Iterator[Pair]:
     """Rules that `most` domains can never satisfy."""
     match rule:
-        case AtMost() if (cap := _cap(rule, factor)) is not None and most * cap < factor:
+        case AtMost() if (cap := _cap_of(rule, factor)) is not None and most * cap < factor:
             yield str(rule), said, f"{most} domains hold {most * cap} of {factor} replicas"
         case AtLeastDomains() if rule.count > most:
             yield str(rule), said, f"that leaves {most} domains of {rule.per}"
@@ -119,96 +119,100 @@ def _with_domains(rule: Rule, most: int, said: str, factor: int) -> Iterator[Pai
             yield str(rule), said, f"that leaves {most} domain of {rule.per}"
 
 
-def _against(rule: Rule, other: Rule, factor: int) -> Iterator[Pair]:
+def _pairs_of_rules(rule: Rule, other: Rule, factor: int) -> Iterator[Pair]:
     """Describe what `other` excludes of `rule`; called both ways."""
     if isinstance(rule, ColocateSlots) and isinstance(other, ExclusiveNodes):
         yield str(rule), str(other), "shards that share their nodes have none of their own"
-    yield from _domains_against(rule, other, factor)
+    yield from _pairs_by_domains(rule, other, factor)
     if isinstance(other, Exactly):
-        yield from _numbers_against(rule, other)
+        yield from _pairs_by_counts(rule, other)
     match rule, other:
-        case LeaderPreference(), LeaderPreference() if not _meet(rule.domains, other.domains):
+        case LeaderPreference(), LeaderPreference() if not _can_share_place(
+            rule.domains, other.domains
+        ):
             yield str(rule), str(other), "a leader stands in one place"
     if isinstance(rule, WithTags):
-        yield from _tags_against(rule, other, factor)
+        yield from _pairs_by_tags(rule, other, factor)
 
 
-def _domains_against(rule: Rule, other: Rule, factor: int) -> Iterator[Pair]:
+def _pairs_by_domains(rule: Rule, other: Rule, factor: int) -> Iterator[Pair]:
     """Rules that count domains against those that fix them."""
     match rule, other:
-        case SameDomain(), Exactly() | AtLeastIn() if _apart(rule.per, other.counts):
+        case SameDomain(), Exactly() | AtLeastIn() if _lie_apart(rule.per, other.counts):
             yield str(rule), str(other), "its places share none"
-        case SameDomain(), _ if _implied(rule.per, other.scope):
-            yield from _with_domains(other, 1, str(rule), factor)
+        case SameDomain(), _ if _implies(rule.per, other.scope):
+            yield from _pairs_with_domains(other, 1, str(rule), factor)
         case AtMost(), Exactly() | AtLeastIn():
-            yield from _too_many(rule, other, factor)
+            yield from _pairs_over_cap(rule, other, factor)
         case ((AtLeastDomains() | RoleApart()), Exactly()):
             domains = tuple(domain for domain, count in other.counts if count)
-            most = _most_domains(rule.per, domains)
+            most = _count_most_domains(rule.per, domains)
             if most is not None:
-                yield from _with_domains(rule, most, str(other), factor)
+                yield from _pairs_with_domains(rule, most, str(other), factor)
         case Even(), Exactly():
-            held = _per_domain(rule.per, other.counts)
+            held = _count_per_domain(rule.per, other.counts)
             if held and max(held.values()) - min(held.values()) > 1:
                 yield str(rule), str(other), "the numbers differ by more than one"
 
 
-def _numbers_against(rule: Rule, other: Exactly) -> Iterator[Pair]:
+def _pairs_by_counts(rule: Rule, other: Exactly) -> Iterator[Pair]:
     """Rules that name places against one that says where every replica stands."""
     if isinstance(rule, LeaderPreference):
         held = tuple(domain for domain, count in other.counts if count)
-        if not _meet(rule.domains, held):
+        if not _can_share_place(rule.domains, held):
             yield str(rule), str(other), "no replica stands where the leader belongs"
     for domain, want in rule.counts if isinstance(rule, AtLeastIn | Exactly) else ():
-        inside = sum(count for each, count in other.counts if each.within(domain))
-        around = sum(c for each, c in other.counts if each != domain and domain.within(each))
+        inside = sum(count for each, count in other.counts if each.is_within(domain))
+        around = sum(c for each, c in other.counts if each != domain and domain.is_within(each))
         if inside + around < want:
             yield str(rule), str(other), f"{domain} holds {inside + around} at most, not {want}"
         elif inside > want and isinstance(rule, Exactly):
             yield str(rule), str(other), f"{domain} holds {inside}, not {want}"
 
 
-def _tags_against(rule: WithTags, other: Rule, factor: int) -> Iterator[Pair]:
+def _pairs_by_tags(rule: WithTags, other: Rule, factor: int) -> Iterator[Pair]:
     tags = dict(rule.tags)
     for key, value in other.tags if isinstance(other, WithTags) else ():
         if tags.get(key, value) != value:
             yield str(rule), str(other), f"{key} has one value"
     scope = other.scope
     if scope and scope.tag in tags:
-        yield from _with_domains(other, 1, str(rule), factor)
+        yield from _pairs_with_domains(other, 1, str(rule), factor)
 
 
-def _implied(narrow: Scope, wide: Scope | None) -> bool:
+def _implies(narrow: Scope, wide: Scope | None) -> bool:
     """Whether nodes that share the one domain share the other as well."""
     if wide is None or narrow.depth is None or wide.depth is None:
         return narrow == wide
     return wide.depth <= narrow.depth
 
 
-def _apart(scope: Scope, counts: Sequence[tuple[Location, int]]) -> bool:
+def _lie_apart(scope: Scope, counts: Sequence[tuple[Location, int]]) -> bool:
     """Whether two of the places that are to hold replicas surely lie in different domains."""
     if scope.depth is None:
         return False
     cut = [domain.prefix(min(domain.depth, scope.depth)) for domain, count in counts if count]
-    return any(not one.within(two) and not two.within(one) for one, two in combinations(cut, 2))
+    return any(
+        not one.is_within(two) and not two.is_within(one) for one, two in combinations(cut, 2)
+    )
 
 
-def _too_many(rule: AtMost, other: Exactly | AtLeastIn, factor: int) -> Iterator[Pair]:
+def _pairs_over_cap(rule: AtMost, other: Exactly | AtLeastIn, factor: int) -> Iterator[Pair]:
     """Numbers for places that lie within one domain of the capped level."""
-    cap = _cap(rule, factor)
+    cap = _cap_of(rule, factor)
     if cap is None:
         return
-    for domain, count in _per_domain(rule.per, other.counts).items():
+    for domain, count in _count_per_domain(rule.per, other.counts).items():
         if count > cap:
             yield str(rule), str(other), f"{domain} may hold {cap} replicas, not {count}"
 
 
-def _meet(some: Sequence[Location], others: Sequence[Location]) -> bool:
+def _can_share_place(some: Sequence[Location], others: Sequence[Location]) -> bool:
     """Whether a place can lie in one of each."""
-    return any(one.within(other) or other.within(one) for one in some for other in others)
+    return any(one.is_within(other) or other.is_within(one) for one in some for other in others)
 
 
-def _per_domain(scope: Scope, counts: Sequence[tuple[Location, int]]) -> Counter[Location]:
+def _count_per_domain(scope: Scope, counts: Sequence[tuple[Location, int]]) -> Counter[Location]:
     """Numbers by the domain of the level that surely holds them."""
     held: Counter[Location] = Counter()
     for domain, count in counts:
@@ -217,19 +221,19 @@ def _per_domain(scope: Scope, counts: Sequence[tuple[Location, int]]) -> Counter
     return held
 
 
-def _cap(rule: AtMost, factor: int) -> int | None:
+def _cap_of(rule: AtMost, factor: int) -> int | None:
     """The limit in replicas, where it does not depend on the fleet."""
     return None if rule.limit is Share.SHARE else rule.cap(factor, 1)
 
 
-def _most_domains(scope: Scope, places: Sequence[Location]) -> int | None:
+def _count_most_domains(scope: Scope, places: Sequence[Location]) -> int | None:
     """Count the domains of the level in the places, at most; None if the fleet decides."""
     if scope.depth is None or any(place.depth < scope.depth for place in places):
         return None
     return len({place.prefix(scope.depth) for place in places})
 
 
-def _places(rule: Rule) -> list[tuple[Location, ...]]:
+def _wanted_places(rule: Rule) -> list[tuple[Location, ...]]:
     """Sets of places of which the rule needs one each."""
     match rule:
         case Exactly() | AtLeastIn():

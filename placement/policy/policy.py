@@ -33,9 +33,9 @@ __all__ = [
     "OnInfeasible",
     "PlacementPolicies",
     "Policy",
-    "affinity",
     "compile_policy",
     "name_list",
+    "parse_affinity",
     "parse_placement_policies",
     "unknown_value",
 ]
@@ -84,7 +84,7 @@ class PlacementPolicies:
     preferred_nodes: tuple[str, ...] = ()
     settings: tuple[tuple[str, str], ...] = ()
 
-    def compacted(self) -> str:
+    def compact(self) -> str:
         """The equivalent string in which every key appears once, at its last position."""
         return ";".join(f"{key}={value}" for key, value in self.settings)
 
@@ -122,7 +122,7 @@ class Policy:
         """Slots of a shard."""
         return replication_factor + self.extra_copies
 
-    def standing(
+    def rule_context(
         self, spec: StreamSpec, topology: Topology, load: NDArray[np.int64] | None = None
     ) -> RuleContext:
         """The context of rules asked about a stream, without its replicas.
@@ -156,8 +156,8 @@ def parse_placement_policies(text: str) -> PlacementPolicies | Reason:
         settings.pop(key, None)
         settings[key] = (written, value)
     values = {key: value for key, (_, value) in settings.items()}
-    node = affinity("placement_policies", "node", values.get("node", "balanced"))
-    shard = affinity("placement_policies", "shard", values.get("shard", "colocated"))
+    node = parse_affinity("placement_policies", "node", values.get("node", "balanced"))
+    shard = parse_affinity("placement_policies", "shard", values.get("shard", "colocated"))
     if isinstance(node, Reason):
         return node
     if isinstance(shard, Reason):
@@ -210,7 +210,7 @@ def compile_policy(
     `strategies` by every name they answer to.
     """
     if placement_policies is None:
-        return _structured(default if policy is None else policy, topology, strategies)
+        return _compile_structured(default if policy is None else policy, topology, strategies)
     if policy is not None:
         message = "a stream takes either placement_policies or policy, this one gives both"
         return Reason(Code.POLICY_AMBIGUOUS, message)
@@ -223,10 +223,10 @@ def compile_policy(
         "shard": parsed.shard,
         "preferred_nodes": parsed.preferred_nodes,
     }
-    return _structured(given, topology, strategies)
+    return _compile_structured(given, topology, strategies)
 
 
-def _structured(
+def _compile_structured(
     policy: Mapping[str, Any], topology: Topology, strategies: Mapping[str, Compiles]
 ) -> Policy | Reason:
     written = str(policy.get("strategy", "spread"))
@@ -274,7 +274,7 @@ def _node_filter(policy: Mapping[str, Any]) -> NodeFilter | Reason:
     return tags if isinstance(tags, Reason) else NodeFilter(within, avoid, nodes, tags)
 
 
-def affinity(where: str, key: str, value: Any) -> Affinity | Reason:
+def parse_affinity(where: str, key: str, value: Any) -> Affinity | Reason:
     """The affinity called `value`."""
     if value not in list(Affinity):
         return unknown_value(where, key, value, Affinity)

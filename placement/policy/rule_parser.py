@@ -125,14 +125,14 @@ def compile_rules(rules: Any, topology: Topology) -> tuple[Rule, ...] | Reason:
         if not isinstance(rule, Mapping):
             message = f"policy: rules[{position}] must be a mapping, found {rule!r}"
             return Reason(Code.POLICY_MALFORMED, message)
-        made = _rule(rule, f"rules[{position}]", topology)
+        made = _parse_rule(rule, f"rules[{position}]", topology)
         if isinstance(made, Reason):
             return made
         compiled.append(made)
     return tuple(compiled)
 
 
-def _rule(rule: Mapping[str, Any], where: str, topology: Topology) -> Rule | Reason:
+def _parse_rule(rule: Mapping[str, Any], where: str, topology: Topology) -> Rule | Reason:
     for key in rule:
         if key not in _KEYS:
             message = f"policy: {where}: unknown key '{key}'; known are {', '.join(_KEYS)}"
@@ -161,7 +161,7 @@ def _rule(rule: Mapping[str, Any], where: str, topology: Topology) -> Rule | Rea
 _Compiler = Callable[[Mapping[str, Any], str, Strength, Topology], Rule | Reason]
 
 
-def _at_most(
+def _parse_at_most(
     rule: Mapping[str, Any], where: str, strength: Strength, topology: Topology
 ) -> Rule | Reason:
     scope = topology.scope(str(rule["per"]))
@@ -175,14 +175,14 @@ def _at_most(
     return unknown_value(where, "at_most", limit, f"{', '.join(Share)}, or {COUNT}")
 
 
-def _even(
+def _parse_even(
     rule: Mapping[str, Any], _where: str, strength: Strength, topology: Topology
 ) -> Rule | Reason:
     scope = topology.scope(str(rule["even"]))
     return scope if isinstance(scope, Reason) else Even(scope, strength)
 
 
-def _at_least(
+def _parse_at_least(
     rule: Mapping[str, Any], where: str, strength: Strength, topology: Topology
 ) -> Rule | Reason:
     limit = rule["at_least"]
@@ -197,7 +197,7 @@ def _at_least(
     return unknown_value(where, "at_least", limit, COUNT)
 
 
-def _exactly(
+def _parse_exactly(
     rule: Mapping[str, Any], where: str, strength: Strength, _topology: Topology
 ) -> Rule | Reason:
     if not isinstance(rule["exactly"], Mapping):
@@ -208,20 +208,20 @@ def _exactly(
         return counts
     domains = sorted((domain for domain, _ in counts), key=lambda each: each.components)
     for outer, inner in pairwise(domains):
-        if inner.within(outer):
+        if inner.is_within(outer):
             message = f"policy: {where}: 'exactly {outer}' contains 'exactly {inner}'"
             return Reason(Code.POLICY_AMBIGUOUS, message)
     return Exactly(counts, strength)
 
 
-def _with_tags(
+def _parse_with_tags(
     rule: Mapping[str, Any], where: str, strength: Strength, _topology: Topology
 ) -> Rule | Reason:
     pairs = tag_pairs(f"policy: {where}", rule["with_tags"])
     return pairs if isinstance(pairs, Reason) else WithTags(pairs, strength)
 
 
-def _balance(
+def _parse_balance(
     rule: Mapping[str, Any], where: str, strength: Strength, topology: Topology
 ) -> Rule | Reason:
     scope = topology.scope(str(rule["per"]))
@@ -234,7 +234,7 @@ def _balance(
     return Balance(float(fraction), scope, strength)
 
 
-def _role(
+def _parse_role(
     rule: Mapping[str, Any], where: str, strength: Strength, topology: Topology
 ) -> Rule | Reason:
     name, count = rule["role"], rule.get("count", 1)
@@ -246,7 +246,7 @@ def _role(
     return scope if isinstance(scope, Reason) else RoleApart(name.strip(), count, scope, strength)
 
 
-def _leader_in(
+def _parse_leader_in(
     rule: Mapping[str, Any], where: str, strength: Strength, _topology: Topology
 ) -> Rule | Reason:
     domains = location_list(f"{where}.leader_in", rule["leader_in"])
@@ -257,7 +257,7 @@ def _leader_in(
     return LeaderPreference(domains, strength)
 
 
-def _colocate(
+def _parse_colocate(
     rule: Mapping[str, Any], where: str, strength: Strength, _topology: Topology
 ) -> Rule | Reason:
     if rule["colocate"] != "slots":
@@ -265,7 +265,7 @@ def _colocate(
     return ColocateSlots(strength)
 
 
-def _exclusive(
+def _parse_exclusive(
     rule: Mapping[str, Any], where: str, strength: Strength, _topology: Topology
 ) -> Rule | Reason:
     if rule["exclusive"] != "nodes":
@@ -278,14 +278,14 @@ def _is_count(value: Any) -> bool:
 
 
 _COMPILERS: Mapping[str, _Compiler] = {
-    "at_most": _at_most,
-    "even": _even,
-    "at_least": _at_least,
-    "exactly": _exactly,
-    "with_tags": _with_tags,
-    "balance": _balance,
-    "role": _role,
-    "leader_in": _leader_in,
-    "colocate": _colocate,
-    "exclusive": _exclusive,
+    "at_most": _parse_at_most,
+    "even": _parse_even,
+    "at_least": _parse_at_least,
+    "exactly": _parse_exactly,
+    "with_tags": _parse_with_tags,
+    "balance": _parse_balance,
+    "role": _parse_role,
+    "leader_in": _parse_leader_in,
+    "colocate": _parse_colocate,
+    "exclusive": _parse_exclusive,
 }

@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from placement.allocator import Placement, View
-from placement.assignments import EMPTY, matrix
+from placement.assignments import EMPTY, stack_lists
 from placement.model import MoveKind, StreamSpec
 from placement.policy import Balance, Policy
 from placement.rebalance.arrangement import Arrangement, StreamArrangement, balance_of
@@ -33,7 +33,7 @@ REPLICAS_MAX = 3_000
 
 def even_out_stream(placed: Placement, spec: StreamSpec, policy: Policy, view: View) -> Placement:
     """The placement, which `view` counts, as even as its replicas can make it; `view` counts it."""
-    rows, _ = matrix(placed.shards)
+    rows, _ = stack_lists(placed.shards)
     balanced = balance_of(policy) is Balance.TOTALS_FIRST
     if not balanced or rows.size > REPLICAS_MAX or not (rows != EMPTY).any():
         return placed

@@ -160,7 +160,7 @@ class RuleGate:
         key = (number, place, (alive, others, nowhere, aside))
         if key not in self._known:
             stream = self._arrangement.streams[number]
-            self._known[key] = self._excess(rule, self._standing(stream, nodes))
+            self._known[key] = self._excess(rule, self._rule_context(stream, nodes))
         return self._known[key]
 
     def _rule_allows(
@@ -171,7 +171,7 @@ class RuleGate:
         slot = int(arrangement.slot[item])
         source, target = row[slot], after[slot]
         told = rule.allows_move(
-            self._standing(stream, ()),
+            self._rule_context(stream, ()),
             self._nodes[source],
             self._nodes[target],
             lambda: bool((stream.rows == target).any()),
@@ -214,17 +214,17 @@ class RuleGate:
         elsewhere = [self._nodes[node] for node in others.ravel().tolist() if node != EMPTY]
         by_index = np.zeros(len(load), np.int64)
         by_index[self._arrangement.levels.nodes] = load
-        return self._excess(rule, self._standing(stream, row, elsewhere, by_index))
+        return self._excess(rule, self._rule_context(stream, row, elsewhere, by_index))
 
     def _shard_excess(self, stream: StreamArrangement, rule: Rule, row: Sequence[int]) -> int:
-        return self._excess(rule, self._standing(stream, row))
+        return self._excess(rule, self._rule_context(stream, row))
 
-    def _excess(self, rule: Rule, standing: RuleContext) -> int:
+    def _excess(self, rule: Rule, context: RuleContext) -> int:
         return sum(
-            max(abs(finding.count - finding.limit), 1) for finding in rule.violations(standing)
+            max(abs(finding.count - finding.limit), 1) for finding in rule.violations(context)
         )
 
-    def _standing(
+    def _rule_context(
         self,
         stream: StreamArrangement,
         row: Sequence[int],
@@ -255,7 +255,7 @@ class RuleGate:
         stream = self._arrangement.streams[number]
         key = scope, int(self._arrangement.kind[number])
         if key not in self._live:
-            self._live[key] = set(self._standing(stream, ()).live_domains(scope).tolist())
+            self._live[key] = set(self._rule_context(stream, ()).live_domains(scope).tolist())
         return self._live[key]
 
 

@@ -82,7 +82,7 @@ class ActionFinder:
         topology = self._state.topology
         for slot in needs.inadmissible_slots:
             reason = why_inadmissible(nodes[slot], topology)
-            yield _leaving(Cause.REQUIRED_RULE, needs, slot, reason)
+            yield _leaving_action(Cause.REQUIRED_RULE, needs, slot, reason)
         for slot in needs.stray_slots:
             draining = slot in needs.draining_slots
             cause = Cause.DRAIN if draining else Cause.REQUIRED_RULE
@@ -91,7 +91,7 @@ class ActionFinder:
             yield RepairAction(cause, MoveKind.REPLACE, slot, reason)
         yield from self._improving_action(needs, Strength.REQUIRED, view)
         for slot in needs.draining_slots:
-            yield _leaving(Cause.DRAIN, needs, slot, why_leaving(nodes[slot], topology))
+            yield _leaving_action(Cause.DRAIN, needs, slot, why_leaving(nodes[slot], topology))
         yield from self._improving_action(needs, Strength.PREFERRED, view)
 
     def _why_missing(self, nodes: list[int], slot: int) -> Reason:
@@ -154,20 +154,20 @@ class ActionFinder:
         def key(slot: int) -> tuple[object, ...]:
             node = case.nodes[slot]
             apart = unit is not None and node not in unit
-            left = score(case.moved(slot, EMPTY), self._scope.judging).key
+            left = score(case.with_node(slot, EMPTY), self._scope.judging).key
             full = (-float(pressure[node]), -float(view.load[node] / topology.weight[node]))
-            fares = _condition(is_leaving(stream, node, topology), node, topology)
+            fares = _rank_condition(is_leaving(stream, node, topology), node, topology)
             return (fares, not apart, left, slot == 0, full, int(rank[node]))
 
         return min((s for s, node in enumerate(case.nodes) if node != EMPTY), key=key)
 
 
-def _leaving(cause: Cause, needs: ShardNeeds, slot: int, reason: Reason) -> RepairAction:
+def _leaving_action(cause: Cause, needs: ShardNeeds, slot: int, reason: Reason) -> RepairAction:
     unit = needs.nodes[slot] if needs.is_colocated else None
     return RepairAction(cause, MoveKind.REPLACE, slot, reason, unit=unit)
 
 
-def _condition(leaves: bool, node: int, topology: Topology) -> int:
+def _rank_condition(leaves: bool, node: int, topology: Topology) -> int:
     """How the node of a replica fares."""
     if topology.is_dead(node):
         return _DEAD

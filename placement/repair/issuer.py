@@ -19,7 +19,7 @@ from placement.repair.actions import ActionFinder, NoAction, NoMoveReasons, Repa
 from placement.repair.leadership import next_leader
 from placement.repair.needs import RepairScope, ShardNeeds
 from placement.repair.priority import non_preempting_causes, preempts
-from placement.repair.targets import backing_off, find_target
+from placement.repair.targets import find_target, why_backing_off
 from placement.repair.throttle import Throttle, copy_source
 from placement.state import ClusterState, Stream
 
@@ -136,7 +136,7 @@ class MoveIssuer:
         if action.kind is MoveKind.REMOVE:
             node, case = needs.nodes[action.slot], needs.case
             backs_off = node in case.backed_off_targets
-            return backing_off(case, node, self._state.topology) if backs_off else EMPTY
+            return why_backing_off(case, node, self._state.topology) if backs_off else EMPTY
         if needs.is_colocated:
             return self._common_target(needs, action, view)
         if action.target is not None:
@@ -184,7 +184,7 @@ class MoveIssuer:
         topology, stream = self._state.topology, needs.stream
         assert stream.policy is not None
         if node in needs.case.backed_off_targets:
-            return backing_off(needs.case, node, topology)
+            return why_backing_off(needs.case, node, topology)
         admitted = topology.eligible[node] and stream.policy.nodes.passes(topology, node)
         if admitted and view.has_room()[node]:
             return node

@@ -66,9 +66,9 @@ class RepairScope:
         key = (stream.index, tuple(case.nodes))
         found = None if case.others else self._broken.get(key)
         if found is None:
-            standing = case.standing(self.judging, case.live(self.state.topology), None)
+            context = case.rule_context(self.judging, case.live(self.state.topology), None)
             rules = self.rule_set(stream).repairable
-            found = tuple(rule for rule in rules if rule.violations(standing))
+            found = tuple(rule for rule in rules if rule.violations(context))
             if not case.others:
                 self._broken[key] = found
         return found

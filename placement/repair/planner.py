@@ -59,7 +59,7 @@ class RepairPlanner:
         for index, rows in state.table.streams():
             stream, shards = state.streams.at(index), rows.tolist()
             assert stream.policy is not None
-            everywhere = stream.policy.standing(stream.spec, judging)
+            everywhere = stream.policy.rule_context(stream.spec, judging)
             rules = state.streams.rules(stream)
             for strength in Strength:
                 for _, broken, _ in find_breaches(rules, strength, shards, everywhere):

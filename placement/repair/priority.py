@@ -92,9 +92,9 @@ def _deficits(needs: ShardNeeds) -> Deficits:
 def _excess(needs: ShardNeeds, strength: Strength) -> tuple[int, ...]:
     """By rule of this strength how far the shard is from it, 0 where it is kept."""
     case, broken, scope = needs.case, needs.broken_rules, needs.scope
-    standing = case.standing(scope.judging, case.live(scope.state.topology), None)
+    context = case.rule_context(scope.judging, case.live(scope.state.topology), None)
     return tuple(
-        sum(abs(f.count - f.limit) for f in rule.violations(standing)) if rule in broken else 0
+        sum(abs(f.count - f.limit) for f in rule.violations(context)) if rule in broken else 0
         for rule in case.rules
         if rule.strength is strength
     )

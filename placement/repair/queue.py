@@ -86,7 +86,7 @@ class ThrottledShards:
 
     def first(self) -> Priority | None:
         """The urgency of the shard at the front, of those that need not wait for a node."""
-        fronts = [self._front(node) for node in [*self._heaps] if not self._waits(node)]
+        fronts = [self._front(node) for node in [*self._heaps] if not self._is_waiting(node)]
         return min((front for front in fronts if front is not None), default=None)
 
     def pop(self) -> int:
@@ -97,7 +97,7 @@ class ThrottledShards:
         self.drop(first.shard)
         return first.shard
 
-    def _waits(self, node: int) -> bool:
+    def _is_waiting(self, node: int) -> bool:
         return node != EMPTY and self._is_closed(node)
 
     def _front(self, node: int) -> Priority | None:

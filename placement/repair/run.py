@@ -84,7 +84,7 @@ class RepairRun:
     def _issue_all(self, shards: set[int], seen: ShardTriage) -> None:
         """Issue moves for shards that need any, and for those that wait, as far as limits allow."""
         state, issued = self._state, self._batch.issued
-        queued = self._queue_alike(seen)
+        queued = self._queue_under_replicated(seen)
         self._looked |= shards - queued
         needy = shards - seen.healthy.keys() - queued - issued
         if not self._caught_up:
@@ -100,7 +100,7 @@ class RepairRun:
             for key, shard in state.streams.with_keys(needy)
         )
         self._reasons.update((shard, {None: self._full}) for shard in needy)
-        for priority in self._in_turn(fresh, view):
+        for priority in self._by_priority(fresh, view):
             reasons = self._issue(priority, view)
             self._reasons[priority.shard] = reasons or {}
             if reasons is None:
@@ -117,7 +117,7 @@ class RepairRun:
             return {None: self._busy}
         return self._issuer.issue(priority.shard, view)
 
-    def _queue_alike(self, seen: ShardTriage) -> set[int]:
+    def _queue_under_replicated(self, seen: ShardTriage) -> set[int]:
         """Let shards that only lack replicas wait, without a look at each.
 
         Those that get another leader first, once the source is not behind, are looked at.
@@ -135,7 +135,7 @@ class RepairRun:
             self._queued[counts].update(keys)
         return queued
 
-    def _in_turn(self, fresh: list[Priority], view: View) -> Iterator[Priority]:
+    def _by_priority(self, fresh: list[Priority], view: View) -> Iterator[Priority]:
         """Generate shards by priority: those to look at anew and those that wait.
 
         While limits have room; without it those that have an open move.
@@ -161,7 +161,7 @@ class RepairRun:
         """Publish what became of all that was looked at, and of what waits beside it."""
         state, queue = self._state, self._queue
         reporter = ViolationReporter(state, self._batch.issued)
-        self._look_at_shifted()
+        self._add_shifted()
         queue.drop(self._looked)
         after = triage(state, self._scope, self._looked, as_planned=True)
         keyed = [
@@ -181,11 +181,11 @@ class RepairRun:
         for key, needs in keyed:
             queue.reclassify(needs, after, key)
         for (live, factor), keys in self._queued.items():
-            example = reporter.missing(live, factor, self._stopped)
+            example = reporter.missing_replicas(live, factor, self._stopped)
             left = {shard: key for shard, key in keys.items() if shard not in self._looked}
             state.publisher.publish_same_violation(left, example)
 
-    def _look_at_shifted(self) -> None:
+    def _add_shifted(self) -> None:
         """Add the shards in need of streams whose shards depend on one that has changed."""
         state = self._state
         for index in self._batch.shifted:

@@ -46,25 +46,25 @@ from placement.wording import format_wait
 _NUMBERS_MAX = 1 << 62
 
 
-def alternatives(
+def find_alternatives(
     rules: Sequence[Rule],
     most: Sequence[int],
-    standing: RuleContext,
+    context: RuleContext,
     old: int,
     mask: Mask,
     view: View,
 ) -> list[int]:
     """Find nodes of `mask`, one of each kind, for the replica on `old`.
 
-    Beside the replicas of `standing`; rules may mind none of them more than `most` says, rule by
+    Beside the replicas of `context`; rules may mind none of them more than `most` says, rule by
     rule.
 
     Of a kind it is the one that limits leave free, then the nearest, the least loaded, the first by
     id. Nodes are of one kind if every rule minds them alike, and if at every level and tag they
     share the domains of the same replicas and are both, or both not, the last node there.
     """
-    topology, found = standing.topology, np.flatnonzero(mask)
-    minded = [rule.penalty(standing) for rule in rules]
+    topology, found = context.topology, np.flatnonzero(mask)
+    minded = [rule.penalty(context) for rule in rules]
     for penalties, limit in zip(minded, most, strict=True):
         found = found[penalties[found] <= limit]
     if not len(found):
@@ -73,7 +73,7 @@ def alternatives(
     keys = (topology.order()[found], pressure, distance(topology, old)[found], view.busy[found])
     found = found[np.lexsort(keys)]
     scopes = dict.fromkeys((*topology.tiers(), *filter(None, (rule.scope for rule in rules))))
-    places = (column for scope in scopes for column in _places(topology, scope, standing))
+    places = (column for scope in scopes for column in _domain_columns(topology, scope, context))
     kinds = np.zeros(len(found), np.int64)
     numbers = 1
     for told_apart in (*minded, *places):
@@ -88,15 +88,17 @@ def alternatives(
     return ordered
 
 
-def _places(topology: Topology, scope: Scope, standing: RuleContext) -> Iterable[NDArray[np.bool_]]:
+def _domain_columns(
+    topology: Topology, scope: Scope, context: RuleContext
+) -> Iterable[NDArray[np.bool_]]:
     """Describe each node's domain against each of the replicas.
 
     Whether they share it, and whether the node is the last one there that could take a replica.
     """
     domains = topology.domain_of(scope)
-    yield from (domains == domains[node] for node in standing.replicas)
-    free = topology.eligible & standing.nodes.mask(topology)
-    free[np.asarray(standing.replicas, np.int64)] = False
+    yield from (domains == domains[node] for node in context.replicas)
+    free = topology.eligible & context.nodes.mask(topology)
+    free[np.asarray(context.replicas, np.int64)] = False
     free &= domains != NO_DOMAIN
     yield np.bincount(domains[free], minlength=int(domains.max()) + 2)[domains] == 1
 
@@ -135,13 +137,15 @@ class ShardCase(NamedTuple):
         """Slots whose replica is not lost."""
         return [s for s, n in enumerate(self.nodes) if n != EMPTY and not topology.is_lost(n)]
 
-    def standing(self, topology: Topology, slots: Sequence[int], slot: int | None) -> RuleContext:
+    def rule_context(
+        self, topology: Topology, slots: Sequence[int], slot: int | None
+    ) -> RuleContext:
         """The replicas in `slots` as rules are asked about them, `slot` being the next to fill."""
         kept = [self.nodes[each] for each in slots]
         parts = (self.factor, kept, self.others, self.policy.nodes, self.spec.shards, slots, slot)
         return RuleContext(topology, *parts)
 
-    def moved(self, slot: int, node: int) -> "ShardCase":
+    def with_node(self, slot: int, node: int) -> "ShardCase":
         """The case with another node in a slot."""
         nodes = [*self.nodes]
         nodes[slot] = node
@@ -159,7 +163,7 @@ class RuleScore:
     required: tuple[int, ...]
     preferred: tuple[int, ...]
 
-    def better_than(self, other: "RuleScore", strength: Strength) -> bool:
+    def is_better_than(self, other: "RuleScore", strength: Strength) -> bool:
         """Whether every required rule is kept no worse, and rules of this strength are better."""
         if any(mine > theirs for mine, theirs in zip(self.required, other.required, strict=True)):
             return False
@@ -175,23 +179,23 @@ class RuleScore:
 
 def score(case: ShardCase, topology: Topology) -> RuleScore:
     """Judge the live replicas of a case, without those that are drained, one against the others."""
-    live = [slot for slot in case.live(topology) if not _drains(topology, case.nodes[slot])]
+    live = [slot for slot in case.live(topology) if not _is_draining(topology, case.nodes[slot])]
     sums: dict[Strength, list[int]] = {Strength.REQUIRED: [], Strength.PREFERRED: []}
     admits = case.policy.nodes
     if not admits.everything:
         outside = [s for s in live if not admits.passes(topology, case.nodes[s])]
         sums[Strength.REQUIRED].append(len(outside))
-    asked = [(s, case.standing(topology, [o for o in live if o != s], s)) for s in live]
+    asked = [(s, case.rule_context(topology, [o for o in live if o != s], s)) for s in live]
     for rule in case.rules:
         if not rule.repairable:
             continue
         # What a shard gains must not be another one's loss.
-        together = case.standing(topology, live, None) if rule.spans_stream else None
+        together = case.rule_context(topology, live, None) if rule.spans_stream else None
         excess = None if together is None else rule.stream_excess(together)
         if excess is not None:
             sums[rule.strength].append(excess)
             continue
-        each = (min(int(rule.penalty(standing)[case.nodes[s]]), NEVER) for s, standing in asked)
+        each = (min(int(rule.penalty(context)[case.nodes[s]]), NEVER) for s, context in asked)
         sums[rule.strength].append(sum(each))
     return RuleScore(tuple(sums[Strength.REQUIRED]), tuple(sums[Strength.PREFERRED]))
 
@@ -202,21 +206,21 @@ def find_target(case: ShardCase, slot: int, view: View, may_stay: bool = False) 
     With `may_stay` its node is a candidate like others: the answer is that node where the strategy
     would choose it again. Backed-off targets are none; the reason says where only they would do.
     """
-    found = _found(case, slot, view, may_stay)
+    found = _find_candidate(case, slot, view, may_stay)
     if isinstance(found, Reason) and case.backed_off_targets:
-        again = _found(case._replace(backed_off_targets=frozenset()), slot, view, may_stay)
-        return found if isinstance(again, Reason) else backing_off(case, again, view.topology)
+        again = _find_candidate(case._replace(backed_off_targets=frozenset()), slot, view, may_stay)
+        return found if isinstance(again, Reason) else why_backing_off(case, again, view.topology)
     return found
 
 
-def backing_off(case: ShardCase, node: int, topology: Topology) -> Reason:
+def why_backing_off(case: ShardCase, node: int, topology: Topology) -> Reason:
     """Explain why a node is not tried again yet."""
     move = f"a move of {case.spec.stream}/{case.shard} to node {topology.ids[node]}"
     message = format_wait(f"{move} was not completed, and its backoff has not ended")
     return Reason(Code.BACKING_OFF, message)
 
 
-def _found(case: ShardCase, slot: int, view: View, may_stay: bool) -> int | Reason:
+def _find_candidate(case: ShardCase, slot: int, view: View, may_stay: bool) -> int | Reason:
     """Find the target of a slot's replica, no backed-off target being a candidate."""
     topology, policy, old = view.topology, case.policy, case.nodes[slot]
     kept = [s for s in case.live(topology) if s != slot]
@@ -302,15 +306,18 @@ def best_improving_move(
             # No other rule is broken for a wish, nor for what leaves anyway, which is the drain's.
             steps = strength is Strength.REQUIRED and view.topology.counts_for_rules[node]
             blocked = isinstance(target, Reason) and not waits
-            soft = _least_violating(case, slot, trial) if blocked and steps else None
+            soft = _find_least_violating(case, slot, trial) if blocked and steps else None
             reasons += [target] if isinstance(target, Reason) else []
             if soft is None:
                 continue
             target = soft
-        after = score(case.moved(slot, target), judging)
-        if after.better_than(before, strength) and _may_go_to(case, node, strength, view)[target]:
-            found.append(_ranked(case, slot, target, after, view))
-    found = found or [*_moves_not_proposed(case, strength, before, view, judging)]
+        after = score(case.with_node(slot, target), judging)
+        if (
+            after.is_better_than(before, strength)
+            and _allowed_targets(case, node, strength, view)[target]
+        ):
+            found.append(_rank_move(case, slot, target, after, view))
+    found = found or [*_find_other_moves(case, strength, before, view, judging)]
     if found:
         _, slot, target = min(found)
         return slot, target
@@ -319,7 +326,7 @@ def best_improving_move(
             case._replace(backed_off_targets=frozenset()), strength, view, judging
         )
         if not isinstance(again, Reason):
-            return backing_off(case, again[1], view.topology)
+            return why_backing_off(case, again[1], view.topology)
     if reasons:
         return reasons[0]
     shard = f"{case.spec.stream}/{case.shard}"
@@ -327,7 +334,7 @@ def best_improving_move(
     return Reason(Code.NO_CANDIDATE, message, 1, 0)
 
 
-def _ranked(case: ShardCase, slot: int, target: int, after: RuleScore, view: View) -> _Ranked:
+def _rank_move(case: ShardCase, slot: int, target: int, after: RuleScore, view: View) -> _Ranked:
     """A move as `best_improving_move` compares it, behind its rank."""
     topology, node = view.topology, case.nodes[slot]
     pressure = -float(view.load[node] / topology.weight[node])
@@ -335,13 +342,13 @@ def _ranked(case: ShardCase, slot: int, target: int, after: RuleScore, view: Vie
     rank, held = topology.order(), case.held.get(node, 0)
     doubted = not topology.counts_for_rules[node]
     wrong, wishes = after.key
-    located = wrong, bool(_unlocated_last(case, topology)[target]), wishes
+    located = wrong, bool(_unlocated_mask(case, topology)[target]), wishes
     first = (*located, held, not doubted, slot == 0, near, pressure, int(rank[node]), slot)
     full = float(view.load[target] / topology.weight[target])
     return (*first, bool(view.busy[target]), full, int(rank[target])), slot, target
 
 
-def _moves_not_proposed(
+def _find_other_moves(
     case: ShardCase, strength: Strength, before: RuleScore, view: View, judging: Topology
 ) -> Iterator[_Ranked]:
     """Moves that keep rules of this strength better although no strategy proposes them."""
@@ -353,40 +360,40 @@ def _moves_not_proposed(
     live = case.live(topology)
     for slot in live:
         node = case.nodes[slot]
-        if topology.is_dead(node) or _drains(topology, node):
+        if topology.is_dead(node) or _is_draining(topology, node):
             continue
         others = [each for each in live if each != slot]
-        standing = case.standing(judging, others, slot)
-        open_to = mask & _may_go_to(case, node, strength, view)
+        context = case.rule_context(judging, others, slot)
+        open_to = mask & _allowed_targets(case, node, strength, view)
         if strength is Strength.PREFERRED:
             # What required rules keep free, by the domains that may receive replicas now, stays so.
-            now = case.standing(topology, others, slot)
+            now = case.rule_context(topology, others, slot)
             kept = [rule.penalty(now) == 0 for rule in rules if _is_required(rule)]
             open_to = np.logical_and.reduce([open_to, *kept])
-        for target in alternatives(rules, most, standing, node, open_to, view):
-            after = score(case.moved(slot, target), judging)
-            if after.better_than(before, strength):
-                yield _ranked(case, slot, target, after, view)
+        for target in find_alternatives(rules, most, context, node, open_to, view):
+            after = score(case.with_node(slot, target), judging)
+            if after.is_better_than(before, strength):
+                yield _rank_move(case, slot, target, after, view)
 
 
-def _unlocated_last(case: ShardCase, topology: Topology) -> Mask:
+def _unlocated_mask(case: ShardCase, topology: Topology) -> Mask:
     """Nodes without a location where others of the case's stream have one."""
-    standing = case.standing(topology, (), None)
-    first = [rule.penalty(standing) > 0 for rule in case.rules if rule.prefers_located]
+    context = case.rule_context(topology, (), None)
+    first = [rule.penalty(context) > 0 for rule in case.rules if rule.prefers_located]
     return first[0] if first else np.zeros(topology.size, bool)
 
 
-def _may_go_to(case: ShardCase, node: int, strength: Strength, view: View) -> Mask:
+def _allowed_targets(case: ShardCase, node: int, strength: Strength, view: View) -> Mask:
     """Mask the targets of a replica on the node for rules of this strength.
 
     For a preferred rule it does not leave a node with a location for one without.
     """
-    last = _unlocated_last(case, view.topology)
+    last = _unlocated_mask(case, view.topology)
     everywhere: Mask = ~last
     return everywhere | (strength is Strength.REQUIRED or last[node])
 
 
-def _drains(topology: Topology, node: int) -> bool:
+def _is_draining(topology: Topology, node: int) -> bool:
     """Whether the replica on a node leaves anyway, which is the drain's business."""
     return topology.administrative[node] is AdministrativeState.DRAINING
 
@@ -410,13 +417,13 @@ def _is_required(rule: Rule) -> bool:
     return rule.strength is Strength.REQUIRED
 
 
-def _least_violating(case: ShardCase, slot: int, view: View) -> int | None:
+def _find_least_violating(case: ShardCase, slot: int, view: View) -> int | None:
     """Find the node that breaks required rules least, if none keeps them all.
 
     An arrangement far from its rules so gets nearer step by step.
     """
     asked = [rule for rule in case.rules if rule.repairable or rule.prefers_located]
-    rules = [_as_preferred(rule) for rule in sorted(asked, key=lambda rule: not _is_required(rule))]
+    rules = [_soften(rule) for rule in sorted(asked, key=lambda rule: not _is_required(rule))]
     kept = [s for s in case.live(view.topology) if s != slot]
     held = frozenset([node for node in case.nodes if node != EMPTY])
     need = _request(case, slot, kept, held)
@@ -426,12 +433,12 @@ def _least_violating(case: ShardCase, slot: int, view: View) -> int | None:
     if isinstance(found, Reason):
         return None
     # A node that no rule may ever use stays out.
-    standing = need.standing(view.topology)
-    never = any(int(np.max(rule.penalty(standing)[found])) >= NEVER for rule in case.rules)
+    context = need.rule_context(view.topology)
+    never = any(int(np.max(rule.penalty(context)[found])) >= NEVER for rule in case.rules)
     return None if never else found
 
 
-def _as_preferred(rule: Any) -> Rule:
+def _soften(rule: Any) -> Rule:
     """The rule as one that may be broken."""
     if rule.strength is Strength.PREFERRED:
         return rule  # type: ignore[no-any-return]

@@ -134,7 +134,7 @@ class Throttle:
         one it is copied from; each EMPTY where there is none.
         """
         if target != EMPTY:
-            found = self._of_ends(removed, target)
+            found = self._node_limit_exceeded(removed, target)
             if found is not None:
                 return found
         limits, ids = self._state.configuration.limits, self._state.topology.ids
@@ -143,15 +143,17 @@ class Throttle:
             most = limits.max_copies_from_node
             message = _waiting(ids[source], copied, most, "outgoing copies")
             return Reason(Code.LIMIT_REACHED, message, 1, most - copied)
-        return self._of_pair(source, target) or self._of_touched(removed, target)
+        return self._pair_limit_exceeded(source, target) or self._touching_limit_exceeded(
+            removed, target
+        )
 
     def count(self, source: int, target: int, by: int) -> None:
         """Count a copy that has begun (1) or that has ended (-1)."""
-        pair = self._pair(source, target)
+        pair = self._domain_pair(source, target)
         if pair is not None and self._pairs is not None:
             self._pairs[pair] += by
 
-    def _of_ends(self, removed: int, target: int) -> Reason | None:
+    def _node_limit_exceeded(self, removed: int, target: int) -> Reason | None:
         """Limits on what comes to the target and on what leaves the other node. The second names
         its node in `seen`: shards wait for that."""
         limits, ids = self._state.configuration.limits, self._state.topology.ids
@@ -166,10 +168,10 @@ class Throttle:
         message = _waiting(ids[removed], self._ledger.outgoing[removed], most, "outgoing moves")
         return Reason(Code.LIMIT_REACHED, message, 1, 0, "node", (ids[removed],))
 
-    def _of_pair(self, source: int, target: int) -> Reason | None:
+    def _pair_limit_exceeded(self, source: int, target: int) -> Reason | None:
         """The limit on copies between two domains."""
         most = self._state.configuration.limits.max_per_domain_pair
-        pair = None if most is None else self._pair(source, target)
+        pair = None if most is None else self._domain_pair(source, target)
         if most is None or pair is None:
             return None
         copied = self._open_pairs()[pair]
@@ -179,7 +181,7 @@ class Throttle:
         message = format_wait(f"{copied} of {most} copies between {names} are under way")
         return Reason(Code.LIMIT_REACHED, message, 1, most - copied)
 
-    def _of_touched(self, removed: int, target: int) -> Reason | None:
+    def _touching_limit_exceeded(self, removed: int, target: int) -> Reason | None:
         """The limit on moves towards and away from a node together."""
         most, topology = (
             self._state.configuration.limits.max_touching_per_node,
@@ -194,7 +196,7 @@ class Throttle:
                 return Reason(Code.LIMIT_REACHED, message, 1, 0)
         return None
 
-    def _pair(self, source: int, target: int) -> tuple[int, int] | None:
+    def _domain_pair(self, source: int, target: int) -> tuple[int, int] | None:
         """Find the top-level domains between which a replica is copied.
 
         None within one, or where no limit is set.
@@ -211,6 +213,6 @@ class Throttle:
         """Open copies between each two domains of the top level."""
         if self._pairs is None:
             opened = self._ledger.by_shard.values()
-            pairs = (self._pair(each.source, each.added) for each in opened)
+            pairs = (self._domain_pair(each.source, each.added) for each in opened)
             self._pairs = Counter(pair for pair in pairs if pair is not None)
         return self._pairs

@@ -12,7 +12,7 @@ from itertools import repeat
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.assignments import EMPTY, by_size, exceeds_factor
+from placement.assignments import EMPTY, exceeds_factor, group_by_size
 from placement.model import Cause
 from placement.repair.needs import RepairScope
 from placement.rules import Mask, Rule, RuleContext
@@ -62,9 +62,9 @@ def triage(
     apart.update(shard for shard, _ in scope.marks)
     found.needs_inspection = [*shards & apart]
     left = shards - apart
-    for stream, members in _alike(state, np.fromiter(left, np.int64, len(left))):
-        if all(_judges_columns(rule) for rule in scope.rule_set(stream).rules):
-            _triage_alike(found, state, scope, stream, members)
+    for stream, members in _group_streams(state, np.fromiter(left, np.int64, len(left))):
+        if all(_is_judged_by_columns(rule) for rule in scope.rule_set(stream).rules):
+            _triage_group(found, state, scope, stream, members)
         else:
             found.needs_inspection += members.tolist()
     return found
@@ -82,12 +82,12 @@ def shards_without_fit_leader(state: ClusterState, scope: RepairScope) -> list[i
     return found
 
 
-def _judges_columns(rule: Rule) -> bool:
+def _is_judged_by_columns(rule: Rule) -> bool:
     """Whether the rule looks at one shard alone and says of many which of them may break it."""
     return rule.counts_domains
 
 
-def _alike(state: ClusterState, shards: Shards) -> Iterator[tuple[Stream, Shards]]:
+def _group_streams(state: ClusterState, shards: Shards) -> Iterator[tuple[Stream, Shards]]:
     """Group shards of streams with one policy, one number of slots and one of copies.
 
     With one of these streams.
@@ -108,7 +108,7 @@ def _alike(state: ClusterState, shards: Shards) -> Iterator[tuple[Stream, Shards
         yield stream, shards[each == kind]
 
 
-def _triage_alike(
+def _triage_group(
     found: ShardTriage, state: ClusterState, scope: RepairScope, stream: Stream, shards: Shards
 ) -> None:
     topology, copies = state.topology, stream.copies
@@ -125,7 +125,7 @@ def _triage_alike(
     plain &= ~(lacks & (stays & ~live).any(axis=1))
     plain &= ~_may_violate(scope, stream, rows, stays & plain[:, None])
     found.needs_inspection += shards[~plain].tolist()
-    leaders = _leaders(topology, rows, live, copies)
+    leaders = _find_leaders(topology, rows, live, copies)
     may_lead = np.append(topology.can_lead, False)[rows[np.arange(len(rows)), leaders]]
     found.leader_not_allowed.update(shards[plain & ~may_lead].tolist())
     orphaned = plain & (leaders > 0)
@@ -135,7 +135,7 @@ def _triage_alike(
         kind.update(zip(shards[which].tolist(), counts, strict=True))
 
 
-def _leaders(topology: Topology, rows: Shards, live: Mask, copies: int) -> Shards:
+def _find_leaders(topology: Topology, rows: Shards, live: Mask, copies: int) -> Shards:
     """Find the slot that leads each shard.
 
     After a dead leader, of the copies asked for, the first that may lead and is up, if there is
@@ -151,9 +151,9 @@ def _may_violate(scope: RepairScope, stream: Stream, rows: Shards, stays: Mask) 
     """Rows that may break a rule with the replicas that stay."""
     assert stream.policy is not None
     doubted = np.zeros(len(rows), bool)
-    standing = RuleContext(scope.judging, stream.copies, (), nodes=stream.policy.nodes)
-    for numbers, nodes, slots in by_size(rows, stays):
+    context = RuleContext(scope.judging, stream.copies, (), nodes=stream.policy.nodes)
+    for numbers, nodes, slots in group_by_size(rows, stays):
         doubted[numbers] = exceeds_factor(slots, stream.copies)
         for rule in scope.rule_set(stream).rules:
-            doubted[numbers] |= rule.may_violate(nodes, standing)
+            doubted[numbers] |= rule.may_violate(nodes, context)
     return doubted

@@ -66,14 +66,16 @@ class ViolationReporter:
 
     def violations_of(self, needs: ShardNeeds, failed: NoMoveReasons) -> tuple[Violation, ...]:
         """Return the violations of a shard; `failed` says why it got no move, if it was planned."""
-        given = self._given(needs.shard)
+        given = self._shard_to_diagnose(needs.shard)
         return tuple(
-            self._followed_up(needs, given, each, failed) for each in self._find(needs, given)
+            self._classify(needs, given, each, failed) for each in self._find(needs, given)
         )
 
     def breaches_of(self, needs: ShardNeeds) -> Iterator[Violation]:
         """Yield what a shard breaks, without asking whether it can be mended."""
-        return (violation for _, violation, _ in self._find(needs, self._given(needs.shard)))
+        return (
+            violation for _, violation, _ in self._find(needs, self._shard_to_diagnose(needs.shard))
+        )
 
     def _find(self, needs: ShardNeeds, given: ShardToDiagnose) -> Iterator[_Found]:
         yield from self._copies(needs, given)
@@ -94,26 +96,26 @@ class ViolationReporter:
             return ()
         if opened is not None:
             why, kind = opened.move.reason, ViolationClass.FIXABLE
-            return (_missing(*key, live, factor, why, kind, state.now),)
+            return (_missing_replicas(*key, live, factor, why, kind, state.now),)
         kept = why_kept(state.table.nodes(shard), state.topology) if shard in seen.healthy else None
         waits = kept or failed.get(Cause.UNDER_REPLICATED) or failed.get(None)
         if waits is None or not _is_waiting(waits):
             return None
-        return (_missing(*key, live, factor, waits, ViolationClass.DEFERRED, state.now),)
+        return (_missing_replicas(*key, live, factor, waits, ViolationClass.DEFERRED, state.now),)
 
-    def missing(self, live: int, factor: int, why: Reason) -> Violation:
+    def missing_replicas(self, live: int, factor: int, why: Reason) -> Violation:
         """Return the violation of any shard that breaks no rule, has `live` of `factor` replicas,
         and waits for a limit or for the source."""
-        return _missing("", 0, live, factor, why, ViolationClass.DEFERRED, self._state.now)
+        return _missing_replicas("", 0, live, factor, why, ViolationClass.DEFERRED, self._state.now)
 
-    def _given(self, shard: int) -> ShardToDiagnose:
+    def _shard_to_diagnose(self, shard: int) -> ShardToDiagnose:
         state = self._state
         listed, is_dead = state.table.replicas(shard), state.topology.is_dead
         live = [node for node in listed if not is_dead(node)]
         stream, number = state.streams.of_shard(shard), state.table.number_of(shard)
         return ShardToDiagnose(stream.spec, number, listed, state.current_replicas(shard), live)
 
-    def _judge(self, needs: ShardNeeds) -> ShardDiagnosis:
+    def _diagnosis_for(self, needs: ShardNeeds) -> ShardDiagnosis:
         """Return the diagnosis of a stream's shards; streams of one policy and factor share it."""
         stream, state = needs.stream, self._state
         policy = stream.policy
@@ -123,7 +125,7 @@ class ViolationReporter:
             topology, judging = state.topology, needs.scope.judging
             rules = needs.scope.rule_set(needs.stream).rules
             fixability = FixabilityChecker(topology, judging, policy, key[1], rules, self._load)
-            everywhere = policy.standing(stream.spec, judging)
+            everywhere = policy.rule_context(stream.spec, judging)
             self._judges[key] = ShardDiagnosis(topology, policy, everywhere, fixability, state.now)
         return self._judges[key]
 
@@ -131,18 +133,18 @@ class ViolationReporter:
         """Yield missing copies, surplus replicas, and those apart from a colocated stream's."""
         state, nodes = self._state, needs.nodes
         kept = why_kept(nodes, state.topology)
-        for violation in self._judge(needs).copy_violations(given):
+        for violation in self._diagnosis_for(needs).copy_violations(given):
             if violation.rule == SURPLUS_RULE:
                 cause = Cause.SURPLUS if kept is None else None
-                yield cause, violation if kept is None else _with(violation, kept), None
+                yield cause, violation if kept is None else _defer(violation, kept), None
             elif kept is not None and not needs.missing_slots:
-                yield Cause.UNDER_REPLICATED, _with(violation, kept), None
+                yield Cause.UNDER_REPLICATED, _defer(violation, kept), None
             else:
                 yield Cause.UNDER_REPLICATED, violation, None
-        apart, rule = needs.kept_stray_slots, _colocates(needs)
+        apart, rule = needs.kept_stray_slots, _colocation_rule(needs)
         if apart and rule is not None:
             strays = needs.stray_slots
-            violation = self._judge(needs).rule_violation(
+            violation = self._diagnosis_for(needs).rule_violation(
                 given, rule, RuleFinding(None, len(apart), 0)
             )
             why = why_stray(nodes[strays[0]], state.topology) if strays else kept
@@ -155,7 +157,7 @@ class ViolationReporter:
         """Yield replicas on nodes that are not admitted, are to be emptied, or may not lead."""
         state, topology = self._state, self._state.topology
         stream, nodes = needs.stream, needs.nodes
-        judge = self._judge(needs)
+        judge = self._diagnosis_for(needs)
         leads = Cause.LEADER if next_leader(state, needs.scope, needs.shard) is not None else None
         causes = {LEADER_RULE: leads, DRAIN_RULE: Cause.DRAIN}
         for violation in judge.place_violations(given):
@@ -169,12 +171,12 @@ class ViolationReporter:
             return
         for node in (nodes[slot] for slot in kept_slots(nodes, topology)):
             if topology.is_dead(node) and not stream.policy.nodes.passes(topology, node):
-                yield None, _with(judge.admission_violation(given, node), kept), None
+                yield None, _defer(judge.admission_violation(given, node), kept), None
 
     def _rules(self, needs: ShardNeeds, given: ShardToDiagnose) -> Iterator[_Found]:
         """Yield the breaches of the policy's rules, one for each domain."""
-        case, judge = needs.case, self._judge(needs)
-        standing = case.standing(needs.scope.judging, case.live(self._state.topology), None)
+        case, judge = needs.case, self._diagnosis_for(needs)
+        context = case.rule_context(needs.scope.judging, case.live(self._state.topology), None)
         broken = needs.broken_rules
         for rule in case.rules:
             if rule.repairable and rule not in broken:
@@ -182,7 +184,7 @@ class ViolationReporter:
             required = rule.strength is Strength.REQUIRED
             cause = Cause.REQUIRED_RULE if required else Cause.PREFERRED_RULE
             # What is full may have room again: nothing but the cluster's balance goes by loads.
-            judged = standing if rule.repairable else replace(standing, load=self._load)
+            judged = context if rule.repairable else replace(context, load=self._load)
             for finding in rule.violations(judged):
                 yield cause, judge.rule_violation(given, rule, finding), rule
 
@@ -191,14 +193,14 @@ class ViolationReporter:
         """Replicas by node in the whole cluster."""
         return self._state.table.load(self._state.topology.size)
 
-    def _followed_up(
+    def _classify(
         self, needs: ShardNeeds, given: ShardToDiagnose, found: _Found, failed: NoMoveReasons
     ) -> Violation:
         """Return the violation with what is being done about it, or why nothing is."""
         cause, violation, rule = found
         opened = self._state.ledger.by_shard.get(needs.shard)
         missing = violation.rule == REPLICAS_RULE
-        if missing and opened is not None and self._gives_back(opened):
+        if missing and opened is not None and self._restores_replica(opened):
             going_on = opened.move.reason
             return violation._replace(violation_class=ViolationClass.FIXABLE, reason=going_on)
         if violation.reason.code in WAITS_FOR_NODES or _is_for_rebalancing(rule):
@@ -208,30 +210,30 @@ class ViolationReporter:
         planned = cause not in (None, Cause.LEADER) and opened is None
         why = (failed.get(cause) or failed.get(None)) if planned else None
         if why is not None and _is_waiting(why):
-            return _with(violation, why)
+            return _defer(violation, why)
         if planned and why is None and needs.shard in self._moved:
             return violation._replace(violation_class=ViolationClass.FIXABLE)
-        judged = self._judge(needs).classify(given, violation, rule)
+        judged = self._diagnosis_for(needs).classify(given, violation, rule)
         if judged.violation_class is ViolationClass.UNFIXABLE:
             return judged
         if why is not None:
-            return _with(violation, _nothing_found(why))
+            return _defer(violation, _why_no_move(why))
         if cause is None:
             return violation._replace(violation_class=ViolationClass.DEFERRED)
         return violation
 
-    def _gives_back(self, opened: OpenMove) -> bool:
+    def _restores_replica(self, opened: OpenMove) -> bool:
         """Return whether the move brings a replica that is missing, not one that only moves."""
         lost = opened.removed == EMPTY or self._state.topology.is_dead(opened.removed)
         return opened.added != EMPTY and lost
 
 
-def _with(violation: Violation, why: Reason) -> Violation:
+def _defer(violation: Violation, why: Reason) -> Violation:
     """Return the violation as one that waits, with the reason."""
     return violation._replace(violation_class=ViolationClass.DEFERRED, reason=why)
 
 
-def _colocates(needs: ShardNeeds) -> Rule | None:
+def _colocation_rule(needs: ShardNeeds) -> Rule | None:
     """Return the rule by which the stream's slots move as one, if it has one."""
     return next(
         (rule for rule in needs.scope.rule_set(needs.stream).rules if rule.colocates_slots), None
@@ -248,13 +250,13 @@ def _is_waiting(why: Reason) -> bool:
     return why.band is Band.THROTTLED or why.code in WAITS_FOR_NODES
 
 
-def _nothing_found(why: Reason) -> Reason:
+def _why_no_move(why: Reason) -> Reason:
     """Return the reason of a violation that could be mended, for which the search has no move."""
     message = f"the nodes allow a correct placement, but the search found no move: {why.message}"
     return Reason(Code.NO_CANDIDATE, message, why.need, why.have, why.level, why.seen)
 
 
-def _missing(
+def _missing_replicas(
     stream: str,
     shard: int,
     live: int,

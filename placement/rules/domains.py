@@ -17,7 +17,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.assignments import first_occurrences, max_per_domain, uneven, uneven_inside
+from placement.assignments import (
+    first_occurrences,
+    max_per_domain,
+    may_be_uneven,
+    may_be_uneven_inside,
+)
 from placement.model import natural_key
 from placement.rules.rule import (
     NEVER,
@@ -68,27 +73,27 @@ class AtMost(DomainCountRule):
             case number:
                 return int(number)
 
-    def penalty(self, standing: RuleContext) -> Penalties:
+    def penalty(self, context: RuleContext) -> Penalties:
         """Replicas above the limit after adding one on each node; never where it has no domain."""
-        domains, counts, live = _counted_domains(self, standing)
-        over = counts[domains] + 1 - self.cap(standing.replication_factor, len(live))
+        domains, counts, live = _count_domains(self, context)
+        over = counts[domains] + 1 - self.cap(context.replication_factor, len(live))
         return np.where(domains == NO_DOMAIN, NEVER, np.maximum(over, 0))
 
-    def violations(self, standing: RuleContext) -> list[RuleFinding]:
+    def violations(self, context: RuleContext) -> list[RuleFinding]:
         """Domains that hold more replicas than the limit."""
-        _, counts, live = _counted_domains(self, standing)
-        cap = self.cap(standing.replication_factor, len(live))
+        _, counts, live = _count_domains(self, context)
+        cap = self.cap(context.replication_factor, len(live))
         over = np.flatnonzero(counts > cap)
-        return findings_by_domain(standing.topology, self.per, counts, over, cap)
+        return findings_by_domain(context.topology, self.per, counts, over, cap)
 
-    def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
+    def may_violate(self, shards: NDArray[np.int64], context: RuleContext) -> Mask:
         """Mask the whole shards, a row of nodes each, that may break the rule."""
-        cap = self.cap(standing.replication_factor, len(live_domains(self, standing)))
-        return max_per_domain(standing.topology.domain_of(self.per)[shards]) > cap
+        cap = self.cap(context.replication_factor, len(live_domains(self, context)))
+        return max_per_domain(context.topology.domain_of(self.per)[shards]) > cap
 
-    def domain_cap(self, standing: RuleContext) -> int:
+    def domain_cap(self, context: RuleContext) -> int:
         """The limit, in replicas."""
-        return self.cap(standing.replication_factor, len(live_domains(self, standing)))
+        return self.cap(context.replication_factor, len(live_domains(self, context)))
 
     @property
     def leaves_out_unlocated(self) -> bool:
@@ -109,27 +114,27 @@ class Even(DomainCountRule):
     def __str__(self) -> str:
         return f"even per {self.per}"
 
-    def penalty(self, standing: RuleContext) -> Penalties:
+    def penalty(self, context: RuleContext) -> Penalties:
         """Count the replicas by which the node's domain leads the emptiest live one."""
-        domains, counts, live = _counted_domains(self, standing)
+        domains, counts, live = _count_domains(self, context)
         least = int(counts[live].min()) if len(live) else NEVER
         return np.where(domains == NO_DOMAIN, NEVER, np.maximum(counts[domains] - least, 0))
 
-    def violations(self, standing: RuleContext) -> list[RuleFinding]:
+    def violations(self, context: RuleContext) -> list[RuleFinding]:
         """Domains two or more replicas ahead of the emptiest live one."""
-        _, counts, live = _counted_domains(self, standing)
+        _, counts, live = _count_domains(self, context)
         if not len(live):
             return []
         limit = int(counts[live].min()) + 1
         over = np.flatnonzero(counts > limit)
-        return findings_by_domain(standing.topology, self.per, counts, over, limit)
+        return findings_by_domain(context.topology, self.per, counts, over, limit)
 
-    def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
+    def may_violate(self, shards: NDArray[np.int64], context: RuleContext) -> Mask:
         """Mask the whole shards, a row of nodes each, that may break the rule."""
-        domains = standing.topology.domain_of(self.per)
-        return uneven(domains[shards], live_domains(self, standing))
+        domains = context.topology.domain_of(self.per)
+        return may_be_uneven(domains[shards], live_domains(self, context))
 
-    def while_incomplete(self) -> Rule:
+    def rule_while_incomplete(self) -> Rule:
         """Forbid that any domain holds more than a share.
 
         A shard that is even in the end need not be so on the way.
@@ -154,45 +159,45 @@ class AtLeastDomains(DomainCountRule):
     def __str__(self) -> str:
         return f"at_least {self.count} domains of {self.per}"
 
-    def penalty(self, standing: RuleContext) -> Penalties:
+    def penalty(self, context: RuleContext) -> Penalties:
         """Domains that would still be missing once the rest is placed freshly."""
-        domains = standing.topology.domain_of(self.per)
-        counts = domain_counts(domains, standing.replicas)
+        domains = context.topology.domain_of(self.per)
+        counts = domain_counts(domains, context.replicas)
         fresh = (counts[domains] == 0) & (domains != NO_DOMAIN)
-        left = standing.replication_factor - len(standing.replicas) - 1
+        left = context.replication_factor - len(context.replicas) - 1
         short = self.count - int((counts > 0).sum()) - fresh - max(left, 0)
         return np.maximum(short, 0)  # type: ignore[no-any-return]
 
-    def violations(self, standing: RuleContext) -> list[RuleFinding]:
+    def violations(self, context: RuleContext) -> list[RuleFinding]:
         """One finding without a domain when too few domains are used."""
-        counts = domain_counts(standing.topology.domain_of(self.per), standing.replicas)
+        counts = domain_counts(context.topology.domain_of(self.per), context.replicas)
         have = int((counts > 0).sum())
         return [RuleFinding(None, have, self.count)] if have < self.count else []
 
-    def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
+    def may_violate(self, shards: NDArray[np.int64], context: RuleContext) -> Mask:
         """Mask the shards, a row of nodes each, that break the rule."""
-        rows = standing.topology.domain_of(self.per)[shards]
+        rows = context.topology.domain_of(self.per)[shards]
         used = (first_occurrences(rows) & (rows != NO_DOMAIN)).sum(axis=1)
         return used < self.count  # type: ignore[no-any-return]
 
 
-def live_domains(rule: AtMost | Even, standing: RuleContext) -> NDArray[np.int32]:
+def live_domains(rule: AtMost | Even, context: RuleContext) -> NDArray[np.int32]:
     """The domains that the rule counts by, in the arrangement that it is asked about."""
-    live = standing.live_domains(rule.per)
-    located = live[live != standing.topology.unlocated] if rule.located else live
+    live = context.live_domains(rule.per)
+    located = live[live != context.topology.unlocated] if rule.located else live
     return located if len(located) else live
 
 
-def _counted_domains(
-    rule: AtMost | Even, standing: RuleContext
+def _count_domains(
+    rule: AtMost | Even, context: RuleContext
 ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int32]]:
     """Find the domain of each node, the replicas by domain, and the live domains.
 
     A domain that is not judged has fewer replicas than any limit.
     """
-    domains, live = standing.topology.domain_of(rule.per), live_domains(rule, standing)
-    counts = domain_counts(domains, standing.replicas)
-    unlocated = standing.topology.unlocated
+    domains, live = context.topology.domain_of(rule.per), live_domains(rule, context)
+    counts = domain_counts(domains, context.replicas)
+    unlocated = context.topology.unlocated
     if rule.located and unlocated not in live:
         counts[unlocated] = -NEVER
     return domains, counts, live
@@ -210,26 +215,26 @@ class SpanDomains(DomainCountRule):
     def __str__(self) -> str:
         return f"span {'all' if self.count is None else self.count} domains of {self.per}"
 
-    def penalty(self, standing: RuleContext) -> Penalties:
+    def penalty(self, context: RuleContext) -> Penalties:
         """Domains that would still be missing once the rest is placed freshly."""
-        domains, used = self._used(standing)
+        domains, used = self._used_domains(context)
         fresh = ~np.isin(domains, list(used)) & (domains != NO_DOMAIN)
-        left = max(standing.replication_factor - len(standing.replicas) - 1, 0)
-        need = self._need(standing, used, standing.replication_factor)
+        left = max(context.replication_factor - len(context.replicas) - 1, 0)
+        need = self._required_count(context, used, context.replication_factor)
         penalties: Penalties = np.maximum(need - len(used) - fresh.astype(np.int64) - left, 0)
         return penalties
 
-    def violations(self, standing: RuleContext) -> list[RuleFinding]:
+    def violations(self, context: RuleContext) -> list[RuleFinding]:
         """One finding without a domain when the replicas there are could span more."""
-        _, used = self._used(standing)
-        need = self._need(standing, used, len(standing.replicas))
+        _, used = self._used_domains(context)
+        need = self._required_count(context, used, len(context.replicas))
         return [RuleFinding(None, len(used), need)] if len(used) < need else []
 
-    def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
+    def may_violate(self, shards: NDArray[np.int64], context: RuleContext) -> Mask:
         """Mask the whole shards, a row of nodes each, that break the rule."""
-        domains = standing.topology.domain_of(self.per)
+        domains = context.topology.domain_of(self.per)
         live = np.zeros(int(domains.max(initial=0)) + 2, bool)
-        live[standing.live_domains(self.per)] = True
+        live[context.live_domains(self.per)] = True
         rows = domains[shards]
         fresh = first_occurrences(rows) & (rows != NO_DOMAIN)
         there = live.sum() + (fresh & ~live[rows]).sum(axis=1)
@@ -238,13 +243,13 @@ class SpanDomains(DomainCountRule):
         doubtful: Mask = fresh.sum(axis=1) < need
         return doubtful
 
-    def _used(self, standing: RuleContext) -> tuple[np.ndarray, set[int]]:
-        domains = standing.topology.domain_of(self.per)
-        held = domains[np.asarray(standing.replicas, np.int64)]
+    def _used_domains(self, context: RuleContext) -> tuple[np.ndarray, set[int]]:
+        domains = context.topology.domain_of(self.per)
+        held = domains[np.asarray(context.replicas, np.int64)]
         return domains, set(held.tolist()) - {NO_DOMAIN}
 
-    def _need(self, standing: RuleContext, used: set[int], replicas: int) -> int:
-        there = len(used | set(standing.live_domains(self.per).tolist()))
+    def _required_count(self, context: RuleContext, used: set[int], replicas: int) -> int:
+        there = len(used | set(context.live_domains(self.per).tolist()))
         return min(replicas, there, replicas if self.count is None else self.count)
 
 
@@ -276,62 +281,62 @@ class EvenWithinCapacity(ScopedRule):
         within = "" if self.inside is None else f" in each {self.inside}"
         return f"even per {self.per}{within} as far as nodes suffice"
 
-    def penalty(self, standing: RuleContext) -> Penalties:
+    def penalty(self, context: RuleContext) -> Penalties:
         """Count the replicas by which the node's domain leads the emptiest that has a free node."""
-        counts, domains, least, parents = self._levels(standing)
+        counts, domains, least, parents = self._count_levels(context)
         ahead: Penalties = np.maximum(counts[domains] - least[parents], 0)
         return ahead
 
-    def violations(self, standing: RuleContext) -> list[RuleFinding]:
+    def violations(self, context: RuleContext) -> list[RuleFinding]:
         """Domains two or more replicas ahead of such a one."""
-        counts, domains, least, parents = self._levels(standing)
-        ahead = [n for n in standing.replicas if counts[domains[n]] > least[parents[n]] + 1]
-        topology, found = standing.topology, {int(domains[n]): int(parents[n]) for n in ahead}
+        counts, domains, least, parents = self._count_levels(context)
+        ahead = [n for n in context.replicas if counts[domains[n]] > least[parents[n]] + 1]
+        topology, found = context.topology, {int(domains[n]): int(parents[n]) for n in ahead}
         findings = [
             RuleFinding(topology.domain_name(self.per, d), int(counts[d]), int(least[parent]) + 1)
             for d, parent in found.items()
         ]
         return sorted(findings, key=lambda finding: natural_key(finding.domain or ""))
 
-    def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
+    def may_violate(self, shards: NDArray[np.int64], context: RuleContext) -> Mask:
         """Mask the whole shards, a row of nodes each, that may break the rule."""
-        domains, parents = self._domains(standing)
-        free = self._free(standing)
+        domains, parents = self._domains(context)
+        free = self._free_nodes(context)
         size = int(domains.max(initial=0)) + 1
         live = np.bincount(domains[free], minlength=size) > 0
         parent_of = np.zeros(size, np.int64)
         parent_of[domains[free]] = parents[free]
         children = np.bincount(parent_of[live], minlength=int(parents.max(initial=0)) + 1)
-        return uneven_inside(domains[shards], parents[shards], live, children)
+        return may_be_uneven_inside(domains[shards], parents[shards], live, children)
 
-    def _domains(self, standing: RuleContext) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    def _domains(self, context: RuleContext) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Each node's domain, and the one of `inside` that it stands in."""
-        topology = standing.topology
+        topology = context.topology
         nowhere = np.zeros(topology.size, np.int32)
         parents = nowhere if self.inside is None else topology.domain_of(self.inside)
         return topology.domain_of(self.per), parents
 
-    def _free(self, standing: RuleContext) -> Mask:
+    def _free_nodes(self, context: RuleContext) -> Mask:
         """Nodes that may take a replica of a shard that has none."""
-        topology = standing.topology
+        topology = context.topology
         free = topology.eligible | topology.fenced if self.fenced else topology.eligible.copy()
-        return free if standing.nodes.everything else free & standing.nodes.mask(topology)
+        return free if context.nodes.everything else free & context.nodes.mask(topology)
 
-    def _levels(
-        self, standing: RuleContext
+    def _count_levels(
+        self, context: RuleContext
     ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64], NDArray[np.int32]]:
         """Count replicas by domain, and the fewest of a domain with a free node.
 
         Returns replicas by domain, each node's domain, the fewest replicas of a domain with a free
         node by domain of `inside`, and each node's domain there.
         """
-        held = np.asarray(standing.replicas, np.int64)
-        domains, parents = self._domains(standing)
+        held = np.asarray(context.replicas, np.int64)
+        domains, parents = self._domains(context)
         counts = np.bincount(domains[held], minlength=int(domains.max(initial=0)) + 1)
-        free = self._free(standing)
-        if standing.load is not None:
-            capacity = standing.topology.capacity
-            free &= (capacity < 0) | (standing.load < capacity)
+        free = self._free_nodes(context)
+        if context.load is not None:
+            capacity = context.topology.capacity
+            free &= (capacity < 0) | (context.load < capacity)
         free[held] = False
         least = np.full(int(parents.max(initial=0)) + 1, _FULL)
         np.minimum.at(least, parents[free], counts[domains[free]])

@@ -11,7 +11,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.assignments import EMPTY, distinct, exceeds_factor
+from placement.assignments import EMPTY, exceeds_factor, find_distinct
 from placement.rules.rule import (
     Rule,
     RuleContext,
@@ -40,7 +40,7 @@ def broken_rows(
         alike = np.sort(everywhere.topology.domain_of(rule.scope)[held], axis=1).astype(np.int64)
     else:
         alike = np.concatenate([held, at, shards[suspects, None]], axis=1)
-    first, same = distinct(alike)
+    first, same = find_distinct(alike)
     found = [
         rule.violations(
             replace(
@@ -73,14 +73,14 @@ def find_breaches(
     because the shards of a colocated stream share one.
     """
     asked = [rule for rule in rules if rule.strength is strength]
-    rows = _whole(shards) if asked else None
+    rows = _stack_complete(shards) if asked else None
     for rule in asked:
-        found = _broken(rule, shards, rows, everywhere)
+        found = _find_broken(rule, shards, rows, everywhere)
         if found:
             yield rule, list(found), next(iter(found.values()))
 
 
-def _broken(
+def _find_broken(
     rule: Rule,
     shards: Sequence[Sequence[int]],
     rows: NDArray[np.int64] | None,
@@ -116,7 +116,7 @@ def _broken(
     return broken
 
 
-def _whole(shards: Sequence[Sequence[int]]) -> NDArray[np.int64] | None:
+def _stack_complete(shards: Sequence[Sequence[int]]) -> NDArray[np.int64] | None:
     """Many shards that lack nothing as rows; None where they are few or of unequal lengths."""
     if len(shards) < _SIFTED_FROM or not shards[0]:
         return None

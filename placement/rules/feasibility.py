@@ -17,7 +17,7 @@ from placement.model import Code, Reason
 from placement.rules.domains import AtLeastDomains, Even, live_domains
 from placement.rules.rule import Mask, Rule, RuleContext
 from placement.rules.rule_set import RuleSet
-from placement.rules.supply import allowed, supply_of
+from placement.rules.supply import allowed_step, supply_of
 from placement.topology import NO_DOMAIN, NodeFilter, Scope, Topology
 from placement.wording import are, format_count
 
@@ -42,7 +42,7 @@ class FeasibilityQuery:
     required: tuple[Rule, ...]
     allowed: Mask
 
-    def standing(self, replicas: Sequence[int]) -> RuleContext:
+    def rule_context(self, replicas: Sequence[int]) -> RuleContext:
         """An arrangement to be judged."""
         return RuleContext(self.topology, self.factor, replicas, (), self.nodes)
 
@@ -61,7 +61,7 @@ def why_not(question: FeasibilityQuery, rule: Rule | None = None) -> Reason | No
 def _nodes_too_few(question: FeasibilityQuery, have: int) -> Reason:
     """Explain what excludes the other nodes: their condition, the policy's filters, or capacity."""
     found = supply_of(question.topology, question.nodes, question.allowed)
-    message = f"{question.factor} usable nodes are needed: {found.told(allowed(have))}"
+    message = f"{question.factor} usable nodes are needed: {found.describe(allowed_step(have))}"
     return Reason(found.code, message, question.factor, have)
 
 
@@ -89,7 +89,9 @@ def _admits(question: FeasibilityQuery, rules: Sequence[Rule]) -> bool:
             if used[position] < len(members):
                 more = (*used[:position], used[position] + 1, *used[position + 1 :])
                 steps.setdefault(colours[position], more)
-        ranked = sorted(steps.values(), key=lambda state: _promise(question, rules, classes, state))
+        ranked = sorted(
+            steps.values(), key=lambda state: _search_rank(question, rules, classes, state)
+        )
         for state in reversed(ranked):
             key = tuple(sorted(_colours(question, rules, classes, state)))
             if key not in seen:
@@ -139,19 +141,19 @@ def _orders(replicas: list[int], ordered: bool) -> Iterator[Sequence[int]]:
 
 
 def _obeys(question: FeasibilityQuery, rules: Sequence[Rule], replicas: Sequence[int]) -> bool:
-    standing = question.standing(replicas)
-    return not any(rule.violations(standing) for rule in rules)
+    context = question.rule_context(replicas)
+    return not any(rule.violations(context) for rule in rules)
 
 
 def _may_grow(question: FeasibilityQuery, rules: Sequence[Rule], replicas: list[int]) -> bool:
     """False once a limit is passed that more replicas cannot undo."""
-    standing = question.standing(replicas)
+    context = question.rule_context(replicas)
     return not any(
-        rule.domain_cap(standing) is not None and rule.violations(standing) for rule in rules
+        rule.domain_cap(context) is not None and rule.violations(context) for rule in rules
     )
 
 
-def _promise(
+def _search_rank(
     question: FeasibilityQuery,
     rules: Sequence[Rule],
     classes: Sequence[Sequence[int]],
@@ -206,14 +208,14 @@ def _explain(question: FeasibilityQuery, rule: Rule | None, required: Sequence[R
     """Explain what is missing, for the first rule that alone is impossible."""
     for each in (rule, *required) if rule else required:
         if each is not None and not _admits(question, [each]):
-            return _lacking(question, each)
+            return _explain_rule(question, each)
     names = ", ".join(f"'{each}'" for each in required)
     what = f"rule '{rule}'" if rule else "the replicas"
     message = f"no arrangement of the {int(question.allowed.sum())} usable nodes keeps {what}"
     return Reason(Code.NO_CANDIDATE, f"{message} together with {names}", 1, 0)
 
 
-def _lacking(question: FeasibilityQuery, rule: Rule) -> Reason:
+def _explain_rule(question: FeasibilityQuery, rule: Rule) -> Reason:
     """Explain why one rule cannot be kept by itself."""
     topology, factor = question.topology, question.factor
     scope = rule.scope
@@ -225,7 +227,7 @@ def _lacking(question: FeasibilityQuery, rule: Rule) -> Reason:
     if rule.leaves_out_unlocated and len(names) > 1:
         told = names != topology.unlocated
         names, sizes = names[told], sizes[told]
-    seen, level = topology.seen(scope, names.tolist()), scope.level
+    seen, level = topology.names_for_reason(scope, names.tolist()), scope.level
     have = len(names)
     if isinstance(rule, AtLeastDomains):
         cap, need = factor, rule.count
@@ -255,7 +257,7 @@ def _cap(rule: Rule, question: FeasibilityQuery, scope: Scope) -> int:
     Of domains as full the first by name: numbers of domains and nodes depend on their history.
     """
     if isinstance(rule, Even):
-        live = live_domains(rule, question.standing(()))
+        live = live_domains(rule, question.rule_context(()))
         return ceil(question.factor / max(len(live), 1))
     topology = question.topology
     domains, rank = topology.domain_of(scope), topology.order()
@@ -268,4 +270,4 @@ def _cap(rule: Rule, question: FeasibilityQuery, scope: Scope) -> int:
     members = sorted(usable[domains[usable] == fullest].tolist(), key=lambda node: int(rank[node]))
     members = members[: question.factor]
     held = range(len(members), 0, -1)
-    return next((n for n in held if not rule.violations(question.standing(members[:n]))), 0)
+    return next((n for n in held if not rule.violations(question.rule_context(members[:n]))), 0)

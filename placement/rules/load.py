@@ -88,23 +88,23 @@ class LoadBalance(ScopedRule):
     def __str__(self) -> str:
         return f"load balance {self.fraction:g} per {self.per}"
 
-    def penalty(self, standing: RuleContext) -> Penalties:
+    def penalty(self, context: RuleContext) -> Penalties:
         """Measure how far the node's domain would exceed its bound with one more replica."""
-        own, load, weights = self._counts(standing)
-        left = standing.shards * standing.replication_factor - int(own.sum())
+        own, load, weights = self._counts(context)
+        left = context.shards * context.replication_factor - int(own.sum())
         most, _ = bounds(weights, int(load.sum()) + max(left, 1), self.fraction)
-        domains = standing.topology.domain_of(self.per)
+        domains = context.topology.domain_of(self.per)
         over = np.where(weights > 0, np.maximum(load + 1 - most, 0), NEVER)
         return np.where(domains == NO_DOMAIN, NEVER, over[domains])
 
-    def violations(self, standing: RuleContext) -> list[RuleFinding]:
+    def violations(self, context: RuleContext) -> list[RuleFinding]:
         """Overfull domains in which the stream stands, and empty ones that it passes over."""
-        own, load, weights = self._counts(standing)
+        own, load, weights = self._counts(context)
         most, least = bounds(weights, int(load.sum()), self.fraction)
         _, due = bounds(weights, int(own.sum()), self.fraction)
         high = (load > most) & (own > 0) & (weights > 0)
         low = (load < least) & (own < due)
-        topology = standing.topology
+        topology = context.topology
         found = [
             RuleFinding(
                 topology.domain_name(self.per, domain),
@@ -115,15 +115,15 @@ class LoadBalance(ScopedRule):
         ]
         return sorted(found, key=lambda finding: natural_key(finding.domain or ""))
 
-    def _counts(self, standing: RuleContext) -> tuple[Counts, Counts, Counts]:
+    def _counts(self, context: RuleContext) -> tuple[Counts, Counts, Counts]:
         """By domain: replicas of the stream, of the cluster, and weight."""
-        topology = standing.topology
+        topology = context.topology
         usable = topology.eligible
-        if not standing.nodes.everything:
-            usable = usable & standing.nodes.mask(topology)
-        held = np.asarray([*standing.stream_nodes, *standing.replicas], np.int64)
+        if not context.nodes.everything:
+            usable = usable & context.nodes.mask(topology)
+        held = np.asarray([*context.stream_nodes, *context.replicas], np.int64)
         mine = np.bincount(held, minlength=topology.size)
-        load = mine if standing.load is None else standing.load
+        load = mine if context.load is None else context.load
         return (
             domain_loads(topology, self.per, usable, mine),
             domain_loads(topology, self.per, usable, load),
@@ -147,38 +147,38 @@ class VotersSpan(ScopedRule):
     def __str__(self) -> str:
         return f"voters in at_least {self.count} domains of {self.per}"
 
-    def penalty(self, standing: RuleContext) -> Penalties:
+    def penalty(self, context: RuleContext) -> Penalties:
         """Domains that would still be missing once the other voters are placed freshly."""
-        domains, voters = standing.topology.domain_of(self.per), self._voters(standing)
-        if standing.next_slot >= standing.replication_factor - self.extra_copies:
-            return np.zeros(standing.topology.size, np.int64)
+        domains, voters = context.topology.domain_of(self.per), self._voters(context)
+        if context.next_slot >= context.replication_factor - self.extra_copies:
+            return np.zeros(context.topology.size, np.int64)
         used = sorted({int(domains[node]) for node in voters})
         fresh = ~np.isin(domains, used) & (domains != NO_DOMAIN)
-        left = standing.replication_factor - self.extra_copies - len(voters) - 1
-        short = self._need(standing) - len(used) - fresh.astype(np.int64) - max(left, 0)
+        left = context.replication_factor - self.extra_copies - len(voters) - 1
+        short = self._required_count(context) - len(used) - fresh.astype(np.int64) - max(left, 0)
         penalties: Penalties = np.maximum(short, 0)
         return penalties
 
-    def violations(self, standing: RuleContext) -> list[RuleFinding]:
+    def violations(self, context: RuleContext) -> list[RuleFinding]:
         """One finding without a domain when too few domains are used."""
-        domains = standing.topology.domain_of(self.per)
-        have = len({int(domains[node]) for node in self._voters(standing)})
-        need = self._need(standing)
+        domains = context.topology.domain_of(self.per)
+        have = len({int(domains[node]) for node in self._voters(context)})
+        need = self._required_count(context)
         return [RuleFinding(None, have, need)] if have < need else []
 
-    def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
+    def may_violate(self, shards: NDArray[np.int64], context: RuleContext) -> Mask:
         """Mask the shards, a row of nodes each, that may break the rule.
 
         As many of their domains as there are copies that do not vote may be those of such copies.
         """
-        used = first_occurrences(standing.topology.domain_of(self.per)[shards]).sum(axis=1)
-        doubtful: Mask = used - self.extra_copies < self._need(standing)
+        used = first_occurrences(context.topology.domain_of(self.per)[shards]).sum(axis=1)
+        doubtful: Mask = used - self.extra_copies < self._required_count(context)
         return doubtful
 
-    def _need(self, standing: RuleContext) -> int:
-        return min(self.count, standing.replication_factor - self.extra_copies)
+    def _required_count(self, context: RuleContext) -> int:
+        return min(self.count, context.replication_factor - self.extra_copies)
 
-    def _voters(self, standing: RuleContext) -> list[int]:
-        last = standing.replication_factor - self.extra_copies
-        pairs = zip(standing.replicas, standing.held_slots, strict=True)
+    def _voters(self, context: RuleContext) -> list[int]:
+        last = context.replication_factor - self.extra_copies
+        pairs = zip(context.replicas, context.held_slots, strict=True)
         return [node for node, slot in pairs if slot < last]

@@ -18,7 +18,7 @@ from placement.rules.rule import (
     RuleFinding,
     Strength,
 )
-from placement.rules.supply import tagged
+from placement.rules.supply import describe_tag
 from placement.topology import LEAF, Scope, Topology
 
 Counts = tuple[tuple[Location, int], ...]
@@ -36,30 +36,30 @@ class Exactly(Rule):
     strength: Strength = Strength.REQUIRED
 
     def __str__(self) -> str:
-        return f"exactly {_listed(self.counts)}"
+        return f"exactly {_format_counts(self.counts)}"
 
     @property
     def places(self) -> tuple[Location, ...]:
         """The domains that are to hold a replica."""
         return tuple(domain for domain, count in self.counts if count)
 
-    def penalty(self, standing: RuleContext) -> Penalties:
+    def penalty(self, context: RuleContext) -> Penalties:
         """Replicas above the domain's number after adding one; never outside all of them."""
-        result = np.full(standing.topology.size, NEVER, np.int64)
-        for inside, have, want in _have(self.counts, standing):
+        result = np.full(context.topology.size, NEVER, np.int64)
+        for inside, have, want in _count_replicas(self.counts, context):
             result[inside] = max(have + 1 - want, 0)
         return result
 
-    def violations(self, standing: RuleContext) -> list[RuleFinding]:
+    def violations(self, context: RuleContext) -> list[RuleFinding]:
         """Domains that hold more or fewer."""
-        found = zip(self.counts, _have(self.counts, standing), strict=True)
+        found = zip(self.counts, _count_replicas(self.counts, context), strict=True)
         return [
             RuleFinding(str(d), have, want) for (d, want), (_, have, _) in found if have != want
         ]
 
-    def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
+    def may_violate(self, shards: NDArray[np.int64], context: RuleContext) -> Mask:
         """Mask the shards, a row of nodes each, that break the rule."""
-        return _of_many(self.counts, shards, standing, np.not_equal)
+        return _find_wrong_rows(self.counts, shards, context, np.not_equal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,36 +71,38 @@ class AtLeastIn(Rule):
     strength: Strength = Strength.REQUIRED
 
     def __str__(self) -> str:
-        return f"at_least {_listed(self.counts)}"
+        return f"at_least {_format_counts(self.counts)}"
 
     @property
     def places(self) -> tuple[Location, ...]:
         """The domains that are to hold a replica."""
         return tuple(domain for domain, count in self.counts if count)
 
-    def penalty(self, standing: RuleContext) -> Penalties:
+    def penalty(self, context: RuleContext) -> Penalties:
         """Replicas that would still be owed to the listed domains beyond those left to place."""
         have = {
             d: n
-            for (d, _), (_, n, _) in zip(self.counts, _have(self.counts, standing), strict=True)
+            for (d, _), (_, n, _) in zip(
+                self.counts, _count_replicas(self.counts, context), strict=True
+            )
         }
-        left = max(standing.replication_factor - len(standing.replicas) - 1, 0)
+        left = max(context.replication_factor - len(context.replicas) - 1, 0)
         nowhere = max(missing_count(self.counts, have) - left, 0)
-        result = np.full(standing.topology.size, nowhere, np.int64)
+        result = np.full(context.topology.size, nowhere, np.int64)
         for domain, _ in sorted(self.counts, key=lambda each: each[0].depth):
-            more = {d: n + domain.within(d) for d, n in have.items()}
-            inside = standing.topology.inside(domain)
+            more = {d: n + domain.is_within(d) for d, n in have.items()}
+            inside = context.topology.inside(domain)
             result[inside] = max(missing_count(self.counts, more) - left, 0)
         return result
 
-    def violations(self, standing: RuleContext) -> list[RuleFinding]:
+    def violations(self, context: RuleContext) -> list[RuleFinding]:
         """Domains that hold fewer."""
-        found = zip(self.counts, _have(self.counts, standing), strict=True)
+        found = zip(self.counts, _count_replicas(self.counts, context), strict=True)
         return [RuleFinding(str(d), have, want) for (d, want), (_, have, _) in found if have < want]
 
-    def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
+    def may_violate(self, shards: NDArray[np.int64], context: RuleContext) -> Mask:
         """Mask the shards, a row of nodes each, that break the rule."""
-        return _of_many(self.counts, shards, standing, np.less)
+        return _find_wrong_rows(self.counts, shards, context, np.less)
 
 
 def missing_count(counts: Counts, have: dict[Location, int]) -> int:
@@ -109,13 +111,13 @@ def missing_count(counts: Counts, have: dict[Location, int]) -> int:
     A replica that is missing in a nested domain counts for the outer one too.
     """
 
-    def of(domain: Location, want: int) -> int:
-        within = [(d, w) for d, w in counts if d != domain and d.within(domain)]
-        top = [(d, w) for d, w in within if not any(d != o and d.within(o) for o, _ in within)]
-        return max(want - have.get(domain, 0), sum(of(d, w) for d, w in top), 0)
+    def missing_in(domain: Location, want: int) -> int:
+        within = [(d, w) for d, w in counts if d != domain and d.is_within(domain)]
+        top = [(d, w) for d, w in within if not any(d != o and d.is_within(o) for o, _ in within)]
+        return max(want - have.get(domain, 0), sum(missing_in(d, w) for d, w in top), 0)
 
-    outermost = [c for c in counts if not any(c[0] != o and c[0].within(o) for o, _ in counts)]
-    return sum(of(domain, want) for domain, want in outermost)
+    outermost = [c for c in counts if not any(c[0] != o and c[0].is_within(o) for o, _ in counts)]
+    return sum(missing_in(domain, want) for domain, want in outermost)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,19 +131,19 @@ class WithTags(Rule):
     def __str__(self) -> str:
         return f"with_tags {', '.join(f'{key}={value}' for key, value in self.tags)}"
 
-    def penalty(self, standing: RuleContext) -> Penalties:
+    def penalty(self, context: RuleContext) -> Penalties:
         """One for every node that lacks a tag."""
-        return np.where(self._carried(standing.topology), 0, 1)
+        return np.where(self._nodes_with_tags(context.topology), 0, 1)
 
-    def violations(self, standing: RuleContext) -> list[RuleFinding]:
+    def violations(self, context: RuleContext) -> list[RuleFinding]:
         """Nodes that lack a tag."""
-        carried, ids = self._carried(standing.topology), standing.topology.ids
-        names = sorted((ids[n] for n in standing.replicas if not carried[n]), key=natural_key)
+        carried, ids = self._nodes_with_tags(context.topology), context.topology.ids
+        names = sorted((ids[n] for n in context.replicas if not carried[n]), key=natural_key)
         return [RuleFinding(name, 1, 0) for name in names]
 
-    def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
+    def may_violate(self, shards: NDArray[np.int64], context: RuleContext) -> Mask:
         """Mask the shards, a row of nodes each, that break the rule."""
-        doubtful: Mask = np.any(~self._carried(standing.topology)[shards], axis=1)
+        doubtful: Mask = np.any(~self._nodes_with_tags(context.topology)[shards], axis=1)
         return doubtful
 
     @property
@@ -153,12 +155,12 @@ class WithTags(Rule):
         """Name the node's value of the first tag that it lacks."""
         carried = dict(topology.attributes[node].tags)
         wrong = [key for key, value in self.tags if carried.get(key) != value]
-        return tagged(wrong[0], carried) if wrong else ""
+        return describe_tag(wrong[0], carried) if wrong else ""
 
-    def _carried(self, topology: Topology) -> Mask:
-        return topology.derive(self, lambda: self._find_carried(topology))
+    def _nodes_with_tags(self, topology: Topology) -> Mask:
+        return topology.derive(self, lambda: self._find_nodes_with_tags(topology))
 
-    def _find_carried(self, topology: Topology) -> Mask:
+    def _find_nodes_with_tags(self, topology: Topology) -> Mask:
         wanted = set(self.tags)
         return np.fromiter((wanted <= set(a.tags) for a in topology.attributes), bool)
 
@@ -174,24 +176,24 @@ class PreferNodes(Rule):
     def __str__(self) -> str:
         return f"prefer nodes {','.join(self.nodes)}"
 
-    def penalty(self, standing: RuleContext) -> Penalties:
+    def penalty(self, context: RuleContext) -> Penalties:
         """Position in the list; the rest comes after the last."""
-        rank = np.full(standing.topology.size, len(self.nodes), np.int64)
+        rank = np.full(context.topology.size, len(self.nodes), np.int64)
         for position, node_id in reversed(list(enumerate(self.nodes))):
-            node = standing.topology.index.get(node_id)
+            node = context.topology.index.get(node_id)
             if node is not None:
                 rank[node] = position
         return rank
 
-    def violations(self, _standing: RuleContext) -> list[RuleFinding]:
+    def violations(self, _context: RuleContext) -> list[RuleFinding]:
         """None: standing elsewhere is what the list allows when it does not suffice."""
         return []
 
     def allows_move(
-        self, standing: RuleContext, source: int, target: int, _taken: Callable[[], bool]
+        self, context: RuleContext, source: int, target: int, _taken: Callable[[], bool]
     ) -> bool:
         """Whether the target ranks no worse."""
-        rank = self.penalty(standing)
+        rank = self.penalty(context)
         return bool(rank[target] <= rank[source])
 
 
@@ -211,45 +213,45 @@ class LocatedFirst(DomainCountRule):
     def __str__(self) -> str:
         return self.name
 
-    def penalty(self, standing: RuleContext) -> Penalties:
+    def penalty(self, context: RuleContext) -> Penalties:
         """One for every node without a location, beside live ones that have one."""
-        topology = standing.topology
+        topology = context.topology
         unlocated = topology.domain_of(self.per) == topology.unlocated
-        located = standing.live_domains(self.per) != topology.unlocated
+        located = context.live_domains(self.per) != topology.unlocated
         return (unlocated & located.any()).astype(np.int64)  # type: ignore[no-any-return]
 
-    def violations(self, _standing: RuleContext) -> list[RuleFinding]:
+    def violations(self, _context: RuleContext) -> list[RuleFinding]:
         """None: a replica that stands on a node without a location stays there."""
         return []
 
-    def may_violate(self, shards: NDArray[np.int64], _standing: RuleContext) -> Mask:
+    def may_violate(self, shards: NDArray[np.int64], _context: RuleContext) -> Mask:
         """None of many shards breaks it."""
         return np.zeros(len(shards), bool)
 
     def allows_move(
-        self, standing: RuleContext, source: int, target: int, _taken: Callable[[], bool]
+        self, context: RuleContext, source: int, target: int, _taken: Callable[[], bool]
     ) -> bool:
         """Whether the target ranks no worse."""
-        rank = self.penalty(standing)
+        rank = self.penalty(context)
         return bool(rank[target] <= rank[source])
 
 
-def _listed(counts: Counts) -> str:
+def _format_counts(counts: Counts) -> str:
     return ", ".join(f"{domain}: {count}" for domain, count in counts)
 
 
-def _have(counts: Counts, standing: RuleContext) -> list[tuple[Mask, int, int]]:
+def _count_replicas(counts: Counts, context: RuleContext) -> list[tuple[Mask, int, int]]:
     """For each listed domain its nodes, how many replicas it holds, and how many are wanted."""
-    replicas = np.asarray(standing.replicas, np.int64)
-    masks = [(standing.topology.inside(domain), want) for domain, want in counts]
+    replicas = np.asarray(context.replicas, np.int64)
+    masks = [(context.topology.inside(domain), want) for domain, want in counts]
     return [(inside, int(inside[replicas].sum()), want) for inside, want in masks]
 
 
-def _of_many(
-    counts: Counts, shards: NDArray[np.int64], standing: RuleContext, wrong: np.ufunc
+def _find_wrong_rows(
+    counts: Counts, shards: NDArray[np.int64], context: RuleContext, wrong: np.ufunc
 ) -> Mask:
     """Rows in which a listed domain holds a number of replicas that is wrong."""
     found = np.zeros(len(shards), bool)
     for domain, want in counts:
-        found |= wrong(standing.topology.inside(domain)[shards].sum(axis=1), want)
+        found |= wrong(context.topology.inside(domain)[shards].sum(axis=1), want)
     return found

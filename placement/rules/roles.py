@@ -57,40 +57,40 @@ class LeaderPreference(Rule):
             ranks[inside] = position
         return ranks
 
-    def wish(self, standing: RuleContext) -> Penalties:
+    def leader_delay(self, context: RuleContext) -> Penalties:
         """Count how much later in the list the shard's leader stands than it could."""
-        rank, held = self.leader_rank(standing.topology), np.asarray(standing.replicas, np.int64)
+        rank, held = self.leader_rank(context.topology), np.asarray(context.replicas, np.int64)
         wish: Penalties = np.minimum(rank, rank[held].min(initial=len(self.domains)))
         return wish
 
-    def penalty(self, standing: RuleContext) -> Penalties:
+    def penalty(self, context: RuleContext) -> Penalties:
         """One where the last replica to place would leave the shard without a possible leader."""
-        rank, none = self.leader_rank(standing.topology), len(self.domains)
-        left = standing.replication_factor - len(standing.replicas) - 1
-        if left > 0 or (rank[np.asarray(standing.replicas, np.int64)] < none).any():
-            return np.zeros(standing.topology.size, np.int64)
+        rank, none = self.leader_rank(context.topology), len(self.domains)
+        left = context.replication_factor - len(context.replicas) - 1
+        if left > 0 or (rank[np.asarray(context.replicas, np.int64)] < none).any():
+            return np.zeros(context.topology.size, np.int64)
         return np.where(rank < none, 0, 1)
 
-    def violations(self, standing: RuleContext) -> list[RuleFinding]:
+    def violations(self, context: RuleContext) -> list[RuleFinding]:
         """Report the domain of a leader that is not in the list.
 
         Or, while the rule is preferred, later in it than another replica.
         """
-        if not standing.replicas or standing.held_slots[0] != 0:
+        if not context.replicas or context.held_slots[0] != 0:
             return []
-        rank, leader = self.leader_rank(standing.topology), standing.replicas[0]
-        best = int(rank[np.asarray(standing.replicas, np.int64)].min())
+        rank, leader = self.leader_rank(context.topology), context.replicas[0]
+        best = int(rank[np.asarray(context.replicas, np.int64)].min())
         limit = best if self.strength is Strength.PREFERRED else len(self.domains) - 1
         if rank[leader] < len(self.domains) and rank[leader] <= limit:
             return []
-        return [RuleFinding(str(standing.topology.locations[leader]) or "(unlocated)", 1, 0)]
+        return [RuleFinding(str(context.topology.locations[leader]) or "(unlocated)", 1, 0)]
 
-    def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
+    def may_violate(self, shards: NDArray[np.int64], context: RuleContext) -> Mask:
         """Mask the shards, a row of nodes each, that may break the rule.
 
         The first of a row leads, if any does.
         """
-        rank = self.leader_rank(standing.topology)[shards]
+        rank = self.leader_rank(context.topology)[shards]
         preferred = self.strength is Strength.PREFERRED
         best = rank.min(axis=1) if preferred else len(self.domains) - 1
         doubtful: Mask = (rank[:, 0] == len(self.domains)) | (rank[:, 0] > best)
@@ -115,46 +115,46 @@ class RoleApart(ScopedRule):
     def __str__(self) -> str:
         return f"role {self.role}: {self.count} in another {self.per}"
 
-    def penalty(self, standing: RuleContext) -> Penalties:
+    def penalty(self, context: RuleContext) -> Penalties:
         """Count the replicas of the other kind in the node's domain.
 
         One for the last domain that the role could still have; never without a domain.
         """
-        domains = standing.topology.domain_of(self.per)
-        plain, kept = self._domains(standing)
-        mine, theirs = (kept, plain) if self._holds(standing, standing.next_slot) else (plain, kept)
+        domains = context.topology.domain_of(self.per)
+        plain, kept = self._domains(context)
+        mine, theirs = (kept, plain) if self._holds(context, context.next_slot) else (plain, kept)
         result = np.zeros(len(domains), np.int64)
         for domain, count in theirs.items():
             result[domains == domain] = count
         if mine is plain and not kept:
-            free = set(standing.live_domains(self.per).tolist()) - plain.keys()
+            free = set(context.live_domains(self.per).tolist()) - plain.keys()
             if len(free) == 1:
                 result[np.isin(domains, sorted(free))] = 1
         return np.where(domains == NO_DOMAIN, NEVER, result)
 
-    def violations(self, standing: RuleContext) -> list[RuleFinding]:
+    def violations(self, context: RuleContext) -> list[RuleFinding]:
         """Domains that hold replicas of both kinds."""
-        plain, kept = self._domains(standing)
+        plain, kept = self._domains(context)
         both = plain.keys() & kept.keys()
-        names = (standing.topology.domain_name(self.per, domain) for domain in both)
+        names = (context.topology.domain_name(self.per, domain) for domain in both)
         return [RuleFinding(name, 1, 0) for name in sorted(names, key=natural_key)]
 
-    def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
+    def may_violate(self, shards: NDArray[np.int64], context: RuleContext) -> Mask:
         """Mask the shards, a row of nodes each, that may break the rule.
 
         Some domain of theirs holds two replicas, of whatever kind.
         """
-        return max_per_domain(standing.topology.domain_of(self.per)[shards]) > 1
+        return max_per_domain(context.topology.domain_of(self.per)[shards]) > 1
 
-    def _holds(self, standing: RuleContext, slot: int) -> bool:
-        return slot >= standing.replication_factor - self.count
+    def _holds(self, context: RuleContext, slot: int) -> bool:
+        return slot >= context.replication_factor - self.count
 
-    def _domains(self, standing: RuleContext) -> tuple[Counter[int], Counter[int]]:
+    def _domains(self, context: RuleContext) -> tuple[Counter[int], Counter[int]]:
         """Replicas by domain, without and with the role."""
-        domains = standing.topology.domain_of(self.per)
+        domains = context.topology.domain_of(self.per)
         plain: Counter[int] = Counter()
         kept: Counter[int] = Counter()
-        for node, slot in zip(standing.replicas, standing.held_slots, strict=True):
-            (kept if self._holds(standing, slot) else plain)[int(domains[node])] += 1
+        for node, slot in zip(context.replicas, context.held_slots, strict=True):
+            (kept if self._holds(context, slot) else plain)[int(domains[node])] += 1
         del plain[NO_DOMAIN], kept[NO_DOMAIN]
         return plain, kept

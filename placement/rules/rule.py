@@ -87,12 +87,12 @@ class RuleContext:
         found = np.unique(domains[self.topology.eligible & self.nodes.mask(self.topology)])
         return found[found != NO_DOMAIN]  # type: ignore[no-any-return]
 
-    def seen(self, rule: "Rule") -> tuple[str | None, tuple[str, ...]]:
+    def level_and_domains(self, rule: "Rule") -> tuple[str | None, tuple[str, ...]]:
         """Describe the level that the rule counts by: its name, and its live domains."""
         scope = rule.scope
         if scope is None:
             return None, ()
-        return scope.level, self.topology.seen(scope, self.live_domains(scope).tolist())
+        return scope.level, self.topology.names_for_reason(scope, self.live_domains(scope).tolist())
 
 
 class Rule(ABC):
@@ -136,14 +136,14 @@ class Rule(ABC):
     strength: Strength
 
     @abstractmethod
-    def penalty(self, standing: RuleContext, /) -> Penalties:
+    def penalty(self, context: RuleContext, /) -> Penalties:
         """For each node, how far the shard would break the rule with one more replica on it."""
 
     @abstractmethod
-    def violations(self, standing: RuleContext, /) -> list[RuleFinding]:
+    def violations(self, context: RuleContext, /) -> list[RuleFinding]:
         """Report where the shard's replicas break the rule."""
 
-    def may_violate(self, shards: NDArray[np.int64], _standing: RuleContext, /) -> Mask:
+    def may_violate(self, shards: NDArray[np.int64], _context: RuleContext, /) -> Mask:
         """Mask the whole shards, a row of nodes each, that may break the rule.
 
         All, unless a kind can tell at less cost than by asking about each.
@@ -180,11 +180,11 @@ class Rule(ABC):
         """The rule of the general kinds that asks for the same; a strategy's own may have one."""
         return self
 
-    def while_incomplete(self) -> "Rule":
+    def rule_while_incomplete(self) -> "Rule":
         """The rule to ask while the shard lacks replicas: its penalty never falls again."""
         return self
 
-    def domain_cap(self, _standing: RuleContext, /) -> int | None:
+    def domain_cap(self, _context: RuleContext, /) -> int | None:
         """Most replicas of a shard in a domain of `scope`, where that is all that the rule says."""
         return None
 
@@ -197,11 +197,11 @@ class Rule(ABC):
         return np.zeros(topology.size, np.int64)
 
     def allows_move(
-        self, _standing: RuleContext, _source: int, _target: int, _taken: Callable[[], bool], /
+        self, _context: RuleContext, _source: int, _target: int, _taken: Callable[[], bool], /
     ) -> bool | None:
         """Whether a replica may move between two nodes, as far as the nodes decide it.
 
-        None if the arrangements before and after have to be compared. `standing` has no replicas;
+        None if the arrangements before and after have to be compared. `context` has no replicas;
         `taken` says whether the target holds any of the stream.
         """
         return None
@@ -210,7 +210,7 @@ class Rule(ABC):
         """Whether one look at all replicas of a stream shows that no shard breaks the rule."""
         return False
 
-    def stream_excess(self, _standing: RuleContext, /) -> int | None:
+    def stream_excess(self, _context: RuleContext, /) -> int | None:
         """Count the stream's replicas that break the rule.
 
         For rules where a shard that keeps it better may make others keep it worse; None if each
@@ -218,13 +218,13 @@ class Rule(ABC):
         """
         return None
 
-    def stream_violations(self, standing: RuleContext, /) -> list[RuleFinding]:
+    def stream_violations(self, context: RuleContext, /) -> list[RuleFinding]:
         """Report where a stream as a whole breaks the rule, each domain once.
 
-        `standing` has the replicas of one shard, and those of the others beside.
+        `context` has the replicas of one shard, and those of the others beside.
         """
         found: dict[str | None, RuleFinding] = {}
-        for finding in self.violations(standing):
+        for finding in self.violations(context):
             found.setdefault(finding.domain, finding)
         return [*found.values()]
 

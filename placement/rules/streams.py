@@ -40,34 +40,34 @@ class SameDomain(ScopedRule):
     def __str__(self) -> str:
         return f"one domain of {self.per}"
 
-    def penalty(self, standing: RuleContext) -> Penalties:
+    def penalty(self, context: RuleContext) -> Penalties:
         """One for every node outside the domain in use, or outside those with most replicas."""
-        domains = standing.topology.domain_of(self.per)
-        counts = domain_counts(domains, [*standing.stream_nodes, *standing.replicas])
+        domains = context.topology.domain_of(self.per)
+        counts = domain_counts(domains, [*context.stream_nodes, *context.replicas])
         if not counts.any():
             return np.where(domains == NO_DOMAIN, NEVER, 0)
         return np.where(domains == NO_DOMAIN, NEVER, counts[domains] < counts.max())
 
-    def stream_excess(self, standing: RuleContext) -> int:
+    def stream_excess(self, context: RuleContext) -> int:
         """Replicas of the stream outside the domain that holds most."""
-        held = [*standing.stream_nodes, *standing.replicas]
-        counts = domain_counts(standing.topology.domain_of(self.per), held)
+        held = [*context.stream_nodes, *context.replicas]
+        counts = domain_counts(context.topology.domain_of(self.per), held)
         return len(held) - int(counts.max())
 
-    def violations(self, standing: RuleContext) -> list[RuleFinding]:
+    def violations(self, context: RuleContext) -> list[RuleFinding]:
         """Every domain in use, when there are several."""
-        topology = standing.topology
+        topology = context.topology
         domains = topology.domain_of(self.per)
-        everywhere = domain_counts(domains, [*standing.stream_nodes, *standing.replicas])
+        everywhere = domain_counts(domains, [*context.stream_nodes, *context.replicas])
         if np.count_nonzero(everywhere) < 2:
             return []
-        counts = domain_counts(domains, standing.replicas)
+        counts = domain_counts(domains, context.replicas)
         return findings_by_domain(topology, self.per, counts, np.flatnonzero(counts), 1)
 
-    def stream_violations(self, standing: RuleContext) -> list[RuleFinding]:
+    def stream_violations(self, context: RuleContext) -> list[RuleFinding]:
         """One finding without a domain, with the number of domains in use."""
-        held = np.asarray([*standing.replicas, *standing.stream_nodes], np.int64)
-        used = len(np.unique(standing.topology.domain_of(self.per)[held]))
+        held = np.asarray([*context.replicas, *context.stream_nodes], np.int64)
+        used = len(np.unique(context.topology.domain_of(self.per)[held]))
         return [RuleFinding(None, used, 1)] if used > 1 else []
 
     def is_kept_throughout(self, stream: RuleContext) -> bool:
@@ -75,10 +75,10 @@ class SameDomain(ScopedRule):
         return not self.violations(stream)
 
     def allows_move(
-        self, standing: RuleContext, source: int, target: int, _taken: Callable[[], bool]
+        self, context: RuleContext, source: int, target: int, _taken: Callable[[], bool]
     ) -> bool:
         """Whether both nodes are in one domain."""
-        domains = standing.topology.domain_of(self.per)
+        domains = context.topology.domain_of(self.per)
         return bool(domains[source] == domains[target])
 
 
@@ -92,22 +92,22 @@ class ExclusiveNodes(Rule):
     def __str__(self) -> str:
         return "exclusive nodes"
 
-    def penalty(self, standing: RuleContext) -> Penalties:
+    def penalty(self, context: RuleContext) -> Penalties:
         """One for every node that holds a replica of another shard of the stream."""
-        taken = np.zeros(standing.topology.size, np.int64)
-        taken[np.asarray(standing.stream_nodes, np.int64)] = 1
+        taken = np.zeros(context.topology.size, np.int64)
+        taken[np.asarray(context.stream_nodes, np.int64)] = 1
         return taken
 
-    def violations(self, standing: RuleContext) -> list[RuleFinding]:
+    def violations(self, context: RuleContext) -> list[RuleFinding]:
         """Nodes shared with another shard of the stream."""
-        shared = set(standing.replicas) & set(standing.stream_nodes)
-        names = sorted((standing.topology.ids[node] for node in shared), key=natural_key)
+        shared = set(context.replicas) & set(context.stream_nodes)
+        names = sorted((context.topology.ids[node] for node in shared), key=natural_key)
         return [RuleFinding(name, 2, 1) for name in names]
 
-    def stream_violations(self, standing: RuleContext) -> list[RuleFinding]:
+    def stream_violations(self, context: RuleContext) -> list[RuleFinding]:
         """Nodes that hold several replicas of the stream."""
-        topology = standing.topology
-        held = np.asarray([*standing.replicas, *standing.stream_nodes], np.int64)
+        topology = context.topology
+        held = np.asarray([*context.replicas, *context.stream_nodes], np.int64)
         times = np.bincount(held, minlength=topology.size)
         shared = np.flatnonzero(times > 1).tolist()
         found = [RuleFinding(topology.ids[node], int(times[node]), 1) for node in shared]
@@ -118,7 +118,7 @@ class ExclusiveNodes(Rule):
         return len(set(stream.replicas)) == len(stream.replicas)
 
     def allows_move(
-        self, _standing: RuleContext, _source: int, _target: int, taken: Callable[[], bool]
+        self, _context: RuleContext, _source: int, _target: int, taken: Callable[[], bool]
     ) -> bool:
         """Whether the target holds nothing of the stream."""
         return not taken()
@@ -136,12 +136,12 @@ class BalanceNodes(Rule):
     def __str__(self) -> str:
         return "balance nodes"
 
-    def penalty(self, standing: RuleContext) -> Penalties:
+    def penalty(self, context: RuleContext) -> Penalties:
         """Replicas of the stream that the node holds already."""
-        held = np.asarray(standing.stream_nodes, np.int64)
-        return np.bincount(held, minlength=standing.topology.size)
+        held = np.asarray(context.stream_nodes, np.int64)
+        return np.bincount(held, minlength=context.topology.size)
 
-    def violations(self, _standing: RuleContext) -> list[RuleFinding]:
+    def violations(self, _context: RuleContext) -> list[RuleFinding]:
         """None: how even it can be is up to the other rules."""
         return []
 
@@ -150,7 +150,7 @@ class BalanceNodes(Rule):
         return True
 
     def allows_move(
-        self, _standing: RuleContext, _source: int, _target: int, _taken: Callable[[], bool]
+        self, _context: RuleContext, _source: int, _target: int, _taken: Callable[[], bool]
     ) -> bool:
         """Always: rebalancing evens out streams by itself."""
         return True
@@ -170,16 +170,16 @@ class ColocateSlots(Rule):
     def __str__(self) -> str:
         return "colocate slots"
 
-    def penalty(self, standing: RuleContext) -> Penalties:
+    def penalty(self, context: RuleContext) -> Penalties:
         """Nothing: the slot's node is chosen once for all shards."""
-        return np.zeros(standing.topology.size, np.int64)
+        return np.zeros(context.topology.size, np.int64)
 
-    def violations(self, _standing: RuleContext) -> list[RuleFinding]:
+    def violations(self, _context: RuleContext) -> list[RuleFinding]:
         """None per shard."""
         return []
 
     def allows_move(
-        self, _standing: RuleContext, _source: int, _target: int, _taken: Callable[[], bool]
+        self, _context: RuleContext, _source: int, _target: int, _taken: Callable[[], bool]
     ) -> bool:
         """Always: a slot moves as a unit."""
         return True
@@ -202,15 +202,15 @@ class Balance(ScopedRule):
     def __str__(self) -> str:
         return f"balance {self.fraction:g} per {self.per}"
 
-    def penalty(self, standing: RuleContext) -> Penalties:
+    def penalty(self, context: RuleContext) -> Penalties:
         """Measure how far the node's domain would exceed its bound in the complete stream.
 
         Or how far the others could no longer reach theirs.
         """
-        domains, live = standing.topology.domain_of(self.per), standing.live_domains(self.per)
-        counts, share = self._counts(standing, live)
-        held = len(standing.stream_nodes) + len(standing.replicas)
-        whole = max(standing.shards * standing.replication_factor, held + 1)
+        domains, live = context.topology.domain_of(self.per), context.live_domains(self.per)
+        counts, share = self._counts(context, live)
+        held = len(context.stream_nodes) + len(context.replicas)
+        whole = max(context.shards * context.replication_factor, held + 1)
         most, least = self._bounds(share * whole)
         over = np.maximum(counts + 1 - most, 0)
         lacks = np.maximum(least - counts, 0)
@@ -220,10 +220,10 @@ class Balance(ScopedRule):
         result: Penalties = by_domain[domains]
         return result
 
-    def violations(self, standing: RuleContext) -> list[RuleFinding]:
+    def violations(self, context: RuleContext) -> list[RuleFinding]:
         """Live domains above or below their share of what the stream holds."""
-        live = standing.live_domains(self.per)
-        counts, share = self._counts(standing, live)
+        live = context.live_domains(self.per)
+        counts, share = self._counts(context, live)
         most, least = self._bounds(share * counts.sum())
         found = []
         for position, domain in enumerate(live.tolist()):
@@ -231,7 +231,7 @@ class Balance(ScopedRule):
             limit = int(least[position]) if count < least[position] else limit
             if count > most[position] or count < least[position]:
                 found.append(
-                    RuleFinding(standing.topology.domain_name(self.per, domain), count, limit)
+                    RuleFinding(context.topology.domain_name(self.per, domain), count, limit)
                 )
         return sorted(found, key=lambda finding: natural_key(finding.domain or ""))
 
@@ -240,16 +240,16 @@ class Balance(ScopedRule):
         return not self.violations(stream)
 
     def _counts(
-        self, standing: RuleContext, live: NDArray[np.int32]
+        self, context: RuleContext, live: NDArray[np.int32]
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Replicas of the stream in each live domain, and the domain's part of the weight."""
-        topology, domains = standing.topology, standing.topology.domain_of(self.per)
-        held = domains[np.asarray([*standing.stream_nodes, *standing.replicas], np.int64)]
+        topology, domains = context.topology, context.topology.domain_of(self.per)
+        held = domains[np.asarray([*context.stream_nodes, *context.replicas], np.int64)]
         size = int(domains.max(initial=0)) + 1
         counts = np.bincount(held[held != NO_DOMAIN], minlength=size)[live]
         usable = topology.eligible & (domains != NO_DOMAIN)
-        if not standing.nodes.everything:
-            usable = usable & standing.nodes.mask(topology)
+        if not context.nodes.everything:
+            usable = usable & context.nodes.mask(topology)
         weights = np.bincount(domains[usable], topology.weight[usable], size)[live]
         return counts, weights / max(weights.sum(), np.finfo(float).tiny)
 

@@ -23,7 +23,7 @@ _CLAUSE_MAX = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SupplyStep:
     """One step of the funnel: the number of nodes it left, and the words for it.
 
     If it left none, the words say what is so of none of them, or of `each`.
@@ -44,7 +44,7 @@ class Supply:
     """
 
     known: int
-    parts: tuple[Part, ...]
+    parts: tuple[SupplyStep, ...]
     mask: Mask
     deserted: bool = False
 
@@ -53,12 +53,12 @@ class Supply:
         """The code of a shortage."""
         return Code.DOMAIN_UNKNOWN if self.deserted else Code.NODES_TOO_FEW
 
-    def told(self, *more: Part) -> str:
+    def describe(self, *more: SupplyStep) -> str:
         """All of it in one clause, with what `more` leaves over: "of 6 nodes, 4 up ..."."""
-        clause = self._told(*more)
+        clause = self._describe_all(*more)
         return clause if len(clause) <= _CLAUSE_MAX else f"{clause[:_CLAUSE_MAX]}…"
 
-    def _told(self, *more: Part) -> str:
+    def _describe_all(self, *more: SupplyStep) -> str:
         if not self.known:
             return "no node is registered"
         head = f"of {self.known} nodes" if self.known > 1 else "of one node"
@@ -78,7 +78,7 @@ class Supply:
             return ", ".join(said)
         return f"there are {before}" if before > 1 else "there is one"
 
-    def narrowed(self, *more: Part) -> bool:
+    def excludes_nodes(self, *more: SupplyStep) -> bool:
         """Whether anything has taken nodes away."""
         return any(part.left < self.known for part in (*self.parts, *more))
 
@@ -108,22 +108,22 @@ def _supply(topology: Topology, nodes: NodeFilter, up: Mask) -> Supply:
     everyone[list(topology.index.values())] = True
     mask = everyone & up
     away = np.flatnonzero(everyone & ~mask).tolist()
-    parts = [_alive(int(mask.sum()), Counter(map(topology.status, away)))]
+    parts = [_up_step(int(mask.sum()), Counter(map(topology.status, away)))]
     for each, some, none in _filters(nodes, topology, everyone):
         mask = mask & each.mask(topology)
         left = int(mask.sum())
-        parts.append(Part(left, f"{left} {some}", none))
+        parts.append(SupplyStep(left, f"{left} {some}", none))
     inside = everyone & NodeFilter(nodes.within).mask(topology)
     count = int(everyone.sum())
     return Supply(count, tuple(parts), mask, bool(count and not inside.any()))
 
 
-def _alive(left: int, away: Counter[str]) -> Part:
+def _up_step(left: int, away: Counter[str]) -> SupplyStep:
     """The nodes that may receive replicas; the others by their condition, most first."""
     told = ", ".join(f"{count} {word}" for word, count in sorted(away.items(), key=_most_first))
     why = f" ({told})" if told else ""
     words = "up and open to new replicas"
-    return Part(left, f"{left} {words}{why}", f"is {words}{why}")
+    return SupplyStep(left, f"{left} {words}{why}", f"is {words}{why}")
 
 
 def _most_first(item: tuple[str, int]) -> tuple[int, str]:
@@ -138,15 +138,15 @@ def _filters(
     if nodes.within:
         each = NodeFilter(within=nodes.within)
         lost = "" if (everyone & each.mask(topology)).any() else ": no node stands there"
-        said = f"within {named(nodes.within)}"
+        said = f"within {format_names(nodes.within)}"
         found.append((each, said, f"is {said}{lost}"))
     if nodes.avoid:
-        said = f"outside {named(nodes.avoid)}"
+        said = f"outside {format_names(nodes.avoid)}"
         found.append((NodeFilter(avoid=nodes.avoid), said, f"is {said}"))
     if nodes.nodes:
         known = any(each in topology.index for each in nodes.nodes)
         lost = "" if known else ": no such node is registered"
-        said = f"listed in nodes {named(nodes.nodes)}"
+        said = f"listed in nodes {format_names(nodes.nodes)}"
         found.append((NodeFilter(nodes=nodes.nodes), said, f"is {said}{lost}"))
     for key, value in nodes.with_tags:
         said = f"with {key}={value}"
@@ -162,63 +162,63 @@ def _values(key: str, topology: Topology, everyone: Mask) -> str:
     values = sorted({each[key] for each in tags if key in each}, key=natural_key)
     if not values:
         return f": no node has a tag {key}"
-    return f": the nodes have {key}={named(values)}"
+    return f": the nodes have {key}={format_names(values)}"
 
 
-def named(values: Sequence[object]) -> str:
+def format_names(values: Sequence[object]) -> str:
     """A list in brackets, cut to the first few."""
     shown = ", ".join(map(str, values[:_NAMED_MAX]))
     left = len(values) - _NAMED_MAX
     return f"[{shown}, and {left} more]" if left > 0 else f"[{shown}]"
 
 
-def room(left: int) -> Part:
+def room_step(left: int) -> SupplyStep:
     """The nodes whose capacity lets them take one more."""
-    return Part(left, f"{left} with room left", "has room left")
+    return SupplyStep(left, f"{left} with room left", "has room left")
 
 
-def allowed(left: int) -> Part:
+def allowed_step(left: int) -> SupplyStep:
     """Mask the nodes that nothing else keeps from this replica.
 
     Limits, a failure a moment ago, what the strategy asks of a node.
     """
-    return Part(left, f"{left} that may take this replica", "may take this replica")
+    return SupplyStep(left, f"{left} that may take this replica", "may take this replica")
 
 
-def apart(left: int) -> Part:
+def distinct_node_step(left: int) -> SupplyStep:
     """The nodes that hold nothing of the shard."""
     held = "another replica of the shard"
-    return Part(left, f"{left} without {held}", f"holds {held}", each=True)
+    return SupplyStep(left, f"{left} without {held}", f"holds {held}", each=True)
 
 
-def keeping(rule: Rule, left: int) -> Part:
+def rule_step(rule: Rule, left: int) -> SupplyStep:
     """The nodes on which a replica keeps a required rule."""
     keep = "keeps" if left == 1 else "keep"
-    return Part(left, f"{left} that {keep} '{rule}'", f"keeps the required rule '{rule}'")
+    return SupplyStep(left, f"{left} that {keep} '{rule}'", f"keeps the required rule '{rule}'")
 
 
-def located(left: int) -> Part:
+def location_step(left: int) -> SupplyStep:
     """The nodes that have a location, where these come first."""
-    return Part(left, f"{left} with a location", "has a location")
+    return SupplyStep(left, f"{left} with a location", "has a location")
 
 
 def why_not_admitted(nodes: NodeFilter, topology: Topology, node: int) -> str | None:
     """The filter that does not admit a node, with its values and the node's; None if all do."""
     name, here = topology.ids[node], topology.locations[node]
     place = f"it is at {here}" if here.depth else "it has no location"
-    if nodes.within and not any(here.within(domain) for domain in nodes.within):
-        return f"within {named(nodes.within)} does not admit {name}: {place}"
-    if any(here.within(domain) for domain in nodes.avoid):
-        return f"avoid {named(nodes.avoid)} keeps replicas off {name}: {place}"
+    if nodes.within and not any(here.is_within(domain) for domain in nodes.within):
+        return f"within {format_names(nodes.within)} does not admit {name}: {place}"
+    if any(here.is_within(domain) for domain in nodes.avoid):
+        return f"avoid {format_names(nodes.avoid)} keeps replicas off {name}: {place}"
     if nodes.nodes and name not in nodes.nodes:
-        return f"nodes {named(nodes.nodes)} does not list {name}"
+        return f"nodes {format_names(nodes.nodes)} does not list {name}"
     tags = dict(topology.attributes[node].tags)
     for key, value in nodes.with_tags:
         if tags.get(key) != value:
-            return f"with_tags {key}={value} does not admit {name}: {tagged(key, tags)}"
+            return f"with_tags {key}={value} does not admit {name}: {describe_tag(key, tags)}"
     return None
 
 
-def tagged(key: str, tags: dict[str, str]) -> str:
+def describe_tag(key: str, tags: dict[str, str]) -> str:
     """Describe the value that a node has of a tag."""
     return f"it has {key}={tags[key]}" if key in tags else f"it has no tag {key}"

@@ -150,7 +150,7 @@ class Publisher:
             return
         keys, shards = self._streams.keys_and_shards(changed)
         self._columns.epochs[shards] += 1
-        nodes, opened = self._table.padded(shards), self._ledger.by_shard
+        nodes, opened = self._table.padded_rows(shards), self._ledger.by_shard
         busy = self._with_more_to_tell(keys, shards.tolist())
         for row, shard in busy:
             if shard in opened:

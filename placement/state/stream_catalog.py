@@ -213,7 +213,7 @@ class StreamCatalog(Mapping[str, Stream]):
 
     def nodes_without(self, shard: int, slot: int) -> list[int]:
         """List the shard's planned nodes by slot without one of them; those behind it move up."""
-        return self.slot_layout(self.of_shard(shard)).without(self._table.nodes(shard), slot)
+        return self.slot_layout(self.of_shard(shard)).without_slot(self._table.nodes(shard), slot)
 
     # Writes; `ClusterState` alone calls them
 

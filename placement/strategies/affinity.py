@@ -21,7 +21,7 @@ from placement.allocator import (
 )
 from placement.assignments import EMPTY
 from placement.model import Code, Reason, StreamSpec, natural_key
-from placement.policy import Affinity, Balance, OnInfeasible, Policy, affinity, name_list
+from placement.policy import Affinity, Balance, OnInfeasible, Policy, name_list, parse_affinity
 from placement.rules import (
     AtMost,
     BalanceNodes,
@@ -80,10 +80,10 @@ class AffinityStrategy(ByRules):
 
     def compile(self, policy: Mapping[str, Any], topology: Topology) -> Mapping[str, Any] | Reason:
         """`node`, `shard`, `preferred_nodes`, and `level` (the whole path unless given)."""
-        node = affinity("policy", "node", policy.get("node", Affinity.BALANCED))
+        node = parse_affinity("policy", "node", policy.get("node", Affinity.BALANCED))
         if isinstance(node, Reason):
             return node
-        shard = affinity("policy", "shard", policy.get("shard", Affinity.COLOCATED))
+        shard = parse_affinity("policy", "shard", policy.get("shard", Affinity.COLOCATED))
         if isinstance(shard, Reason):
             return shard
         scope = topology.scope(str(policy.get("level", LEAF.name)))
@@ -316,14 +316,14 @@ def _shortage(
     topology = view.topology
     factor, nodes = spec.replication_factor, sum(map(len, groups))
     domains = [int(topology.domain_of(scope)[group[0]]) for group in groups]
-    names, seen = topology.domain_names(scope, domains), topology.seen(scope, domains)
+    names, seen = topology.domain_names(scope, domains), topology.names_for_reason(scope, domains)
     if policy.parameters["node"] is Affinity.EXCLUSIVE and len(groups) < factor:
         message = (
             f"node=exclusive puts the {factor} replicas of a shard in {factor} different "
             f"locations, only {len(groups)} have a node that may hold one: {', '.join(names)}"
             if groups
             else f"node=exclusive puts the {factor} replicas of a shard in {factor} different "
-            f"locations: {supply(topology, policy.nodes).told()}"
+            f"locations: {supply(topology, policy.nodes).describe()}"
         )
         return Reason(Code.DOMAINS_TOO_FEW, message, factor, len(groups), scope.level, seen)
     exclusive_shards = policy.parameters["shard"] is Affinity.EXCLUSIVE
@@ -397,7 +397,7 @@ def _checked(
     topology, factor = view.topology, spec.replication_factor
     shards = [leader_first(nodes, policy, factor, topology) for nodes in shards]
     rules = strategy.rules(policy, topology)
-    everywhere = policy.standing(spec, topology)
+    everywhere = policy.rule_context(spec, topology)
     for rule, broken, first in find_breaches(rules, Strength.REQUIRED, shards, everywhere):
         where = f" in {first.domain}" if first.domain else ""
         message = f"shard {broken[0]} cannot keep the required rule '{rule}': "

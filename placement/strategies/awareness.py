@@ -176,7 +176,7 @@ class AwarenessStrategy(SetStrategy):
     ) -> list[int] | Reason:
         """The nodes that complete the shard best, or what keeps it from another copy."""
         topology, caps = view.topology, self._caps(policy, view.topology)
-        standing = need.standing(topology)
+        standing = need.rule_context(topology)
         columns = [Column(topology.domain_of(rule.per), rule.cap(standing)) for rule in caps]
         aware = np.ones(topology.size, bool)
         for column in columns:

@@ -288,7 +288,7 @@ class ClientTagsStrategy(SetStrategy):
             return nodes_too_few(need, mask, view)
         factor = need.replication_factor
         for rule in _ideal(policy):
-            key, values = need.standing(view.topology).seen(rule)
+            key, values = need.rule_context(view.topology).level_and_domains(rule)
             if policy.strength is Strength.REQUIRED and len(values) < factor:
                 message = f"{factor} holders need {factor} values of {key}, {len(values)} are there"
                 return Reason(Code.DOMAINS_TOO_FEW, message, factor, len(values), key, values)

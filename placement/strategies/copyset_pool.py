@@ -41,7 +41,7 @@ class Terms:
     rules: tuple[Rule, ...]
     nodes: NodeFilter
 
-    def standing(self, members: Sequence[int]) -> RuleContext:
+    def rule_context(self, members: Sequence[int]) -> RuleContext:
         """The members as the replicas of one shard."""
         return RuleContext(
             topology=self.topology,
@@ -52,7 +52,7 @@ class Terms:
 
     def lawful(self, members: Sequence[int]) -> bool:
         """Whether a whole set keeps the required rules."""
-        standing = self.standing(members)
+        standing = self.rule_context(members)
         required = [rule for rule in self.rules if rule.strength is Strength.REQUIRED]
         orders = RuleSet(required).leader_preferences
         return all(
@@ -62,7 +62,7 @@ class Terms:
 
     def alone(self) -> NDArray[np.bool_]:
         """Nodes that break no required rule as the first member of a set."""
-        standing, allowed = self.standing(()), np.ones(self.topology.size, bool)
+        standing, allowed = self.rule_context(()), np.ones(self.topology.size, bool)
         for rule in self.rules:
             if rule.strength is Strength.REQUIRED:
                 allowed &= rule.penalty(standing) == 0
@@ -163,7 +163,7 @@ class Copysets:
         return self._lawful[members]
 
     def _excess(self, rule: Rule, members: Sequence[int]) -> int:
-        found = rule.violations(self.terms.standing(members))
+        found = rule.violations(self.terms.rule_context(members))
         return sum(abs(each.count - each.limit) for each in found)
 
     def _named(self, members: Iterable[int]) -> Copyset:
@@ -270,7 +270,7 @@ class Copysets:
             found = self._required(members, pool)
             if start is not None:
                 found = _least(found, self._together([start]))
-            standing = self.terms.standing(members)
+            standing = self.terms.rule_context(members)
             for rule in self.terms.rules:
                 if rule.strength is Strength.PREFERRED:
                     found = _least(found, rule.penalty(standing))
@@ -296,7 +296,7 @@ class Copysets:
         if len(members) == self.terms.factor - 1 and not topology.can_lead[list(members)].any():
             open_nodes &= topology.can_lead
         found = np.flatnonzero(open_nodes)
-        standing = self.terms.standing(members)
+        standing = self.terms.rule_context(members)
         for rule in self.terms.rules:
             if rule.strength is Strength.REQUIRED and len(found):
                 found = found[rule.penalty(standing)[found] == 0]

@@ -279,7 +279,7 @@ def _too_few(factor: int, policy: Policy, view: View) -> Reason | None:
     if have >= factor:
         return None
     found = supply(view.topology, policy.nodes)
-    message = f"a copyset takes {factor} nodes: {found.told()}"
+    message = f"a copyset takes {factor} nodes: {found.describe()}"
     return Reason(found.code, message, factor, have)
 
 
@@ -291,7 +291,7 @@ def _no_set(spec: StreamSpec, policy: Policy, view: View) -> Reason:
         if rule.strength is Strength.REQUIRED and scope is not None:
             standing = RuleContext(view.topology, spec.replication_factor, (), nodes=policy.nodes)
             live = standing.live_domains(scope)
-            level, seen = standing.seen(rule)
+            level, seen = standing.level_and_domains(rule)
             message = f"no set of {spec.replication_factor} nodes keeps the rule '{rule}'"
             factor = spec.replication_factor
             return Reason(Code.DOMAINS_TOO_FEW, message, factor, len(live), level, seen)

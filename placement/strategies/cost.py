@@ -143,7 +143,7 @@ class CostStrategy(ByRules):
     def extend(self, need: ReplicaRequest, policy: Policy, mask: Mask, view: View) -> int | Reason:
         """The cheapest node that breaks no rule, and after which the rest finds a place."""
         topology, rules = view.topology, self.rules(policy, view.topology)
-        standing = replace(need.standing(topology), load=view.load)
+        standing = replace(need.rule_context(topology), load=view.load)
         required = [rule for rule in rules if rule.strength is Strength.REQUIRED]
         lawful = [rule for rule in required if not rule.balances_cluster]
         left = mask.copy()

@@ -104,7 +104,7 @@ class MultiLevelStrategy(ByRules):
         dealt = None if replaces or isinstance(found, Reason) else _dealt_so_far(need, policy, view)
         if dealt is None:
             return found
-        admitted, standing = mask.copy(), need.standing(topology)
+        admitted, standing = mask.copy(), need.rule_context(topology)
         admitted[[*need.kept, *need.excluded]] = False
         for rule in self.rules(policy, topology):
             if rule.strength is Strength.REQUIRED:
@@ -189,7 +189,7 @@ class _Rings:
         self._pass(turns, [node for node in kept if node not in draft.shards[shard]])
         keys = draft.wishes(shard, kept)
         if keys:
-            standing = draft.standing(shard, kept)
+            standing = draft.rule_context(shard, kept)
             rules = _levels(draft.policy, draft.view.topology)
             keys = [*(rule.penalty(standing).__getitem__ for rule in rules), *keys]
         # Turns alone would send what every shard of a stream gains to the same nodes.

@@ -171,13 +171,13 @@ def _fallback(
     """A warning with the domains seen, where there were too few for the replicas of a shard."""
     topology, factor = view.topology, spec.replication_factor
     rules = (AtMost(1, scope, Strength.PREFERRED),)
-    everywhere = policy.standing(spec, topology)
+    everywhere = policy.rule_context(spec, topology)
     broken = [found for _, found, _ in find_breaches(rules, rules[0].strength, shards, everywhere)]
     live = everywhere.live_domains(scope)
     if not broken or len(live) >= factor:
         return unmet(rules, shards, spec, policy, topology)
     names = topology.domain_names(scope, live.tolist())
-    seen = topology.seen(scope, live.tolist())
+    seen = topology.names_for_reason(scope, live.tolist())
     message = (
         f"{len(broken[0])} of {spec.shards} shards use a domain of {scope} more than once: "
         f"{factor} replicas, {len(seen)} domains seen: {', '.join(names)}"
@@ -278,7 +278,7 @@ class _Walk:
     def _domains_too_few(self, need: ReplicaRequest, reach: _Reach) -> Reason:
         topology, scope = self.view.topology, self.scopes[-1]
         held = {int(self.domains[-1][node]) for node in need.kept} - {NO_DOMAIN}
-        seen = topology.seen(scope, held | reach.offered[-1])
+        seen = topology.names_for_reason(scope, held | reach.offered[-1])
         message = (
             f"replica {need.slot} of {need.stream}/{need.shard} finds no fresh domain of {scope}: "
             f"{need.replication_factor} replicas, {len(seen)} domains seen"

@@ -119,7 +119,7 @@ class SpreadStrategy(ByRules):
         elif spec.shards >= BULK_FROM and walkable(policy.rules, view.topology):
             after = view.fork()
             whole = spread_in_bulk(spec, policy, rules, after)
-            everywhere = policy.standing(spec, view.topology)
+            everywhere = policy.rule_context(spec, view.topology)
             if whole and not any(find_breaches(rules, _REQUIRED, whole, everywhere)):
                 view.adopt_from(after)
                 warnings = unmet(rules, whole, spec, policy, view.topology)

@@ -177,12 +177,12 @@ def _required_rule_warnings(
 ) -> tuple[Reason, ...]:
     """Make one warning for each required rule that the replicas break."""
     warnings = []
-    everywhere = policy.standing(spec, view.topology, view.load)
+    everywhere = policy.rule_context(spec, view.topology, view.load)
     for rule, broken, _ in find_breaches(rules, Strength.REQUIRED, shards, everywhere):
         listed = ", ".join(map(str, broken[:10]))
         message = f"{called} of shards {listed} break the required rule '{rule}'"
         met = spec.shards - len(broken)
-        level, seen = everywhere.seen(rule)
+        level, seen = everywhere.level_and_domains(rule)
         reason = Reason(Code.RULE_NOT_MET, message, spec.shards, met, level, seen, str(rule))
         warnings.append(reason)
     if RuleSet(rules).is_colocated:

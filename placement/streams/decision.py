@@ -15,7 +15,7 @@ from placement.model import (
     StreamRequested,
     StreamSpec,
 )
-from placement.policy import OnInfeasible, Policy, contradiction, parse_placement_policies
+from placement.policy import OnInfeasible, Policy, find_contradiction, parse_placement_policies
 from placement.rebalance import even_out_stream
 from placement.rules import FeasibilityQuery, Rule, RuleContext, Strength, find_breaches, why_not
 from placement.state import ClusterState, Stream
@@ -98,7 +98,7 @@ def compile_request(state: ClusterState, event: StreamRequested) -> Policy | Rea
     if isinstance(policy, Reason):
         return policy
     rules = STRATEGIES[policy.strategy].rules(policy, state.topology)
-    return contradiction(policy, rules, policy.copies(event.replication_factor)) or policy
+    return find_contradiction(policy, rules, policy.copies(event.replication_factor)) or policy
 
 
 def place(
@@ -208,12 +208,12 @@ def _check_required_rules(
     whole = [nodes for nodes in placed.shards if EMPTY not in nodes]
     if len(whole) < spec.shards:
         rules = tuple(rule for rule in rules if not rule.needs_whole_stream)
-    everywhere = policy.standing(spec, topology, view.load)
+    everywhere = policy.rule_context(spec, topology, view.load)
     for rule, broken, first in find_breaches(rules, Strength.REQUIRED, whole, everywhere):
         where = f" in {first.domain}" if first.domain else ""
         message = f"{len(broken)} of {spec.shards} shards cannot keep the required rule '{rule}': "
         message += f"{first.count} replicas{where}, limit {first.limit}"
-        level, seen = everywhere.seen(rule)
+        level, seen = everywhere.level_and_domains(rule)
         reason = Reason(Code.NO_CANDIDATE, message, first.limit, first.count, level, seen)
         return _why_lacking(rule, rules, everywhere) or reason
     return placed
@@ -304,7 +304,7 @@ def spec_of(state: ClusterState, event: StreamRequested) -> StreamSpec:
     policies = event.placement_policies
     if policies is not None:
         parsed = parse_placement_policies(policies)
-        policies = policies if isinstance(parsed, Reason) else parsed.compacted()
+        policies = policies if isinstance(parsed, Reason) else parsed.compact()
         policy = {"strategy": "affinity"} if event.policy is None else event.policy
     else:
         policy = state.configuration.default_policy if event.policy is None else event.policy

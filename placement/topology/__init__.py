@@ -9,9 +9,9 @@ from placement.topology.replica_selector import (
     Choice,
     Client,
     Freshness,
-    exact_rack,
-    nearest,
-    stands_on,
+    is_own_node,
+    select_exact_rack,
+    select_nearest,
 )
 from placement.topology.topology import LEAF, NO_DOMAIN, Scope, Topology
 
@@ -24,7 +24,7 @@ __all__ = [
     "NodeFilter",
     "Scope",
     "Topology",
-    "exact_rack",
-    "nearest",
-    "stands_on",
+    "is_own_node",
+    "select_exact_rack",
+    "select_nearest",
 ]

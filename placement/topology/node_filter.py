@@ -33,9 +33,9 @@ class NodeFilter:
     def passes(self, topology: Topology, node: int) -> bool:
         """Return whether one node passes."""
         location = topology.locations[node]
-        if self.within and not any(location.within(domain) for domain in self.within):
+        if self.within and not any(location.is_within(domain) for domain in self.within):
             return False
-        if any(location.within(domain) for domain in self.avoid):
+        if any(location.is_within(domain) for domain in self.avoid):
             return False
         if self.nodes and topology.ids[node] not in self.nodes:
             return False

@@ -1,8 +1,8 @@
 """Selector: which replica a client should read from. Pure, and apart from placing.
 
-Two rules. `nearest` compares whole components of locations, as Kudu's design intends and its
+Two rules. `select_nearest` compares whole components of locations, as Kudu's design intends and its
 client does not, and as the vendor's multi-level selector of Kafka does not (it compares characters,
-so that `/DC1` is near `/DC10`, and breaks ties by chance). `exact_rack` is KIP-392's
+so that `/DC1` is near `/DC10`, and breaks ties by chance). `select_exact_rack` is KIP-392's
 `RackAwareReplicaSelector`: only an equal location counts, and the leader serves everybody else.
 
 Both read from live nodes only. A suspect node (Kafka: fenced, so not in sync) serves only where
@@ -66,7 +66,7 @@ class _Shard:
         return offset, -lag, leads, natural_key(self.topology.ids[node])
 
 
-def nearest(
+def select_nearest(
     client: Client, replicas: Sequence[int], topology: Topology, fresh: Mapping[int, Freshness]
 ) -> Choice:
     """Choose the replica that is nearest to the client.
@@ -74,22 +74,27 @@ def nearest(
     It is the one on the client's node, else that with the longest common prefix, else with most
     common tags; among equals the freshest, then the leader, then the highest id.
     """
-    shard = _shard(replicas, topology, fresh)
+    shard = _readable_shard(replicas, topology, fresh)
     if isinstance(shard, Choice):
         return shard
-    own = [node for node in shard.usable if stands_on(client, node, topology)]
+    own = [node for node in shard.usable if is_own_node(client, node, topology)]
     if own:
-        return Choice(own[0], f"{topology.ids[own[0]]} is the client's own node{_caveat(shard)}")
+        return Choice(
+            own[0], f"{topology.ids[own[0]]} is the client's own node{_format_caveat(shard)}"
+        )
 
-    def shared(node: int) -> tuple[int, int]:
+    def shared_parts(node: int) -> tuple[int, int]:
         common = len(set(client.tags) & set(topology.attributes[node].tags))
         return topology.locations[node].common_depth(client.location), common
 
-    depth, tags = max(map(shared, shard.usable))
-    equals = [node for node in shard.usable if shared(node) == (depth, tags)]
+    depth, tags = max(map(shared_parts, shard.usable))
+    equals = [node for node in shard.usable if shared_parts(node) == (depth, tags)]
     chosen = max(equals, key=shard.rank)
     name = topology.ids[chosen]
-    decided, beside = _decided(chosen, equals, shard), _beside(chosen, equals, topology)
+    decided, beside = (
+        _format_tie_break(chosen, equals, shard),
+        _format_equals(chosen, equals, topology),
+    )
     if depth:
         levels = f"{depth} of {client.location.depth} levels"
         why = f"{name} is in {client.location.prefix(depth)} with the client ({levels}){beside}"
@@ -97,10 +102,10 @@ def nearest(
         why = f"{name} shares {tags} of the client's {len(client.tags)} tags{beside}"
     else:
         why = f"no replica shares a location or tag with the client, so {name} serves it"
-    return Choice(chosen, f"{why}{decided}{_caveat(shard)}")
+    return Choice(chosen, f"{why}{decided}{_format_caveat(shard)}")
 
 
-def exact_rack(
+def select_exact_rack(
     client: Client, replicas: Sequence[int], topology: Topology, fresh: Mapping[int, Freshness]
 ) -> Choice:
     """Choose by KIP-392.
@@ -108,27 +113,27 @@ def exact_rack(
     It is the leader if its location is the client's, else the most caught-up replica at that
     location, else the leader.
     """
-    shard = _shard(replicas, topology, fresh)
+    shard = _readable_shard(replicas, topology, fresh)
     if isinstance(shard, Choice):
         return shard
     leader = topology.ids[shard.leader]
     if client.location == UNLOCATED:
         why = f"the client has no location, so the leader {leader} serves it"
-        return Choice(shard.leader, f"{why}{_caveat(shard)}")
+        return Choice(shard.leader, f"{why}{_format_caveat(shard)}")
     same = [node for node in shard.usable if topology.locations[node] == client.location]
     if not same:
         why = f"no replica is at {client.location}, so the leader {leader} serves it"
-        return Choice(shard.leader, f"{why}{_caveat(shard)}")
+        return Choice(shard.leader, f"{why}{_format_caveat(shard)}")
     if shard.leader in same:
         why = f"the leader {leader} is at {client.location} as the client is"
-        return Choice(shard.leader, f"{why}{_caveat(shard)}")
+        return Choice(shard.leader, f"{why}{_format_caveat(shard)}")
     chosen = max(same, key=shard.rank)
     why = f"{topology.ids[chosen]} is at {client.location} as the client is"
-    why += _beside(chosen, same, topology) + _decided(chosen, same, shard)
-    return Choice(chosen, f"{why}{_caveat(shard)}")
+    why += _format_equals(chosen, same, topology) + _format_tie_break(chosen, same, shard)
+    return Choice(chosen, f"{why}{_format_caveat(shard)}")
 
 
-def _shard(
+def _readable_shard(
     replicas: Sequence[int], topology: Topology, fresh: Mapping[int, Freshness]
 ) -> _Shard | Choice:
     """List the replicas to choose from, or say why there is none."""
@@ -141,7 +146,7 @@ def _shard(
     return _Shard(usable, able[0], topology, fresh)
 
 
-def stands_on(client: Client, node: int, topology: Topology) -> bool:
+def is_own_node(client: Client, node: int, topology: Topology) -> bool:
     """Return whether the client and the node are one machine."""
     name, host = topology.ids[node], topology.attributes[node].host
     if client.client == name or (host is not None and _machine(host) == _machine(client.host)):
@@ -155,7 +160,7 @@ def _machine(host: str | None) -> str | None:
     return name if colon and port.isdecimal() else host
 
 
-def _beside(chosen: int, equals: Sequence[int], topology: Topology) -> str:
+def _format_equals(chosen: int, equals: Sequence[int], topology: Topology) -> str:
     """List the replicas that are as near."""
     others = [topology.ids[node] for node in equals if node != chosen]
     if not others:
@@ -163,7 +168,7 @@ def _beside(chosen: int, equals: Sequence[int], topology: Topology) -> str:
     return f", as {' and '.join(others)} {'is' if len(others) == 1 else 'are'}"
 
 
-def _decided(chosen: int, equals: Sequence[int], shard: _Shard) -> str:
+def _format_tie_break(chosen: int, equals: Sequence[int], shard: _Shard) -> str:
     """Say what decided between replicas that are equally near."""
     if len(equals) < 2:
         return ""
@@ -178,7 +183,7 @@ def _decided(chosen: int, equals: Sequence[int], shard: _Shard) -> str:
     return "; it is the leader" if chosen == shard.leader else "; the highest id breaks the tie"
 
 
-def _caveat(shard: _Shard) -> str:
+def _format_caveat(shard: _Shard) -> str:
     if shard.topology.liveness[shard.usable[0]] is Liveness.UP:
         return ""
     return "; it is suspect, but no replica of the shard is up"

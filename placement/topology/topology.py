@@ -27,7 +27,7 @@ from placement.model import (
     Reason,
     natural_key,
     parse_location,
-    status,
+    status_of,
 )
 
 
@@ -242,7 +242,7 @@ class Topology:
         """Name domains in natural order, for sentences."""
         return tuple(sorted((self.domain_name(scope, d) for d in domains), key=natural_key))
 
-    def seen(self, scope: Scope, domains: Iterable[int]) -> tuple[str, ...]:
+    def names_for_reason(self, scope: Scope, domains: Iterable[int]) -> tuple[str, ...]:
         """Name domains as a reason has seen them, in natural order: paths, or for a tag its
         values."""
         names = self.domain_names(scope, domains)
@@ -381,7 +381,7 @@ class Topology:
         made._attribute_cache, made._condition_cache = {}, {}
         return made
 
-    def sampled(self, nodes: NDArray[np.int64]) -> "Topology":
+    def sample(self, nodes: NDArray[np.int64]) -> "Topology":
         """Copy some of the nodes, numbered anew, to be asked about domains and not changed."""
         sampled: Topology = self.with_eligible(self._eligible[nodes])
         sampled.ids = [self.ids[node] for node in nodes]
@@ -415,7 +415,7 @@ class Topology:
 
     def status(self, node: int) -> str:
         """Name the node's condition in one word."""
-        return status(self.liveness[node], self.administrative[node], self.guard[node])
+        return status_of(self.liveness[node], self.administrative[node], self.guard[node])
 
     def is_dead(self, node: int) -> bool:
         """Return whether nothing lives on the node."""

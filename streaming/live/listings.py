@@ -21,7 +21,7 @@ from placement.model import (
     Outcome,
     ViolationClass,
     natural_key,
-    status,
+    status_of,
 )
 from streaming.live.published_state import StateRecords
 from streaming.offline import CheckOptions, Document, check_cluster, flow_text
@@ -157,7 +157,7 @@ def _texts(kinds: Iterable[object]) -> tuple[str, ...]:
 
 
 _STATUSES = dict.fromkeys(
-    status(liveness, order, guard)
+    status_of(liveness, order, guard)
     for liveness in Liveness
     for order in AdministrativeState
     for guard in Guard

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from placement.assignments import Risk, failures, risk
+from placement.assignments import Risk, parse_failures, risk
 from placement.diagnosis import (
     UNKNOWN,
     Diagnosis,
@@ -35,7 +35,7 @@ from placement.model import (
     natural_key,
     parse_location,
 )
-from placement.policy import Policy, contradiction
+from placement.policy import Policy, find_contradiction
 from placement.state import ClusterState
 from placement.strategies import STRATEGIES
 from placement.streams import check_counts, check_repair_mode
@@ -117,7 +117,7 @@ class CheckResult:
         if self.asked.fail is None:
             return None
         alive = [n for n in range(self.topology.size) if not self.topology.is_dead(n)]
-        failed = failures(self.asked.fail, len(alive))
+        failed = parse_failures(self.asked.fail, len(alive))
         assert failed is not None, "the command line has looked at it"
         given = {each.spec.stream: each.complete for each in self.examined}
         held = [
@@ -229,7 +229,7 @@ def _is_within(node: ClusterNode, name: str) -> bool:
     domain = Location() if name == _UNLOCATED else parse_location(name)
     if isinstance(domain, Reason) or isinstance(here, Reason):
         return False
-    return here.within(domain) if domain.depth else name == _UNLOCATED and not here.depth
+    return here.is_within(domain) if domain.depth else name == _UNLOCATED and not here.depth
 
 
 def _policy(state: ClusterState, event: StreamCreated) -> Policy | Reason:
@@ -247,7 +247,7 @@ def _contradiction(state: ClusterState, event: StreamCreated, policy: Policy) ->
     """Explain why the fleet, or any, cannot have that many copies under the policy."""
     strategy, topology = STRATEGIES[policy.strategy], state.topology
     rules = strategy.rules(policy, topology)
-    wrong = contradiction(policy, rules, policy.copies(event.replication_factor))
+    wrong = find_contradiction(policy, rules, policy.copies(event.replication_factor))
     unfit = getattr(strategy, "unfit", None)
     return wrong or (unfit(spec_of(event), policy, topology) if unfit else None)
 

@@ -6,7 +6,15 @@ from typing import Any
 
 from placement.assignments import EMPTY
 from placement.model import UNLOCATED, Location, parse_location
-from placement.topology import Choice, Client, Freshness, Topology, exact_rack, nearest, stands_on
+from placement.topology import (
+    Choice,
+    Client,
+    Freshness,
+    Topology,
+    is_own_node,
+    select_exact_rack,
+    select_nearest,
+)
 from schemas.cluster import ClusterClient, ClusterStream, RefusedStream, ReplicaState
 from streaming.locations import LocationMap, cloud_location
 from streaming.offline.documents import Document
@@ -64,7 +72,7 @@ def _reader(client: ClusterClient, place: str | None, topology: Topology) -> Cli
     located = UNLOCATED if place is None else parse_location(place)
     assert isinstance(located, Location)
     who = Client(client.id, located, tuple(sorted(client.tags.items())), client.host)
-    own = (n for n in topology.index.values() if stands_on(who, n, topology))
+    own = (n for n in topology.index.values() if is_own_node(who, n, topology))
     node = next(own, None) if place is None else None
     return who if node is None else replace(who, location=topology.locations[node])
 
@@ -85,7 +93,7 @@ def _choices(
     fresh = _freshness(said, topology.index)
     for shard in known.shards:
         replicas = [node for node in table.nodes(shard) if node != EMPTY]
-        rule = exact_rack if exact else nearest
+        rule = select_exact_rack if exact else select_nearest
         choice: Choice = rule(who, replicas, topology, fresh)
         node = None if choice.node is None else topology.ids[choice.node]
         yield _row(client, stream.stream, table.number_of(shard), node, choice.reason)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from placement.assignments import resized
+from placement.assignments import resize_slots
 from placement.diagnosis import (
     DRAIN_RULE,
     UNKNOWN,
@@ -208,7 +208,7 @@ def _snapshot(
     copies = policy.copies(before.get(spec.stream, factor)), policy.copies(factor)
     if copies[0] < copies[1]:
         aside = sum(rule.count for rule in role_rules(policy, topology))
-        shards = [resized(nodes, *copies, aside) for nodes in shards]
+        shards = [resize_slots(nodes, *copies, aside) for nodes in shards]
     return StreamSnapshot(spec, policy, shards, under_way)
 
 

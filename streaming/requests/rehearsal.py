@@ -154,7 +154,7 @@ def _is_within(view: NodeView, target: str) -> bool:
     domain, here = parse_location(target), parse_location(view.attributes.location)
     if isinstance(domain, Reason) or isinstance(here, Reason):
         return False
-    return here.within(domain)
+    return here.is_within(domain)
 
 
 def _crosses_domains(move: Move, places: dict[str, NodeView]) -> bool:

@@ -3,7 +3,7 @@
 import pytest
 
 from schemas.inputs import INPUTS
-from schemas.spelling import did_you_mean, meant_field
+from schemas.spelling import did_you_mean, find_meant_field
 
 STREAM = list(INPUTS["StreamCreated"].model_fields)
 NODE = list(INPUTS["NodeRegistered"].model_fields)
@@ -27,7 +27,7 @@ NODE = list(INPUTS["NodeRegistered"].model_fields)
     ],
 )
 def test_a_slip_is_a_misspelling(name: str, fields: list[str], meant: str) -> None:
-    assert meant_field(name, fields) == meant
+    assert find_meant_field(name, fields) == meant
 
 
 @pytest.mark.parametrize(
@@ -49,11 +49,11 @@ def test_a_slip_is_a_misspelling(name: str, fields: list[str], meant: str) -> No
     ],
 )
 def test_another_name_is_a_field_of_its_own(name: str, fields: list[str]) -> None:
-    assert meant_field(name, fields) is None
+    assert find_meant_field(name, fields) is None
 
 
 def test_what_is_given_is_not_meant() -> None:
-    assert meant_field("shard", [field for field in STREAM if field != "shards"]) is None
+    assert find_meant_field("shard", [field for field in STREAM if field != "shards"]) is None
 
 
 def test_suggestions_are_a_sentence() -> None:

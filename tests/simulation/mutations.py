@@ -152,7 +152,7 @@ def draining_domains_count(patch: Patch) -> None:
 @mutation
 def any_move_is_an_improvement(patch: Patch) -> None:
     """Moves for a rule need not make anything better."""
-    patch.setattr(RuleScore, "better_than", lambda *_: True)
+    patch.setattr(RuleScore, "is_better_than", lambda *_: True)
 
 
 @mutation

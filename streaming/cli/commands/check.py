@@ -68,11 +68,11 @@ def check(
     _plugin: PluginOption = None,
 ) -> None:
     """Report violations of rules, which of them a plan can repair, and the health of streams."""
-    from placement.assignments import failures
+    from placement.assignments import parse_failures
     from streaming.cli.render.check import show_check
     from streaming.offline import CheckOptions, NoMatchingNode, check_body, check_cluster
 
-    if fail is not None and failures(fail, 1) is None:
+    if fail is not None and parse_failures(fail, 1) is None:
         raise typer.BadParameter(
             f"'{fail}' is neither a number nor a percentage", param_hint="--fail"
         )

@@ -141,7 +141,7 @@ def test_the_walk_keeps_rules_as_choice_by_choice_does(
         found[bulk_from] = [list(shard) for shard in placed.shards]
     walked, chosen = found[1], found[1 << 20]
     whole = [shard for shard in walked if EMPTY not in shard]
-    everywhere = policy.standing(spec, topology)
+    everywhere = policy.rule_context(spec, topology)
     assert not any(find_breaches(policy.rules, Strength.REQUIRED, whole, everywhere))
     assert all(len(set(shard)) == factor for shard in whole)
     if any(EMPTY in shard for shard in chosen):

@@ -6,7 +6,7 @@ from math import comb
 
 import pytest
 
-from placement.assignments import failures, loss_probability, risk
+from placement.assignments import loss_probability, parse_failures, risk
 from placement.assignments.risk import ScatterWidth
 from tests.builders.drawn import seeds
 
@@ -21,7 +21,7 @@ from tests.builders.drawn import seeds
 )
 def test_published_figures(copysets, percent):
     """Cidon et al.: 5,000 nodes, three copies, 1 % of the nodes fail."""
-    probability = 100 * loss_probability(5000, failures("1%", 5000), {3: copysets})
+    probability = 100 * loss_probability(5000, parse_failures("1%", 5000), {3: copysets})
     assert float(f"{probability:.2g}" if percent < 1 else f"{probability:.3g}") == percent
 
 
@@ -88,4 +88,4 @@ def test_nothing_placed_and_everything_lost():
     ],
 )
 def test_failures_round_down(text, nodes, expected):
-    assert failures(text, nodes) == expected
+    assert parse_failures(text, nodes) == expected

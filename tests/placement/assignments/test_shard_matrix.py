@@ -108,7 +108,9 @@ def test_judging_many_finds_what_judging_each_finds(nodes: Any, shards: list[lis
 
     def found(lists: list[list[int]]) -> dict[Any, tuple[list[int], Any]]:
         spec = StreamSpec("s", len(lists), factor, {})
-        answers = find_breaches(asked, Strength.REQUIRED, lists, policy.standing(spec, topology))
+        answers = find_breaches(
+            asked, Strength.REQUIRED, lists, policy.rule_context(spec, topology)
+        )
         return {rule: (broken, first) for rule, broken, first in answers}
 
     one_by_one: dict[Any, tuple[list[int], Any]] = {}

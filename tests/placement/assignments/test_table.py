@@ -154,7 +154,7 @@ class TableAgainstDict(RuleBasedStateMachine):
         assert len(indexes) == len(set(indexes))
         assert table.shards == max(indexes) + 1
         width = max((factor for _, factor in self.extents.values()), default=0)
-        assert table.padded(np.array(indexes[::-1])).tolist() == [
+        assert table.padded_rows(np.array(indexes[::-1])).tolist() == [
             [*table.nodes(shard), *[EMPTY] * (width - table.factor(shard))]
             for shard in indexes[::-1]
         ]

@@ -95,7 +95,7 @@ def test_common_depth_compares_whole_components(one: str, other: str, depth: int
     ],
 )
 def test_within(location: str, domain: str, inside: bool) -> None:
-    assert parsed(location).within(parsed(domain)) is inside
+    assert parsed(location).is_within(parsed(domain)) is inside
 
 
 def test_natural_order() -> None:

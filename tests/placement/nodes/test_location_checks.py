@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement.model import Location, parse_location
-from placement.nodes.location_checks import likely_meant, new_domain, tier_flaw
+from placement.nodes.location_checks import find_likely_meant, find_new_domain, find_tier_flaw
 
 PLACES = ("/eu-west", "/eu-west/az-a", "/eu-west/az-a/rack1", "/eu-west/az-a/rack12", "/us")
 
@@ -27,7 +27,7 @@ def at(path: str) -> Location:
     ],
 )
 def test_new_domain(path: str, expected: str | None) -> None:
-    found = new_domain(at(path), PLACES)
+    found = find_new_domain(at(path), PLACES)
     assert (found and str(found)) == expected
 
 
@@ -54,7 +54,7 @@ def test_new_domain(path: str, expected: str | None) -> None:
     ],
 )
 def test_likely_meant(path: str, meant: str | None) -> None:
-    assert likely_meant(at(path), PLACES) == meant
+    assert find_likely_meant(at(path), PLACES) == meant
 
 
 _names = st.text("ab1-", min_size=1, max_size=5).filter(lambda name: name not in (".", ".."))
@@ -62,8 +62,8 @@ _names = st.text("ab1-", min_size=1, max_size=5).filter(lambda name: name not in
 
 @given(_names, _names)
 def test_nearness_is_mutual(one: str, other: str) -> None:
-    found = likely_meant(Location((one,)), [f"/{other}"]) is None
-    assert found == (likely_meant(Location((other,)), [f"/{one}"]) is None)
+    found = find_likely_meant(Location((one,)), [f"/{other}"]) is None
+    assert found == (find_likely_meant(Location((other,)), [f"/{one}"]) is None)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_nearness_is_mutual(one: str, other: str) -> None:
     ],
 )
 def test_tier_flaw(path: str, message: str | None) -> None:
-    flaw = tier_flaw(at(path), ("region", "zone", "rack"), PLACES)
+    flaw = find_tier_flaw(at(path), ("region", "zone", "rack"), PLACES)
     if message is None or flaw is None:
         assert flaw is message
     else:
@@ -88,4 +88,4 @@ def test_tier_flaw(path: str, message: str | None) -> None:
 
 
 def test_without_declared_tiers_every_depth_will_do() -> None:
-    assert tier_flaw(at("/a/b/c/d"), (), PLACES) is None
+    assert find_tier_flaw(at("/a/b/c/d"), (), PLACES) is None

@@ -10,7 +10,7 @@ from collections import Counter
 
 import pytest
 
-from placement.assignments import resized
+from placement.assignments import resize_slots
 from placement.model import Liveness, MoveKind, NodeAttributes
 from placement.planning import PlanPhase, plan_waves
 from placement.topology import Topology
@@ -104,7 +104,7 @@ def test_a_cold_copy_stays_the_cold_one(listed, before, factor):
     shards = stream(topology, [listed], factor=factor, strategy="cost")
     policy = shards.policy
     copies = policy.copies(before), policy.copies(factor)
-    lists = [resized(nodes, *copies, 1) for nodes in shards.shards]
+    lists = [resize_slots(nodes, *copies, 1) for nodes in shards.shards]
     shards = type(shards)(shards.spec, policy, lists)
     found = plan_waves(topology, [shards], PlanPhase.REPAIR)
     (nodes,) = found.whole.final["s"]

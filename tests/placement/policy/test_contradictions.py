@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from placement.model import Code, Liveness, NodeAttributes
-from placement.policy import Policy, compile_policy, contradiction
+from placement.policy import Policy, compile_policy, find_contradiction
 from placement.strategies import STRATEGIES
 from placement.topology import Topology
 
@@ -16,7 +16,7 @@ def found(policy: Any, factor: int) -> str | None:
     compiled = compile_policy(None, policy, {}, topology, STRATEGIES)
     assert isinstance(compiled, Policy), compiled
     rules = STRATEGIES[compiled.strategy].rules(compiled, topology)
-    reason = contradiction(compiled, rules, factor)
+    reason = find_contradiction(compiled, rules, factor)
     assert reason is None or reason.code is Code.POLICY_AMBIGUOUS
     return None if reason is None else reason.message
 

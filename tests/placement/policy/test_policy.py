@@ -91,10 +91,10 @@ def test_string_is_parsed(
 def test_string_is_compacted(text: str, compacted: str) -> None:
     parsed = parse_placement_policies(text)
     assert isinstance(parsed, PlacementPolicies)
-    assert compacted == parsed.compacted()
+    assert compacted == parsed.compact()
     again = parse_placement_policies(compacted)
     assert isinstance(again, PlacementPolicies)
-    assert compacted == again.compacted()
+    assert compacted == again.compact()
     for name in ("node", "shard", "preferred_nodes"):
         assert getattr(parsed, name) == getattr(again, name)
 

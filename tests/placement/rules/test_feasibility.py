@@ -99,7 +99,7 @@ def test_brute_force_agrees(seed):
     allowed = topology.eligible & np.array([rng.random() < 0.9 for _ in range(count)])
     question = ask(topology, factor, rules[1:], allowed)
     expected = any(
-        not any(rule.violations(question.standing(nodes)) for rule in rules)
+        not any(rule.violations(question.rule_context(nodes)) for rule in rules)
         for nodes in permutations(np.flatnonzero(allowed).tolist(), factor)
     )
     reason = why_not(question, rules[0])

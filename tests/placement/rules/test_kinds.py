@@ -158,7 +158,7 @@ def test_repair_sees_what_diagnosis_sees(rule: Rule) -> None:
         case = ShardCase(
             StreamSpec("s", 2, factor, {}), policy, (required,), 0, nodes, others=others
         )
-        standing = case.standing(topology, range(factor), None)
+        standing = case.rule_context(topology, range(factor), None)
         if required.violations(standing) and not required.slot_order_matters:
             assert sum(score(case, topology).required) > 0, (seed, nodes, others)
 

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from placement.model import AdministrativeState, Liveness, NodeAttributes, parse_location
-from placement.topology import Client, Freshness, Topology, exact_rack, nearest
+from placement.topology import Client, Freshness, Topology, select_exact_rack, select_nearest
 
 FLEET = {
     "n1": "/eu/az1/r1",
@@ -31,7 +31,7 @@ def choose(
 ):
     who = Client(client, parse_location(location), tuple(tags), host)
     states = {topology.index[name]: Freshness(*state) for name, state in (fresh or {}).items()}
-    rule = exact_rack if exact else nearest
+    rule = select_exact_rack if exact else select_nearest
     choice = rule(who, [topology.index[name] for name in replicas.split()], topology, states)
     return None if choice.node is None else topology.ids[choice.node], choice.reason
 

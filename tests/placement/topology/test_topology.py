@@ -17,7 +17,7 @@ from placement.model import (
     StreamCreated,
     natural_key,
 )
-from placement.model import status as word
+from placement.model import status_of as word
 from placement.reconciler import Reconciler
 from placement.topology import LEAF, NO_DOMAIN, Scope, Topology
 from tests.stories.records import Records
