@@ -11,23 +11,23 @@ from placement.allocator.choose import (
     candidates,
     choose,
     distance,
-    nodes_too_few,
-    too_few,
-    unmet,
+    explain_no_node,
+    explain_shortage,
+    find_unmet,
 )
 from placement.allocator.domain_tree import DomainTree, Integers, domain_tree
 from placement.allocator.leader_election import elect_leaders
-from placement.allocator.lookahead import arrangements, choose_ahead, node_kinds, whole_stream
-from placement.allocator.node_classes import choose_by_class, chooses
-from placement.allocator.node_sets import Column, best_set
+from placement.allocator.lookahead import arrange_stream, arrangements, choose_ahead, node_kinds
+from placement.allocator.node_classes import can_choose_by_class, choose_by_class
+from placement.allocator.node_sets import Column, find_best_set
 from placement.allocator.set_strategy import SetStrategy, placing_costs
 from placement.allocator.slot_filling import (
     admitted_mask,
+    exclude_taken,
     fill_slots,
-    leader_first,
     pick_by_preferences,
+    put_leader_first,
     spread_leaders,
-    without_taken,
 )
 from placement.allocator.strategy import ByRules, Strategy
 from placement.allocator.stream_draft import (
@@ -35,12 +35,12 @@ from placement.allocator.stream_draft import (
     Nodes,
     StreamDraft,
     balance_leaders,
+    find_shortage,
     is_colocated,
-    least,
-    least_leading,
+    keep_best,
+    make_leader_choice,
+    parse_start,
     place_by,
-    shortage,
-    start_of,
 )
 from placement.allocator.token_ring import (
     VNODES,
@@ -49,11 +49,11 @@ from placement.allocator.token_ring import (
     OnRing,
     Positions,
     TokenRing,
-    among,
-    first_fitting,
-    in_bulk,
+    find_first_fitting,
+    find_token_fault,
+    is_among,
     ring_of,
-    unfit_tokens,
+    walk_in_bulk,
 )
 from placement.allocator.view import Placement, ReplicaRequest, View
 
@@ -79,39 +79,39 @@ __all__ = [
     "Trace",
     "View",
     "admitted_mask",
-    "among",
     "apportion",
+    "arrange_stream",
     "arrangements",
     "balance_leaders",
-    "best_set",
+    "can_choose_by_class",
     "candidates",
     "choose",
     "choose_ahead",
     "choose_by_class",
-    "chooses",
     "distance",
     "domain_tree",
     "elect_leaders",
+    "exclude_taken",
+    "explain_no_node",
+    "explain_shortage",
     "fill_slots",
-    "first_fitting",
-    "in_bulk",
+    "find_best_set",
+    "find_first_fitting",
+    "find_shortage",
+    "find_token_fault",
+    "find_unmet",
+    "is_among",
     "is_colocated",
+    "keep_best",
     "kernels",
-    "leader_first",
-    "least",
-    "least_leading",
+    "make_leader_choice",
     "node_kinds",
-    "nodes_too_few",
+    "parse_start",
     "pick_by_preferences",
     "place_by",
     "placing_costs",
+    "put_leader_first",
     "ring_of",
-    "shortage",
     "spread_leaders",
-    "start_of",
-    "too_few",
-    "unfit_tokens",
-    "unmet",
-    "whole_stream",
-    "without_taken",
+    "walk_in_bulk",
 ]

@@ -33,7 +33,7 @@ from placement.topology import LEAF, Scope, Topology
 
 
 def candidates(policy: Policy, view: View) -> Mask:
-    """Nodes that may receive a replica of the stream at all."""
+    """Mask the nodes that may receive a replica of the stream: admitted, eligible, with room."""
     mask = view.topology.eligible & view.has_room()
     return mask if policy.nodes.everything else mask & policy.nodes.mask(view.topology)
 
@@ -45,7 +45,7 @@ Trace = list[tuple[str, NDArray[np.int64]]]
 def choose(
     rules: Sequence[Rule], mask: Mask, need: ReplicaRequest, view: View, trace: Trace | None = None
 ) -> int | Reason:
-    """The best node for one more replica.
+    """Choose the best node for one more replica.
 
     Required rules remove candidates; preferred rules in their order, nearness to the replaced
     replica, load per weight level by level, and a content-seeded hash choose among the rest.
@@ -58,13 +58,13 @@ def choose(
     open_nodes[np.asarray([*need.kept, *need.excluded], np.int64)] = False
     found = np.flatnonzero(open_nodes)
     if not len(found):
-        return nodes_too_few(need, mask, view)
+        return explain_no_node(need, mask, view)
     distinct = found
     for rule in rules:
         if rule.strength is Strength.REQUIRED:
             passing = found[rule.penalty(standing)[found] == 0]
             if not len(passing):
-                return _no_candidate(rule, rules, mask, distinct, need, view)
+                return _explain_no_candidate(rule, rules, mask, distinct, need, view)
             found = passing
             steps.append((f"the required rule '{rule}'", found))
     leads = RuleSet(rules).leader_preferences
@@ -72,60 +72,64 @@ def choose(
     soft = (rule for rule in rules if rule.strength is Strength.PREFERRED)
     wishes += [(f"the preferred rule '{rule}'", rule.penalty(standing)) for rule in soft]
     for name, wish in wishes:
-        found = least(found, wish[found])
+        found = keep_least(found, wish[found])
         steps.append((name, found))
     if need.replaces != EMPTY:
         idle = found[~view.busy[found]]
         found = idle if len(idle) else found
-        found = _near(found, distance(topology, need.replaces), view)
+        found = _keep_nearest(found, distance(topology, need.replaces), view)
         steps.append(("nearness to the replaced replica", found))
-    return _settled(found, need, view, steps)
+    return _choose_least_loaded(found, need, view, steps)
 
 
-def _settled(found: NDArray[np.int64], need: ReplicaRequest, view: View, steps: Trace) -> int:
+def _choose_least_loaded(
+    found: NDArray[np.int64], need: ReplicaRequest, view: View, steps: Trace
+) -> int:
     """Of equal nodes the one whose domains carry least, level by level, then the least loaded, then
     one by lot."""
     for scope in view.topology.tiers():
         if len(found) == 1:
             break
-        found = least(found, view.domain_pressure(scope, HALF, found))
+        found = keep_least(found, view.domain_pressure(scope, HALF, found))
         steps.append((f"the least loaded domain of level {scope.level}", found))
-    found = least(found, view.pressure(found))
+    found = keep_least(found, view.pressure(found))
     steps.append(("the least loaded node", found))
     if need.leads and len(found) > 1:
         for level in (*view.topology.tiers(), None):
-            found = least(found, view.leads(level, found))
+            found = keep_least(found, view.leader_pressure(level, found))
         steps.append(("the node that leads least", found))
     if len(found) > 1:
-        found = found[[tie_break(found, need, view.topology)]]
+        found = found[[break_tie(found, need, view.topology)]]
         steps.append(("a hash of shard and node, which breaks ties", found))
     return int(found[0])
 
 
-def tie_break(found: Any, need: ReplicaRequest, topology: Topology) -> int:
-    """The place of one of equal nodes, by a hash of shard and node."""
+def break_tie(found: Any, need: ReplicaRequest, topology: Topology) -> int:
+    """Choose one of equal nodes by a hash of shard and node; returns its index in `found`."""
     return lowest(need.seed, topology.digests[found])
 
 
-def _near(found: NDArray[np.int64], climbs: NDArray[np.int64], view: View) -> NDArray[np.int64]:
+def _keep_nearest(
+    found: NDArray[np.int64], climbs: NDArray[np.int64], view: View
+) -> NDArray[np.int64]:
     """The nearest nodes among those near the mean; all where only the farthest are left."""
     levels = np.unique(climbs[found])
     for level in levels[:-1].tolist():
         nodes = found[climbs[found] == level]
-        near: NDArray[np.int64] = nodes[~view.crowded(nodes)]
+        near: NDArray[np.int64] = nodes[~view.is_crowded(nodes)]
         if len(near):
             return near
     return found
 
 
-def unmet(
+def find_unmet(
     rules: Sequence[Rule],
     shards: Sequence[Sequence[int]],
     spec: StreamSpec,
     policy: Policy,
     topology: Topology,
 ) -> tuple[Reason, ...]:
-    """One warning for every preferred rule that some shard does not meet."""
+    """Find the preferred rules that some shard does not meet; one warning for each."""
     warnings: list[Reason] = []
     everywhere = policy.rule_context(spec, topology)
     for rule, broken, _ in find_breaches(rules, Strength.PREFERRED, shards, everywhere):
@@ -136,8 +140,8 @@ def unmet(
     return tuple(warnings)
 
 
-def least(found: NDArray[np.int64], key: NDArray[np.generic]) -> NDArray[np.int64]:
-    """Those with the least key, of which there is one for each."""
+def keep_least(found: NDArray[np.int64], key: NDArray[np.generic]) -> NDArray[np.int64]:
+    """Keep the nodes (or classes) with the least `key`, which has one value for each of them."""
     if len(found) == 1:
         return found
     return found[key == key.min()]  # type: ignore[no-any-return]
@@ -161,30 +165,35 @@ def distance(topology: Topology, replaced: int) -> NDArray[np.int64]:
     return climbs
 
 
-def nodes_too_few(need: ReplicaRequest, mask: Mask, view: View) -> Reason:
-    """No node in `mask` is without a replica of the shard: what took the others away."""
-    found = supply(view.topology, need.nodes, fenced=_fenced(mask, view))
-    told = found.describe(*_left(found, need, mask, view))
+def explain_no_node(need: ReplicaRequest, mask: Mask, view: View) -> Reason:
+    """Explain why no node of `mask` can take one more replica of the shard.
+
+    The message counts the nodes that each condition excludes.
+    """
+    found = supply(view.topology, need.nodes, fenced=_may_use_suspect(mask, view))
+    counts = found.describe(*_count_left(found, need, mask, view))
     shard = f"{need.stream}/{need.shard}"
-    message = f"no node is left for replica {need.slot} of {shard}: {told}"
+    message = f"no node is left for replica {need.slot} of {shard}: {counts}"
     return Reason(found.code, message, need.replication_factor, int(mask.sum()))
 
 
-def too_few(needed: int, policy: Policy, mask: Mask, view: View, wanted: str) -> Reason:
-    """Fewer nodes may hold a replica than are needed: what took the others away. `wanted` is the
-    clause that says what needs them."""
-    found = supply(view.topology, policy.nodes, fenced=_fenced(mask, view))
+def explain_shortage(needed: int, policy: Policy, mask: Mask, view: View, wanted: str) -> Reason:
+    """Explain why fewer nodes may hold a replica than are needed.
+
+    `wanted` is the clause of the message that says what needs them.
+    """
+    found = supply(view.topology, policy.nodes, fenced=_may_use_suspect(mask, view))
     with_room = int((found.mask & view.has_room()).sum())
     more = (room_step(with_room), allowed_step(int((found.mask & mask).sum())))
     return Reason(found.code, f"{wanted}: {found.describe(*more)}", needed, int(mask.sum()))
 
 
-def _fenced(mask: Mask, view: View) -> bool:
+def _may_use_suspect(mask: Mask, view: View) -> bool:
     """Whether suspect nodes may hold replicas, too."""
     return bool((mask & view.topology.fenced).any())
 
 
-def _left(found: Supply, need: ReplicaRequest, mask: Mask, view: View) -> list[SupplyStep]:
+def _count_left(found: Supply, need: ReplicaRequest, mask: Mask, view: View) -> list[SupplyStep]:
     """Mask the admitted nodes that capacity, limits, and the shard's other replicas leave."""
     has_room = found.mask & view.has_room()
     now = has_room & mask
@@ -197,7 +206,7 @@ def _left(found: Supply, need: ReplicaRequest, mask: Mask, view: View) -> list[S
     ]
 
 
-def _no_candidate(
+def _explain_no_candidate(
     broken: Rule,
     rules: Sequence[Rule],
     mask: Mask,
@@ -205,11 +214,11 @@ def _no_candidate(
     need: ReplicaRequest,
     view: View,
 ) -> Reason:
-    """The required rule that no node keeps which was left by those before it."""
+    """Name the first required rule that leaves no node."""
     standing = need.rule_context(view.topology)
     level, seen = standing.level_and_domains(broken)
-    found = supply(view.topology, need.nodes, fenced=_fenced(mask, view))
-    parts, left = _left(found, need, mask, view), distinct
+    found = supply(view.topology, need.nodes, fenced=_may_use_suspect(mask, view))
+    parts, left = _count_left(found, need, mask, view), distinct
     for rule in rules:
         if rule.strength is Strength.REQUIRED:
             left = left[rule.penalty(standing)[left] == 0]

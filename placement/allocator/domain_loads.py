@@ -1,4 +1,4 @@
-"""Load per weight, of nodes and of domains, as plans compare it; what a plan places counts at once.
+"""Load per weight, of nodes and of domains, as plans compare it.
 
 Loads are whole numbers and weights whole millionths, so that no sum depends on the order of nodes.
 """
@@ -18,11 +18,11 @@ HALF = np.float64(0.5)
 
 
 def per_weight(load: Any, weight: Any, more: float = HALF) -> Any:
-    """Load per weight, of one or of several, had they `more` load."""
+    """Compute load per weight, of one or of several, with `more` load."""
     return (load + more) / weight
 
 
-def pooled(topology: Topology, values: NDArray[Any]) -> NDArray[np.float64]:
+def sum_by_pool(topology: Topology, values: NDArray[Any]) -> NDArray[np.float64]:
     """Sum the values of all nodes of a node's pool, for each node.
 
     If some nodes have a location and others have none, these are two pools.
@@ -55,20 +55,20 @@ class DomainLoads:
         self._weights = np.maximum(whole, np.finfo(float).tiny)
 
     def copy(self) -> "DomainLoads":
-        """Copy the loads, to be changed apart."""
+        """Copy the loads, so that the copy can be changed."""
         made = copy(self)
         made.loads = self.loads.copy()
         return made
 
     def count(self, node: int, more: int) -> None:
-        """An eligible node holds so many more."""
+        """Count `more` replicas on an eligible node."""
         self.loads[self.domains[node]] += more
 
     def count_all(self, nodes: NDArray[np.int64]) -> None:
-        """Every mention of a node is one more on it."""
+        """Count one replica for every mention of a node."""
         domains = self.domains[nodes]
         np.add.at(self.loads, domains[domains != NO_DOMAIN], 1)
 
     def pressure(self, domains: NDArray[np.int32], more: float) -> NDArray[np.float64]:
-        """Load per weight of domains, had they `more` load."""
+        """Compute load per weight of domains, with `more` load."""
         return per_weight(self.loads[domains], self._weights[domains], more)  # type: ignore[no-any-return]

@@ -277,7 +277,7 @@ def draw_servers(
         taken[server] = shard + 1
 
 
-def least_leading(weight: Any, factor: int, out: Any) -> None:
+def put_leaders_first(weight: Any, factor: int, out: Any) -> None:
     """Bring the node that leads least for its weight to the front of each shard in `out`.
 
     Among equals the first one.

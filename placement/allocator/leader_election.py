@@ -27,7 +27,7 @@ def elect_leaders(members: Sequence[Sequence[int]], view: View, levels: bool = T
     counts = _Leaders(view, levels)
     chosen: list[int] = []
     for able in members:
-        leader = min(able, key=lambda node: (counts.after(node), able.index(node)))
+        leader = min(able, key=lambda node: (counts.pressure_with_one_more(node), able.index(node)))
         counts.add(leader, 1)
         chosen.append(leader)
     _improve(chosen, members, counts)
@@ -64,15 +64,15 @@ class _Leaders:
         for domains, counts in zip(self._domains, self._counts, strict=True):
             counts[int(domains[node])] += more
 
-    def after(self, node: int) -> tuple[Fraction, ...]:
-        """Leaders per weight with half a leader more, top level first, the node last."""
+    def pressure_with_one_more(self, node: int) -> tuple[Fraction, ...]:
+        """Compute leaders per weight with half a leader more, top level first, the node last."""
         return tuple(
             Fraction(2 * counts[int(domains[node])] + 1, weights[int(domains[node])])
             for domains, counts, weights in self._levels()
         )
 
-    def gain(self, source: int, target: int) -> bool:
-        """Whether passing one lead from source to target makes leaders more even.
+    def can_improve(self, source: int, target: int) -> bool:
+        """Whether leaders are more even after one lead passes from source to target.
 
         The first level where the nodes differ decides, by the sum of squares per weight.
         """
@@ -98,7 +98,7 @@ def _improve(chosen: list[int], members: Sequence[Sequence[int]], counts: _Leade
     sources = list(dict.fromkeys(chosen))
     while sources and steps > 0:
         source = sources.pop()
-        chain, looked = _chain(source, led, members, counts)
+        chain, looked = _find_chain(source, led, members, counts)
         steps -= looked
         if not chain:
             continue
@@ -112,10 +112,13 @@ def _improve(chosen: list[int], members: Sequence[Sequence[int]], counts: _Leade
         sources = list(dict.fromkeys(chosen))
 
 
-def _chain(
+def _find_chain(
     source: int, led: dict[int, list[int]], members: Sequence[Sequence[int]], counts: _Leaders
 ) -> tuple[list[tuple[int, int]], int]:
-    """Shards and their new leaders, from `source` to the nearest node that should lead more."""
+    """Find the shards and their new leaders from `source` to the nearest node that leads too few.
+
+    Returns the number of members looked at besides.
+    """
     came: dict[int, tuple[int, int]] = {}
     queue, looked = [source], 0
     for node in queue:
@@ -125,13 +128,15 @@ def _chain(
                 if member == source or member in came:
                     continue
                 came[member] = (shard, node)
-                if counts.gain(source, member):
-                    return _path(member, source, came), looked
+                if counts.can_improve(source, member):
+                    return _trace_chain(member, source, came), looked
                 queue.append(member)
     return [], looked
 
 
-def _path(target: int, source: int, came: dict[int, tuple[int, int]]) -> list[tuple[int, int]]:
+def _trace_chain(
+    target: int, source: int, came: dict[int, tuple[int, int]]
+) -> list[tuple[int, int]]:
     """The chain's steps from its end to its start, each freeing the node that the next takes."""
     path: list[tuple[int, int]] = []
     node = target

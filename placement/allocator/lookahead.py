@@ -69,12 +69,12 @@ def arrangements(
     held = frozenset((*need.kept, *need.excluded))
     # Sets are tried once, in the order of kinds, unless a rule tells one slot from another.
     ordered = bool(RuleSet(required).roles)
-    yield from _extended(
-        required, _prunes(required), mask, held, need, view, None if ordered else 0
+    yield from _extend(
+        required, _relax_for_incomplete(required), mask, held, need, view, None if ordered else 0
     )
 
 
-def _extended(
+def _extend(
     required: Sequence[Rule],
     prunes: Sequence[Rule],
     mask: Mask,
@@ -99,23 +99,23 @@ def _extended(
     kinds = node_kinds(view.topology)
     if least is not None:
         free &= kinds >= least
-    for node in _one_of_each(np.flatnonzero(free), view):
+    for node in _pick_one_of_each(np.flatnonzero(free), view):
         more = need._replace(
             kept=[*need.kept, node],
             slots=[*(need.slots or range(len(need.kept))), need.slot],
             slot=need.slot + 1,
         )
         kind = None if least is None else int(kinds[node])
-        for rest in _extended(required, prunes, mask, held | {node}, more, view, kind):
+        for rest in _extend(required, prunes, mask, held | {node}, more, view, kind):
             yield [node, *rest]
 
 
-def _prunes(required: Sequence[Rule]) -> list[Rule]:
+def _relax_for_incomplete(required: Sequence[Rule]) -> list[Rule]:
     """The rules as they are to be kept by shards that still lack replicas."""
     return [rule.rule_while_incomplete() for rule in required]
 
 
-def _one_of_each(found: NDArray[np.int64], view: View) -> list[int]:
+def _pick_one_of_each(found: NDArray[np.int64], view: View) -> list[int]:
     """The first node of every kind in order of load, of freedom, and of ids."""
     topology = view.topology
     kinds = node_kinds(topology)
@@ -145,7 +145,7 @@ def _number_kinds(topology: Topology) -> NDArray[np.int64]:
     return np.asarray(found, np.int64)
 
 
-def whole_stream(
+def arrange_stream(
     rules: Sequence[Rule], mask: Callable[[View], Mask], needs: Sequence[ReplicaRequest], view: View
 ) -> list[list[int]] | None:
     """Lawful nodes for every shard at once, where one shard takes what another needs: exclusive
@@ -159,7 +159,7 @@ def whole_stream(
         for node in nodes:
             after.add(node)
         others = [each._replace(stream_nodes=[*each.stream_nodes, *nodes]) for each in rest]
-        found = whole_stream(rules, mask, others, after)
+        found = arrange_stream(rules, mask, others, after)
         if found is not None:
             return [nodes, *found]
     return None

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.allocator.choose import distance, least, tie_break
+from placement.allocator.choose import break_tie, distance, keep_least
 from placement.allocator.domain_loads import HALF, DomainLoads
 from placement.allocator.strategy import ByRules, Strategy
 from placement.allocator.view import ReplicaRequest, View
@@ -46,24 +46,25 @@ class NodeClasses:
         return len(self.sample)
 
     def nodes(self, its_class: int) -> NDArray[np.int64]:
-        """The nodes of a class."""
+        """List the nodes of a class."""
         return self.members[self.begin[its_class] : self.begin[its_class + 1]]
 
-    def counts(self, kinds: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    def count_kinds(self, kinds: NDArray[np.int64], most: int) -> NDArray[np.int64]:
         """Count the nodes of each kind up to `most` in each class, one row per class."""
         size = most + 1
         found = np.bincount(self.of * size + kinds, minlength=self.count * size)
         return found.reshape(self.count, size)
 
     def topology(self, usable: NDArray[np.bool_]) -> Topology:
-        """The fleet as if each class were a node, which is eligible if one of its nodes is
-        `usable`."""
+        """Build the fleet of one node per class, eligible if one of the class is `usable`."""
         return self.sampled.with_eligible(np.bincount(self.of[usable], minlength=self.count) > 0)
 
 
 def node_classes(topology: Topology, tags: frozenset[str]) -> NodeClasses:
-    """The classes by whole path and by the values of these tags; kept while no node's attributes
-    change."""
+    """Group the nodes by whole path and by the values of `tags`.
+
+    Cached in the topology while no node's attributes change.
+    """
     return topology.derive(("classes", tags), lambda: _find_classes(topology, tags))
 
 
@@ -87,7 +88,7 @@ _ALL = _OPEN | _IDLE | _NEAR
 _KINDS = (_OPEN, _OPEN | _NEAR, _IDLE, _IDLE | _NEAR)
 
 
-def chooses(strategy: Strategy, need: ReplicaRequest) -> bool:
+def can_choose_by_class(strategy: Strategy, need: ReplicaRequest) -> bool:
     """Whether `extend` of this strategy is `choose` by its rules."""
     by_rules = type(strategy).extend is ByRules.extend
     last = len(need.kept) + 1 >= need.replication_factor
@@ -128,16 +129,20 @@ class AllowedClasses:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClassRule:
-    """A rule, its domain of every class, and whether it holds domains alike that have equally many
-    replicas."""
+    """A rule and the domain of every class.
+
+    `interchangeable`: the rule treats domains alike that hold equally many replicas.
+    """
 
     rule: Any
     domains: list[int]
     interchangeable: bool
 
-    def matters(self, found: AllowedClasses, held: Sequence[int]) -> bool:
-        """Whether the rule may tell some of the classes from the others, replicas standing in the
-        domains `held`. It does not where it holds domains alike and all of theirs are empty."""
+    def may_matter(self, found: AllowedClasses, held: Sequence[int]) -> bool:
+        """Whether the rule may prefer some of the classes, given the domains `held` of replicas.
+
+        It cannot if it treats empty domains alike and all domains of the classes are empty.
+        """
         if not self.interchangeable:
             return True
         theirs = found.domains.get(self)
@@ -148,7 +153,7 @@ class ClassRule:
 
 
 class LevelLoads:
-    """A level of domains: the one of each class, and what they carry."""
+    """The domain of each class at one level, and the loads of these domains."""
 
     def __init__(self, view: View, scope: Scope, domains: NDArray[np.int32]) -> None:
         self._view, self._scope, self._domains = view, scope, domains
@@ -169,8 +174,8 @@ class LeastLoaded:
     pressure: float
     nodes: list[int]
 
-    def stays(self, node: int, pressure: float) -> bool:
-        """Whether this is still so, as far as can be told, with that load per weight of a node."""
+    def update(self, node: int, pressure: float) -> bool:
+        """Take account of a node's new load per weight; False if the group has to be found anew."""
         if pressure <= self.pressure:
             return False
         if node in self.nodes:
@@ -179,7 +184,7 @@ class LeastLoaded:
 
 
 class ClassIndexes:
-    """Everything that one view knows of nodes by class.
+    """Indexes of one view's nodes by class.
 
     Policies that admit the same nodes share it, if their rules count by the same tags.
     """
@@ -192,16 +197,18 @@ class ClassIndexes:
             tuple[int, int], tuple[object, ClassIndex | None, Sequence[ClassRule]]
         ] = {}
 
-    def changed(self, node: int) -> None:
-        """The node's load has changed, or what limits say of it."""
+    def update(self, node: int) -> None:
+        """Take account of a node whose load, or whose limits on receiving, have changed."""
         for each in self._indexes.values():
-            each.changed(node)
+            each.update(node)
 
     def rules_for(
         self, rules: Sequence[Rule], policy: Policy
     ) -> tuple["ClassIndex | None", Sequence[ClassRule]]:
-        """The nodes that a policy admits, and its rules in the order in which they are asked:
-        required ones first. No nodes where a rule asks for more than domains."""
+        """Find the index of the nodes that a policy admits, and its rules, required ones first.
+
+        None where a rule depends on more than domains.
+        """
         key = (id(rules), id(policy))
         if key not in self._known:
             found = self._index(rules, policy)
@@ -220,7 +227,7 @@ class ClassIndexes:
 
 
 class ClassIndex:
-    """The nodes that a policy admits, by class, as they stand in one view."""
+    """The nodes that a policy admits, by class, with their present loads in one view."""
 
     def __init__(self, view: View, policy: Policy, tags: frozenset[str]) -> None:
         topology = view.topology
@@ -232,13 +239,13 @@ class ClassIndex:
         self._class_of = classes.of_node
         self._shared = classes.topology(self._admitted)
         is_open = self._admitted & view.has_room()
-        near = ~view.crowded(np.arange(topology.size))
+        near = ~view.is_crowded(np.arange(topology.size))
         self._kinds = _OPEN * is_open | _IDLE * (is_open & ~view.busy) | _NEAR * near
         # The same once more, for one node at a time.
         self._kind_of = memoryview(self._kinds)
-        counts, kinds = classes.counts(self._kinds, _ALL), np.arange(_ALL + 1)
+        counts, kinds = classes.count_kinds(self._kinds, _ALL), np.arange(_ALL + 1)
         self._counts: dict[int, list[int]] = {
-            kind: counts[:, self._are(kind, kinds)].sum(axis=1).tolist() for kind in _KINDS
+            kind: counts[:, self._match(kind, kinds)].sum(axis=1).tolist() for kind in _KINDS
         }
         scopes = topology.tiers()
         self._tiers = [LevelLoads(view, scope, self._shared.domain_of(scope)) for scope in scopes]
@@ -250,7 +257,7 @@ class ClassIndex:
         self._least_loaded_of: dict[int, dict[int, LeastLoaded]] = {}
 
     def rules_of(self, rules: Sequence[Rule]) -> Sequence[ClassRule]:
-        """Rules that count domains in the order in which they are asked."""
+        """List the rules that count domains, required ones first."""
         required, domain_of = Strength.REQUIRED, self._shared.domain_of
         ordered = sorted(rules, key=lambda rule: rule.strength is not required)
         return [
@@ -263,15 +270,15 @@ class ClassIndex:
             if rule.scope is not None
         ]
 
-    def changed(self, node: int) -> None:
-        """The node's load has changed, or what limits say of it."""
+    def update(self, node: int) -> None:
+        """Take account of a node whose load, or whose limits on receiving, have changed."""
         if self._admitted[node]:
             capacity = self._capacity[node]
-            self._put(node, bool(capacity < 0 or self._view.load[node] < capacity))
+            self._set_open(node, bool(capacity < 0 or self._view.load[node] < capacity))
 
-    def _put(self, node: int, is_open: bool) -> None:
+    def _set_open(self, node: int, is_open: bool) -> None:
         view, its_class, before = self._view, self._class_of[node], self._kind_of[node]
-        kind = 0 if view.crowded(node) else _NEAR
+        kind = 0 if view.is_crowded(node) else _NEAR
         if is_open:
             kind |= _OPEN if view.busy[node] else _OPEN | _IDLE
         groups = self._least_loaded_of.get(its_class)
@@ -282,35 +289,37 @@ class ClassIndex:
                 groups.clear()
         elif groups:
             pressure = float(view.pressure(node))
-            for each in [each for each, group in groups.items() if not group.stays(node, pressure)]:
+            for each in [
+                each for each, group in groups.items() if not group.update(node, pressure)
+            ]:
                 del groups[each]
 
     def _recount(self, its_class: int, before: int, now: int) -> None:
-        """A node of the class has become another kind."""
+        """Count a node of the class that has become another kind."""
         for kind, counts in self._counts.items():
             had = counts[its_class]
-            counts[its_class] += self._are(kind, now) - self._are(kind, before)
+            counts[its_class] += self._match(kind, now) - self._match(kind, before)
             if kind in (_OPEN, _IDLE) and bool(had) != bool(counts[its_class]):
                 self._all = None if kind == _OPEN else self._all
                 self._idlest.clear()
 
     @staticmethod
-    def _are(kind: int, kinds: Any) -> Any:
-        """Whether a kind, or each of several, has all the properties of `kind`."""
+    def _match(kind: int, kinds: Any) -> Any:
+        """Whether `kinds` (one or an array) have all the properties of `kind`."""
         return (kinds & kind) == kind
 
     def choose(self, class_rules: Sequence[ClassRule], need: ReplicaRequest) -> int | None:
-        """The best node by the rules, nearness and load."""
-        found = self._best(class_rules, need)
+        """Choose the best node by the rules, nearness and load; None if there is none."""
+        found = self._find_best(class_rules, need)
         of, kind_of = self._class_of, self._kind_of
         taken = [node for node in {*need.kept, *need.excluded} if kind_of[node] & _OPEN]
         if not any(found.mask[of[node]] for node in taken):
             return self._choose_from(found, need)
         for node in taken:
-            self._put(node, False)
-        chosen = self._choose_from(self._best(class_rules, need), need)
+            self._set_open(node, False)
+        chosen = self._choose_from(self._find_best(class_rules, need), need)
         for node in taken:
-            self._put(node, True)
+            self._set_open(node, True)
         return chosen
 
     def _choose_from(self, found: AllowedClasses, need: ReplicaRequest) -> int | None:
@@ -318,21 +327,21 @@ class ClassIndex:
             return None
         kind, near = _OPEN, None
         if need.replaces != EMPTY:
-            found, kind = self._idle_of(found)
-            near = self._nearest(found, self._class_of[need.replaces], kind | _NEAR)
+            found, kind = self._keep_idle(found)
+            near = self._find_nearest(found, self._class_of[need.replaces], kind | _NEAR)
         classes, tiers = (found.classes, self._tiers) if near is None else near
         kind = kind if near is None else kind | _NEAR
         for tier in tiers:
             if len(classes) == 1:
                 break
-            classes = least(classes, tier.pressure(classes))
-        groups = [self._least_loaded(each, kind) for each in classes.tolist()]
+            classes = keep_least(classes, tier.pressure(classes))
+        groups = [self._find_least_loaded(each, kind) for each in classes.tolist()]
         pressure = min([group.pressure for group in groups])
         nodes = [node for group in groups if group.pressure == pressure for node in group.nodes]
-        return nodes[0 if len(nodes) == 1 else tie_break(nodes, need, self._view.topology)]
+        return nodes[0 if len(nodes) == 1 else break_tie(nodes, need, self._view.topology)]
 
-    def _idle_of(self, found: AllowedClasses) -> tuple[AllowedClasses, int]:
-        """The classes that have an idle node; all of them with whatever is open, where none has."""
+    def _keep_idle(self, found: AllowedClasses) -> tuple[AllowedClasses, int]:
+        """Keep the classes with an idle node; all, with their open nodes, if none has one."""
         if found not in self._idlest:
             idle = found.classes[np.asarray(self._counts[_IDLE])[found.classes] > 0]
             known = found, _IDLE if len(idle) else _OPEN
@@ -341,21 +350,21 @@ class ClassIndex:
             self._idlest[found] = known
         return self._idlest[found]
 
-    def _least_loaded(self, its_class: int, kind: int) -> LeastLoaded:
-        """The least loaded nodes of a class that has some of this kind."""
+    def _find_least_loaded(self, its_class: int, kind: int) -> LeastLoaded:
+        """Find the least loaded nodes of this kind in a class that has some."""
         groups = self._least_loaded_of.setdefault(its_class, {})
         if kind not in groups:
             nodes = self._classes.nodes(its_class)
-            nodes = nodes[self._are(kind, self._kinds[nodes])]
+            nodes = nodes[self._match(kind, self._kinds[nodes])]
             pressure = self._view.pressure(nodes)
-            groups[kind] = LeastLoaded(float(pressure.min()), least(nodes, pressure).tolist())
+            groups[kind] = LeastLoaded(float(pressure.min()), keep_least(nodes, pressure).tolist())
         return groups[kind]
 
-    def _best(self, class_rules: Sequence[ClassRule], need: ReplicaRequest) -> AllowedClasses:
-        """Find the classes with open nodes that keep the required rules and keep the others best.
+    def _find_best(self, class_rules: Sequence[ClassRule], need: ReplicaRequest) -> AllowedClasses:
+        """Find the classes with open nodes that keep the required rules and meet the others best.
 
-        None of them outweighs one before it. A rule asks for nothing but where the others stand, so
-        that equals are asked about once.
+        Rules apply one after the other, in their order. A rule depends on the domains of the
+        other replicas only, so that an answer is kept for equal domains.
         """
         if self._all is None:
             self._all = self._allowed_of(np.flatnonzero(self._counts[_OPEN]))
@@ -363,18 +372,18 @@ class ClassIndex:
         kept = [of[node] for node in need.kept]
         for each in class_rules:
             held = sorted([each.domains[its_class] for its_class in kept])
-            if each.matters(found, held):
+            if each.may_matter(found, held):
                 key = (each, need.replication_factor, *held)
                 left = found.left.get(key)
                 if left is None:
-                    left = found.left[key] = self._obeying(each.rule, found, kept, need)
+                    left = found.left[key] = self._apply_rule(each.rule, found, kept, need)
                 found = left
         return found
 
-    def _obeying(
+    def _apply_rule(
         self, rule: Any, found: AllowedClasses, kept: list[int], need: ReplicaRequest
     ) -> AllowedClasses:
-        """Of some classes those that obey a required rule, or keep a preferred one best."""
+        """Keep the classes that obey a required rule, or that meet a preferred one best."""
         standing = RuleContext(self._shared, need.replication_factor, kept, shards=need.shards)
         penalties = rule.penalty(standing)[found.classes]
         required = rule.strength is Strength.REQUIRED or not len(penalties)
@@ -386,7 +395,7 @@ class ClassIndex:
         mask[classes] = True
         return AllowedClasses(classes, mask)
 
-    def _nearest(
+    def _find_nearest(
         self, found: AllowedClasses, old: int, kind: int
     ) -> tuple[Nodes, Sequence[LevelLoads]] | None:
         """Find the nearest of some classes that have a node of this kind, and the levels that tell

@@ -1,9 +1,9 @@
 """Exact search for the best set of nodes for one shard under independent attributes.
 
 Choosing node by node can miss a set that exists as soon as two attributes interact (Kafka's
-standby assignor does). `best_set` looks at whole sets: as many replicas as the limits admit, then
-the evenest spread over the values of each attribute in turn, then the user's preferred rules, then
-the lowest cost. Strategies with independent attributes share it.
+standby assignor does). `find_best_set` looks at whole sets: as many replicas as the limits admit,
+then the evenest spread over the values of each attribute in turn, then the user's preferred rules,
+then the lowest cost. Strategies with independent attributes share it.
 
 Method: depth first over the candidates in order of cost, deepening by evenness, with bounds that
 take every attribute by itself, and a maximum flow over every two limited attributes, which leaves
@@ -53,7 +53,7 @@ def load_costs(view: View) -> list[int]:
     return [round((2 * load + 1) / weight * _COST_UNIT) for load, weight in shares]
 
 
-def best_set(
+def find_best_set(
     need: ReplicaRequest,
     columns: Sequence[Column],
     mask: Mask,
@@ -72,7 +72,7 @@ def best_set(
 
 
 class _Search:
-    """One search. Candidates are known by their position in the order of cost and rank."""
+    """One search. Candidates are numbered in the order of cost and rank."""
 
     def __init__(
         self,
@@ -87,13 +87,13 @@ class _Search:
         self._need, self._topology = need, view.topology
         self._required = [rule for rule in rules if rule.strength is Strength.REQUIRED]
         self._wishes = [rule for rule in rules if rule.strength is Strength.PREFERRED]
-        columns = [*columns, *self._limits()]
+        columns = [*columns, *self._rule_limits()]
         self._caps = [column.cap for column in columns]
         self._even = [index for index, column in enumerate(columns) if column.even]
         kept = list(need.kept)
-        self._counts = [_counts(column.domains[kept].tolist()) for column in columns]
+        self._counts = [_count_domains(column.domains[kept].tolist()) for column in columns]
         lacking = max(need.replication_factor - len(kept), 0)
-        order = self._order(mask, columns, costs, ranks, lacking)
+        order = self._order_candidates(mask, columns, costs, ranks, lacking)
         self._nodes = order
         self._costs = [costs[node] for node in order]
         self._domains = [column.domains[order].tolist() for column in columns]
@@ -107,8 +107,8 @@ class _Search:
         self._best: tuple[Pairs, int] | None = None
         self._found: list[int] = []
 
-    def _limits(self) -> list[Column]:
-        """Limits per domain that the user asks for: known to the bounds, they end vain tries."""
+    def _rule_limits(self) -> list[Column]:
+        """List the limits per domain of the user's rules, so that bounds end vain tries early."""
         need, topology = self._need, self._topology
         standing = need.rule_context(topology)
         limits = []
@@ -118,7 +118,7 @@ class _Search:
                 limits.append(Column(topology.domain_of(rule.scope), cap, even=False))
         return limits
 
-    def _order(
+    def _order_candidates(
         self,
         mask: Mask,
         columns: Sequence[Column],
@@ -126,8 +126,10 @@ class _Search:
         ranks: Sequence[int],
         lacking: int,
     ) -> list[int]:
-        """The candidates by cost and rank. Of nodes that nothing but cost tells apart only as many
-        are kept as one set can use."""
+        """Order the candidates by cost and rank.
+
+        Of nodes that differ in cost only, as many are kept as one set can use.
+        """
         open_nodes = mask.copy()
         open_nodes[np.asarray([*self._need.kept, *self._need.excluded], np.int64)] = False
         nodes = sorted(np.flatnonzero(open_nodes).tolist(), key=lambda n: (costs[n], ranks[n]))
@@ -145,11 +147,11 @@ class _Search:
         return kept
 
     def run(self) -> list[int]:
-        """The best set, or a greedy one where the search takes too long."""
+        """Find the best set, or a greedy one where the search takes too long."""
         for count in range(self._wanted, 0, -1):
             found = self._search(count)
             if not (found or self._leads):
-                # One that nobody may lead is better than a smaller one.
+                # A set without a possible leader is better than a smaller set.
                 self._leads = True
                 found = self._search(count)
                 self._leads = False
@@ -158,8 +160,8 @@ class _Search:
         return []
 
     def _search(self, count: int) -> list[int]:
-        """The best set of so many candidates, if there is one."""
-        bound = self._bound(0, count)
+        """Find the best set of `count` candidates; empty if there is none."""
+        bound = self._bound_cost(0, count)
         if bound is None:
             return []
         self._goal = bound[0]
@@ -170,7 +172,7 @@ class _Search:
             self._goal = less_even
         if self._best is not None:
             return [self._nodes[position] for position in self._found]
-        return self._greedy() if self._steps <= 0 else []
+        return self._search_greedily() if self._steps <= 0 else []
 
     def _try(self, count: int) -> Pairs | None:
         """Look for sets that are as even as the goal; returns the evenness to try next."""
@@ -183,15 +185,15 @@ class _Search:
     ) -> None:
         """Try all sets that add `left` candidates from `start` on to those chosen."""
         if left == 0:
-            pairs = tuple(_pairs(self._counts[index]) for index in self._even)
+            pairs = tuple(_count_pairs(self._counts[index]) for index in self._even)
             if pairs > self._goal:
                 self._next = pairs if self._next is None else min(self._next, pairs)
             elif self._best is None or (wishes, cost) < self._best:
                 self._best, self._found = (wishes, cost), list(chosen)
             return
-        allowed, wished = self._asked(chosen)
+        allowed, wished = self._apply_rules(chosen)
         for position in range(start, len(self._nodes)):
-            bound = self._bound(position, left)
+            bound = self._bound_cost(position, left)
             if bound is None or self._steps <= 0:
                 return
             pairs, rest = bound
@@ -201,18 +203,18 @@ class _Search:
             if self._best is not None and (wishes, cost + rest) >= self._best:
                 return
             node = self._nodes[position]
-            if not self._fits(position) or not (allowed is None or allowed[node]):
+            if not self._can_take(position) or not (allowed is None or allowed[node]):
                 continue
-            if left == 1 and not (self._leads or self._able[position] or self._any_able(chosen)):
+            if left == 1 and not (self._leads or self._able[position] or self._has_leader(chosen)):
                 continue
             self._count(position, 1)
             chosen.append(position)
-            felt = tuple(w + each[node] for w, each in zip(wishes, wished, strict=True))
-            self._descend(position + 1, left - 1, felt, cost + self._costs[position], chosen)
+            broken = tuple(w + each[node] for w, each in zip(wishes, wished, strict=True))
+            self._descend(position + 1, left - 1, broken, cost + self._costs[position], chosen)
             chosen.pop()
             self._count(position, -1)
 
-    def _bound(self, start: int, left: int) -> tuple[Pairs, int] | None:
+    def _bound_cost(self, start: int, left: int) -> tuple[Pairs, int] | None:
         """Bound the cost of `left` more candidates from `start` on.
 
         It is the fewest pairs of replicas in one domain, by column, and the least cost; None if so
@@ -245,17 +247,18 @@ class _Search:
                 return None
             cost = max(cost, spent)
             if index in self._even:
-                pairs.append(_pairs(counts) + sum(sorted(added)[:left]))
-        return (tuple(pairs), cost) if self._flows(start, left) else None
+                pairs.append(_count_pairs(counts) + sum(sorted(added)[:left]))
+        return (tuple(pairs), cost) if self._has_flow(start, left) else None
 
-    def _flows(self, start: int, left: int) -> bool:
+    def _has_flow(self, start: int, left: int) -> bool:
         """Whether every two limited columns together leave room for `left` more replicas."""
         limited = [index for index, cap in enumerate(self._caps) if cap is not None]
         return left == 1 or all(
-            self._flow(one, other, start, left) >= left for one, other in combinations(limited, 2)
+            self._count_flow(one, other, start, left) >= left
+            for one, other in combinations(limited, 2)
         )
 
-    def _flow(self, one: int, other: int, start: int, enough: int) -> int:
+    def _count_flow(self, one: int, other: int, start: int, enough: int) -> int:
         """Count the candidates from `start` on that two columns admit, up to `enough`.
 
         It is a maximum flow from the domains of one column to those of the other, one candidate an
@@ -295,13 +298,13 @@ class _Search:
         return flow
 
     def _room(self, index: int, domain: int) -> int:
-        """Replicas that a domain may still take; without a domain nothing limits them."""
+        """Count the replicas that a domain may still take; without a domain nothing limits them."""
         cap = self._caps[index]
         if cap is None or domain == NO_DOMAIN:
             return self._wanted
         return max(cap - self._counts[index].get(domain, 0), 0)
 
-    def _fits(self, position: int) -> bool:
+    def _can_take(self, position: int) -> bool:
         return all(
             self._room(index, domains[position]) > 0 for index, domains in enumerate(self._domains)
         )
@@ -312,10 +315,10 @@ class _Search:
             if domain != NO_DOMAIN:
                 counts[domain] = counts.get(domain, 0) + change
 
-    def _any_able(self, chosen: Iterable[int]) -> bool:
+    def _has_leader(self, chosen: Iterable[int]) -> bool:
         return any(self._able[position] for position in chosen)
 
-    def _asked(self, chosen: Sequence[int]) -> tuple[Mask | None, list[list[int]]]:
+    def _apply_rules(self, chosen: Sequence[int]) -> tuple[Mask | None, list[list[int]]]:
         """Mask the nodes that the user's required rules leave, and rank them by the others."""
         if not (self._required or self._wishes):
             return None, []
@@ -330,16 +333,16 @@ class _Search:
             allowed &= rule.penalty(standing) == 0
         return allowed, [rule.penalty(standing).tolist() for rule in self._wishes]
 
-    def _greedy(self) -> list[int]:
-        """One candidate after the other: the one that shares its values with the fewest."""
+    def _search_greedily(self) -> list[int]:
+        """Take one candidate after the other: the one that shares its values with the fewest."""
         chosen: list[int] = []
         while len(chosen) < self._wanted:
-            allowed, wished = self._asked(chosen)
+            allowed, wished = self._apply_rules(chosen)
             open_positions = [
                 position
                 for position in range(len(self._nodes))
                 if position not in chosen
-                and self._fits(position)
+                and self._can_take(position)
                 and (allowed is None or allowed[self._nodes[position]])
             ]
             if not open_positions:
@@ -357,12 +360,12 @@ class _Search:
         return [self._nodes[position] for position in sorted(chosen)]
 
 
-def _pairs(counts: dict[int, int]) -> int:
-    """Pairs of replicas that share a domain: the fewer, the evener."""
+def _count_pairs(counts: dict[int, int]) -> int:
+    """Count the pairs of replicas that share a domain: the fewer, the evener."""
     return sum(count * (count - 1) // 2 for count in counts.values())
 
 
-def _counts(domains: Iterable[int]) -> dict[int, int]:
+def _count_domains(domains: Iterable[int]) -> dict[int, int]:
     counts: dict[int, int] = {}
     for domain in domains:
         if domain != NO_DOMAIN:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from placement.allocator.choose import candidates, distance, unmet
+from placement.allocator.choose import candidates, distance, find_unmet
 from placement.allocator.leader_election import elect_leaders
 from placement.allocator.node_sets import load_costs
 from placement.allocator.slot_filling import fill_slots
@@ -20,7 +20,7 @@ from placement.topology import Topology
 _NEARNESS_UNIT = 1 << 90
 
 
-class Plans(Protocol):
+class SetPlanner(Protocol):
     """Members that such a strategy has to bring."""
 
     def rules(self, policy: Policy, topology: Topology, /) -> tuple[Rule, ...]:
@@ -38,7 +38,7 @@ class Plans(Protocol):
 class SetStrategy(ByRules):
     """`place` and `extend` of a strategy that plans whole sets."""
 
-    def place(self: Plans, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
+    def place(self: SetPlanner, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
         """Plan shard by shard; slots beyond the planned set stay empty with the reason."""
         planned: list[int] = []
         by_slot = bool(RuleSet(policy.rules).roles)
@@ -48,16 +48,16 @@ class SetStrategy(ByRules):
                 found = self.plan(need, policy, mask, view)
                 if isinstance(found, Reason):
                     return found
-                planned[:] = found if need.kept or by_slot else leader_in_front(found, view)
+                planned[:] = found if need.kept or by_slot else put_least_leading_first(found, view)
             return planned.pop(0)
 
         shards, reasons = fill_slots(spec, policy, view, pick)
         _lead_evenly(shards, policy, view)
         rules = self.rules(policy, view.topology)
-        return Placement(shards, reasons, unmet(rules, shards, spec, policy, view.topology))
+        return Placement(shards, reasons, find_unmet(rules, shards, spec, policy, view.topology))
 
     def resume(
-        self: Plans, spec: StreamSpec, policy: Policy, shards: list[list[int]], view: View
+        self: SetPlanner, spec: StreamSpec, policy: Policy, shards: list[list[int]], view: View
     ) -> tuple[Reason, ...]:
         """Complete the shards around what they were given. Rules of the user may look at other
         shards: then each replica is added by itself."""
@@ -75,7 +75,7 @@ class SetStrategy(ByRules):
             if isinstance(found, Reason):
                 continue
             if not kept:
-                found = leader_in_front(found, view)
+                found = put_least_leading_first(found, view)
                 fresh.append(nodes)
             nodes[len(kept) : len(kept) + len(found)] = found
             for node in found:
@@ -84,7 +84,7 @@ class SetStrategy(ByRules):
         return ()
 
     def extend(
-        self: Plans, need: ReplicaRequest, policy: Policy, mask: Mask, view: View
+        self: SetPlanner, need: ReplicaRequest, policy: Policy, mask: Mask, view: View
     ) -> int | Reason:
         """The first node of the set that completes the shard best."""
         found = self.plan(need, policy, mask, view)
@@ -116,7 +116,7 @@ def placing_costs(need: ReplicaRequest, view: View) -> list[int]:
     return [climb * _NEARNESS_UNIT + cost for climb, cost in zip(climbs, costs, strict=True)]
 
 
-def leader_in_front(nodes: list[int], view: View) -> list[int]:
+def put_least_leading_first(nodes: list[int], view: View) -> list[int]:
     """The nodes with the one in front that leads least for its weight and may lead."""
     able = [node for node in nodes if view.topology.can_lead[node]]
     if not able:

@@ -54,11 +54,13 @@ def fill_slots(
             fresh=True,
             shards=spec.shards,
         )
-        kept, reason = _slots(pick, need, mask, view, copies)
+        kept, reason = _fill_shard(pick, need, mask, view, copies)
         if reason and rules and policy.rules:
             for node in kept * copies:
                 view.remove(node)
-            kept, reason = _slots(partial(_ahead, pick, rules, view), need, mask, view, copies)
+            kept, reason = _fill_shard(
+                partial(_pick_ahead, pick, rules, view), need, mask, view, copies
+            )
         if reason:
             reasons.setdefault(reason.code, reason)
         for node in kept:
@@ -66,7 +68,7 @@ def fill_slots(
                 mask = mask.copy()
                 mask[node] = False
         used.extend(kept)
-        nodes = leader_first(kept, policy, spec.replication_factor, topology)
+        nodes = put_leader_first(kept, policy, spec.replication_factor, topology)
         if nodes:
             view.leaders[nodes[0]] += copies
         whole = nodes + [EMPTY] * (spec.replication_factor - len(nodes))
@@ -74,11 +76,10 @@ def fill_slots(
     return shards, tuple(reasons.values())
 
 
-def _slots(
+def _fill_shard(
     pick: Pick, need: ReplicaRequest, mask: Mask, view: View, copies: int
 ) -> tuple[list[int], Reason | None]:
-    """The nodes of a shard, one slot after the other, as far as there are any; `copies` shards
-    take them."""
+    """Pick the nodes of a shard slot by slot, until one finds none; `copies` shards take them."""
     kept: list[int] = []
     while len(kept) < need.replication_factor:
         node = _pick(pick, need._replace(slot=len(kept), kept=kept), mask, view.topology)
@@ -90,15 +91,14 @@ def _slots(
     return kept, None
 
 
-def _ahead(
+def _pick_ahead(
     pick: Pick, rules: Sequence[Rule], view: View, need: ReplicaRequest, mask: Mask
 ) -> int | Reason:
     return pick_ahead(pick, rules, mask, need, view)
 
 
 def pick_by_preferences(pick: Callable[[Policy], int | Reason], policy: Policy) -> int | Reason:
-    """Pick under all of the user's rules, or under the required ones alone if the others leave no
-    node.
+    """Pick under all of the user's rules; if they leave no node, under the required ones.
 
     Preferred rules come after what the strategy requires.
     """
@@ -117,7 +117,7 @@ def admitted_mask(policy: Policy, mask: Mask, need: ReplicaRequest, view: View) 
     if not policy.rules:
         return mask
     standing = need.rule_context(view.topology)
-    left = without_taken(mask, need)
+    left = exclude_taken(mask, need)
     for rule in policy.rules:
         if rule.strength is Strength.REQUIRED:
             left &= rule.penalty(standing) == 0
@@ -132,21 +132,23 @@ def admitted_mask(policy: Policy, mask: Mask, need: ReplicaRequest, view: View) 
     return left
 
 
-def without_taken(mask: Mask, need: ReplicaRequest) -> Mask:
-    """The mask without the nodes that hold a replica of the shard already."""
+def exclude_taken(mask: Mask, need: ReplicaRequest) -> Mask:
+    """Exclude the nodes that hold a replica of the shard already."""
     left = mask.copy()
     left[np.asarray([*need.kept, *need.excluded], np.int64)] = False
     return left
 
 
-def leader_first(nodes: list[int], policy: Policy, factor: int, topology: Topology) -> list[int]:
+def put_leader_first(
+    nodes: list[int], policy: Policy, factor: int, topology: Topology
+) -> list[int]:
     """Put the first node that may lead, where the user's rules want the leader, in front of the
     others.
 
     The last slots, where a role is kept, stay as they are.
     """
-    leaders = _able(nodes, policy, factor, topology)
-    return _led_by(leaders[0], nodes) if leaders else list(nodes)
+    leaders = _possible_leaders(nodes, policy, factor, topology)
+    return _put_in_front(leaders[0], nodes) if leaders else list(nodes)
 
 
 def spread_leaders(
@@ -156,20 +158,22 @@ def spread_leaders(
 
     For strategies whose source says where replicas stand, and not which one leads.
     """
-    able = [_able(nodes, policy, factor, view.topology) for nodes in shards]
+    able = [_possible_leaders(nodes, policy, factor, view.topology) for nodes in shards]
     leads = Counter(dict.fromkeys((node for nodes in able for node in nodes), 0))
     leads.update(nodes[0] for nodes in shards)
     if max(leads.values()) - min(leads.values()) <= 1:
         return shards
     elected = elect_leaders(able, view.fork(), levels=False)
-    return [_led_by(leader, nodes) for leader, nodes in zip(elected, shards, strict=True)]
+    return [_put_in_front(leader, nodes) for leader, nodes in zip(elected, shards, strict=True)]
 
 
-def _led_by(leader: int, nodes: list[int]) -> list[int]:
+def _put_in_front(leader: int, nodes: list[int]) -> list[int]:
     return [leader, *(node for node in nodes if node != leader)]
 
 
-def _able(nodes: list[int], policy: Policy, factor: int, topology: Topology) -> list[int]:
+def _possible_leaders(
+    nodes: list[int], policy: Policy, factor: int, topology: Topology
+) -> list[int]:
     """Keep the nodes that may lead and stand where the user's rules want the leader.
 
     If none may lead, all that stand where the rules want it.
@@ -179,7 +183,7 @@ def _able(nodes: list[int], policy: Policy, factor: int, topology: Topology) -> 
 
 
 def _pick(pick: Pick, need: ReplicaRequest, mask: Mask, topology: Topology) -> int | Reason:
-    """The last slot goes to a node that may lead if no other has one and there is any."""
+    """Pick a node; for the last slot one that may lead, if no other may and there is any."""
     last = need.slot == need.replication_factor - 1
     if last and not topology.can_lead[np.asarray(need.kept, np.int64)].any():
         if topology.can_lead[mask].all():

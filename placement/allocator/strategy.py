@@ -1,6 +1,6 @@
-"""The protocol that every strategy keeps, and what those share that go by rules.
+"""The protocol of strategies, and the base of those whose rules say everything.
 
-A strategy proposes; the rules engine disposes.
+A strategy proposes nodes; the rules engine checks the arrangement.
 """
 
 from typing import ClassVar, Protocol
@@ -17,7 +17,7 @@ from placement.topology import Topology
 
 
 class Strategy(Compiles, Protocol):
-    """A placement system. `place` answers for a whole stream, `rules` for every later replica.
+    """A placement system. `place` proposes for a whole stream, `extend` for one more replica.
 
     All four values of `on_infeasible` come from `placement.streams.decision`, for every strategy,
     if it keeps to this:
@@ -40,7 +40,7 @@ class Strategy(Compiles, Protocol):
         ...
 
     def rules(self, policy: Policy, topology: Topology, /) -> tuple[Rule, ...]:
-        """The strategy's own rules for this policy; the user's come before them."""
+        """List the rules of this policy: the user's, then the strategy's own."""
         ...
 
     def place(self, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
@@ -48,18 +48,18 @@ class Strategy(Compiles, Protocol):
         ...
 
     def extend(self, need: ReplicaRequest, policy: Policy, mask: Mask, view: View) -> int | Reason:
-        """The node for one more replica, out of those in `mask`, or why none serves."""
+        """Choose the node for one more replica out of `mask`, or say why none serves."""
         ...
 
-    def unfit(self, spec: StreamSpec, policy: Policy, topology: Topology, /) -> Reason | None:
-        """Name a fault of the request as such, for instance an unknown name.
+    def find_fault(self, spec: StreamSpec, policy: Policy, topology: Topology, /) -> Reason | None:
+        """Find a fault of the request as such, for instance an unknown name.
 
         The stream is then rejected, also if it brings its replicas.
         """
         ...
 
     def advice(self, spec: StreamSpec, policy: Policy, topology: Topology, /) -> tuple[Reason, ...]:
-        """Warnings for a stream that is placed, which change nothing."""
+        """List warnings for a stream that is placed; they change nothing."""
         ...
 
     def resume(
@@ -108,14 +108,16 @@ class ByRules:
     places_by_choice: ClassVar[bool] = False
     followers_on_suspect: ClassVar[bool] = False
 
-    def unfit(self, _spec: StreamSpec, _policy: Policy, _topology: Topology, /) -> Reason | None:
+    def find_fault(
+        self, _spec: StreamSpec, _policy: Policy, _topology: Topology, /
+    ) -> Reason | None:
         """Nothing."""
         return None
 
     def advice(
         self, _spec: StreamSpec, _policy: Policy, _topology: Topology, /
     ) -> tuple[Reason, ...]:
-        """None."""
+        """Give no warnings."""
         return ()
 
     def resume(
@@ -127,5 +129,5 @@ class ByRules:
     def extend(
         self: Strategy, need: ReplicaRequest, policy: Policy, mask: Mask, view: View
     ) -> int | Reason:
-        """The best candidate by the strategy's rules, load and nearness."""
+        """Choose the best candidate by the strategy's rules, load and nearness."""
         return choose(self.rules(policy, view.topology), mask, need, view)

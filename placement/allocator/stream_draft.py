@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from placement.allocator import kernels
-from placement.allocator.choose import choose, too_few, unmet
+from placement.allocator.choose import choose, explain_shortage, find_unmet
 from placement.allocator.strategy import Strategy
 from placement.allocator.view import Placement, ReplicaRequest, View
 from placement.assignments import EMPTY
@@ -80,13 +80,13 @@ class StreamDraft:
         return digest64("start", self.spec.stream) % 2**31 if self.foreign.any() else 0
 
     def range_counts(self, shard: int) -> NDArray[np.int64]:
-        """Replicas by node of the stream's shards that have the same range label as this one."""
+        """Count replicas by node of the shards that have the range label of this one."""
         labels = self.spec.ranges or ()
         label = labels[shard] if shard < len(labels) else ""
         return self._by_range.setdefault(label, np.zeros(self.view.topology.size, np.int64))
 
     def open_nodes(self, shard: int, kept: Sequence[int]) -> Nodes:
-        """Nodes that may take the shard's next replica."""
+        """List the nodes that may take the shard's next replica."""
         mask = (self.usable | self.fenced) & self.view.has_room(self.unit)
         mask[np.asarray(kept, np.int64)] = False
         left = self.spec.replication_factor - len(kept)
@@ -100,7 +100,7 @@ class StreamDraft:
         return np.flatnonzero(mask)
 
     def rule_context(self, shard: int, kept: Sequence[int]) -> RuleContext:
-        """The shard as rules see it."""
+        """Build the context in which rules judge the shard."""
         others: list[int] = []
         if self._wide:
             rest = (nodes for s, nodes in enumerate(self.shards) if s != shard)
@@ -110,8 +110,7 @@ class StreamDraft:
         return RuleContext(topology, factor, kept, others, self.policy.nodes, shards)
 
     def wishes(self, shard: int, kept: Sequence[int]) -> list[Key]:
-        """List the user's preferences: where the leader stands, then the preferred rules as
-        written."""
+        """List the user's preferences: leader preferences, then the preferred rules as written."""
         keys: list[Key] = []
         if not kept:
             topology = self.view.topology
@@ -135,7 +134,7 @@ class StreamDraft:
                 continue
             whole = self._search(shard, kept, order, [_TRIES_MAX])
             if whole is None:
-                reason, whole = self._stuck(shard, kept, order)
+                reason, whole = self._explain_dead_end(shard, kept, order)
                 reasons.setdefault(reason.code, reason)
                 if self.policy.on_shortage is not OnInfeasible.PARTIAL or not whole:
                     continue
@@ -158,11 +157,11 @@ class StreamDraft:
                 for copy in range(self.unit):
                     self.view.add(node, leader=slot == 0 and copy == 0)
 
-    def with_leaders(self, nodes: Nodes) -> Nodes:
-        """The nodes of all shards, in front of each shard's the one that leads least."""
+    def put_leaders_first(self, nodes: Nodes) -> Nodes:
+        """Put the node that leads least in front of each shard; `nodes` are those of all shards."""
         factor, weight = self.spec.replication_factor, self.view.topology.weight
-        *_, led = kernels.run(kernels.least_leading, len(nodes), weight, factor, nodes)
-        return np.asarray(led)
+        *_, ordered = kernels.run(kernels.put_leaders_first, len(nodes), weight, factor, nodes)
+        return np.asarray(ordered)
 
     def enter(self, nodes: Nodes) -> None:
         """Enter the nodes of all shards, leaders first."""
@@ -176,33 +175,35 @@ class StreamDraft:
     def _search(
         self, shard: int, kept: list[int], order: Order, tries: list[int]
     ) -> list[int] | None:
-        """The best of the shard's arrangements: the first without a dead end."""
+        """Find the best arrangement of the shard: the first without a dead end."""
         if len(kept) == self.spec.replication_factor:
             return kept
-        for node in _ranked(self.open_nodes(shard, kept), order(shard, kept)):
+        for node in _rank(self.open_nodes(shard, kept), order(shard, kept)):
             whole = self._search(shard, [*kept, node], order, tries)
             tries[0] -= 1
             if whole is not None or tries[0] <= 0 or not (self._required or self.fenced.any()):
                 return whole
         return None
 
-    def _stuck(self, shard: int, kept: list[int], order: Order) -> tuple[Reason, list[int]]:
+    def _explain_dead_end(
+        self, shard: int, kept: list[int], order: Order
+    ) -> tuple[Reason, list[int]]:
         """Explain why the shard finds no node, and return the slots filled so far.
 
         The reason is the first dead end of the order.
         """
         reached = list(kept)
         while len(found := self.open_nodes(shard, reached)):
-            reached.append(next(_ranked(found, order(shard, reached))))
+            reached.append(next(_rank(found, order(shard, reached))))
             if len(reached) == self.spec.replication_factor:
                 break
         name, factor, slot = self.spec.stream, self.spec.replication_factor, len(reached)
         others = self.rule_context(shard, reached).stream_nodes
         need = ReplicaRequest(name, shard, slot, factor, reached, others, self.policy.nodes)
         mask = (self.usable | self.fenced) & self.view.has_room(self.unit)
-        said = choose(self.policy.rules, mask, need, self.view)
-        if isinstance(said, Reason):
-            return said, reached
+        reason = choose(self.policy.rules, mask, need, self.view)
+        if isinstance(reason, Reason):
+            return reason, reached
         message = f"no arrangement of {name}/{shard} has a node that may lead and keeps the rules"
         return Reason(Code.NO_CANDIDATE, message, 1, 0), reached[: factor - 1]
 
@@ -223,7 +224,7 @@ def place_by(
     if at_once and not policy.rules:
         draft = StreamDraft(spec, policy, [], view)
         if view.topology.can_lead[draft.usable].all() and at_once(draft):
-            warnings = unmet(rules, draft.shards, spec, policy, view.topology)
+            warnings = find_unmet(rules, draft.shards, spec, policy, view.topology)
             return Placement(draft.shards, (), warnings)
     shards = [[EMPTY] * spec.replication_factor for _ in range(spec.shards)]
     if is_colocated(policy):
@@ -231,7 +232,7 @@ def place_by(
         shards = [list(shards[0]) for _ in shards]
     else:
         reasons = strategy.resume(spec, policy, shards, view)
-    return Placement(shards, reasons, unmet(rules, shards, spec, policy, view.topology))
+    return Placement(shards, reasons, find_unmet(rules, shards, spec, policy, view.topology))
 
 
 def is_colocated(policy: Policy) -> bool:
@@ -239,17 +240,17 @@ def is_colocated(policy: Policy) -> bool:
     return RuleSet(policy.rules).is_colocated
 
 
-def shortage(spec: StreamSpec, policy: Policy, mask: Mask, view: View) -> Reason | None:
+def find_shortage(spec: StreamSpec, policy: Policy, mask: Mask, view: View) -> Reason | None:
     """Explain, by counting alone, why there cannot be enough nodes, unless some will do."""
     factor, have = spec.replication_factor, int(mask.sum())
     if have >= factor or (have and policy.on_shortage is OnInfeasible.PARTIAL):
         return None
     wanted = f"replication factor {factor} needs {factor} nodes"
-    return too_few(factor, policy, mask, view, wanted)
+    return explain_shortage(factor, policy, mask, view, wanted)
 
 
-def start_of(policy_start: object) -> int | Reason | None:
-    """The parameter `start`: a number of 0 or more, or nothing."""
+def parse_start(policy_start: object) -> int | Reason | None:
+    """Parse the parameter `start`: a number of 0 or more, or nothing."""
     if policy_start is None:
         return None
     if type(policy_start) is not int or not 0 <= policy_start < 2**31:
@@ -258,8 +259,8 @@ def start_of(policy_start: object) -> int | Reason | None:
     return policy_start
 
 
-def least(found: Nodes, keys: Sequence[Key]) -> Nodes:
-    """The candidates that are best by every key in turn."""
+def keep_best(found: Nodes, keys: Sequence[Key]) -> Nodes:
+    """Keep the candidates that are best by every key in turn."""
     for key in keys:
         if len(found) == 1:
             break
@@ -268,11 +269,11 @@ def least(found: Nodes, keys: Sequence[Key]) -> Nodes:
     return found
 
 
-def _ranked(found: Nodes, keys: Sequence[Key]) -> Iterator[int]:
-    """Candidates, best first; all but the first are ordered only when they are asked for."""
+def _rank(found: Nodes, keys: Sequence[Key]) -> Iterator[int]:
+    """Rank candidates, best first; the rest is ordered only if the first is not enough."""
     if not len(found):
         return
-    best = int(least(found, keys)[0])
+    best = int(keep_best(found, keys)[0])
     yield best
     rest = found[found != best]
     if len(rest):
@@ -280,10 +281,10 @@ def _ranked(found: Nodes, keys: Sequence[Key]) -> Iterator[int]:
         yield from rest[np.lexsort(columns)].tolist()
 
 
-def least_leading(draft: StreamDraft) -> Callable[[list[int]], int]:
-    """Name the node of a shard that leads least by weight, of those that the user's rules let lead.
+def make_leader_choice(draft: StreamDraft) -> Callable[[list[int]], int]:
+    """Make the function that chooses a shard's leader: the node that leads least by weight.
 
-    Among equals the first one.
+    Only nodes that the user's rules let lead; among equals the first one.
     """
     topology, rules = draft.view.topology, RuleSet(draft.policy.rules)
     able = draft.usable & topology.can_lead
@@ -298,8 +299,8 @@ def least_leading(draft: StreamDraft) -> Callable[[list[int]], int]:
 def balance_leaders(draft: StreamDraft, shards: Sequence[int]) -> None:
     """Even out the leaders of these shards along chains of shards that share nodes.
 
-    The lead passes from a node that leads two more than another to that one. Nodes of different
-    weight are left as `lead_least` chose them, and so are leaders that the user has rules for.
+    The lead passes from a node that leads two more than another to that one. Leaders stay where
+    nodes differ in weight, and where the user has rules for leaders.
     """
     topology = draft.view.topology
     able = draft.usable & topology.can_lead & (draft.counts > 0)
@@ -316,7 +317,7 @@ def balance_leaders(draft: StreamDraft, shards: Sequence[int]) -> None:
         most = int(draft.leads[able].min()) + 2
         sources = [node for node in led if draft.leads[node] >= most and led[node]]
         sources.sort(key=lambda n: (-draft.leads[n], int(rank[n])))
-        chains = (_chain(draft, led, able, node) for node in sources)
+        chains = (_find_chain(draft, led, able, node) for node in sources)
         chain = next((chain for chain in chains if chain), None)
         if chain is None:
             return
@@ -329,11 +330,13 @@ def balance_leaders(draft: StreamDraft, shards: Sequence[int]) -> None:
             nodes[:] = [node, *(other for other in nodes if other != node)]
 
 
-def _chain(
+def _find_chain(
     draft: StreamDraft, led: dict[int, list[int]], able: Mask, source: int
 ) -> list[tuple[int, int]] | None:
-    """Shards and their new leaders along the shortest way from `source` to a node that leads at
-    least two fewer."""
+    """Find the shortest chain from `source` to a node that leads at least two fewer.
+
+    Returns shards with their new leaders.
+    """
     before: dict[int, tuple[int, int]] = {source: (EMPTY, EMPTY)}
     queue = [source]
     for node in queue:
@@ -343,12 +346,14 @@ def _chain(
                     continue
                 before[other] = (node, shard)
                 if draft.leads[other] <= draft.leads[source] - 2:
-                    return _way(before, source, other)
+                    return _trace_chain(before, source, other)
                 queue.append(other)
     return None
 
 
-def _way(before: dict[int, tuple[int, int]], source: int, target: int) -> list[tuple[int, int]]:
+def _trace_chain(
+    before: dict[int, tuple[int, int]], source: int, target: int
+) -> list[tuple[int, int]]:
     way: list[tuple[int, int]] = []
     while target != source:
         leader, shard = before[target]

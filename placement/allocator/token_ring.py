@@ -6,7 +6,7 @@ node's tokens depend on another node: a node that joins or leaves changes only t
 its own tokens.
 
 `ring` and `network_topology` say slot by slot which node a shard takes next. Where the ring alone
-decides (no rules of the user's, every node may lead, none gets full), `in_bulk` finds the same
+decides (no rules of the user's, every node may lead, none gets full), `walk_in_bulk` finds the same
 answer for many shards over arrays of ring positions; elsewhere the strategies ask shard by shard.
 """
 
@@ -78,7 +78,7 @@ class TokenRing:
         elif isinstance(need.token, type(self.tokens[0])):
             key = need.token
         else:
-            return self._drawn(digest64("shard", need.stream, need.shard))
+            return self._draw_position(digest64("shard", need.stream, need.shard))
         return bisect_left(self.tokens, key) % len(self.tokens)
 
     def starts(self, spec: StreamSpec) -> NDArray[np.int64]:
@@ -107,7 +107,7 @@ class TokenRing:
         owns[np.asarray(self.nodes, np.int64)] = True
         return owns
 
-    def _drawn(self, seed: int) -> int:
+    def _draw_position(self, seed: int) -> int:
         lots = self._array(
             "lots", lambda: np.asarray([digest64("token", t) for t in self.tokens], np.uint64)
         )
@@ -127,7 +127,7 @@ def ring_of(topology: Topology, vnodes: int = VNODES) -> TokenRing:
 
 def _make_ring(topology: Topology, vnodes: int) -> TokenRing:
     explicit = any(topology.attributes[n].tokens is not None for n in topology.index.values())
-    return _explicit(topology) if explicit else _hashed(topology, vnodes)
+    return _make_explicit_ring(topology) if explicit else _make_hashed_ring(topology, vnodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +159,9 @@ class OnRing(Rule):
         return off
 
 
-def unfit_tokens(spec: StreamSpec, topology: Topology) -> Reason | None:
+def find_token_fault(spec: StreamSpec, topology: Topology) -> Reason | None:
     """Explain why the explicit tokens of nodes and shards form no ring, if they do not."""
-    kinds = dict(_kinds(topology))
+    kinds = dict(_token_kinds(topology))
     if spec.shard_tokens is not None:
         if len(spec.shard_tokens) != spec.shards:
             have = len(spec.shard_tokens)
@@ -176,12 +176,12 @@ def unfit_tokens(spec: StreamSpec, topology: Topology) -> Reason | None:
     return None
 
 
-def _kinds(topology: Topology) -> dict[type, str]:
+def _token_kinds(topology: Topology) -> dict[type, str]:
     """The kinds of explicit tokens there are, each with the first node that has such."""
-    return topology.derive(_kinds, lambda: _find_kinds(topology))
+    return topology.derive(_token_kinds, lambda: _find_token_kinds(topology))
 
 
-def _find_kinds(topology: Topology) -> dict[type, str]:
+def _find_token_kinds(topology: Topology) -> dict[type, str]:
     kinds: dict[type, str] = {}
     having = (n for n, node in topology.index.items() if topology.attributes[node].tokens)
     for node_id in sorted(having, key=natural_key):
@@ -190,7 +190,7 @@ def _find_kinds(topology: Topology) -> dict[type, str]:
     return kinds
 
 
-def _explicit(topology: Topology) -> TokenRing:
+def _make_explicit_ring(topology: Topology) -> TokenRing:
     rank = topology.order()
     owners: list[tuple[Any, int, int]] = [
         (token, int(rank[node]), node)
@@ -203,7 +203,7 @@ def _explicit(topology: Topology) -> TokenRing:
     return TokenRing([owner[0] for owner in owners], [owner[2] for owner in owners], True)
 
 
-def _hashed(topology: Topology, vnodes: int) -> TokenRing:
+def _make_hashed_ring(topology: Topology, vnodes: int) -> TokenRing:
     """Weight 1 stands for `vnodes` tokens; a heavier node has more of the same sequence."""
     nodes = np.fromiter(topology.index.values(), np.int64)
     counts = np.clip(np.rint(topology.weight[nodes] * vnodes), 1, max(VNODES_MAX, vnodes))
@@ -217,7 +217,7 @@ def _hashed(topology: Topology, vnodes: int) -> TokenRing:
     return TokenRing(all_tokens[order].tolist(), all_owners[order].tolist(), False)
 
 
-def in_bulk(
+def walk_in_bulk(
     spec: StreamSpec, policy: Policy, view: View, ring: TokenRing, lists: Lists
 ) -> list[list[int]] | None:
     """Nodes of every slot of every shard, counted in `view`; None where shards have to be walked
@@ -241,7 +241,7 @@ def in_bulk(
     return nodes
 
 
-def first_fitting(shards: Positions, starts: Positions, size: int, fits: Fits) -> Positions:
+def find_first_fitting(shards: Positions, starts: Positions, size: int, fits: Fits) -> Positions:
     """The first position from its start that fits each of `shards`; -1 where none does."""
     found = np.full(len(shards), -1, np.int64)
     left = np.arange(len(shards))
@@ -258,7 +258,7 @@ def first_fitting(shards: Positions, starts: Positions, size: int, fits: Fits) -
     return found
 
 
-def among(values: NDArray[np.generic], held: NDArray[np.generic]) -> Mask:
+def is_among(values: NDArray[np.generic], held: NDArray[np.generic]) -> Mask:
     """Mask the values, a row for each shard, that the shard holds."""
     found = np.zeros(values.shape, bool)
     for column in held.T:

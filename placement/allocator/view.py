@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.allocator.domain_loads import HALF, DomainLoads, per_weight, pooled
+from placement.allocator.domain_loads import HALF, DomainLoads, per_weight, sum_by_pool
 from placement.assignments import EMPTY, AssignmentTable
 from placement.hashing import hash64
 from placement.model import Reason, StreamSpec
@@ -34,7 +34,7 @@ _UNLIMITED = 1 << 40
 
 
 class View:
-    """Topology and load as one plan sees them; what the plan places counts at once.
+    """Topology and load as one plan sees them, with what the plan has placed.
 
     `policy_of` and `spec_of` give the policy and the spec of a stream by its index in `table`,
     `shards` what the stream under way has so far, `memory` is what strategies remember for the
@@ -59,13 +59,13 @@ class View:
         self.levels: dict[Scope, DomainLoads] = {}
         # Nodes that limits keep from taking one more replica for the moment.
         self.busy, self.busy_nodes = np.zeros(topology.size, bool), 0
-        # What is known of the nodes by class, to be told of every change; see `node_classes`.
+        # The nodes by class (`node_classes`), notified of every change.
         self.class_indexes: Any = None
-        self._begin = pooled(topology, self.load)
+        self._begin = sum_by_pool(topology, self.load)
         self._weight = topology.weight
 
     def fork(self) -> "View":
-        """A view of the same moment, in which other things can be tried."""
+        """Copy the view, so that a plan can be tried and dropped."""
         made = copy(self)
         made.load, made.leaders, made.memory = self.load.copy(), self.leaders.copy(), {}
         made.class_indexes, made.busy = None, self.busy.copy()
@@ -99,12 +99,14 @@ class View:
         if self.levels and self.topology.eligible[node]:
             for level in self.levels.values():
                 level.count(node, more)
-        self._tell(node)
+        self._notify(node)
 
     @contextmanager
     def with_row(self, shard: int, nodes: Sequence[int]) -> Iterator[None]:
-        """Plan as if the shard's slots held these nodes, until the block is left, also by an
-        exception. The table stays as it is."""
+        """Plan as if the shard's slots held these nodes, until the block is left.
+
+        The table stays as it is.
+        """
         assert self._overlay is None, "one row at a time"
         now = self.table.nodes(shard)
         differing = [(old, new) for old, new in zip(now, nodes, strict=True) if old != new]
@@ -125,7 +127,7 @@ class View:
                 self.add(new)
 
     def streams(self) -> Iterator[tuple[int, NDArray[np.int32]]]:
-        """Every stream by index with the planned nodes of its shards, one row per shard."""
+        """List every stream by index with the planned nodes of its shards, one row per shard."""
         for stream, planned in self.table.streams():
             if self._overlay is None or self.table.stream_of(self._overlay[0]) != stream:
                 yield stream, planned
@@ -135,27 +137,27 @@ class View:
                 yield stream, rows
 
     def rows(self, shards: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Planned nodes of shards that have equally many slots, one row each."""
+        """Look up the planned nodes of shards with equally many slots, one row each."""
         found = self.table.rows(shards)
         if self._overlay is not None:
             found[shards == self._overlay[0]] = self._overlay[1]
         return found
 
     def replicas(self, shard: int) -> list[int]:
-        """Planned nodes of a shard without its empty slots."""
+        """List the planned nodes of a shard without its empty slots."""
         if self._overlay is not None and self._overlay[0] == shard:
             return [node for node in self._overlay[1] if node != EMPTY]
         return self.table.replicas(shard)
 
-    def occupy(self, node: int, busy: bool) -> None:
-        """Limits keep the node from taking one more replica, or no more."""
+    def set_busy(self, node: int, busy: bool) -> None:
+        """Set whether limits keep the node from taking one more replica."""
         self.busy_nodes += busy - int(self.busy[node])
         self.busy[node] = busy
-        self._tell(node)
+        self._notify(node)
 
-    def _tell(self, node: int) -> None:
+    def _notify(self, node: int) -> None:
         if self.class_indexes is not None:
-            self.class_indexes.changed(node)
+            self.class_indexes.update(node)
 
     def room(self) -> NDArray[np.int64]:
         """Count the replicas that the capacity of each node still allows."""
@@ -163,7 +165,7 @@ class View:
         return np.where(capacity < 0, _UNLIMITED, capacity - self.load)
 
     def has_room(self, replicas: int = 1) -> Mask:
-        """Nodes whose capacity allows so many more."""
+        """Mask the nodes whose capacity allows so many more replicas."""
         capacity = self.topology.capacity
         return (capacity < 0) | (self.load + replicas <= capacity)
 
@@ -179,35 +181,37 @@ class View:
         The share is of the replicas at the beginning: of those on nodes with a location, if it has
         one, else of the others.
         """
-        weight = np.maximum(pooled(self.topology, self._millionths), 1) / 1e6  # of no node at all
+        weight = np.maximum(sum_by_pool(self.topology, self._millionths), 1) / 1e6
         share = self.topology.weight * (self._begin / weight)
         return share + np.maximum(_NEAR * share, 1)
 
-    def crowded(self, nodes: Any) -> Any:
+    def is_crowded(self, nodes: Any) -> Any:
         """Whether one more replica puts each of `nodes` (an index or several) above `near_mean`."""
         return self.load[nodes] + 1 > self.near_mean[nodes]
 
     def pressure(self, nodes: Any) -> Any:
-        """Load per weight of a node, or of several, as they are compared."""
+        """Compute the load per weight of a node or several, as they are compared."""
         return per_weight(self.load[nodes], self._weight[nodes])
 
     def domain_pressure(
         self, scope: Scope, more: float = 0.0, nodes: NDArray[np.int64] | None = None
     ) -> NDArray[np.float64]:
-        """For each node, or for `nodes`, load per weight of its domain's eligible nodes, had it
-        `more` load."""
+        """Compute the load per weight of each node's domain, with `more` load.
+
+        Of all nodes, or of `nodes`; a domain has the load of its eligible nodes.
+        """
         level = self.level(scope)
         return level.pressure(level.domains if nodes is None else level.domains[nodes], more)
 
-    def leads(self, scope: Scope | None, nodes: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Leaders per weight of each node's domain, or of the node, had it half a leader more."""
+    def leader_pressure(self, scope: Scope | None, nodes: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Compute leaders per weight of each node's domain, or node, with half a leader more."""
         if scope is None:
             return per_weight(self.leaders[nodes], self._weight[nodes])  # type: ignore[no-any-return]
         level = DomainLoads(self.topology, scope, self.leaders, self._millionths)
         return level.pressure(level.domains[nodes], HALF)
 
     def level(self, scope: Scope) -> DomainLoads:
-        """The loads of a level's domains; kept up to date."""
+        """Look up the loads of a level's domains, which are kept up to date."""
         if scope not in self.levels:
             self.levels[scope] = DomainLoads(self.topology, scope, self.load, self._millionths)
         return self.levels[scope]
@@ -247,7 +251,7 @@ class ReplicaRequest(NamedTuple):
     leads: bool = False  # the first replica of a new shard, which is likely to lead
 
     def rule_context(self, topology: Topology) -> RuleContext:
-        """The context in which rules are asked."""
+        """Build the context in which rules judge the replica."""
         parts = self.kept, self.stream_nodes, self.nodes, self.shards, self.slots, self.slot
         return RuleContext(topology, self.replication_factor, *parts)
 

@@ -206,7 +206,7 @@ class MoveIssuer:
         if outranked is not None:
             batch.superseded[shard] = self._supersede(outranked)
             if outranked.added != EMPTY:
-                view.occupy(outranked.added, self.throttle.receives_enough(outranked.added))
+                view.set_busy(outranked.added, self.throttle.receives_enough(outranked.added))
             self._place(stream, shard, outranked.move.slot, outranked.removed, view)
         before = batch.superseded.get(shard)
         if before is not None and before.state is not MoveState.SUPERSEDED:
@@ -218,14 +218,14 @@ class MoveIssuer:
         removed = needs.nodes[action.slot]
         self._open(OpenMove(move, shard, removed, target, source))
         if target != EMPTY and self.throttle.receives_enough(target):
-            view.occupy(target, True)
+            view.set_busy(target, True)
         if state.configuration.acked:
             state.moves.publish(move)
             return
         state.moves.end(shard, MoveState.COMPLETED)
         self.throttle.count(source, target, -1)
         if target != EMPTY:
-            view.occupy(target, False)
+            view.set_busy(target, False)
         batch.made_room |= removed != EMPTY and not state.topology.is_dead(removed)
         batch.made_room |= stream.index in batch.shifted
 

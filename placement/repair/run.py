@@ -94,7 +94,7 @@ class RepairRun:
         view, throttle = state.view(), self._issuer.throttle
         for node in [*state.ledger.incoming]:
             if node != EMPTY and throttle.receives_enough(node):
-                view.occupy(node, True)
+                view.set_busy(node, True)
         fresh = sorted(
             self._queue.priority(self._scope.needs(shard), seen, key)
             for key, shard in state.streams.with_keys(needy)

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from placement.allocator import (
     ReplicaRequest,
     View,
+    can_choose_by_class,
     candidates,
     choose,
     choose_by_class,
-    chooses,
     distance,
 )
 from placement.assignments import EMPTY
@@ -227,7 +227,7 @@ def _find_candidate(case: ShardCase, slot: int, view: View, may_stay: bool) -> i
     held = frozenset([node for node in case.nodes if node != EMPTY])
     if case.room == 1 and not (may_stay or case.backed_off_targets):
         need = _request(case, slot, kept, held)
-        if chooses(STRATEGIES[policy.strategy], need):
+        if can_choose_by_class(STRATEGIES[policy.strategy], need):
             chosen = choose_by_class(case.rules, policy, need, view)
             if chosen is not None:
                 return chosen

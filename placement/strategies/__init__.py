@@ -4,10 +4,10 @@ Strategies are chosen by `STRATEGIES`; users bring theirs by path (`enable`). Im
 and what it stands on.
 """
 
-from placement.strategies.registry import STRATEGIES, deferred, enable
+from placement.strategies.registry import STRATEGIES, defer_to, enable
 
 __all__ = [
     "STRATEGIES",
-    "deferred",
+    "defer_to",
     "enable",
 ]

@@ -14,10 +14,10 @@ from placement.allocator import (
     Placement,
     View,
     candidates,
-    leader_first,
+    explain_shortage,
+    find_unmet,
+    put_leader_first,
     spread_leaders,
-    too_few,
-    unmet,
 )
 from placement.assignments import EMPTY
 from placement.model import Code, Reason, StreamSpec, natural_key
@@ -123,34 +123,35 @@ class AffinityStrategy(ByRules):
             if node_id not in topology.index:
                 return Reason(Code.NODE_UNKNOWN, f"preferred node '{node_id}' is not registered")
         scope: Scope = policy.parameters["level"]
-        groups = _by_domain(spec, policy, scope, view)
-        shortage = _shortage(spec, policy, scope, groups, view)
+        groups = _group_by_domain(spec, policy, scope, view)
+        shortage = _find_shortage(spec, policy, scope, groups, view)
         if shortage:
             return shortage
         if policy.parameters["node"] is Affinity.COLOCATED:
-            groups = [_roomiest(groups, spec, policy, topology)]
-        order = zigzag(groups, _preferred(policy, groups, topology))
+            groups = [_choose_location(groups, spec, policy, topology)]
+        order = zigzag(groups, _preferred_nodes(policy, groups, topology))
         shards = self._assign(spec, policy, scope, order, view)
-        leads_by_order = policy.parameters["preferred_nodes"] or not self._wraps(policy)
+        leads_by_order = policy.parameters["preferred_nodes"] or not self._may_wrap(policy)
         if not isinstance(shards, Reason) and not leads_by_order:
             shards = spread_leaders(shards, policy, spec.replication_factor, view)
-        if policy.rules and _unkept(shards, spec, policy, view):
-            shards = self._by_rules(shards, spec, policy, view)
+        if policy.rules and _count_unmet(shards, spec, policy, view):
+            shards = self._arrange_by_rules(shards, spec, policy, view)
         if isinstance(shards, Reason):
             return shards
         for nodes in shards:
             for slot, node in enumerate(nodes):
                 view.add(node, leader=slot == 0)
         return Placement(
-            shards, warnings=unmet(self.rules(policy, topology), shards, spec, policy, topology)
+            shards,
+            warnings=find_unmet(self.rules(policy, topology), shards, spec, policy, topology),
         )
 
     @staticmethod
-    def _wraps(policy: Policy) -> bool:
+    def _may_wrap(policy: Policy) -> bool:
         """Whether replicas that find no node of their own share nodes, in any order."""
         return policy.parameters["shard"] is Affinity.BALANCED
 
-    def _by_rules(
+    def _arrange_by_rules(
         self, zigzag: list[list[int]] | Reason, spec: StreamSpec, policy: Policy, view: View
     ) -> list[list[int]] | Reason:
         """An arrangement that keeps more of the user's rules than the zig-zag order does, if there
@@ -160,8 +161,8 @@ class AffinityStrategy(ByRules):
         placed = SpreadStrategy(located_first=False).place(spec, theirs, view.fork())
         if isinstance(placed, Reason) or any(EMPTY in nodes for nodes in placed.shards):
             return zigzag
-        found = _checked([list(nodes) for nodes in placed.shards], spec, self, policy, view)
-        kept = _unkept(found, spec, policy, view) < _unkept(zigzag, spec, policy, view)
+        found = _check([list(nodes) for nodes in placed.shards], spec, self, policy, view)
+        kept = _count_unmet(found, spec, policy, view) < _count_unmet(zigzag, spec, policy, view)
         return found if kept else zigzag
 
     def _assign(
@@ -170,22 +171,22 @@ class AffinityStrategy(ByRules):
         factor = spec.replication_factor
         exclusive_nodes = policy.parameters["node"] is Affinity.EXCLUSIVE
         if policy.parameters["shard"] is Affinity.COLOCATED:
-            order = _distinct_domains(order, scope, view) if exclusive_nodes else order
-            return _checked([order[:factor]] * spec.shards, spec, self, policy, view)
-        wraps = self._wraps(policy)
+            order = _put_distinct_first(order, scope, view) if exclusive_nodes else order
+            return _check([order[:factor]] * spec.shards, spec, self, policy, view)
+        wraps = self._may_wrap(policy)
         positions = [[s * factor + r for r in range(factor)] for s in range(spec.shards)]
         shards = [[order[p % len(order)] for p in shard] for shard in positions]
-        checked = _checked(shards, spec, self, policy, view)
+        checked = _check(shards, spec, self, policy, view)
         if not isinstance(checked, Reason) and wraps:
-            return self._evened(checked, spec, policy, order, view)
+            return self._even_out(checked, spec, policy, order, view)
         if not isinstance(checked, Reason) or not exclusive_nodes:
             return checked
         filled = fill_by_domain(spec, order, scope, view.topology)
         if filled is None and wraps:
             filled = rotate(spec, order, view.topology.domain_of(scope))
-        return checked if filled is None else _checked(filled, spec, self, policy, view)
+        return checked if filled is None else _check(filled, spec, self, policy, view)
 
-    def _evened(
+    def _even_out(
         self,
         shards: list[list[int]],
         spec: StreamSpec,
@@ -196,21 +197,21 @@ class AffinityStrategy(ByRules):
         """The shards by position, unless wrapping around brought replicas into one location that
         taking the locations in turn keeps apart."""
         topology, rules = view.topology, self.rules(policy, view.topology)
-        if not unmet(rules, shards, spec, policy, topology):
+        if not find_unmet(rules, shards, spec, policy, topology):
             return shards
         turned = rotate(spec, order, topology.domain_of(policy.parameters["level"]))
-        if turned is None or isinstance(_checked(turned, spec, self, policy, view), Reason):
+        if turned is None or isinstance(_check(turned, spec, self, policy, view), Reason):
             return shards
-        return shards if unmet(rules, turned, spec, policy, topology) else turned
+        return shards if find_unmet(rules, turned, spec, policy, topology) else turned
 
 
-def _unkept(
+def _count_unmet(
     shards: list[list[int]] | Reason, spec: StreamSpec, policy: Policy, view: View
 ) -> float:
     """Count the user's preferred rules that the arrangement breaks."""
     if isinstance(shards, Reason):
         return inf
-    return len(unmet(policy.rules, shards, spec, policy, view.topology))
+    return len(find_unmet(policy.rules, shards, spec, policy, view.topology))
 
 
 def zigzag(groups: Sequence[Sequence[int]], preferred: Sequence[int] = ()) -> list[int]:
@@ -276,7 +277,7 @@ def rotate(
     return [[columns[c][turn % len(columns[c])] for turn, c in shard] for shard in turns]
 
 
-def _by_domain(spec: StreamSpec, policy: Policy, scope: Scope, view: View) -> list[list[int]]:
+def _group_by_domain(spec: StreamSpec, policy: Policy, scope: Scope, view: View) -> list[list[int]]:
     """Group the candidates by location, the less loaded location and node first.
 
     Then the one that leads less (of locations: whose first node does), then natural order.
@@ -305,7 +306,7 @@ def _by_domain(spec: StreamSpec, policy: Policy, scope: Scope, view: View) -> li
     )
 
 
-def _shortage(
+def _find_shortage(
     spec: StreamSpec,
     policy: Policy,
     scope: Scope,
@@ -331,7 +332,9 @@ def _shortage(
     if nodes < need:
         why = f"shard=exclusive with {spec.shards} shards of " if exclusive_shards else ""
         wanted = f"{why}{factor} replicas need {need} nodes"
-        return replace(too_few(need, policy, candidates(policy, view), view, wanted), seen=seen)
+        return replace(
+            explain_shortage(need, policy, candidates(policy, view), view, wanted), seen=seen
+        )
     if exclusive_shards and policy.parameters["node"] is Affinity.EXCLUSIVE:
         offered = sum(min(len(group), spec.shards) for group in groups)
         if offered < need:
@@ -350,7 +353,7 @@ def _shortage(
     return None
 
 
-def _roomiest(
+def _choose_location(
     groups: list[list[int]], spec: StreamSpec, policy: Policy, topology: Topology
 ) -> list[int]:
     """Of the locations with enough nodes the one with most preferred nodes, then the first (least
@@ -358,22 +361,22 @@ def _roomiest(
     exclusive = policy.parameters["shard"] is Affinity.EXCLUSIVE
     need = spec.replication_factor * (spec.shards if exclusive else 1)
     enough = [group for group in groups if len(group) >= need]
-    return max(enough, key=lambda group: len(_preferred(policy, [group], topology)))
+    return max(enough, key=lambda group: len(_preferred_nodes(policy, [group], topology)))
 
 
-def _preferred(policy: Policy, groups: list[list[int]], topology: Topology) -> list[int]:
+def _preferred_nodes(policy: Policy, groups: list[list[int]], topology: Topology) -> list[int]:
     known = {node for group in groups for node in group}
     listed = (topology.index[node_id] for node_id in policy.parameters["preferred_nodes"])
     return [node for node in listed if node in known]
 
 
-def _distinct_domains(order: list[int], scope: Scope, view: View) -> list[int]:
+def _put_distinct_first(order: list[int], scope: Scope, view: View) -> list[int]:
     """The order with the first node of each domain in front."""
-    first = _distinct(order, view.topology.domain_of(scope))
+    first = _first_per_domain(order, view.topology.domain_of(scope))
     return first + [node for node in order if node not in first]
 
 
-def _distinct(order: Sequence[int], domains: NDArray[np.int32]) -> list[int]:
+def _first_per_domain(order: Sequence[int], domains: NDArray[np.int32]) -> list[int]:
     seen: set[int] = set()
     first: list[int] = []
     for node in order:
@@ -383,7 +386,7 @@ def _distinct(order: Sequence[int], domains: NDArray[np.int32]) -> list[int]:
     return first
 
 
-def _checked(
+def _check(
     shards: list[list[int]],
     spec: StreamSpec,
     strategy: AffinityStrategy,
@@ -395,7 +398,7 @@ def _checked(
     In a colocated stream all shards have the same leader.
     """
     topology, factor = view.topology, spec.replication_factor
-    shards = [leader_first(nodes, policy, factor, topology) for nodes in shards]
+    shards = [put_leader_first(nodes, policy, factor, topology) for nodes in shards]
     rules = strategy.rules(policy, topology)
     everywhere = policy.rule_context(spec, topology)
     for rule, broken, first in find_breaches(rules, Strength.REQUIRED, shards, everywhere):
@@ -403,10 +406,10 @@ def _checked(
         message = f"shard {broken[0]} cannot keep the required rule '{rule}': "
         message += f"{first.count} replicas{where}, limit {first.limit}"
         return Reason(Code.NO_CANDIDATE, message, first.limit, first.count)
-    return _within_capacity(shards, view)
+    return _check_capacity(shards, view)
 
 
-def _within_capacity(shards: list[list[int]], view: View) -> list[list[int]] | Reason:
+def _check_capacity(shards: list[list[int]], view: View) -> list[list[int]] | Reason:
     topology = view.topology
     held = Counter(node for nodes in shards for node in nodes)
     for node in sorted(held, key=lambda n: natural_key(topology.ids[n])):

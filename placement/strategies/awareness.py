@@ -12,10 +12,10 @@ from placement.allocator import (
     ReplicaRequest,
     SetStrategy,
     View,
-    best_set,
-    nodes_too_few,
+    exclude_taken,
+    explain_no_node,
+    find_best_set,
     placing_costs,
-    without_taken,
 )
 from placement.assignments import max_per_domain
 from placement.hashing import scores
@@ -183,7 +183,7 @@ class AwarenessStrategy(SetStrategy):
             aware &= column.domains != NO_DOMAIN
         costs = placing_costs(need, view)
         ranks = scores(need.seed, topology.digests).tolist()
-        found = best_set(need, columns, mask & aware, view, policy.rules, costs, ranks)
+        found = find_best_set(need, columns, mask & aware, view, policy.rules, costs, ranks)
         lacking = need.replication_factor - len(need.kept)
         if len(found) < lacking and policy.strength is Strength.PREFERRED:
             columns = [Column(column.domains) for column in columns]
@@ -191,8 +191,8 @@ class AwarenessStrategy(SetStrategy):
                 cost + _LAST_RESORT * (not has)
                 for cost, has in zip(costs, aware.tolist(), strict=True)
             ]
-            found = best_set(need, columns, mask, view, policy.rules, costs, ranks)
-        return found or _why(need, caps, mask, policy.rules, standing, view)
+            found = find_best_set(need, columns, mask, view, policy.rules, costs, ranks)
+        return found or _explain_missing(need, caps, mask, policy.rules, standing, view)
 
     def _caps(self, policy: Policy, topology: Topology) -> list[AwareOf]:
         forced = dict(policy.parameters["forced"])
@@ -209,7 +209,7 @@ def _scope(name: str, topology: Topology) -> Scope:
     return Scope(tag=name) if isinstance(scope, Reason) else scope
 
 
-def _why(
+def _explain_missing(
     need: ReplicaRequest,
     caps: Sequence[AwareOf],
     mask: Mask,
@@ -230,19 +230,19 @@ def _why(
     usable = mask.copy()
     for rule in caps:
         usable &= topology.domain_of(rule.per) != NO_DOMAIN
-    left = without_taken(usable, need)
+    left = exclude_taken(usable, need)
     if not left.any():
-        return nodes_too_few(need, usable, view)
+        return explain_no_node(need, usable, view)
     for rule in caps:
         if (rule.penalty(standing)[left] > 0).all():
-            return _full(rule, need, standing)
+            return _explain_full(rule, need, standing)
     shard = f"{need.stream}/{need.shard}"
     message = f"no node for another copy of {shard}: each of the {int(left.sum())} left breaks "
     listed = ", ".join(f"'{rule}'" for rule in (*rules, *caps))
     return Reason(Code.NO_CANDIDATE, f"{message} one of {listed}", 1, 0, caps[0].name)
 
 
-def _full(rule: AwareOf, need: ReplicaRequest, standing: RuleContext) -> Reason:
+def _explain_full(rule: AwareOf, need: ReplicaRequest, standing: RuleContext) -> Reason:
     """Every value that still has a node holds as many copies as the cap admits."""
     seen, absent = rule.values(standing)
     copies, cap = need.replication_factor, rule.cap(standing)

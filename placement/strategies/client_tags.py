@@ -20,12 +20,12 @@ from placement.allocator import (
     ReplicaRequest,
     SetStrategy,
     View,
-    best_set,
     candidates,
     choose,
-    nodes_too_few,
+    exclude_taken,
+    explain_no_node,
+    find_best_set,
     placing_costs,
-    without_taken,
 )
 from placement.assignments import EMPTY
 from placement.model import Code, Reason, StreamSpec, natural_key
@@ -54,7 +54,7 @@ def even_out(
             if shards[shard][slot] != EMPTY:
                 held.setdefault(shards[shard][slot], {})[shard, slot] = None
     while True:
-        chain = _best_chain(held, alternatives, view)
+        chain = _find_best_chain(held, alternatives, view)
         if not chain:
             return
         for shard, slot, node in chain:
@@ -66,7 +66,7 @@ def even_out(
             view.add(node)
 
 
-def _best_chain(
+def _find_best_chain(
     held: dict[int, dict[tuple[int, int], None]], alternatives: Alternatives, view: View
 ) -> list[_Step]:
     """The chain from the fullest node that has one to the emptiest it reaches."""
@@ -78,7 +78,7 @@ def _best_chain(
         queue = deque([source])
         while queue:
             node = queue.popleft()
-            on_the_way = {step[0] for step in _chain(came, node)}
+            on_the_way = {step[0] for step in _trace_chain(came, node)}
             for shard, slot in sorted(held.get(node, ())):
                 if shard in on_the_way:
                     continue
@@ -90,11 +90,11 @@ def _best_chain(
         if burden:
             best = min(burden, key=lambda node: (burden[node], rank[node]))
             if burden[best] < relief[source] - 1e-9:
-                return _chain(came, best)
+                return _trace_chain(came, best)
     return []
 
 
-def _chain(came: dict[int, tuple[int, _Step] | None], node: int) -> list[_Step]:
+def _trace_chain(came: dict[int, tuple[int, _Step] | None], node: int) -> list[_Step]:
     """The steps that lead to a node, the last one first, so that each finds its place free."""
     steps: list[_Step] = []
     before = came[node]
@@ -182,7 +182,7 @@ class ClientTagsStrategy(SetStrategy):
                 return Reason(Code.POLICY_MALFORMED, message, _KEY_LENGTH_MAX, len(key))
         return {"rack_aware_tags": keys}
 
-    def unfit(self, _spec: StreamSpec, policy: Policy, topology: Topology) -> Reason | None:
+    def find_fault(self, _spec: StreamSpec, policy: Policy, topology: Topology) -> Reason | None:
         """A key that no live node carries, or a value that is too long."""
         nodes = (node for node in topology.index.values() if not topology.is_dead(node))
         alive = [topology.attributes[node].tags for node in nodes]
@@ -205,14 +205,14 @@ class ClientTagsStrategy(SetStrategy):
 
     def rules(self, policy: Policy, _topology: Topology) -> tuple[Rule, ...]:
         """At most one holder per value of every key, after the user's rules."""
-        return (*policy.rules, *_ideal(policy))
+        return (*policy.rules, *_ideal_rules(policy))
 
     def plan(
         self, need: ReplicaRequest, policy: Policy, mask: Mask, view: View
     ) -> list[int] | Reason:
         """The nodes that complete the shard best, or why there is none."""
         topology = view.topology
-        keys = [topology.domain_of(rule.per) for rule in _ideal(policy)]
+        keys = [topology.domain_of(rule.per) for rule in _ideal_rules(policy)]
         untagged = np.zeros(topology.size, np.int64)
         for domains in keys:
             untagged += domains == NO_DOMAIN
@@ -224,14 +224,14 @@ class ClientTagsStrategy(SetStrategy):
 
         def search(kept: Sequence[int], open_nodes: Mask) -> list[int]:
             columns = [Column(d, 1 if i in kept else None) for i, d in enumerate(keys)]
-            return best_set(need, columns, open_nodes, view, policy.rules, costs, ranks)
+            return find_best_set(need, columns, open_nodes, view, policy.rules, costs, ranks)
 
         every = range(len(keys))
         if policy.strength is Strength.REQUIRED:
             found = search(every, mask & (untagged == 0))
         else:
-            found = _most_keys(search, [i for i in every if _distinct(keys[i], need)], mask)
-        return found or self._why(need, policy, mask, view)
+            found = _keep_most_keys(search, [i for i in every if _is_distinct(keys[i], need)], mask)
+        return found or self._choose_or_explain(need, policy, mask, view)
 
     def place(self, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
         """Plan shard by shard, then even out the standbys."""
@@ -263,7 +263,7 @@ class ClientTagsStrategy(SetStrategy):
         no difference. Rules of the user may see one: then everything stays."""
         if policy.rules:
             return
-        keys = [view.topology.domain_of(rule.per) for rule in _ideal(policy)]
+        keys = [view.topology.domain_of(rule.per) for rule in _ideal_rules(policy)]
 
         def alternatives(shard: int, slot: int) -> list[int]:
             node = shards[shard][slot]
@@ -281,13 +281,13 @@ class ClientTagsStrategy(SetStrategy):
         slots = [range(first, len(nodes)) for first, nodes in zip(fixed, shards, strict=True)]
         even_out(shards, slots, alternatives, view)
 
-    def _why(
+    def _choose_or_explain(
         self, need: ReplicaRequest, policy: Policy, mask: Mask, view: View
     ) -> list[int] | Reason:
-        if not without_taken(mask, need).any():
-            return nodes_too_few(need, mask, view)
+        if not exclude_taken(mask, need).any():
+            return explain_no_node(need, mask, view)
         factor = need.replication_factor
-        for rule in _ideal(policy):
+        for rule in _ideal_rules(policy):
             key, values = need.rule_context(view.topology).level_and_domains(rule)
             if policy.strength is Strength.REQUIRED and len(values) < factor:
                 message = f"{factor} holders need {factor} values of {key}, {len(values)} are there"
@@ -296,18 +296,18 @@ class ClientTagsStrategy(SetStrategy):
         return found if isinstance(found, Reason) else [found]
 
 
-def _ideal(policy: Policy) -> list[DistinctTags]:
+def _ideal_rules(policy: Policy) -> list[DistinctTags]:
     keys = policy.parameters["rack_aware_tags"]
     return [DistinctTags(1, Scope(tag=key), policy.strength) for key in keys]
 
 
-def _distinct(domains: NDArray[np.int32], need: ReplicaRequest) -> bool:
+def _is_distinct(domains: NDArray[np.int32], need: ReplicaRequest) -> bool:
     """Whether those that hold the shard already share no value of the key."""
     held = [domain for domain in domains[list(need.kept)].tolist() if domain != NO_DOMAIN]
     return len(set(held)) == len(held)
 
 
-def _most_keys(
+def _keep_most_keys(
     search: Callable[[Sequence[int], Mask], list[int]], keys: Sequence[int], mask: Mask
 ) -> list[int]:
     """The set for the largest and first-named part of the keys that costs no replica."""

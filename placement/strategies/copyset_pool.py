@@ -50,7 +50,7 @@ class Terms:
             nodes=self.nodes,
         )
 
-    def lawful(self, members: Sequence[int]) -> bool:
+    def is_lawful(self, members: Sequence[int]) -> bool:
         """Whether a whole set keeps the required rules."""
         standing = self.rule_context(members)
         required = [rule for rule in self.rules if rule.strength is Strength.REQUIRED]
@@ -60,7 +60,7 @@ class Terms:
             for rule in orders
         ) and not any(rule.violations(standing) for rule in required if rule not in orders)
 
-    def alone(self) -> NDArray[np.bool_]:
+    def first_members(self) -> NDArray[np.bool_]:
         """Nodes that break no required rule as the first member of a set."""
         standing, allowed = self.rule_context(()), np.ones(self.topology.size, bool)
         for rule in self.rules:
@@ -88,7 +88,7 @@ class Copysets:
         self.short: list[tuple[int, int]] = []
         self._order = topology.order()
         admitted = terms.nodes.mask(topology)
-        self._pool = topology.eligible & admitted & terms.alone()
+        self._pool = topology.eligible & admitted & terms.first_members()
         self._stays = (
             np.asarray([_stays(topology, n) for n in range(topology.size)], bool) & admitted
         )
@@ -98,9 +98,9 @@ class Copysets:
         self._sets: dict[Copyset, None] = {}
         self._lawful: dict[Copyset, bool] = {}
         self._of: defaultdict[int, list[Copyset]] = defaultdict(list)
-        self._replace_leavers({self._named(members) for members in known})
+        self._replace_leavers({self._sort_members(members) for members in known})
         if terms.factor == 1:
-            self._singles()
+            self._add_singles()
         else:
             self._permute(max(1, ceil(terms.width / (terms.factor - 1))))
             self._top_up()
@@ -114,7 +114,7 @@ class Copysets:
         """With how many other nodes the node shares sets."""
         return int(self._reach[node])
 
-    def usable(self, mask: NDArray[np.bool_], kept: Sequence[int] = ()) -> NDArray[np.int64]:
+    def usable_sets(self, mask: NDArray[np.bool_], kept: Sequence[int] = ()) -> NDArray[np.int64]:
         """Lawful sets around `kept` whose other members are all in `mask`, one per row."""
         sets = self._of[kept[0]] if kept else self.sets
         found = np.asarray(sets, np.int64).reshape(-1, self.terms.factor)
@@ -127,7 +127,7 @@ class Copysets:
         usable: NDArray[np.int64] = found[np.asarray(lawful, bool)]
         return usable
 
-    def kindest(self, sets: NDArray[np.int64]) -> NDArray[np.int64]:
+    def keep_preferred(self, sets: NDArray[np.int64]) -> NDArray[np.int64]:
         """Those of the sets, one per row, that break the preferred rules least, the first first."""
         wishes = (r for r in self.terms.rules if r.strength is Strength.PREFERRED)
         for rule in wishes:
@@ -146,7 +146,7 @@ class Copysets:
 
     def add(self, members: Sequence[int]) -> None:
         """One more set."""
-        named = self._named(members)
+        named = self._sort_members(members)
         if named in self._sets:
             return
         self._sets[named] = None
@@ -159,18 +159,18 @@ class Copysets:
 
     def _is_lawful(self, members: Copyset) -> bool:
         if members not in self._lawful:
-            self._lawful[members] = self.terms.lawful(members)
+            self._lawful[members] = self.terms.is_lawful(members)
         return self._lawful[members]
 
     def _excess(self, rule: Rule, members: Sequence[int]) -> int:
         found = rule.violations(self.terms.rule_context(members))
         return sum(abs(each.count - each.limit) for each in found)
 
-    def _named(self, members: Iterable[int]) -> Copyset:
+    def _sort_members(self, members: Iterable[int]) -> Copyset:
         return tuple(sorted(set(members), key=lambda node: int(self._order[node])))
 
     def _seed(self, what: str, members: Iterable[int]) -> int:
-        ids = (self.terms.topology.ids[node] for node in self._named(members))
+        ids = (self.terms.topology.ids[node] for node in self._sort_members(members))
         return digest64("copysets", what, self.terms.factor, *ids)
 
     def _replace_leavers(self, known: set[Copyset]) -> None:
@@ -196,9 +196,9 @@ class Copysets:
             if grown is not None:
                 self.add(grown)
 
-    def _singles(self) -> None:
+    def _add_singles(self) -> None:
         for node in np.flatnonzero(self._pool).tolist():
-            if self.terms.lawful([node]):
+            if self.terms.is_lawful([node]):
                 self.add([node])
 
     def _permute(self, rounds: int) -> None:
@@ -210,7 +210,7 @@ class Copysets:
             for attempt in range(draws):
                 groups = self._draw(number, attempt, free)
                 left = int(free.sum()) - len(groups) * self.terms.factor
-                repeated = sum(int(self._together(each)[list(each)].sum()) for each in groups)
+                repeated = sum(int(self._count_shared(each)[list(each)].sum()) for each in groups)
                 if (left, repeated) < least:
                     best, least = groups, (left, repeated)
                 if left < self.terms.factor and not repeated:
@@ -267,27 +267,27 @@ class Copysets:
         """
         topology = self.terms.topology
         while len(members) < self.terms.factor:
-            found = self._required(members, pool)
+            found = self._allowed_members(members, pool)
             if start is not None:
-                found = _least(found, self._together([start]))
+                found = _keep_least(found, self._count_shared([start]))
             standing = self.terms.rule_context(members)
             for rule in self.terms.rules:
                 if rule.strength is Strength.PREFERRED:
-                    found = _least(found, rule.penalty(standing))
+                    found = _keep_least(found, rule.penalty(standing))
             if free is not None:
                 found = found[free[found]]
             if not len(found):
                 return None
-            keys: _Keys = [] if near is None else [_climbs(topology, near)]
-            keys.append(self._together(members))
+            keys: _Keys = [] if near is None else [_count_climbs(topology, near)]
+            keys.append(self._count_shared(members))
             if free is None:
                 keys.append(self._reach)
             for key in (*keys, rank):
-                found = _least(found, key)
+                found = _keep_least(found, key)
             members = [*members, int(found[0])]
-        return self._named(members)
+        return self._sort_members(members)
 
-    def _required(self, members: Sequence[int], pool: NDArray[np.bool_]) -> _Found:
+    def _allowed_members(self, members: Sequence[int], pool: NDArray[np.bool_]) -> _Found:
         """Candidates for one more member that break no required rule; the last one can lead where
         no other can."""
         topology = self.terms.topology
@@ -302,7 +302,7 @@ class Copysets:
                 found = found[rule.penalty(standing)[found] == 0]
         return found
 
-    def _together(self, members: Iterable[int]) -> NDArray[np.int64]:
+    def _count_shared(self, members: Iterable[int]) -> NDArray[np.int64]:
         """For each node, with how many of the members it shares a set."""
         shared = np.zeros(self.terms.topology.size, np.int64)
         for member in members:
@@ -315,7 +315,7 @@ def _stays(topology: Topology, node: int) -> bool:
     return not draining and not topology.is_dead(node)
 
 
-def _least(found: _Found, key: NDArray[np.generic]) -> _Found:
+def _keep_least(found: _Found, key: NDArray[np.generic]) -> _Found:
     if len(found) < 2:
         return found
     values = key[found]
@@ -323,7 +323,7 @@ def _least(found: _Found, key: NDArray[np.generic]) -> _Found:
     return least
 
 
-def _climbs(topology: Topology, node: int) -> NDArray[np.int64]:
+def _count_climbs(topology: Topology, node: int) -> NDArray[np.int64]:
     """Levels that each node's path does not share with the given one's."""
     place = topology.locations[node]
     climbs = np.full(topology.size, place.depth + 1, np.int64)

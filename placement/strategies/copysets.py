@@ -7,7 +7,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from placement.allocator import ByRules, Placement, ReplicaRequest, View, candidates, choose, unmet
+from placement.allocator import (
+    ByRules,
+    Placement,
+    ReplicaRequest,
+    View,
+    candidates,
+    choose,
+    find_unmet,
+)
 from placement.assignments import EMPTY, distinct_copysets, loss_probability, scatter_width
 from placement.hashing import digest64, scores
 from placement.model import Code, Reason, StreamSpec
@@ -72,36 +80,36 @@ class CopysetsStrategy(ByRules):
     def place(self, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
         """A set for every shard, the least loaded first."""
         factor = spec.replication_factor
-        wanting = _too_few(factor, policy, view)
+        wanting = _explain_too_few(factor, policy, view)
         if wanting:
             return wanting
-        copysets = self._copysets(policy, factor, view)
-        short = self._short(copysets, policy)
+        copysets = self._find_copysets(policy, factor, view)
+        short = self._explain_short(copysets, policy)
         if short and policy.strength is Strength.REQUIRED:
             return short
-        sets = copysets.usable(view.topology.eligible)
+        sets = copysets.usable_sets(view.topology.eligible)
         if not len(sets):
-            return _no_set(spec, policy, view)
+            return _explain_no_set(spec, policy, view)
         shards: list[list[int]] = []
         used: list[int] = []
         uses = np.zeros(len(sets), np.int64)
         for shard in range(spec.shards):
-            rows = _open(sets, policy, used, view)
+            rows = _open_rows(sets, policy, used, view)
             if not len(rows):
-                return _no_room(spec, shard, sets)
-            rows = rows[_least_loaded(sets[rows], view)]
+                return _explain_no_room(spec, shard, sets)
+            rows = rows[_keep_least_loaded(sets[rows], view)]
             rows = rows[uses[rows] == uses[rows].min()]
-            chosen = rows[_first(sets[rows], digest64(spec.stream, shard), view)]
+            chosen = rows[_choose_row(sets[rows], digest64(spec.stream, shard), view)]
             uses[chosen] += 1
-            ordered = _leader_first(sets[chosen].tolist(), policy, view)
+            ordered = _put_leader_first(sets[chosen].tolist(), policy, view)
             for slot, node in enumerate(ordered):
                 view.add(node, leader=slot == 0)
             used.extend(ordered)
             shards.append(ordered)
         rules = self.rules(policy, view.topology)
-        warnings = unmet(rules, shards, spec, policy, view.topology)
+        warnings = find_unmet(rules, shards, spec, policy, view.topology)
         told = (*([short] if short else []), *warnings)
-        return Placement(shards, (self._summary(copysets, shards, policy, view),), told)
+        return Placement(shards, (self._summarise(copysets, shards, policy, view),), told)
 
     def extend(self, need: ReplicaRequest, policy: Policy, mask: Mask, view: View) -> int | Reason:
         """Find the member that the remaining ones lack.
@@ -110,19 +118,19 @@ class CopysetsStrategy(ByRules):
         them. Sets that break a preferred rule more than others do come last, since repair would
         leave them again.
         """
-        copysets = self._copysets(policy, need.replication_factor, view)
-        mask = mask & _allowed(need, self.rules(policy, view.topology), view)
+        copysets = self._find_copysets(policy, need.replication_factor, view)
+        mask = mask & _allowed_nodes(need, self.rules(policy, view.topology), view)
         mask[list(need.excluded)] = False
-        sets = copysets.usable(mask, need.kept)
+        sets = copysets.usable_sets(mask, need.kept)
         if need.kept:
-            sets = copysets.kindest(sets)
+            sets = copysets.keep_preferred(sets)
         if len(sets):
-            seed = _content(need, view)
+            seed = _content_seed(need, view)
             if len(need.kept) < need.replication_factor - 1:
-                sets, seed = sets[_least_loaded(sets, view)], need.seed
-            members = sets[_first(sets, seed, view)].tolist()
+                sets, seed = sets[_keep_least_loaded(sets, view)], need.seed
+            members = sets[_choose_row(sets, seed, view)].tolist()
             missing = [node for node in members if node not in need.kept]
-            return missing[0] if need.kept else _leader_first(missing, policy, view)[0]
+            return missing[0] if need.kept else _put_leader_first(missing, policy, view)[0]
         near = need.replaces if need.replaces != EMPTY else None
         # With a surplus that may not go yet the shard is no set.
         part = 0 < len(need.kept) < need.replication_factor
@@ -133,7 +141,7 @@ class CopysetsStrategy(ByRules):
             return fresh[0]
         return choose(self.rules(policy, view.topology), mask, need, view)
 
-    def _copysets(self, policy: Policy, factor: int, view: View) -> Copysets:
+    def _find_copysets(self, policy: Policy, factor: int, view: View) -> Copysets:
         """The sets of this policy, found once for each plan."""
         key = (self.name, id(policy), factor)
         if key not in view.memory:
@@ -144,12 +152,12 @@ class CopysetsStrategy(ByRules):
             rules = self.rules(policy, view.topology)
             terms = Terms(view.topology, factor, max(width, factor - 1), rules, policy.nodes)
             # The policy is kept with its sets, so that its id stays its own.
-            view.memory[key] = policy, Copysets(terms, _known(policy, factor, view))
+            view.memory[key] = policy, Copysets(terms, _sets_in_use(policy, factor, view))
         _, found = view.memory[key]
         assert isinstance(found, Copysets)
         return found
 
-    def _short(self, copysets: Copysets, policy: Policy) -> Reason | None:
+    def _explain_short(self, copysets: Copysets, policy: Policy) -> Reason | None:
         """Explain why the requested scatter width cannot be reached."""
         if not copysets.short or policy.parameters["scatter_width"] is None:
             return None
@@ -162,7 +170,7 @@ class CopysetsStrategy(ByRules):
         )
         return Reason(Code.NODES_TOO_FEW, message, copysets.terms.width, reach)
 
-    def _summary(
+    def _summarise(
         self, copysets: Copysets, shards: Sequence[Sequence[int]], policy: Policy, view: View
     ) -> Reason:
         """Summarise the stream's sets: their number, scatter width and probability of loss."""
@@ -182,12 +190,12 @@ class CopysetsStrategy(ByRules):
         return Reason(Code.COPYSETS_USED, message, copysets.terms.width, width.min)
 
 
-def _known(policy: Policy, factor: int, view: View) -> list[tuple[int, ...]]:
+def _sets_in_use(policy: Policy, factor: int, view: View) -> list[tuple[int, ...]]:
     """Whole sets in use by streams of an equal policy, and by the stream under way."""
     found: set[tuple[int, ...]] = set()
     for index, rows in view.streams():
         other, spec = view.policy_of(index), view.spec_of(index)
-        if other is None or spec is None or not _same(other, policy):
+        if other is None or spec is None or not _is_same(other, policy):
             continue
         if other.copies(spec.replication_factor) == factor:
             # A lowered replication factor has left slots behind, and maybe what is too much.
@@ -198,13 +206,13 @@ def _known(policy: Policy, factor: int, view: View) -> list[tuple[int, ...]]:
     return list(found)
 
 
-def _same(one: Policy, other: Policy) -> bool:
+def _is_same(one: Policy, other: Policy) -> bool:
     if one.strategy != other.strategy:
         return False
     return (one.parameters, one.rules, one.nodes) == (other.parameters, other.rules, other.nodes)
 
 
-def _open(sets: _Rows, policy: Policy, used: Sequence[int], view: View) -> _Rows:
+def _open_rows(sets: _Rows, policy: Policy, used: Sequence[int], view: View) -> _Rows:
     """Rows of the sets whose members have room and break no rule on the stream's other shards."""
     mask = candidates(policy, view)
     wide = [rule for rule in policy.rules if rule.spans_stream]
@@ -220,7 +228,7 @@ def _open(sets: _Rows, policy: Policy, used: Sequence[int], view: View) -> _Rows
     return rows
 
 
-def _least_loaded(sets: _Rows, view: View) -> _Rows:
+def _keep_least_loaded(sets: _Rows, view: View) -> _Rows:
     """Rows of the sets whose fullest member, then whose sum, has the least load per weight."""
     pressure = ((view.load + 1) / view.topology.weight)[sets]
     worst = pressure.max(axis=1)
@@ -230,7 +238,7 @@ def _least_loaded(sets: _Rows, view: View) -> _Rows:
     return least
 
 
-def _first(sets: _Rows, seed: int, view: View) -> int:
+def _choose_row(sets: _Rows, seed: int, view: View) -> int:
     """Row of the set that comes first by content."""
     return int(np.argmin(scores(seed, _digests(sets, view))))
 
@@ -242,7 +250,7 @@ def _digests(sets: _Rows, view: View) -> NDArray[np.uint64]:
     return summed
 
 
-def _leader_first(members: Sequence[int], policy: Policy, view: View) -> list[int]:
+def _put_leader_first(members: Sequence[int], policy: Policy, view: View) -> list[int]:
     """Put the member with the fewest leaders per weight in front.
 
     It can lead, and stands where the user's rules want the leader.
@@ -257,7 +265,7 @@ def _leader_first(members: Sequence[int], policy: Policy, view: View) -> list[in
     return [leader, *(node for node in members if node != leader)]
 
 
-def _allowed(need: ReplicaRequest, rules: Sequence[Rule], view: View) -> Mask:
+def _allowed_nodes(need: ReplicaRequest, rules: Sequence[Rule], view: View) -> Mask:
     """Nodes that break no required rule as the next replica."""
     standing = RuleContext(
         view.topology, need.replication_factor, need.kept, need.stream_nodes, need.nodes
@@ -269,12 +277,12 @@ def _allowed(need: ReplicaRequest, rules: Sequence[Rule], view: View) -> Mask:
     return allowed
 
 
-def _content(need: ReplicaRequest, view: View) -> int:
+def _content_seed(need: ReplicaRequest, view: View) -> int:
     """Seed for all shards of a set alike, so that its node is replaced once."""
     return digest64("copyset", *sorted(view.topology.ids[node] for node in need.kept))
 
 
-def _too_few(factor: int, policy: Policy, view: View) -> Reason | None:
+def _explain_too_few(factor: int, policy: Policy, view: View) -> Reason | None:
     have = int((view.topology.eligible & policy.nodes.mask(view.topology)).sum())
     if have >= factor:
         return None
@@ -283,7 +291,7 @@ def _too_few(factor: int, policy: Policy, view: View) -> Reason | None:
     return Reason(found.code, message, factor, have)
 
 
-def _no_set(spec: StreamSpec, policy: Policy, view: View) -> Reason:
+def _explain_no_set(spec: StreamSpec, policy: Policy, view: View) -> Reason:
     """No set at all: name the required rule that has too few domains, where one has."""
     required = [str(rule) for rule in policy.rules if rule.strength is Strength.REQUIRED]
     for rule in policy.rules:
@@ -299,7 +307,7 @@ def _no_set(spec: StreamSpec, policy: Policy, view: View) -> Reason:
     return Reason(Code.NO_CANDIDATE, message, 1, 0)
 
 
-def _no_room(spec: StreamSpec, shard: int, sets: _Rows) -> Reason:
+def _explain_no_room(spec: StreamSpec, shard: int, sets: _Rows) -> Reason:
     message = (
         f"shard {shard} of {spec.stream} finds no copyset: of {len(sets)} none has room on all "
         "members under the rules of the stream"

@@ -19,8 +19,8 @@ from placement.allocator import (
     candidates,
     choose,
     distance,
+    explain_shortage,
     node_kinds,
-    too_few,
 )
 from placement.assignments import EMPTY
 from placement.hashing import scores
@@ -95,12 +95,12 @@ class CostStrategy(ByRules):
         if not isinstance(cold, int) or not 0 <= cold < _COPIES_MAX:
             message = f"policy: 'cold' is {cold!r}, expected a number of copies, 0 to 63"
             return Reason(Code.POLICY_UNKNOWN_VALUE, message)
-        weights = _weights(policy.get("weights", {}), topology)
+        weights = _parse_weights(policy.get("weights", {}), topology)
         if isinstance(weights, Reason):
             return weights
         return {"weights": weights, "cold": int(cold), "extra_copies": int(cold)}
 
-    def unfit(self, spec: StreamSpec, policy: Policy, _: Topology) -> Reason | None:
+    def find_fault(self, spec: StreamSpec, policy: Policy, _: Topology) -> Reason | None:
         """More copies than a shard may have."""
         copies = policy.copies(spec.replication_factor)
         if copies <= _COPIES_MAX:
@@ -110,9 +110,9 @@ class CostStrategy(ByRules):
 
     def rules(self, policy: Policy, topology: Topology) -> tuple[Rule, ...]:
         """The user's, racks, zones, the cold copy's region, balance."""
-        return (*policy.rules, *self._own(policy, topology, policy.strength))
+        return (*policy.rules, *self._own_rules(policy, topology, policy.strength))
 
-    def _own(
+    def _own_rules(
         self, policy: Policy, topology: Topology, strength: Strength = Strength.REQUIRED
     ) -> tuple[Rule, ...]:
         levels, cold = levels_of(topology), policy.extra_copies
@@ -128,17 +128,17 @@ class CostStrategy(ByRules):
 
     def place(self, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
         """Shard by shard, the cheapest lawful one; several ways where the first ends nowhere."""
-        weights, own = policy.parameters["weights"], self._own(policy, view.topology)
+        weights, own = policy.parameters["weights"], self._own_rules(policy, view.topology)
         careless = {**weights, "zones": 0, "regions": 0}
         for paced in (False, True):
             for tried in (weights, careless):
                 attempt = Attempt(spec, policy, own, tried, view.fork(), BALANCE)
                 shards = attempt.run(paced)
-                if shards is not None and not attempt.unbalanced(shards):
+                if shards is not None and not attempt.find_imbalance(shards):
                     view.adopt_from(attempt.view)
                     view.leaders = attempt.view.leaders
                     return Placement(shards, (attempt.summary(),))
-        return self._why_not(spec, policy, view)
+        return self._explain_failure(spec, policy, view)
 
     def extend(self, need: ReplicaRequest, policy: Policy, mask: Mask, view: View) -> int | Reason:
         """The cheapest node that breaks no rule, and after which the rest finds a place."""
@@ -159,16 +159,16 @@ class CostStrategy(ByRules):
         if balanced.any():
             left = balanced
         elif need.replaces == EMPTY:
-            return _beyond_balance(need)
+            return _explain_beyond_balance(need)
         for rule in rules:
             if rule.strength is Strength.PREFERRED and not rule.balances_cluster:
                 penalty = rule.penalty(standing)
                 left &= penalty == penalty[left].min()
         if need.slot == 0 and (left & topology.can_lead).any():
             left &= topology.can_lead
-        return self._cheapest_of(left, lawful, need, policy, view, mask)
+        return self._choose_cheapest(left, lawful, need, policy, view, mask)
 
-    def _cheapest_of(
+    def _choose_cheapest(
         self,
         left: Mask,
         lawful: Sequence[Rule],
@@ -201,7 +201,7 @@ class CostStrategy(ByRules):
                 return int(node)
         return int(ranked[0])
 
-    def _why_not(self, spec: StreamSpec, policy: Policy, view: View) -> Reason:
+    def _explain_failure(self, spec: StreamSpec, policy: Policy, view: View) -> Reason:
         """The first thing that the fleet lacks."""
         levels, cold, factor = (
             levels_of(view.topology),
@@ -212,34 +212,34 @@ class CostStrategy(ByRules):
         copies = factor + cold
         if len(usable) < copies:
             said = f"{copies} replicas of a shard need {copies} nodes"
-            return too_few(copies, policy, candidates(policy, view), view, said)
+            return explain_shortage(copies, policy, candidates(policy, view), view, said)
         zones = min(ZONES_LEAST, factor)
         wanted = [("each copy has a rack of its own", levels.rack, copies)]
         wanted.append(("the primaries stand in two zones", levels.zone, zones))
         if cold:
             wanted.append(("the cold copy stands in another region", levels.region, 2))
         for told, scope, need in wanted:
-            seen = _names(view.topology, scope, usable.tolist())
+            seen = _domain_names(view.topology, scope, usable.tolist())
             if len(seen) < need:
                 message = f"{told}: {need} domains of {scope} are needed, {len(seen)} are there"
                 return Reason(Code.DOMAINS_TOO_FEW, message, need, len(seen), scope.level, seen)
-        weights, own = policy.parameters["weights"], self._own(policy, view.topology)
+        weights, own = policy.parameters["weights"], self._own_rules(policy, view.topology)
         one = replace(spec, shards=1)
         unbound = Attempt(one, policy, own, weights, view.fork(), None)
         if unbound.run(False) is None:
-            return _no_arrangement(policy, levels.rack, factor, usable.tolist(), view)
+            return _explain_no_arrangement(policy, levels.rack, factor, usable.tolist(), view)
         free = Attempt(spec, policy, own, weights, view.fork(), None)
         shards = free.run(False)
         if shards is None:
             message = f"no node has room for all {spec.shards} shards under the rules"
             return Reason(Code.NO_CANDIDATE, message, spec.shards, 0)
-        found = free.unbalanced(shards)
+        found = free.find_imbalance(shards)
         told = f": {found}" if found else ""
         message = f"no lawful placement keeps every domain within 10 % of its share{told}"
         return Reason(Code.RULE_NOT_MET, message)
 
 
-def _weights(given: Any, topology: Topology) -> Mapping[str, int] | Reason:
+def _parse_weights(given: Any, topology: Topology) -> Mapping[str, int] | Reason:
     """Weights of the terms in millionths."""
     if not isinstance(given, Mapping):
         message = f"policy: 'weights' is {given!r}, expected a number for each cost term"
@@ -279,7 +279,7 @@ def _costs(need: ReplicaRequest, policy: Policy, view: View) -> np.ndarray[Any, 
     return cost
 
 
-def _beyond_balance(need: ReplicaRequest) -> Reason:
+def _explain_beyond_balance(need: ReplicaRequest) -> Reason:
     message = (
         f"no node for replica {need.slot} of {need.stream}/{need.shard}: wherever the rules allow "
         "one its domain would exceed its share of the load by more than 10 %"
@@ -287,11 +287,11 @@ def _beyond_balance(need: ReplicaRequest) -> Reason:
     return Reason(Code.NO_CANDIDATE, message, 1, 0)
 
 
-def _no_arrangement(
+def _explain_no_arrangement(
     policy: Policy, rack: Scope, factor: int, usable: Sequence[int], view: View
 ) -> Reason:
     """One shard finds no place, balance or not."""
-    racks = _names(view.topology, rack, usable)
+    racks = _domain_names(view.topology, rack, usable)
     aside = " leave a region for the cold copy and" if policy.extra_copies else ""
     user = ", ".join(f"'{rule}'" for rule in policy.rules if rule.strength is Strength.REQUIRED)
     told = f" and the rules {user} hold" if user else ""
@@ -299,6 +299,6 @@ def _no_arrangement(
     return Reason(Code.DOMAINS_TOO_FEW, message, factor, None, rack.level, racks)
 
 
-def _names(topology: Topology, scope: Scope, nodes: Sequence[int]) -> tuple[str, ...]:
+def _domain_names(topology: Topology, scope: Scope, nodes: Sequence[int]) -> tuple[str, ...]:
     found = {int(domain) for domain in topology.domain_of(scope)[np.asarray(nodes, np.int64)]}
     return topology.domain_names(scope, found)

@@ -153,14 +153,14 @@ class Prices:
         found["zones"] = self._shape.weights["zones"] * self.zones_missing(voters)
         return found
 
-    def cheapest(
+    def find_cheapest(
         self, mask: Mask, seed: int, copies: int = 1
     ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
         """Voters and cold copies on nodes of `mask` at the least price, or None where no
         arrangement keeps the rules."""
         shape, table = self._shape, _NOTHING
-        for zones in self._ordered("region", self._zones(mask, seed, copies), seed):
-            table = _joined(table, self._region(zones, seed, copies), shape)
+        for zones in self._order("region", self._price_zones(mask, seed, copies), seed):
+            table = _join(table, self._price_region(zones, seed, copies), shape)
         best: tuple[bool, int, tuple[int, ...], tuple[int, ...]] | None = None
         for (voters, used, led, cold), (base, *nodes) in table.items():
             if (voters, cold) != (shape.voters, shape.cold):
@@ -176,7 +176,7 @@ class Prices:
     def _price(self, term: str, domain: int, more: int) -> int:
         return (2 * (self._loads[term][domain] + more) + 1) * self._factors[term][domain]
 
-    def _ordered(self, term: str, found: Mapping[int, _T], seed: int) -> Iterator[_T]:
+    def _order(self, term: str, found: Mapping[int, _T], seed: int) -> Iterator[_T]:
         """Order domains by a hash of their names.
 
         Ties so fall differently for every shard, and alike whatever the order of nodes.
@@ -185,12 +185,12 @@ class Prices:
         for domain in sorted(found, key=lambda d: (digest64(seed, term, names[d]), names[d])):
             yield found[domain]
 
-    def _region(self, zones: Mapping[int, _Table], seed: int, copies: int) -> _Table:
+    def _price_region(self, zones: Mapping[int, _Table], seed: int, copies: int) -> _Table:
         """Either voters or cold copies in one region."""
         most = max(self._shape.voters, self._shape.cold)
         table = _NOTHING
-        for zone in self._ordered("zone", zones, seed):
-            table = _joined(table, zone, Shape(most, 0, {}))
+        for zone in self._order("zone", zones, seed):
+            table = _join(table, zone, Shape(most, 0, {}))
         made: _Table = dict(_NOTHING)
         for (count, used, led, _), (base, nodes, _) in table.items():
             if not count:
@@ -206,26 +206,26 @@ class Prices:
                 _keep(made, (0, 0, False, count), (price, (), nodes))
         return made
 
-    def _zones(self, mask: Mask, seed: int, copies: int) -> dict[int, dict[int, _Table]]:
+    def _price_zones(self, mask: Mask, seed: int, copies: int) -> dict[int, dict[int, _Table]]:
         """By region and zone, what up to so many replicas cost there, one in a rack."""
         offers: defaultdict[int, list[tuple[int, int, int]]] = defaultdict(list)
         able: dict[int, tuple[int, int]] = {}
         open_nodes = mask & self._usable
-        for node, score in self._best_of_racks(open_nodes, seed):
+        for node, score in self._find_best_of_racks(open_nodes, seed):
             if self._room["rack"][self._domains["rack"][node]] >= copies:
-                offers[self._domains["zone"][node]].append((self._alone(node), score, node))
+                offers[self._domains["zone"][node]].append((self._price_alone(node), score, node))
         if not self._topology.can_lead[open_nodes].all():
-            for node, _ in self._best_of_racks(open_nodes & self._topology.can_lead, seed):
-                able[self._domains["rack"][node]] = self._alone(node), node
+            for node, _ in self._find_best_of_racks(open_nodes & self._topology.can_lead, seed):
+                able[self._domains["rack"][node]] = self._price_alone(node), node
         found: defaultdict[int, dict[int, _Table]] = defaultdict(dict)
         for zone, listed in offers.items():
             region = self._domains["region"][listed[0][2]]
             most = min(max(self._shape.voters, self._shape.cold), len(listed))
             most = min(most, self._room["zone"][zone] // copies)
-            found[region][zone] = self._zone(zone, sorted(listed), able, most)
+            found[region][zone] = self._price_zone(zone, sorted(listed), able, most)
         return found
 
-    def _zone(
+    def _price_zone(
         self,
         zone: int,
         offers: Sequence[tuple[int, int, int]],
@@ -253,12 +253,12 @@ class Prices:
                     _keep(table, (count, 1, True, 0), (price, chosen, ()))
         return table
 
-    def _alone(self, node: int) -> int:
+    def _price_alone(self, node: int) -> int:
         """Price the node and its rack."""
         own = int((2 * self._node_loads[node] + 1) * self._node_factors[node])
         return own + self._price("rack", self._domains["rack"][node], 0)
 
-    def _best_of_racks(self, mask: Mask, seed: int) -> list[tuple[int, int]]:
+    def _find_best_of_racks(self, mask: Mask, seed: int) -> list[tuple[int, int]]:
         """The cheapest node of each rack, ties by content, with its score."""
         nodes = np.flatnonzero(mask)
         if not len(nodes):
@@ -282,7 +282,7 @@ def _factors(weights: Counts, term: int) -> Counts:
     return np.where(live, factors, _PRICE_MAX if term else 0)
 
 
-def _joined(one: _Table, other: _Table, shape: Shape) -> _Table:
+def _join(one: _Table, other: _Table, shape: Shape) -> _Table:
     """The cheapest way to each state with what both hold."""
     made: _Table = {}
     for (voters, zones, led, cold), (price, nodes, aside) in one.items():

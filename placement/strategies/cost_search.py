@@ -7,7 +7,7 @@ from itertools import islice
 
 import numpy as np
 
-from placement.allocator import ReplicaRequest, View, arrangements, candidates, leader_first
+from placement.allocator import ReplicaRequest, View, arrangements, candidates, put_leader_first
 from placement.hashing import digest64
 from placement.model import Code, Reason, StreamSpec
 from placement.policy import Policy
@@ -60,7 +60,7 @@ class Attempt:
             if paced:
                 self._prices.limit(self._before + (shard + times) * copies)
             mask = candidates(self._policy, self.view) & self.view.has_room(times)
-            chosen = self._shard(shard, mask, shards, times)
+            chosen = self._choose_shard(shard, mask, shards, times)
             if chosen is None:
                 return None
             voters, cold = chosen
@@ -68,14 +68,14 @@ class Attempt:
                 self._terms[term] += price * times
             self._short += times * bool(self._prices.zones_missing(voters))
             self._prices.add((*voters, *cold), times)
-            nodes = self._ordered(voters, cold)
+            nodes = self._order_nodes(voters, cold)
             for slot, node in enumerate(nodes):
                 for _ in range(times):
                     self.view.add(node, leader=slot == 0)
             shards.extend(list(nodes) for _ in range(times))
         return shards
 
-    def unbalanced(self, shards: Sequence[Sequence[int]]) -> str:
+    def find_imbalance(self, shards: Sequence[Sequence[int]]) -> str:
         """The first domain that the stream leaves out of balance, in words; empty if none."""
         everything = [node for nodes in shards for node in nodes]
         topology = self.view.topology
@@ -101,29 +101,29 @@ class Attempt:
             message += f"; {self._short} of {self._spec.shards} shards in fewer than three zones"
         return Reason(Code.COST_TERMS, message)
 
-    def _shard(
+    def _choose_shard(
         self, shard: int, mask: Mask, shards: Sequence[Sequence[int]], times: int
     ) -> Chosen | None:
         """Voters and cold copies of one shard."""
         seed = digest64(self._spec.stream, shard)
-        found = self._prices.cheapest(mask, seed, times)
+        found = self._prices.find_cheapest(mask, seed, times)
         if not self._policy.rules:
             return found
         used = [node for nodes in shards for node in nodes]
         if not RuleSet(self._policy.rules).spans_stream:
             used = []
-        first = None if found is None else self._judged(found, used)
+        first = None if found is None else self._count_broken(found, used)
         if first is not None and not any(first):
             return found
         options = [(first, 0, found)] if first is not None and found is not None else []
         best = min(
-            (*options, *self._others(shard, mask, used, times)),
+            (*options, *self._other_arrangements(shard, mask, used, times)),
             key=lambda each: each[:2],
             default=None,
         )
         return None if best is None else best[2]
 
-    def _others(
+    def _other_arrangements(
         self, shard: int, mask: Mask, used: Sequence[int], times: int
     ) -> Iterator[tuple[tuple[int, ...], int, Chosen]]:
         """Other lawful arrangements of a shard, with what they break and what they cost."""
@@ -143,14 +143,14 @@ class Attempt:
         found = arrangements(rules, mask, need, self.view)
         for nodes in islice(found, _COMPARED):
             chosen = nodes[: spec.replication_factor], nodes[spec.replication_factor :]
-            broken = self._judged(chosen, used)
+            broken = self._count_broken(chosen, used)
             if broken is not None:
                 price = sum(self._prices.terms(*chosen).values())
                 yield broken, 1 + price, chosen
 
-    def _judged(self, chosen: Chosen, used: Sequence[int]) -> tuple[int, ...] | None:
+    def _count_broken(self, chosen: Chosen, used: Sequence[int]) -> tuple[int, ...] | None:
         """Count how far the user's preferred rules are broken; None if a required one is."""
-        nodes = self._ordered(*chosen)
+        nodes = self._order_nodes(*chosen)
         standing = RuleContext(
             self.view.topology,
             self._shape.copies,
@@ -170,7 +170,7 @@ class Attempt:
                 broken.append(found)
         return tuple(broken)
 
-    def _ordered(self, voters: Sequence[int], cold: Sequence[int]) -> list[int]:
+    def _order_nodes(self, voters: Sequence[int], cold: Sequence[int]) -> list[int]:
         """The voter with the fewest leaders by weight in front, then by id; cold copies last."""
         topology, rank = self.view.topology, self.view.topology.order()
 
@@ -180,7 +180,7 @@ class Attempt:
 
         first = min(voters, key=leads)
         rest = sorted((n for n in voters if n != first), key=lambda n: int(rank[n]))
-        nodes = leader_first([first, *rest], self._policy, len(voters), topology)
+        nodes = put_leader_first([first, *rest], self._policy, len(voters), topology)
         return [*nodes, *sorted(cold, key=lambda n: int(rank[n]))]
 
 

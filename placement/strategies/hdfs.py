@@ -17,10 +17,10 @@ from placement.allocator import (
     admitted_mask,
     candidates,
     choose,
+    exclude_taken,
+    explain_no_node,
     fill_slots,
-    nodes_too_few,
-    unmet,
-    without_taken,
+    find_unmet,
 )
 from placement.assignments import first_occurrences
 from placement.model import Code, Location, Reason, StreamSpec, parse_location
@@ -125,10 +125,10 @@ class HdfsStrategy(ByRules):
         racks = None if variant is Variant.RACK_FAULT_TOLERANT else 2
         rules: list[Rule] = [*policy.rules, SpanDomains(LEAF, racks, policy.strength)]
         if variant is Variant.UPGRADE_DOMAIN:
-            rules.append(_upgrade_domains(policy, topology))
+            rules.append(_upgrade_domain_rule(policy, topology))
         return tuple(rules)
 
-    def unfit(self, _spec: StreamSpec, policy: Policy, topology: Topology) -> Reason | None:
+    def find_fault(self, _spec: StreamSpec, policy: Policy, topology: Topology) -> Reason | None:
         """A writer that is no node."""
         writer = policy.parameters["writer"]
         if isinstance(writer, str) and writer not in topology.index:
@@ -147,15 +147,15 @@ class HdfsStrategy(ByRules):
 
         shards, reasons = fill_slots(spec, policy, view, pick, self.rules(policy, topology))
         rules = (*self.rules(policy, topology), cap)
-        return Placement(shards, reasons, unmet(rules, shards, spec, policy, topology))
+        return Placement(shards, reasons, find_unmet(rules, shards, spec, policy, topology))
 
     def extend(self, need: ReplicaRequest, policy: Policy, mask: Mask, view: View) -> int | Reason:
         """The node that HDFS' order gives, given the replicas that stay."""
-        left = without_taken(mask, need)
+        left = exclude_taken(mask, need)
         if not left.any():
-            return nodes_too_few(need, mask, view)
+            return explain_no_node(need, mask, view)
         refused: Reason | None = None
-        for allowed in _allowed(need, policy, mask, view.topology):
+        for allowed in _allowed_masks(need, policy, mask, view.topology):
             if not (left & allowed).any():
                 continue
             lawful = admitted_mask(policy, left & allowed, need, view)
@@ -163,9 +163,9 @@ class HdfsStrategy(ByRules):
                 refused = lawful
                 continue
             stage = next(s for s in _stages(need, policy, lawful, view.topology) if s.any())
-            drawn = stage if need.kept else _leading_least(stage, view)
+            drawn = stage if need.kept else _keep_least_leading(stage, view)
             return choose((), drawn, need, view)
-        return refused or _crowded(need, left, view.topology)
+        return refused or _explain_full_racks(need, left, view.topology)
 
 
 def rack_cap(variant: Variant, replicas: int, racks: int) -> int:
@@ -184,19 +184,19 @@ def _cap(policy: Policy, factor: int, usable: Mask, topology: Topology) -> int:
     return rack_cap(policy.parameters["variant"], min(factor, int(usable.sum())), racks)
 
 
-def _allowed(
+def _allowed_masks(
     need: ReplicaRequest, policy: Policy, mask: Mask, topology: Topology
 ) -> Iterator[Mask]:
     """Nodes that cap and upgrade domains admit, then those that they do not, unless these rules
     are required."""
     usable = mask.copy()
-    usable[_indexes(need.kept)] = True
+    usable[_to_indexes(need.kept)] = True
     racks = topology.domain_of(LEAF)
-    held = np.bincount(racks[_indexes(need.kept)], minlength=int(racks.max()) + 1)
+    held = np.bincount(racks[_to_indexes(need.kept)], minlength=int(racks.max()) + 1)
     under = held[racks] < _cap(policy, need.replication_factor, usable, topology)
     fresh = np.ones(topology.size, bool)
     if policy.parameters["variant"] is Variant.UPGRADE_DOMAIN:
-        rule = _upgrade_domains(policy, topology)
+        rule = _upgrade_domain_rule(policy, topology)
         fresh = rule.fresh(topology, need.kept)
     yield under & fresh
     if policy.strength is Strength.PREFERRED:
@@ -213,11 +213,11 @@ def _stages(need: ReplicaRequest, policy: Policy, mask: Mask, topology: Topology
     if policy.parameters["variant"] is Variant.RACK_FAULT_TOLERANT:
         held = np.bincount(np.asarray(kept, np.int64), minlength=int(racks.max()) + 1)
         mask = mask & (held[racks] == held[racks[mask]].min())
-        yield from (mask & near for near in _near_writer(policy, topology))
+        yield from (mask & near for near in _masks_near_writer(policy, topology))
         if kept:
             yield mask & (racks == kept[0])
     elif not kept:
-        yield from (mask & near for near in _near_writer(policy, topology))
+        yield from (mask & near for near in _masks_near_writer(policy, topology))
     elif len(kept) == 1 or (len(kept) == 2 and kept[0] == kept[1]):
         yield mask & (racks != kept[0])
     elif len(kept) == 2:
@@ -226,7 +226,7 @@ def _stages(need: ReplicaRequest, policy: Policy, mask: Mask, topology: Topology
     yield mask
 
 
-def _leading_least(mask: Mask, view: View) -> Mask:
+def _keep_least_leading(mask: Mask, view: View) -> Mask:
     """Keep the nodes that lead least for their weight.
 
     Load alone goes round in step with the replicas of a shard and would let one rack lead them all.
@@ -236,7 +236,7 @@ def _leading_least(mask: Mask, view: View) -> Mask:
     return least
 
 
-def _near_writer(policy: Policy, topology: Topology) -> Iterator[Mask]:
+def _masks_near_writer(policy: Policy, topology: Topology) -> Iterator[Mask]:
     """The writer's node, then the nodes of its rack."""
     writer: str | Location | None = policy.parameters["writer"]
     if isinstance(writer, Location):
@@ -247,7 +247,7 @@ def _near_writer(policy: Policy, topology: Topology) -> Iterator[Mask]:
         yield racks == racks[node]
 
 
-def _crowded(need: ReplicaRequest, left: Mask, topology: Topology) -> Reason:
+def _explain_full_racks(need: ReplicaRequest, left: Mask, topology: Topology) -> Reason:
     racks = topology.domain_of(LEAF)
     seen = topology.domain_names(LEAF, np.unique(racks[left]).tolist())
     message = (
@@ -257,7 +257,7 @@ def _crowded(need: ReplicaRequest, left: Mask, topology: Topology) -> Reason:
     return Reason(Code.NO_CANDIDATE, message, 1, 0, LEAF.level, seen)
 
 
-def _upgrade_domains(policy: Policy, topology: Topology) -> "UpgradeDomains":
+def _upgrade_domain_rule(policy: Policy, topology: Topology) -> "UpgradeDomains":
     tag: str | None = policy.parameters["tag"]
     if tag is None:
         carried = {key for n in topology.index.values() for key, _ in topology.attributes[n].tags}
@@ -266,7 +266,7 @@ def _upgrade_domains(policy: Policy, topology: Topology) -> "UpgradeDomains":
     return UpgradeDomains(Scope(tag=tag), policy.parameters["factor"], policy.strength)
 
 
-def _indexes(nodes: Sequence[int]) -> NDArray[np.int64]:
+def _to_indexes(nodes: Sequence[int]) -> NDArray[np.int64]:
     return np.asarray(nodes, np.int64)
 
 
@@ -286,7 +286,7 @@ class UpgradeDomains(ScopedRule):
         if not 0 < len(replicas) < self.factor:
             return np.ones(topology.size, bool)
         domains = self._domains(topology)
-        return ~np.isin(domains, domains[_indexes(replicas)])
+        return ~np.isin(domains, domains[_to_indexes(replicas)])
 
     def penalty(self, standing: RuleContext) -> Penalties:
         """One for a used domain while the replicas are fewer than the factor."""
@@ -295,7 +295,7 @@ class UpgradeDomains(ScopedRule):
     def violations(self, standing: RuleContext) -> list[RuleFinding]:
         """One finding without a domain when too few are used."""
         domains = self._domains(standing.topology)
-        have = len(np.unique(domains[_indexes(standing.replicas)]))
+        have = len(np.unique(domains[_to_indexes(standing.replicas)]))
         need = min(self.factor, len(standing.replicas))
         return [RuleFinding(None, have, need)] if have < need else []
 

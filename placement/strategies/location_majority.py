@@ -18,11 +18,11 @@ from placement.allocator import (
     View,
     choose,
     domain_tree,
+    find_shortage,
+    keep_best,
     kernels,
-    least,
-    least_leading,
+    make_leader_choice,
     place_by,
-    shortage,
 )
 from placement.assignments import EMPTY
 from placement.hashing import digest64, digests64, mix31, scores31
@@ -134,7 +134,7 @@ class LocationMajorityStrategy(ByRules):
         """The user's, then the majority rule."""
         return (*policy.rules, NoMajority(LEAF, policy.strength))
 
-    def unfit(self, spec: StreamSpec, policy: Policy, _topology: Topology) -> Reason | None:
+    def find_fault(self, spec: StreamSpec, policy: Policy, _topology: Topology) -> Reason | None:
         """Labels of ranges that do not go with the shards."""
         ranges = spec.ranges
         if not policy.parameters["range_aware"] or ranges is None or len(ranges) == spec.shards:
@@ -153,7 +153,8 @@ class LocationMajorityStrategy(ByRules):
     def place(self, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
         """Place tablet by tablet, or say how many servers are missing."""
         mask = view.topology.eligible & policy.nodes.mask(view.topology) & view.has_room()
-        return shortage(spec, policy, mask, view) or place_by(self, spec, policy, view, _placed)
+        shortage = find_shortage(spec, policy, mask, view)
+        return shortage or place_by(self, spec, policy, view, _place_in_bulk)
 
     def resume(
         self, spec: StreamSpec, policy: Policy, shards: list[list[int]], view: View
@@ -161,18 +162,18 @@ class LocationMajorityStrategy(ByRules):
         """Add the replicas that are missing."""
         draft = StreamDraft(spec, policy, shards, view)
         steps = Steps(policy, view, spec.stream)
-        elsewhere = _Held(view, spec) if spec.dimension is not None else None
+        elsewhere = _ReplicaCounts(view, spec) if spec.dimension is not None else None
 
         def order(shard: int, kept: Sequence[int]) -> list[Key]:
             need = ReplicaRequest(spec.stream, shard, len(kept), spec.replication_factor, kept)
             own, in_range = draft.counts, draft.range_counts(shard)
             if elsewhere is not None:
-                own, in_range = elsewhere.dimension + own, elsewhere.range_of(shard) + in_range
+                own, in_range = elsewhere.dimension + own, elsewhere.count_range(shard) + in_range
             scoped = view.load if elsewhere is None else own
             loads = (in_range, own, view.load)
             return steps.keys(need, draft.wishes(shard, kept), scoped, loads)
 
-        return tuple(draft.fill(order, least_leading(draft)))
+        return tuple(draft.fill(order, make_leader_choice(draft)))
 
     def extend(self, need: ReplicaRequest, policy: Policy, mask: Mask, view: View) -> int | Reason:
         """The two steps for one more replica."""
@@ -196,20 +197,20 @@ class LocationMajorityStrategy(ByRules):
                 wishes.append(rule.penalty(standing).__getitem__)
         if not left.any():
             return choose(rules, mask, need, view)
-        held = _remembered(view, need)
+        held = _find_counts(view, need)
         scoped = view.load if held.spec.dimension is None else held.dimension
         own = held.stream if held.spec.dimension is None else held.dimension
-        loads = (held.range_of(need.shard), own, view.load)
+        loads = (held.count_range(need.shard), own, view.load)
         keys = Steps(policy, view, need.stream).keys(need, wishes, scoped, loads)
-        node = int(least(np.flatnonzero(left), keys)[0])
+        node = int(keep_best(np.flatnonzero(left), keys)[0])
         held.add(need.shard, node)
         return node
 
 
-def _placed(draft: StreamDraft) -> bool:
+def _place_in_bulk(draft: StreamDraft) -> bool:
     """Both steps for all shards at once."""
     view, spec = draft.view, draft.spec
-    scoped = view.load if spec.dimension is None else _Held(view, spec).dimension
+    scoped = view.load if spec.dimension is None else _ReplicaCounts(view, spec).dimension
     return Steps(draft.policy, view, spec.stream).place(draft, scoped)
 
 
@@ -265,22 +266,22 @@ class Steps:
         weight = view.topology.weight
         first = mix31(self._seeds(np.array([need.shard])) + need.slot)
 
-        def late(found: Nodes, lot: NDArray[np.int64]) -> NDArray[np.int64]:
+        def count_behind(found: Nodes, lot: NDArray[np.int64]) -> NDArray[np.int64]:
             """Count how far each server comes behind the one drawn."""
             return (self._place[found] - lot) % np.maximum(self._servers, 1)[of[found]]
 
-        def beaten(found: Nodes) -> NDArray[np.generic]:
+        def rank_drawn(found: Nodes) -> NDArray[np.generic]:
             """All but two drawn by lot, and of these the more loaded."""
-            order = late(found, first)
+            order = count_behind(found, first)
             drawn = [int(order.argmin())]
-            order = late(found, mix31(first))
+            order = count_behind(found, mix31(first))
             order[drawn] = self._servers.max()
             drawn.append(int(order.argmin()))
             values = np.full(len(found), np.inf)
             values[drawn] = (scoped / weight)[found[drawn]]
             return values
 
-        server: list[Key] = [beaten]
+        server: list[Key] = [rank_drawn]
         if self._aware:
             server = [(counts / weight).__getitem__ for counts in loads]
         location: list[Key] = [
@@ -289,7 +290,7 @@ class Steps:
             lambda found: load[of[found]],
             lambda found: place[of[found]],
         ]
-        return [*location, *server, lambda found: late(found, first)]
+        return [*location, *server, lambda found: count_behind(found, first)]
 
     def place(self, draft: StreamDraft, scoped: NDArray[np.int64]) -> bool:
         """Do both steps for all shards of an empty stream, as `keys` would rank them.
@@ -331,7 +332,7 @@ class Steps:
             factor,
             np.full(wanted, EMPTY, np.int64),
         )
-        draft.enter(draft.with_leaders(tree.leaves[servers]))
+        draft.enter(draft.put_leaders_first(tree.leaves[servers]))
         return True
 
     def _seeds(self, shards: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -360,7 +361,7 @@ def _location_digests(topology: Topology) -> NDArray[np.uint64]:
     )
 
 
-class _Held:
+class _ReplicaCounts:
     """Replicas by node: of the stream, of its dimension, and of each of its ranges.
 
     Ranges count over all streams of the dimension, if there is one.
@@ -379,16 +380,16 @@ class _Held:
                 continue
             kin = spec.dimension is not None and other.dimension == spec.dimension
             if kin:
-                self.dimension += _counted(nodes, size)
+                self.dimension += _count_by_node(nodes, size)
             if other.stream == spec.stream:
-                self.stream += _counted(nodes, size)
+                self.stream += _count_by_node(nodes, size)
             if other.stream == spec.stream or (kin and spec.ranges and other.ranges):
                 self._parted.append((other, nodes))
 
-    def range_of(self, shard: int) -> NDArray[np.int64]:
+    def count_range(self, shard: int) -> NDArray[np.int64]:
         """Replicas of the shards that have this one's range label."""
         size = len(self.stream)
-        return self._ranges.setdefault(_label(self.spec, shard), np.zeros(size, np.int64))
+        return self._ranges.setdefault(_range_label(self.spec, shard), np.zeros(size, np.int64))
 
     @cached_property
     def _ranges(self) -> dict[str, NDArray[np.int64]]:
@@ -397,35 +398,35 @@ class _Held:
         for spec, nodes in self._parted:
             shards: dict[str, list[int]] = {}
             for shard in range(len(nodes)):
-                shards.setdefault(_label(spec, shard), []).append(shard)
+                shards.setdefault(_range_label(spec, shard), []).append(shard)
             for label, members in shards.items():
-                counts = _counted(nodes[members], len(self.stream))
+                counts = _count_by_node(nodes[members], len(self.stream))
                 found[label] = found[label] + counts if label in found else counts
         return found
 
     def add(self, shard: int, node: int) -> None:
         """Count one more replica of the stream."""
-        for counts in (self.stream, self.dimension, self.range_of(shard)):
+        for counts in (self.stream, self.dimension, self.count_range(shard)):
             counts[node] += 1
 
 
-def _label(spec: StreamSpec, shard: int) -> str:
+def _range_label(spec: StreamSpec, shard: int) -> str:
     """The range that a shard belongs to; one for all that have no label."""
     labels = spec.ranges or ()
     return labels[shard] if shard < len(labels) else ""
 
 
-def _counted(nodes: NDArray[np.int32], size: int) -> NDArray[np.int64]:
+def _count_by_node(nodes: NDArray[np.int32], size: int) -> NDArray[np.int64]:
     return np.bincount(nodes[nodes != EMPTY], minlength=size)
 
 
-def _remembered(view: View, need: ReplicaRequest) -> _Held:
+def _find_counts(view: View, need: ReplicaRequest) -> _ReplicaCounts:
     """Look up the stream's replicas once for each plan."""
-    key = (_Held, need.stream)
+    key = (_ReplicaCounts, need.stream)
     if key not in view.memory:
         specs = (view.spec_of(index) for index, _ in view.streams())
         blank = StreamSpec(need.stream, 0, need.replication_factor, {})
         spec = next((s for s in specs if s is not None and s.stream == need.stream), blank)
-        view.memory[key] = _Held(view, spec)
-    held: _Held = view.memory[key]
+        view.memory[key] = _ReplicaCounts(view, spec)
+    held: _ReplicaCounts = view.memory[key]
     return held

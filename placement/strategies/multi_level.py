@@ -18,19 +18,19 @@ from placement.allocator import (
     View,
     balance_leaders,
     domain_tree,
+    find_shortage,
     is_colocated,
+    keep_best,
     kernels,
-    least,
-    least_leading,
+    make_leader_choice,
+    parse_start,
     place_by,
-    shortage,
-    start_of,
 )
 from placement.assignments import EMPTY
 from placement.model import Reason, StreamSpec
 from placement.policy import Balance, OnInfeasible, Policy
 from placement.rules import EvenWithinCapacity, Mask, Rule, Strength
-from placement.strategies.simple import SimpleStrategy, round_robin
+from placement.strategies.simple import SimpleStrategy, place_round_robin
 from placement.topology import Topology
 
 _SIMPLE = SimpleStrategy()
@@ -81,27 +81,32 @@ class MultiLevelStrategy(ByRules):
 
     def compile(self, policy: Mapping[str, Any], _topology: Topology) -> Mapping[str, Any] | Reason:
         """`start`: replicas that the rings have dealt out before, a number from 0 on."""
-        start = start_of(policy.get("start"))
+        start = parse_start(policy.get("start"))
         return start if isinstance(start, Reason) else {"start": start}
 
     def rules(self, policy: Policy, topology: Topology) -> tuple[Rule, ...]:
         """The user's, then evenness at every level inside each domain of the level above."""
-        if _deferred(policy, topology):
+        if _is_unlocated(policy, topology):
             return _SIMPLE.rules(policy, topology)
-        return (*policy.rules, *_levels(policy, topology))
+        return (*policy.rules, *_level_rules(policy, topology))
 
     def place(self, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
         """Deal the replicas out, or say how many nodes are missing."""
         mask = view.topology.eligible & policy.nodes.mask(view.topology) & view.has_room()
-        at_once = round_robin if _deferred(policy, view.topology) else _dealt
-        return shortage(spec, policy, mask, view) or place_by(self, spec, policy, view, at_once)
+        at_once = place_round_robin if _is_unlocated(policy, view.topology) else _deal_in_bulk
+        shortage = find_shortage(spec, policy, mask, view)
+        return shortage or place_by(self, spec, policy, view, at_once)
 
     def extend(self, need: ReplicaRequest, policy: Policy, mask: Mask, view: View) -> int | Reason:
         """The next in turn of those that the rules admit, for a replica that replaces none."""
         topology = view.topology
         found = ByRules.extend(self, need, policy, mask, view)
-        replaces = need.replaces != EMPTY or is_colocated(policy) or _deferred(policy, topology)
-        dealt = None if replaces or isinstance(found, Reason) else _dealt_so_far(need, policy, view)
+        replaces = need.replaces != EMPTY or is_colocated(policy) or _is_unlocated(policy, topology)
+        dealt = (
+            None
+            if replaces or isinstance(found, Reason)
+            else _find_stream_rings(need, policy, view)
+        )
         if dealt is None:
             return found
         admitted, standing = mask.copy(), need.rule_context(topology)
@@ -109,38 +114,38 @@ class MultiLevelStrategy(ByRules):
         for rule in self.rules(policy, topology):
             if rule.strength is Strength.REQUIRED:
                 admitted &= rule.penalty(standing) == 0
-        return int(least(np.flatnonzero(admitted), dealt.order(need))[0])
+        return int(keep_best(np.flatnonzero(admitted), dealt.order(need))[0])
 
     def resume(
         self, spec: StreamSpec, policy: Policy, shards: list[list[int]], view: View
     ) -> tuple[Reason, ...]:
         """Deal on from the last replica there is."""
-        if _deferred(policy, view.topology):
+        if _is_unlocated(policy, view.topology):
             return _SIMPLE.resume(spec, policy, shards, view)
         draft = StreamDraft(spec, policy, shards, view)
         fresh = [shard for shard, nodes in enumerate(shards) if nodes[0] == EMPTY]
-        reasons = draft.fill(_Rings(draft).order, least_leading(draft))
+        reasons = draft.fill(_Rings(draft).order, make_leader_choice(draft))
         balance_leaders(draft, [shard for shard in fresh if shards[shard][0] != EMPTY])
         return tuple(reasons)
 
 
-def _dealt(draft: StreamDraft) -> bool:
+def _deal_in_bulk(draft: StreamDraft) -> bool:
     """Deal all shards out at once."""
     nodes = _Rings(draft).deal()
     if (nodes == EMPTY).any():
         return False
-    draft.enter(draft.with_leaders(nodes))
+    draft.enter(draft.put_leaders_first(nodes))
     balance_leaders(draft, range(draft.spec.shards))
     return True
 
 
-def _levels(policy: Policy, topology: Topology) -> list[EvenWithinCapacity]:
+def _level_rules(policy: Policy, topology: Topology) -> list[EvenWithinCapacity]:
     tiers = topology.tiers()
     levels = zip(tiers, (None, *tiers), strict=False)
     return [EvenWithinCapacity(tier, above, policy.strength) for tier, above in levels]
 
 
-def _deferred(policy: Policy, topology: Topology) -> bool:
+def _is_unlocated(policy: Policy, topology: Topology) -> bool:
     """Whether none of the nodes that the policy admits has a location."""
 
     def find() -> bool:
@@ -169,7 +174,7 @@ class _Rings:
         self._next = [np.zeros(size, np.int64) for size in (1, *sizes)]
         self._siblings = [np.ones(size, np.int64) for size in sizes]
         self._tree = domain_tree(topology, draft.usable)
-        self._set(draft.start)
+        self._set_up(draft.start)
         self._passed = 0
         self._pressure = []
         nodes = np.flatnonzero(draft.usable)
@@ -183,14 +188,14 @@ class _Rings:
     def order(self, shard: int, kept: Sequence[int]) -> list[Key]:
         """Tier by tier: of the shard, of the stream, of other streams, then in turn."""
         draft, held = self._draft, np.asarray(kept, np.int64)
-        self._pass(self._next, draft.taken[self._passed :])
+        self._advance(self._next, draft.taken[self._passed :])
         self._passed = len(draft.taken)
         turns = [turn.copy() for turn in self._next]
-        self._pass(turns, [node for node in kept if node not in draft.shards[shard]])
+        self._advance(turns, [node for node in kept if node not in draft.shards[shard]])
         keys = draft.wishes(shard, kept)
         if keys:
             standing = draft.rule_context(shard, kept)
-            rules = _levels(draft.policy, draft.view.topology)
+            rules = _level_rules(draft.policy, draft.view.topology)
             keys = [*(rule.penalty(standing).__getitem__ for rule in rules), *keys]
         # Turns alone would send what every shard of a stream gains to the same nodes.
         gains = draft.shards[shard][0] != EMPTY
@@ -201,17 +206,19 @@ class _Rings:
             whole = np.bincount(of, draft.counts, size).astype(np.float64)
             if depth == len(self._tiers) - 1:
                 whole = (whole + 1) / draft.view.topology.weight
-            keys += [partial(_at, values, of) for values in (mine, whole, self._pressure[depth])]
-            (later if gains else keys).append(partial(self._turn, turns[depth], depth))
+            keys += [
+                partial(_values_at, values, of) for values in (mine, whole, self._pressure[depth])
+            ]
+            (later if gains else keys).append(partial(self._count_ahead, turns[depth], depth))
         return [*keys, *later]
 
-    def _turn(self, turns: NDArray[np.int64], depth: int, found: Nodes) -> NDArray[np.int64]:
+    def _count_ahead(self, turns: NDArray[np.int64], depth: int, found: Nodes) -> NDArray[np.int64]:
         """Count the other children of the parent that come before each candidate's."""
         of = self._tiers[depth][found]
         ahead: NDArray[np.int64] = self._place[depth][of] - turns[self._parents[depth][found]]
         return ahead % self._siblings[depth][of]
 
-    def _pass(self, turns: list[NDArray[np.int64]], nodes: Sequence[int]) -> None:
+    def _advance(self, turns: list[NDArray[np.int64]], nodes: Sequence[int]) -> None:
         """A replica went down to each of these nodes: next is the child behind it."""
         if not len(nodes):
             return
@@ -222,7 +229,7 @@ class _Rings:
             # Of several that went through one parent the last counts.
             turns[depth][self._parents[depth][passed[on_ring]]] = place[on_ring] + 1
 
-    def _set(self, start: int) -> None:
+    def _set_up(self, start: int) -> None:
         """Set up the rings of all tree nodes, after `start` replicas went through the root."""
         tree = self._tree
         first, end, above = tree.elements[:3]
@@ -267,7 +274,7 @@ class _Rings:
         return np.where(out == EMPTY, EMPTY, leaves)
 
 
-class _DealtSoFar:
+class _StreamRings:
     """A placed stream and its rings, as one plan goes on with them."""
 
     def __init__(self, index: int, spec: StreamSpec, policy: Policy, view: View) -> None:
@@ -306,18 +313,18 @@ class _DealtSoFar:
         return self._rings.order(need.shard, need.kept)
 
 
-def _dealt_so_far(need: ReplicaRequest, policy: Policy, view: View) -> _DealtSoFar | None:
+def _find_stream_rings(need: ReplicaRequest, policy: Policy, view: View) -> _StreamRings | None:
     """The stream that needs a replica, if the shard is placed; looked up once for each plan."""
-    key = (_DealtSoFar, need.stream)
+    key = (_StreamRings, need.stream)
     if key not in view.memory:
         known = ((index, view.spec_of(index)) for index, _ in view.streams())
         mine = ((index, spec) for index, spec in known if spec and spec.stream == need.stream)
-        view.memory[key] = next((_DealtSoFar(*each, policy, view) for each in mine), None)
-    found: _DealtSoFar | None = view.memory[key]
+        view.memory[key] = next((_StreamRings(*each, policy, view) for each in mine), None)
+    found: _StreamRings | None = view.memory[key]
     return found if found is not None and need.shard < found.shards else None
 
 
-def _at(
+def _values_at(
     values: NDArray[np.generic], domains: NDArray[np.int32], found: Nodes
 ) -> NDArray[np.generic]:
     return values[domains[found]]

@@ -20,15 +20,15 @@ from placement.allocator import (
     TokenRing,
     View,
     admitted_mask,
-    among,
+    explain_no_node,
     fill_slots,
-    first_fitting,
-    in_bulk,
-    nodes_too_few,
+    find_first_fitting,
+    find_token_fault,
+    find_unmet,
+    is_among,
     pick_by_preferences,
     ring_of,
-    unfit_tokens,
-    unmet,
+    walk_in_bulk,
 )
 from placement.assignments import first_occurrences
 from placement.model import Code, Location, Reason, StreamSpec, natural_key
@@ -122,7 +122,7 @@ class NetworkTopologyStrategy(ByRules):
         own = (DatacenterCounts(counts, policy.strength), DatacenterRacks(counts))
         return (*policy.rules, *on_ring, *own)
 
-    def unfit(self, spec: StreamSpec, policy: Policy, topology: Topology) -> Reason | None:
+    def find_fault(self, spec: StreamSpec, policy: Policy, topology: Topology) -> Reason | None:
         """A datacenter without nodes, counts that are not the replication factor, or tokens that
         are no ring."""
         replication: Mapping[str, int] = policy.parameters["replication"]
@@ -140,19 +140,19 @@ class NetworkTopologyStrategy(ByRules):
             message = f"replication_factor is {spec.replication_factor}, replication adds up to"
             code = Code.REPLICATION_FACTOR_OUT_OF_RANGE
             return Reason(code, f"{message} {total}", total, spec.replication_factor)
-        return unfit_tokens(spec, topology)
+        return find_token_fault(spec, topology)
 
     def place(self, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
         """The walk's list for each shard; slots that find no node stay empty with the reason."""
         walk = _Walk(policy, view)
-        whole = in_bulk(spec, policy, view, walk.ring, partial(walk.lists, spec))
+        whole = walk_in_bulk(spec, policy, view, walk.ring, partial(walk.pick_all, spec))
         shards, reasons = (
             (whole, ())
             if whole
             else fill_slots(spec, policy, view, walk.pick, self.rules(policy, view.topology))
         )
         rules = self.rules(policy, view.topology)
-        return Placement(shards, reasons, unmet(rules, shards, spec, policy, view.topology))
+        return Placement(shards, reasons, find_unmet(rules, shards, spec, policy, view.topology))
 
     def extend(self, need: ReplicaRequest, policy: Policy, mask: Mask, view: View) -> int | Reason:
         """The node that the walk accepts next, given those that stay."""
@@ -178,7 +178,7 @@ class _Walk:
         self.ring = ring_of(topology, self.policy.parameters["vnodes"])
         self.datacenters = topology.domain_of(Scope(depth=1))
         self.racks = topology.domain_of(LEAF)
-        self.counts = _counts(self.policy.parameters["replication"], topology)
+        self.counts = _counts_by_datacenter(self.policy.parameters["replication"], topology)
 
     def pick(self, need: ReplicaRequest, mask: Mask) -> int | Reason:
         """The first node of the walk that its datacenter takes."""
@@ -194,7 +194,7 @@ class _Walk:
             held.setdefault(int(self.datacenters[node]), []).append(int(self.racks[node]))
         used = {datacenter: set(racks) for datacenter, racks in held.items()}
         wanting = {d for d, count in self.counts.items() if len(held[d]) < count}
-        repeating = {d for d in wanting if self._repeats(d, held[d]) > 0}
+        repeating = {d for d in wanting if self._count_repeats(d, held[d]) > 0}
         taken = {*need.kept, *need.excluded}
         for node in self.ring.clockwise(self.ring.start(need)):
             datacenter = int(self.datacenters[node])
@@ -202,9 +202,9 @@ class _Walk:
                 continue
             if datacenter in repeating or int(self.racks[node]) not in used[datacenter]:
                 return node
-        return self._too_few(need, held)
+        return self._explain_too_few(need, held)
 
-    def lists(self, spec: StreamSpec, starts: Positions, open_at: Mask) -> Positions | None:
+    def pick_all(self, spec: StreamSpec, starts: Positions, open_at: Mask) -> Positions | None:
         """Pick the node of every slot of every shard as `pick` does; None if a slot finds none."""
         owners, every = self.ring.owners, np.arange(spec.shards)
         wanted = [datacenter for datacenter, count in self.counts.items() if count]
@@ -225,17 +225,17 @@ class _Walk:
             allowed[:, :nowhere] = np.where(held < counts, np.where(spare, _ANY, _FRESH), _NONE)
             # What the walk has passed by it would pass by again.
             begin = taken[:, slot - 1] if slot else starts
-            fits = _accepts(allowed, at, racks, owners, taken[:, :slot])
-            taken[:, slot] = first_fitting(every, begin, len(owners), fits)
+            fits = _make_fits(allowed, at, racks, owners, taken[:, :slot])
+            taken[:, slot] = find_first_fitting(every, begin, len(owners), fits)
             if (taken[:, slot] < 0).any():
                 return None
             new = taken[:, slot]
-            again = among(racks[new, None], racks[taken[:, :slot]])[:, 0]
+            again = is_among(racks[new, None], racks[taken[:, :slot]])[:, 0]
             held[every, at[new]] += 1
             repeated[every, at[new]] += again
         return taken
 
-    def _repeats(self, datacenter: int, held: list[int]) -> int:
+    def _count_repeats(self, datacenter: int, held: list[int]) -> int:
         """Count the replicas that may still stand in racks that have one already."""
         racks = set(held)
         there = len(racks | self.offered.get(datacenter, set()))
@@ -253,13 +253,13 @@ class _Walk:
         for rack, datacenter in zip(racks.tolist(), datacenters.tolist(), strict=True):
             self.offered.setdefault(datacenter, set()).add(rack)
 
-    def _too_few(self, need: ReplicaRequest, held: Mapping[int, list[int]]) -> Reason:
+    def _explain_too_few(self, need: ReplicaRequest, held: Mapping[int, list[int]]) -> Reason:
         topology = self.view.topology
         have = {str(topology.domains[d]): len(racks) for d, racks in held.items()}
         wanted = {f"/{name}": n for name, n in self.policy.parameters["replication"].items()}
         short = [name for name, count in wanted.items() if have.get(name, 0) < count]
         if not short:
-            return nodes_too_few(need, self.open, self.view)
+            return explain_no_node(need, self.open, self.view)
         short.sort(key=natural_key)
         told = (f"{d} has nodes for {have.get(d, 0)} of {wanted[d]} replicas" for d in short)
         message = f"replica {need.slot} of {need.stream}/{need.shard} finds no node: "
@@ -268,7 +268,7 @@ class _Walk:
         return Reason(Code.NODES_TOO_FEW, message, total, there, seen=tuple(short))
 
 
-def _accepts(
+def _make_fits(
     allowed: NDArray[np.int64],
     at: NDArray[np.int64],
     racks: NDArray[np.int32],
@@ -277,18 +277,18 @@ def _accepts(
 ) -> Fits:
     """Whether the datacenters of positions take their nodes, given those taken by the shards."""
 
-    def fits(shards: Positions, positions: Positions) -> Mask:
+    def can_take(shards: Positions, positions: Positions) -> Mask:
         takes, held = allowed[shards[:, None], at[positions]], taken[shards]
-        fresh = (takes >= _FRESH) & ~among(racks[positions], racks[held])
+        fresh = (takes >= _FRESH) & ~is_among(racks[positions], racks[held])
         if not (allowed == _ANY).any():
             return fresh
-        repeat: Mask = (takes == _ANY) & ~among(owners[positions], owners[held])
+        repeat: Mask = (takes == _ANY) & ~is_among(owners[positions], owners[held])
         return fresh | repeat
 
-    return fits
+    return can_take
 
 
-def _counts(replication: Mapping[str, int], topology: Topology) -> dict[int, int]:
+def _counts_by_datacenter(replication: Mapping[str, int], topology: Topology) -> dict[int, int]:
     """Replicas by the index of the datacenter, of those in which a node is registered."""
     registered = np.fromiter(topology.index.values(), np.int64)
     column = topology.domain_of(Scope(depth=1))[registered]
@@ -336,7 +336,7 @@ class DatacenterCounts(DomainCountRule):
     def may_violate(self, shards: NDArray[np.int64], standing: RuleContext) -> Mask:
         """Mask the whole shards, a row of nodes each, that break the rule."""
         rows = standing.topology.domain_of(self.per)[shards]
-        limits = _counts(dict(self.counts), standing.topology)
+        limits = _counts_by_datacenter(dict(self.counts), standing.topology)
         doubtful = np.full(len(rows), sum(limits.values()) != rows.shape[1])
         for datacenter, limit in limits.items():
             doubtful |= (rows == datacenter).sum(axis=1) != limit
@@ -348,7 +348,7 @@ class DatacenterCounts(DomainCountRule):
         held: dict[int, int] = {}
         for node in standing.replicas:
             held[int(column[node])] = held.get(int(column[node]), 0) + 1
-        return _counts(dict(self.counts), topology), held
+        return _counts_by_datacenter(dict(self.counts), topology), held
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,7 +368,7 @@ class DatacenterRacks(DomainCountRule):
         racks, datacenters = topology.domain_of(LEAF), topology.domain_of(Scope(depth=1))
         penalties = np.zeros(topology.size, np.int64)
         live = set(standing.live_domains(LEAF).tolist())
-        for datacenter, count in _counts(dict(self.counts), topology).items():
+        for datacenter, count in _counts_by_datacenter(dict(self.counts), topology).items():
             there = datacenters == datacenter
             held = [int(racks[n]) for n in standing.replicas if there[n]]
             offered = live & set(racks[there].tolist())
@@ -382,7 +382,7 @@ class DatacenterRacks(DomainCountRule):
         racks, datacenters = topology.domain_of(LEAF), topology.domain_of(Scope(depth=1))
         live = set(standing.live_domains(LEAF).tolist())
         found = []
-        for datacenter in _counts(dict(self.counts), topology):
+        for datacenter in _counts_by_datacenter(dict(self.counts), topology):
             there = datacenters == datacenter
             held = [int(racks[n]) for n in standing.replicas if there[n]]
             need = min(len(held), len(live & set(racks[there].tolist()) | set(held)))
@@ -398,7 +398,7 @@ class DatacenterRacks(DomainCountRule):
         live[standing.live_domains(LEAF)] = True
         rows, above = racks[shards], datacenters[shards]
         fresh, doubtful = first_occurrences(rows), np.zeros(len(rows), bool)
-        for datacenter in _counts(dict(self.counts), topology):
+        for datacenter in _counts_by_datacenter(dict(self.counts), topology):
             there = above == datacenter
             offered = np.unique(racks[datacenters == datacenter])
             more = (fresh & there & ~live[rows]).sum(axis=1)

@@ -22,7 +22,7 @@ from placement.policy import Balance, Policy
 from placement.topology import Topology
 
 
-def _built_in() -> Iterator[Strategy]:
+def _find_built_in() -> Iterator[Strategy]:
     """One of each strategy that a module of this package defines, by the names of the modules."""
     package = sys.modules[__package__ or ""]
     for name in sorted(each.name for each in iter_modules(package.__path__)):
@@ -35,7 +35,7 @@ def _built_in() -> Iterator[Strategy]:
 
 
 _BY_NAME: dict[str, Strategy] = {
-    name: strategy for strategy in _built_in() for name in (strategy.name, *strategy.aliases)
+    name: strategy for strategy in _find_built_in() for name in (strategy.name, *strategy.aliases)
 }
 
 STRATEGIES: Mapping[str, Strategy] = _BY_NAME
@@ -54,7 +54,7 @@ def register(strategy: Strategy) -> Reason | None:
     return None
 
 
-def deferred(name: str, policy: Policy, topology: Topology) -> tuple[Strategy, Policy] | Reason:
+def defer_to(name: str, policy: Policy, topology: Topology) -> tuple[Strategy, Policy] | Reason:
     """Look up another strategy, with the policy as that one reads it.
 
     Rules and filters stay; its parameters, and what becomes of its own rules, are its defaults. For
@@ -79,7 +79,7 @@ _MEMBERS = (
     *("name", "aliases", "parameters", "on_infeasible", "on_shortage"),
     *("compile", "rules", "place", "extend"),
 )
-_HOOKS = {"unfit": 3, "advice": 3, "resume": 4}
+_HOOKS = {"find_fault": 3, "advice": 3, "resume": 4}
 _TRAITS = ("balance", "has_leaders", "places_by_choice", "followers_on_suspect")
 
 
@@ -90,26 +90,26 @@ def enable(path: str) -> Reason | None:
     """
     module_name, colon, class_name = path.partition(":")
     if not (colon and class_name.isidentifier() and _is_dotted(module_name)):
-        return _wrong(path, "expected package.module:ClassName")
+        return _reject(path, "expected package.module:ClassName")
     try:
         module = import_module(module_name)
     except ModuleNotFoundError as error:
-        return _wrong(path, str(error))
+        return _reject(path, str(error))
     found = getattr(module, class_name, None)
     if not isinstance(found, type):
-        return _wrong(path, f"{module_name} has no class {class_name}")
-    strategy = _completed(found)()
+        return _reject(path, f"{module_name} has no class {class_name}")
+    strategy = _complete(found)()
     missing = [member for member in _MEMBERS if not hasattr(strategy, member)]
     if missing:
-        return _wrong(path, f"{class_name} has no {', '.join(missing)}")
-    fault = next(_faults(strategy), None)
+        return _reject(path, f"{class_name} has no {', '.join(missing)}")
+    fault = next(_find_faults(strategy), None)
     if fault is not None:
-        return _wrong(path, f"{class_name} {fault}")
+        return _reject(path, f"{class_name} {fault}")
     taken = register(strategy)
-    return _wrong(path, taken.message) if taken else None
+    return _reject(path, taken.message) if taken else None
 
 
-def _faults(strategy: Any) -> Iterator[str]:
+def _find_faults(strategy: Any) -> Iterator[str]:
     """Find faults in the members that a strategy may bring: misspelt, or not callable as they are
     called.
 
@@ -130,7 +130,7 @@ def _faults(strategy: Any) -> Iterator[str]:
 
 
 @cache
-def _completed(found: type) -> type:
+def _complete(found: type) -> type:
     """The class with a default for every member that it does not bring."""
     return found if issubclass(found, ByRules) else type(found.__name__, (found, ByRules), {})
 
@@ -139,5 +139,5 @@ def _is_dotted(name: str) -> bool:
     return bool(name) and all(part.isidentifier() for part in name.split("."))
 
 
-def _wrong(path: str, why: str) -> Reason:
+def _reject(path: str, why: str) -> Reason:
     return Reason(Code.STRATEGY_UNKNOWN, f"plugin '{path}': {why}")

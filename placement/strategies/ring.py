@@ -20,15 +20,15 @@ from placement.allocator import (
     TokenRing,
     View,
     admitted_mask,
-    among,
+    explain_no_node,
     fill_slots,
-    first_fitting,
-    in_bulk,
-    nodes_too_few,
+    find_first_fitting,
+    find_token_fault,
+    find_unmet,
+    is_among,
     pick_by_preferences,
     ring_of,
-    unfit_tokens,
-    unmet,
+    walk_in_bulk,
 )
 from placement.model import Code, Reason, StreamSpec
 from placement.policy import Balance, OnInfeasible, Policy, name_list, unknown_value
@@ -77,7 +77,7 @@ class RingStrategy(ByRules):
     def compile(self, policy: Mapping[str, Any], topology: Topology) -> Mapping[str, Any] | Reason:
         """`levels` from the top (every tier if not given; none: failure domains are not looked
         at), `vnodes` (16), `strict` (false)."""
-        levels = _levels(policy.get("levels"), topology)
+        levels = _parse_levels(policy.get("levels"), topology)
         if isinstance(levels, Reason):
             return levels
         vnodes = policy.get("vnodes", VNODES)
@@ -102,43 +102,45 @@ class RingStrategy(ByRules):
             rules.append(AtMost(1, scopes[-1], policy.strength))
         return (*rules, *(SpanDomains(scope) for scope in scopes[:-1]))
 
-    def unfit(self, spec: StreamSpec, _policy: Policy, topology: Topology) -> Reason | None:
+    def find_fault(self, spec: StreamSpec, _policy: Policy, topology: Topology) -> Reason | None:
         """Explicit tokens that are no ring."""
-        return unfit_tokens(spec, topology)
+        return find_token_fault(spec, topology)
 
     def place(self, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
         """The walk's list for each shard; a slot that finds no node stays empty with the reason."""
         topology = view.topology
         walk = _Walk(policy, view)
-        whole = in_bulk(spec, policy, view, walk.ring, partial(walk.lists, spec))
+        whole = walk_in_bulk(spec, policy, view, walk.ring, partial(walk.pick_all, spec))
         shards, reasons = (
             (whole, ())
             if whole
             else fill_slots(spec, policy, view, walk.pick, self.rules(policy, view.topology))
         )
         scopes = _scopes(policy, topology)
-        told = _fallback(shards, scopes[-1], spec, policy, view) if scopes else ()
+        told = _warn_of_reuse(shards, scopes[-1], spec, policy, view) if scopes else ()
         own = AtMost(1, scopes[-1], policy.strength) if scopes else None
         rules = [rule for rule in self.rules(policy, topology) if rule != own]
-        return Placement(shards, reasons, (*told, *unmet(rules, shards, spec, policy, topology)))
+        return Placement(
+            shards, reasons, (*told, *find_unmet(rules, shards, spec, policy, topology))
+        )
 
     def extend(self, need: ReplicaRequest, policy: Policy, mask: Mask, view: View) -> int | Reason:
         """The node at which the walk arrives next, given those that stay."""
         return _Walk(policy, view).pick(need, mask)
 
 
-def _fresh(at: NDArray[np.integer[Any]], held: Positions) -> Fits:
+def _make_fits(at: NDArray[np.integer[Any]], held: Positions) -> Fits:
     """Whether positions stand in a domain (`at`, by position) in which a shard holds nothing."""
 
-    def fits(shards: Positions, positions: Positions) -> Mask:
+    def can_take(shards: Positions, positions: Positions) -> Mask:
         domains = at[positions]
-        fresh: Mask = (domains != NO_DOMAIN) & ~among(domains, at[held[shards]])
+        fresh: Mask = (domains != NO_DOMAIN) & ~is_among(domains, at[held[shards]])
         return fresh
 
-    return fits
+    return can_take
 
 
-def _levels(given: Any, topology: Topology) -> tuple[Scope, ...] | Reason | None:
+def _parse_levels(given: Any, topology: Topology) -> tuple[Scope, ...] | Reason | None:
     if given is None:
         return None
     names = name_list("levels", given)
@@ -165,7 +167,7 @@ def _scopes(policy: Policy, topology: Topology) -> tuple[Scope, ...]:
     return (*tiers[:-1], Scope(depth=depth, name=topology.levels[depth - 1]))
 
 
-def _fallback(
+def _warn_of_reuse(
     shards: Sequence[Sequence[int]], scope: Scope, spec: StreamSpec, policy: Policy, view: View
 ) -> tuple[Reason, ...]:
     """A warning with the domains seen, where there were too few for the replicas of a shard."""
@@ -175,7 +177,7 @@ def _fallback(
     broken = [found for _, found, _ in find_breaches(rules, rules[0].strength, shards, everywhere)]
     live = everywhere.live_domains(scope)
     if not broken or len(live) >= factor:
-        return unmet(rules, shards, spec, policy, topology)
+        return find_unmet(rules, shards, spec, policy, topology)
     names = topology.domain_names(scope, live.tolist())
     seen = topology.names_for_reason(scope, live.tolist())
     message = (
@@ -219,7 +221,7 @@ class _Walk:
         left = admitted_mask(policy, mask, need, self.view)
         if isinstance(left, Reason):
             return left
-        reach = self._reach(left)
+        reach = self._find_reach(left)
         start = self.ring.start(need)
         taken = {*need.kept, *need.excluded}
         for domains, offered in zip(self.domains, reach.offered, strict=True):
@@ -231,12 +233,12 @@ class _Walk:
         walk = self.ring.clockwise(start)
         first = next((n for n in walk if reach.open[n] and n not in taken), None)
         if first is None:
-            return nodes_too_few(need, reach.open, self.view)
+            return explain_no_node(need, reach.open, self.view)
         if self.policy.strength is Strength.REQUIRED and self.scopes:
-            return self._domains_too_few(need, reach)
+            return self._explain_too_few(need, reach)
         return first
 
-    def lists(self, spec: StreamSpec, starts: Positions, open_at: Mask) -> Positions | None:
+    def pick_all(self, spec: StreamSpec, starts: Positions, open_at: Mask) -> Positions | None:
         """Pick the node of every slot of every shard as `pick` does; None if a slot finds none."""
         owners, every = self.ring.owners, np.arange(spec.shards)
         places = [np.where(open_at, of[owners], NO_DOMAIN) for of in self.domains]
@@ -250,32 +252,32 @@ class _Walk:
             held = taken[:, :slot]
             for level, at in enumerate(places):
                 walking = every[(taken[:, slot] < 0) & (used[level] < offered[level])]
-                taken[walking, slot] = behind[level, walking] = first_fitting(
-                    walking, behind[level, walking], len(owners), _fresh(at, held)
+                taken[walking, slot] = behind[level, walking] = find_first_fitting(
+                    walking, behind[level, walking], len(owners), _make_fits(at, held)
                 )
             walking = every[taken[:, slot] < 0]
             if len(walking):
                 if self.policy.strength is Strength.REQUIRED and self.scopes:
                     return None
                 at = np.where(open_at, owners, NO_DOMAIN)
-                taken[walking, slot] = first_fitting(
-                    walking, starts[walking], len(owners), _fresh(at, held)
+                taken[walking, slot] = find_first_fitting(
+                    walking, starts[walking], len(owners), _make_fits(at, held)
                 )
             if (taken[:, slot] < 0).any():
                 return None
             for level, at in enumerate(places):
                 new = at[taken[:, slot], None]
-                used[level] += ((new != NO_DOMAIN) & ~among(new, at[held]))[:, 0]
+                used[level] += ((new != NO_DOMAIN) & ~is_among(new, at[held]))[:, 0]
         return taken
 
-    def _reach(self, mask: Mask) -> _Reach:
+    def _find_reach(self, mask: Mask) -> _Reach:
         if self.reach is None or self.reach.mask is not mask:
             on_ring = mask & self.ring.members(self.view.topology) if self.ring.explicit else mask
             offered = [set(np.unique(of[on_ring]).tolist()) - {NO_DOMAIN} for of in self.domains]
             self.reach = _Reach(mask, on_ring, offered)
         return self.reach
 
-    def _domains_too_few(self, need: ReplicaRequest, reach: _Reach) -> Reason:
+    def _explain_too_few(self, need: ReplicaRequest, reach: _Reach) -> Reason:
         topology, scope = self.view.topology, self.scopes[-1]
         held = {int(self.domains[-1][node]) for node in need.kept} - {NO_DOMAIN}
         seen = topology.names_for_reason(scope, held | reach.offered[-1])

@@ -13,9 +13,9 @@ from placement.allocator import (
     Placement,
     StreamDraft,
     View,
+    find_shortage,
+    parse_start,
     place_by,
-    shortage,
-    start_of,
 )
 from placement.assignments import EMPTY
 from placement.hashing import digest64, scores
@@ -59,7 +59,7 @@ class SimpleStrategy(ByRules):
 
     def compile(self, policy: Mapping[str, Any], _topology: Topology) -> Mapping[str, Any] | Reason:
         """`start`: where Kafka starts at random, a number from 0 on."""
-        start = start_of(policy.get("start"))
+        start = parse_start(policy.get("start"))
         return start if isinstance(start, Reason) else {"start": start}
 
     def rules(self, policy: Policy, _topology: Topology) -> tuple[Rule, ...]:
@@ -69,7 +69,8 @@ class SimpleStrategy(ByRules):
     def place(self, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
         """Place round robin, or say how many nodes are missing."""
         mask = view.topology.eligible & policy.nodes.mask(view.topology) & view.has_room()
-        return shortage(spec, policy, mask, view) or place_by(self, spec, policy, view, round_robin)
+        shortage = find_shortage(spec, policy, mask, view)
+        return shortage or place_by(self, spec, policy, view, place_round_robin)
 
     def resume(
         self, spec: StreamSpec, policy: Policy, shards: list[list[int]], view: View
@@ -84,7 +85,7 @@ class SimpleStrategy(ByRules):
         return tuple(draft.fill(order))
 
 
-def round_robin(draft: StreamDraft) -> bool:
+def place_round_robin(draft: StreamDraft) -> bool:
     """Place all shards at once, unless there are too few nodes or one can be full before."""
     room = draft.view.room()[draft.usable]
     if len(room) < draft.spec.replication_factor or (room < draft.spec.shards).any():
@@ -142,9 +143,9 @@ class _Circle:
                 start = int(np.searchsorted(self._leaders, shown[0])) - shard
                 distance = shown[1] - shown[0] - 1 - shard // self._size if shown[1:] else start
                 return start, distance % (self._size - 1)
-        return self._least_loaded() if draft.foreign.any() and len(self._leaders) else (0, 0)
+        return self._choose_least_loaded() if draft.foreign.any() and len(self._leaders) else (0, 0)
 
-    def _least_loaded(self) -> tuple[int, int]:
+    def _choose_least_loaded(self) -> tuple[int, int]:
         """Choose the start whose leaders, then the distance whose followers meet the least load.
 
         Equals by a hash of the stream and the node.
@@ -152,15 +153,15 @@ class _Circle:
         draft, size, topology = self._draft, self._size, self._draft.view.topology
         weight, span = topology.weight[self._nodes], min(draft.spec.shards, size)
         chance = scores(digest64("start", draft.spec.stream), topology.digests[self._nodes])
-        leads = _windows(draft.foreign_leads[self._nodes] / weight, span)[self._leaders]
-        loads = _windows(draft.foreign[self._nodes] / weight, span)
+        leads = _sum_windows(draft.foreign_leads[self._nodes] / weight, span)[self._leaders]
+        loads = _sum_windows(draft.foreign[self._nodes] / weight, span)
         start = np.lexsort((chance[self._leaders], loads[self._leaders], leads))[0]
         ahead = np.arange(1, size) + self._leaders[start]
-        met = _windows(loads[ahead % size], min(draft.spec.replication_factor - 1, size - 1))
+        met = _sum_windows(loads[ahead % size], min(draft.spec.replication_factor - 1, size - 1))
         return int(start), int(np.lexsort((chance[ahead % size], met))[0])
 
 
-def _windows(values: NDArray[np.float64], span: int) -> NDArray[np.float64]:
+def _sum_windows(values: NDArray[np.float64], span: int) -> NDArray[np.float64]:
     """Sums of `span` neighbours on a circle, by the first of them."""
     total = np.concatenate([[0.0], np.cumsum(np.concatenate([values, values]))])
     sums: NDArray[np.float64] = total[span : span + len(values)] - total[: len(values)]

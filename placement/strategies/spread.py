@@ -11,12 +11,12 @@ from placement.allocator import (
     Placement,
     ReplicaRequest,
     View,
+    arrange_stream,
     candidates,
     choose,
     choose_ahead,
     elect_leaders,
-    unmet,
-    whole_stream,
+    find_unmet,
 )
 from placement.assignments import EMPTY
 from placement.model import UNLOCATED, Code, Reason, StreamSpec
@@ -33,7 +33,7 @@ from placement.rules import (
     Strength,
     find_breaches,
 )
-from placement.strategies.spread_bulk import BULK_FROM, spread_in_bulk, walkable
+from placement.strategies.spread_bulk import BULK_FROM, can_spread_in_bulk, spread_in_bulk
 from placement.topology import NO_DOMAIN, Scope, Topology
 
 # Slots of a stream up to which an arrangement of all of them is searched.
@@ -116,27 +116,27 @@ class SpreadStrategy(ByRules):
         rules = self.rules(policy, view.topology)
         if not view.topology.can_lead[candidates(policy, view)].all():
             rules = (*rules, _MAY_LEAD)
-        elif spec.shards >= BULK_FROM and walkable(policy.rules, view.topology):
+        elif spec.shards >= BULK_FROM and can_spread_in_bulk(policy.rules, view.topology):
             after = view.fork()
             whole = spread_in_bulk(spec, policy, rules, after)
             everywhere = policy.rule_context(spec, view.topology)
             if whole and not any(find_breaches(rules, _REQUIRED, whole, everywhere)):
                 view.adopt_from(after)
-                warnings = unmet(rules, whole, spec, policy, view.topology)
+                warnings = find_unmet(rules, whole, spec, policy, view.topology)
                 return Placement(whole, warnings=warnings)
         together = [rule.strength for rule in rules if rule.colocates_slots]
         unit = bool(together)
-        tried = _Attempts(spec, policy, rules, unit).best(view.fork())
-        if _REQUIRED not in together and unit and tried.placed < spec.replication_factor:
+        tried = _Attempts(spec, policy, rules, unit).find_best(view.fork())
+        if _REQUIRED not in together and unit and tried.replicas_placed < spec.replication_factor:
             unit = False
-            tried = _Attempts(spec, policy, rules, unit).best(view.fork())
+            tried = _Attempts(spec, policy, rules, unit).find_best(view.fork())
         leaders = view.leaders
         view.adopt_from(tried.view)
         view.leaders = leaders  # elected below, among all replicas of a shard
-        shards = _led(tried.shards, rules, spec, view)
+        shards = _elect_leaders(tried.shards, rules, spec, view)
         if unit:
-            shards = _repeated(shards[0], spec, view)
-        warnings = unmet(rules, shards, spec, policy, view.topology)
+            shards = _repeat(shards[0], spec, view)
+        warnings = find_unmet(rules, shards, spec, policy, view.topology)
         return Placement(shards, tried.reasons, warnings)
 
     def extend(self, need: ReplicaRequest, policy: Policy, mask: Mask, view: View) -> int | Reason:
@@ -146,7 +146,7 @@ class SpreadStrategy(ByRules):
 
 
 @dataclass(frozen=True, slots=True)
-class _Tried:
+class _Arrangement:
     """One arrangement of the whole stream, short lists where nodes were not found."""
 
     shards: list[list[int]]
@@ -154,7 +154,7 @@ class _Tried:
     view: View
 
     @property
-    def placed(self) -> int:
+    def replicas_placed(self) -> int:
         """Replicas that have a node."""
         return sum(map(len, self.shards))
 
@@ -173,23 +173,23 @@ class _Attempts:
         """Shards that are arranged each for itself."""
         return 1 if self.unit else self.spec.shards
 
-    def best(self, view: View) -> _Tried:
+    def find_best(self, view: View) -> _Arrangement:
         """The first attempt that places everything, or the one that places most."""
         wanted = self.shards * self.spec.replication_factor
-        best = self._in_turn(self.rules, view.fork())
-        if best.placed < wanted:
-            scarce = (_Scarce(self._scopes(), self._open(view)), *self.rules)
-            again = self._in_turn(scarce, view.fork())
-            best = again if again.placed > best.placed else best
-        if best.placed < wanted <= _SEARCHED:
-            best = self._searched(view) or best
+        best = self._place_in_turn(self.rules, view.fork())
+        if best.replicas_placed < wanted:
+            scarce = (_Scarce(self._scopes(), self._open_nodes(view)), *self.rules)
+            again = self._place_in_turn(scarce, view.fork())
+            best = again if again.replicas_placed > best.replicas_placed else best
+        if best.replicas_placed < wanted <= _SEARCHED:
+            best = self._search(view) or best
         return best
 
-    def _open(self, view: View) -> Mask:
+    def _open_nodes(self, view: View) -> Mask:
         mask = candidates(self.policy, view)
         return mask & view.has_room(self.spec.shards) if self.unit else mask
 
-    def _need(self, shard: int, kept: list[int], used: list[int]) -> ReplicaRequest:
+    def _make_request(self, shard: int, kept: list[int], used: list[int]) -> ReplicaRequest:
         spec = self.spec
         return ReplicaRequest(
             spec.stream,
@@ -203,49 +203,51 @@ class _Attempts:
             leads=not kept,
         )
 
-    def _in_turn(self, rules: Sequence[Rule], view: View) -> _Tried:
+    def _place_in_turn(self, rules: Sequence[Rule], view: View) -> _Arrangement:
         """Shard by shard, slot by slot; a shard that runs into a dead end again, looking ahead."""
         wide = RuleSet(rules).spans_stream
         shards: list[list[int]] = []
         used: list[int] = []
         reasons: dict[Code, Reason] = {}
         for shard in range(self.shards):
-            kept, reason = self._shard(rules, shard, used, view, choose)
+            kept, reason = self._place_shard(rules, shard, used, view, choose)
             if reason:
                 for slot, node in enumerate(kept):
                     view.remove(node)
                     view.leaders[node] -= slot == 0
-                kept, reason = self._shard(rules, shard, used, view, choose_ahead)
+                kept, reason = self._place_shard(rules, shard, used, view, choose_ahead)
             if reason:
                 reasons.setdefault(reason.code, reason)
             if wide:
                 used.extend(kept)
             shards.append(kept)
-        return _Tried(shards, tuple(reasons.values()), view)
+        return _Arrangement(shards, tuple(reasons.values()), view)
 
-    def _shard(
+    def _place_shard(
         self, rules: Sequence[Rule], shard: int, used: list[int], view: View, choice: Any
     ) -> tuple[list[int], Reason | None]:
         kept: list[int] = []
         while len(kept) < self.spec.replication_factor:
-            node = choice(rules, self._open(view), self._need(shard, kept, used), view)
+            node = choice(
+                rules, self._open_nodes(view), self._make_request(shard, kept, used), view
+            )
             if isinstance(node, Reason):
                 return kept, node
             view.add(node, leader=not kept)
             kept.append(node)
         return kept, None
 
-    def _searched(self, view: View) -> _Tried | None:
+    def _search(self, view: View) -> _Arrangement | None:
         """An arrangement of all shards by search, if there is one within its bounds."""
-        needs = [self._need(shard, [], []) for shard in range(self.shards)]
+        needs = [self._make_request(shard, [], []) for shard in range(self.shards)]
         after = view.fork()
-        found = whole_stream(self.rules, self._open, needs, after)
+        found = arrange_stream(self.rules, self._open_nodes, needs, after)
         if found is None:
             return None
         for nodes in found:
             for node in nodes:
                 after.add(node)
-        return _Tried(found, (), after)
+        return _Arrangement(found, (), after)
 
     def _scopes(self) -> tuple[Scope, ...]:
         """Levels and tags that required rules count by."""
@@ -286,7 +288,7 @@ class _Scarce(Rule):
         return []
 
 
-def _repeated(nodes: list[int], spec: StreamSpec, view: View) -> list[list[int]]:
+def _repeat(nodes: list[int], spec: StreamSpec, view: View) -> list[list[int]]:
     """Replica r of every shard on the node of the first shard's."""
     for _ in range(spec.shards - 1):
         for slot, node in enumerate(nodes):
@@ -295,7 +297,7 @@ def _repeated(nodes: list[int], spec: StreamSpec, view: View) -> list[list[int]]
     return [list(nodes) for _ in range(spec.shards)]
 
 
-def _led(
+def _elect_leaders(
     shards: Sequence[list[int]], rules: Sequence[Rule], spec: StreamSpec, view: View
 ) -> list[list[int]]:
     """Every shard with its elected leader in front, and EMPTY where nodes are missing."""

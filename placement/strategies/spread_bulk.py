@@ -36,7 +36,7 @@ from placement.topology import Scope, Topology
 BULK_FROM = 128
 
 
-def walkable(rules: Sequence[Rule], topology: Topology) -> bool:
+def can_spread_in_bulk(rules: Sequence[Rule], topology: Topology) -> bool:
     """Whether the walk keeps all of these rules.
 
     They are required ones on the levels of the tree, or on what a node carries. What it makes of
@@ -72,10 +72,10 @@ def spread_in_bulk(
         if rule.strength is Strength.REQUIRED:
             left[rule.penalty(everywhere) > 0] = 0
     used, nodes = np.zeros(topology.size, bool), np.zeros((shards, 0), np.int64)
-    for part in _parts(rules, everywhere):
+    for part in _split_by_preference(rules, everywhere):
         walk = _Walk(domain_tree(topology, part), spec, policy, rules, everywhere, left)
         copies = min(walk.copies_max, factor - nodes.shape[1])
-        found = walk.dealt(copies, view) if copies else nodes[:, :0]
+        found = walk.deal(copies, view) if copies else nodes[:, :0]
         if found is None:
             return None
         used |= part if copies else False
@@ -90,12 +90,12 @@ def spread_in_bulk(
     place_of[tree.leaves] = np.arange(len(tree.leaves))
     weights = _weights(tree, policy, topology.can_lead, topology)
     places, looked_at = place_of[nodes.ravel()], shards * factor * tree.looked_at
-    rows = _led(tree, weights, places, spec, view, looked_at)
+    rows = _put_leaders_first(tree, weights, places, spec, view, looked_at)
     listed: list[list[int]] = tree.leaves[rows].tolist()
     return listed
 
 
-def _parts(rules: Sequence[Rule], everywhere: RuleContext) -> list[NDArray[np.bool_]]:
+def _split_by_preference(rules: Sequence[Rule], everywhere: RuleContext) -> list[NDArray[np.bool_]]:
     """The nodes that may be used, those first that come first."""
     eligible = everywhere.topology.eligible
     for rule in rules:
@@ -122,22 +122,22 @@ class _Walk:
         # As rebalancing shares: by the weight of all that the policy admits, full or not.
         topology = everywhere.topology
         self._weights = _weights(tree, policy, np.ones(topology.size, bool), topology)
-        self._room = _whole(tree, left)
-        self._size = _most(tree, left > 0, self._caps)
+        self._room = _sum_whole(tree, left)
+        self._size = _copies_max(tree, left > 0, self._caps)
 
     @property
     def copies_max(self) -> int:
         """Copies of one shard that these nodes can hold."""
         return int(self._size[0])
 
-    def dealt(self, copies: int, view: View) -> Integers | None:
+    def deal(self, copies: int, view: View) -> Integers | None:
         """Deal nodes to every shard, a row each; None if some replica finds no node."""
         tree, spec, room, size = self._tree, self._spec, self._room, self._size
         amount = spec.shards * copies
         # All kernels run in the form that suits the largest work, which is dealing out.
         looked_at = amount * tree.looked_at
-        load, bounds = _whole(tree, view.load), (np.zeros_like(room), room)
-        need = _apportioned(
+        load, bounds = _sum_whole(tree, view.load), (np.zeros_like(room), room)
+        need = _apportion(
             tree, self._weights, load, size, bounds, spec.shards, copies, amount, looked_at
         )
         hashes = scores(digest64(spec.stream, "bulk"), np.arange(spec.shards, dtype=np.uint64))
@@ -167,7 +167,7 @@ def _weights(
     Of all nodes that are able, and of those of them that the policy admits.
     """
     parts = np.rint(topology.weight * 1e6) * able
-    return _whole(tree, parts), _whole(tree, parts * policy.nodes.mask(topology))
+    return _sum_whole(tree, parts), _sum_whole(tree, parts * policy.nodes.mask(topology))
 
 
 def _caps(tree: DomainTree, rules: Sequence[Rule], everywhere: RuleContext) -> Integers:
@@ -183,7 +183,7 @@ def _caps(tree: DomainTree, rules: Sequence[Rule], everywhere: RuleContext) -> I
     return caps
 
 
-def _most(tree: DomainTree, is_open: NDArray[np.bool_], caps: Integers) -> Integers:
+def _copies_max(tree: DomainTree, is_open: NDArray[np.bool_], caps: Integers) -> Integers:
     """By element the copies of one shard that it can hold: one for an open node."""
     most = np.zeros(tree.elements.shape[1], np.int64)
     most[tree.domains :] = is_open[tree.leaves]
@@ -195,12 +195,12 @@ def _most(tree: DomainTree, is_open: NDArray[np.bool_], caps: Integers) -> Integ
     return most
 
 
-def _whole(tree: DomainTree, values: NDArray[np.generic]) -> Integers:
+def _sum_whole(tree: DomainTree, values: NDArray[np.generic]) -> Integers:
     """Values by node index as whole numbers by element."""
     return tree.sums(values).astype(np.int64)
 
 
-def _apportioned(
+def _apportion(
     tree: DomainTree,
     weights: tuple[Integers, Integers],
     held: Integers,
@@ -219,7 +219,7 @@ def _apportioned(
     return found
 
 
-def _led(
+def _put_leaders_first(
     tree: DomainTree,
     weights: tuple[Integers, Integers],
     places: Integers,
@@ -236,8 +236,8 @@ def _led(
     for elements in tree.above:
         most += np.bincount(elements, held, len(most))
     bounds = np.zeros(len(most), np.int64), np.minimum(most, shards).astype(np.int64)
-    leads = _whole(tree, view.leaders)
-    quota = _apportioned(tree, weights, leads, bounds[1], bounds, shards, 0, shards, looked_at)
+    leads = _sum_whole(tree, view.leaders)
+    quota = _apportion(tree, weights, leads, bounds[1], bounds, shards, 0, shards, looked_at)
     begin = np.concatenate([[0], np.cumsum(held)])
     order = np.argsort(places, kind="stable") // factor
     leader = np.zeros(shards, np.int64)

@@ -16,9 +16,9 @@ from placement.allocator import (
     StreamDraft,
     View,
     choose,
+    find_shortage,
+    parse_start,
     place_by,
-    shortage,
-    start_of,
 )
 from placement.assignments import EMPTY
 from placement.hashing import digest64, scores
@@ -70,7 +70,7 @@ class StripedStrategy(ByRules):
     def compile(self, policy: Mapping[str, Any], topology: Topology) -> Mapping[str, Any] | Reason:
         """`start`: where Kafka starts at random, a number from 0 on. `level`: the tier whose
         domains are the racks, the whole location unless given."""
-        start = start_of(policy.get("start"))
+        start = parse_start(policy.get("start"))
         if isinstance(start, Reason):
             return start
         scope = topology.scope(str(policy.get("level", LEAF.name)))
@@ -90,7 +90,7 @@ class StripedStrategy(ByRules):
         """Place in stripes, or say what is missing."""
         topology = view.topology
         mask = policy.nodes.mask(topology) & view.has_room()
-        too_few = shortage(spec, policy, mask & (topology.eligible | topology.fenced), view)
+        too_few = find_shortage(spec, policy, mask & (topology.eligible | topology.fenced), view)
         if too_few is None and not (mask & topology.eligible & topology.can_lead).any():
             message = "no node may lead: all that may hold a replica are fenced or barred from it"
             too_few = Reason(Code.NODES_TOO_FEW, message, 1, 0)

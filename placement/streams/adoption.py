@@ -13,8 +13,8 @@ from placement.allocator import (
     View,
     candidates,
     choose,
-    leader_first,
-    unmet,
+    find_unmet,
+    put_leader_first,
 )
 from placement.assignments import EMPTY
 from placement.diagnosis import colocated_unit, stray_slots
@@ -77,7 +77,7 @@ def rule_warnings(
     rules = STRATEGIES[policy.strategy].rules(policy, topology)
     live = [[EMPTY if _is_lost(node, topology) else node for node in nodes] for nodes in shards]
     broken = _required_rule_warnings(rules, live, spec, policy, view, called)
-    return (*broken, *unmet(rules, live, spec, policy, topology))
+    return (*broken, *find_unmet(rules, live, spec, policy, topology))
 
 
 def complete_shards(
@@ -124,7 +124,7 @@ def complete_shards(
 def _elect(nodes: list[int], policy: Policy, factor: int, view: View) -> None:
     """Put a node that may lead first, in a shard that had no replica."""
     placed = [node for node in nodes if node != EMPTY]
-    ordered = leader_first(placed, policy, factor, view.topology)
+    ordered = put_leader_first(placed, policy, factor, view.topology)
     if ordered[:1] != placed[:1]:
         view.leaders[[placed[0], ordered[0]]] += (-1, 1)
         nodes[: len(ordered)] = ordered

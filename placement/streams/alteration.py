@@ -114,7 +114,7 @@ def plan_alteration(
     policy, spec = compile_request(state, event), spec_of(state, event)
     if isinstance(policy, Reason):
         return (policy,)
-    wrong = STRATEGIES[policy.strategy].unfit(spec, policy, state.topology)
+    wrong = STRATEGIES[policy.strategy].find_fault(spec, policy, state.topology)
     if wrong:
         return (wrong,)
     same = policy == stream.policy

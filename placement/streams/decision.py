@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from placement.allocator import Placement, View, unmet
+from placement.allocator import Placement, View, find_unmet
 from placement.assignments import EMPTY
 from placement.model import (
     Band,
@@ -124,7 +124,7 @@ def place_in(
 ) -> Answer:
     """Place a stream among the replicas that a view counts; see `place`."""
     topology, strategy, before = view.topology, STRATEGIES[policy.strategy], view.fork()
-    wrong = strategy.unfit(spec, policy, topology)
+    wrong = strategy.find_fault(spec, policy, topology)
     if wrong:
         return Answer(Outcome.REJECTED, reasons=(wrong,))
     placed = _place_new(spec, policy, view) if given is None else adopt(spec, policy, given, view)
@@ -245,7 +245,7 @@ def _fill_empty_slots(
     shards = [list(nodes) for nodes in placed.shards]
     reasons = complete_shards(spec, policy, shards, view) if fills else ()
     rules = STRATEGIES[policy.strategy].rules(policy, view.topology)
-    warnings = unmet(rules, shards, spec, policy, view.topology)
+    warnings = find_unmet(rules, shards, spec, policy, view.topology)
     if _count_missing(shards):
         return Placement(shards, placed.reasons or reasons, warnings)
     known = {reason.message for reason in warnings}

@@ -248,8 +248,7 @@ def _contradiction(state: ClusterState, event: StreamCreated, policy: Policy) ->
     strategy, topology = STRATEGIES[policy.strategy], state.topology
     rules = strategy.rules(policy, topology)
     wrong = find_contradiction(policy, rules, policy.copies(event.replication_factor))
-    unfit = getattr(strategy, "unfit", None)
-    return wrong or (unfit(spec_of(event), policy, topology) if unfit else None)
+    return wrong or strategy.find_fault(spec_of(event), policy, topology)
 
 
 def _refusal(

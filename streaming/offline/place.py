@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from placement.allocator import unmet
+from placement.allocator import find_unmet
 from placement.model import (
     AdministrativeState,
     Code,
@@ -167,7 +167,7 @@ def _preference_warnings(state: ClusterState, stream: Stream) -> tuple[Reason, .
     """Warnings of the preferred rules that the stream's shards do not meet."""
     assert stream.policy is not None
     rows = [state.table.nodes(shard) for shard in stream.shards]
-    return unmet(state.streams.rules(stream), rows, stream.spec, stream.policy, state.topology)
+    return find_unmet(state.streams.rules(stream), rows, stream.spec, stream.policy, state.topology)
 
 
 def build_state(cluster: Cluster, limits: Limits | None = None) -> ClusterState:

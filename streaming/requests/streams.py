@@ -186,8 +186,8 @@ class StreamRequests:
         policy = compile_request(self._state, event)
         if isinstance(policy, Reason):
             return policy
-        unfit = getattr(STRATEGIES[policy.strategy], "unfit", None)
-        return unfit(spec_of(self._state, event), policy, self._state.topology) if unfit else None
+        strategy = STRATEGIES[policy.strategy]
+        return strategy.find_fault(spec_of(self._state, event), policy, self._state.topology)
 
     def _refuse_fewer_shards(self, message: StreamAltered) -> None:
         decision = self.get(message.stream)

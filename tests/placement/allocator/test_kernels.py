@@ -128,7 +128,7 @@ def test_the_walk_keeps_rules_as_choice_by_choice_does(
         topology.upsert(f"n{number}", attributes, liveness)
     policy = compile_policy(None, {"strategy": "spread", "rules": rules}, {}, topology, STRATEGIES)
     assert isinstance(policy, Policy)
-    if not spread_bulk.walkable(policy.rules, topology):
+    if not spread_bulk.can_spread_in_bulk(policy.rules, topology):
         return
     spec = StreamSpec("s", shards, factor, {})
     found = {}
@@ -161,7 +161,7 @@ def test_a_cap_closes_a_domain_for_the_rest_of_the_shard() -> None:
     rules = [{"at_most": 2, "per": "1"}]
     policy = compile_policy(None, {"strategy": "spread", "rules": rules}, {}, topology, STRATEGIES)
     assert isinstance(policy, Policy)
-    assert spread_bulk.walkable(policy.rules, topology)
+    assert spread_bulk.can_spread_in_bulk(policy.rules, topology)
     for factor, found in ((2, True), (3, False)):
         view = View(topology, AssignmentTable())
         spec = StreamSpec("s", 10, factor, {})
@@ -174,7 +174,7 @@ def test_a_cap_closes_a_domain_for_the_rest_of_the_shard() -> None:
         STRATEGIES,
     )
     assert isinstance(wishes, Policy)
-    assert not spread_bulk.walkable(wishes.rules, topology), "a wish is ranked: not in bulk"
+    assert not spread_bulk.can_spread_in_bulk(wishes.rules, topology), "a wish is ranked"
 
 
 def test_capacity_is_never_exceeded() -> None:

@@ -71,7 +71,7 @@ def test_by_class_as_node_by_node(seed: int, monkeypatch: pytest.MonkeyPatch) ->
         held = table.nodes(shard)
         old = held.pop(rng.randrange(len(held)))
         if rng.random() < 0.2:
-            view.occupy(rng.choice(nodes), rng.random() < 0.7)
+            view.set_busy(rng.choice(nodes), rng.random() < 0.7)
         need = ReplicaRequest(
             "s", shard, 0, 3, held, (), admits, old if rng.random() < 0.8 else -1,
             frozenset((*held, old)), slots=[1, 2], shards=60,

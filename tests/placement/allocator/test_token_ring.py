@@ -9,7 +9,7 @@ import random
 import numpy as np
 import pytest
 
-from placement.allocator import among, first_fitting, token_ring
+from placement.allocator import find_first_fitting, is_among, token_ring
 from placement.hashing import digest64, digests64
 from placement.model import AdministrativeState
 from placement.policy import Policy, compile_policy
@@ -98,13 +98,13 @@ def test_a_walk_visits_every_token_once():
         wanted = np.array([fits[shard] for shard in shards.tolist()])
         return positions == wanted[:, None]
 
-    assert first_fitting(np.arange(3), starts, 1_000, fit).tolist() == [2, 989, -1]
+    assert find_first_fitting(np.arange(3), starts, 1_000, fit).tolist() == [2, 989, -1]
 
 
 def test_among_compares_row_by_row():
     values, held = np.array([[1, 2], [1, 2]]), np.array([[2, 3], [1, 9]])
-    assert among(values, held).tolist() == [[False, True], [True, False]]
-    assert not among(values, held[:, :0]).any()
+    assert is_among(values, held).tolist() == [[False, True], [True, False]]
+    assert not is_among(values, held[:, :0]).any()
 
 
 def test_digests_of_many_are_those_of_each():

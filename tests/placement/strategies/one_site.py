@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from placement.allocator import ByRules, Placement, View, unmet
+from placement.allocator import ByRules, Placement, View, find_unmet
 from placement.model import Code, Reason, StreamSpec
 from placement.policy import OnInfeasible, Policy
 from placement.rules import Rule, SameDomain
-from placement.strategies import deferred
+from placement.strategies import defer_to
 from placement.topology import Scope, Topology
 
 SITE = Scope(depth=1, name="site")
@@ -34,7 +34,7 @@ class OneSite(ByRules):
     def place(self, spec: StreamSpec, policy: Policy, view: View) -> Placement | Reason:
         if spec.shards > policy.parameters["limit"]:
             return Reason(Code.DOMAIN_TOO_SMALL, f"{spec.shards} shards are too many for a site")
-        other = deferred("spread", policy, view.topology)
+        other = defer_to("spread", policy, view.topology)
         if isinstance(other, Reason):
             return other
         spread, theirs = other
@@ -45,5 +45,5 @@ class OneSite(ByRules):
         if isinstance(placed, Reason):
             return placed
         # Not even over all sites: what this strategy is for. Its own rule may be unmet.
-        warnings = unmet(own, placed.shards, spec, policy, view.topology)
+        warnings = find_unmet(own, placed.shards, spec, policy, view.topology)
         return Placement(placed.shards, placed.reasons, warnings)

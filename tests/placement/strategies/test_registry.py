@@ -110,7 +110,7 @@ class Plain:
 class Misspelt(Plain):
     name = "misspelt"
 
-    def unfitt(self) -> None:
+    def find_fautl(self) -> None:
         """A hook that nobody would call."""
 
 
@@ -141,7 +141,7 @@ def test_a_strategy_need_not_inherit(enabled: None) -> None:
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        (f"{__name__}:Misspelt", "has 'unfitt': did you mean 'unfit'?"),
+        (f"{__name__}:Misspelt", "has 'find_fautl': did you mean 'find_fault'?"),
         (f"{__name__}:Short", "has 'advice', which does not take 3 arguments"),
         (f"{__name__}:Unbalanced", "not one of totals_first, streams_first, never"),
         ("", "package.module:ClassName"),
