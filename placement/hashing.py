@@ -1,8 +1,8 @@
-"""Content-seeded choice: every tie is broken by a hash of what is decided, never by chance.
+"""Breaks ties by hashes of what is decided, never by chance.
 
-A retried batch, a replay and a rebuild must recompute the same bytes, so neither
-Python's `hash` (salted per process) nor a generator is used. One keyed BLAKE2b digest per decision
-seeds a vectorised splitmix64 over the per-node digests; both are the same on every machine.
+A retried batch, a replay and a rebuild must recompute the same bytes: neither Python's `hash`
+(salted for each process) nor a random generator is used. One BLAKE2b digest for a decision seeds a
+vectorised splitmix64 over the digests of the nodes; both are the same on every machine.
 """
 
 from collections.abc import Iterable
@@ -27,46 +27,49 @@ _MASK_31 = 0x7FFFFFFF
 
 
 def digest64(*parts: str | int) -> int:
-    """A 64-bit hash of the parts; equal parts give equal hashes on every machine."""
+    """Hash the parts to 64 bits; equal parts give equal hashes on every machine."""
     return hash64("\x1f".join(map(str, parts)))
 
 
 def hash64(text: str) -> int:
-    """A 64-bit hash of a text: `digest64` of parts that stand in it with 0x1f between them."""
+    """Hash a text to 64 bits.
+
+    `digest64` of several parts is `hash64` of the parts joined by 0x1f.
+    """
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
 def digests64(parts: tuple[str | int, ...], last: Iterable[str | int]) -> NDArray[np.uint64]:
-    """`digest64` of the parts and each of the last ones."""
+    """Compute `digest64` of the parts and each of the last parts."""
     begun = "".join(f"{part}\x1f" for part in parts)
     made = (blake2b(f"{begun}{part}".encode(), digest_size=8).digest() for part in last)
     return np.frombuffer(b"".join(made), ">u8").astype(np.uint64)
 
 
 def stable_id(*parts: str | int) -> str:
-    """A 128-bit identifier of the parts as 32 hexadecimal characters."""
+    """Make a 128-bit identifier of the parts, as 32 hexadecimal digits."""
     text = "\x1f".join(map(str, parts))
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def mix31(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """31 bits of each number, mixed as the kernels do it in arithmetic below 63 bits."""
+    """Mix each number into 31 bits, in arithmetic below 63 bits, as the compiled kernels do."""
     once = (values * _MIX_31) & _MASK_31
     return ((once ^ (once >> 15)) * _MIX_31) & _MASK_31
 
 
 def scores31(seed: int, digests: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """`scores` in the 31 bits that the kernels take."""
+    """Compute `scores`, cut to the 31 bits that the kernels take."""
     return (scores(seed, digests) >> np.uint64(33)).astype(np.int64)
 
 
 def scores(seed: int, node_digests: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """One pseudo-random score per node for the decision `seed`; the lowest is chosen."""
+    """Compute one pseudo-random score for each node and the decision `seed`; the lowest wins."""
     return mix(node_digests ^ np.uint64(seed))
 
 
 def lowest(seed: int, node_digests: NDArray[np.uint64]) -> int:
-    """The place of the lowest of `scores`."""
+    """Return the index of the lowest of `scores`."""
     if len(node_digests) >= _MANY:
         return int(scores(seed, node_digests).argmin())
     found = [_mix_one(digest ^ seed) for digest in node_digests.tolist()]
@@ -74,7 +77,8 @@ def lowest(seed: int, node_digests: NDArray[np.uint64]) -> int:
 
 
 def mix(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """One step of splitmix64 on each number: a change of any bit changes half of all bits."""
+    """Apply one step of splitmix64: a change of any bit of a number changes about half of all its
+    bits."""
     mixed = numbers + _GAMMA
     mixed = (mixed ^ (mixed >> _BITS_30)) * _MIX_1
     mixed = (mixed ^ (mixed >> _BITS_27)) * _MIX_2
@@ -82,7 +86,7 @@ def mix(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def _mix_one(number: int) -> int:
-    """`mix` of one number."""
+    """Apply `mix` to one number."""
     mixed = (number + _ONE_GAMMA) & _MASK_64
     mixed = ((mixed ^ (mixed >> 30)) * _ONE_MIX_1) & _MASK_64
     mixed = ((mixed ^ (mixed >> 27)) * _ONE_MIX_2) & _MASK_64

@@ -87,7 +87,7 @@ class HoldController:
         if name not in self.active_names():
             return None
         rank = self._state.topology.order()
-        return sorted(self._reached(self._held[name]), key=lambda node: int(rank[node]))
+        return sorted(self._nodes_away(self._held[name]), key=lambda node: int(rank[node]))
 
     def override(self, name: str) -> None:
         """Have what is held replaced all the same.
@@ -178,7 +178,7 @@ class HoldController:
         """
         if held.overridden:
             return
-        now, away = self._state.now, len(self._reached(held))
+        now, away = self._state.now, len(self._nodes_away(held))
         returned = now if away < held.away else held.returned_at
         after = replace(held, away=away, most=max(held.most, away), returned_at=returned)
         over = not away or (2 * away < after.most and now - returned >= window)
@@ -200,7 +200,7 @@ class HoldController:
             body = asdict(held)
         self._state.memory.remember(KIND, name, body)
 
-    def _reached(self, held: ActiveHold) -> set[int]:
+    def _nodes_away(self, held: ActiveHold) -> set[int]:
         """Find the nodes that are away and in the hold."""
         domain = UNLOCATED if held.domain is None else parse_location(held.domain)
         assert not isinstance(domain, Reason)
@@ -215,7 +215,7 @@ class HoldController:
         """Find the nodes that a hold reaches, and that no overridden one does."""
         reached: dict[bool, set[int]] = {True: set(), False: set()}
         for held in self._held.values():
-            reached[held.overridden] |= self._reached(held)
+            reached[held.overridden] |= self._nodes_away(held)
         return reached[False] - reached[True]
 
     def _apply(self) -> None:

@@ -107,18 +107,20 @@ class MoveController:
 
     def expire(self) -> None:
         """End the moves whose deadline has passed, and forget failures of long ago."""
-        for opened in self._state.ledger.expired(self._state.now):
+        for opened in self._state.ledger.expired_moves(self._state.now):
             late = Reason(Code.DEADLINE_PASSED, f"no completion by {opened.move.deadline}")
             self.end(opened, MoveState.EXPIRED, late)
         # Whoever has not failed for as long as the longest pause begins anew.
         before = self._state.now - self._state.configuration.backoff_max_ms
-        for shard, node_id in [*self._state.moves.backoff.expired(before)]:
+        for shard, node_id in [*self._state.moves.backoff.expired_pauses(before)]:
             self._state.moves.forget_failures(shard, node_id)
 
     def remind(self) -> None:
         """Tell executors again of the moves that were called off and that they have not stopped."""
         state = self._state
-        for move_id in state.moves.cancel_notices.due(state.now - state.configuration.remind_ms):
+        for move_id in state.moves.cancel_notices.due_moves(
+            state.now - state.configuration.remind_ms
+        ):
             move = state.ledger.known[move_id]
             again = move._replace(reminded=(move.reminded or 0) + 1)
             state.moves.amend(again)

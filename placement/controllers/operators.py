@@ -78,7 +78,7 @@ class OperatorController:
             event.target,
             AnswerOutcome.ACCEPTED if refused is None else AnswerOutcome.REFUSED,
             self._state.now,
-            refused or Reason(Code.REQUEST_ACCEPTED, _accepted(event, seen)),
+            refused or Reason(Code.REQUEST_ACCEPTED, _describe_acceptance(event, seen)),
             len(seen.nodes),
             len(seen.shards),
             seen.hash or None,
@@ -88,9 +88,9 @@ class OperatorController:
     def _carry_out(self, event: OperatorAsked, seen: Preview) -> Reason | None:
         match event.action:
             case Action.DRAIN | Action.MAINTENANCE | Action.CORDON:
-                self._stand(event, seen)
+                self._begin_order(event, seen)
             case Action.UNDRAIN | Action.UNCORDON:
-                self._end(event.target)
+                self._end_order(event.target)
             case Action.OVERRIDE_HOLD:
                 self._holds.override(event.target)
             case Action.CANCEL_MOVE:
@@ -118,7 +118,7 @@ class OperatorController:
         relocations.approve_all([ids[node] for node in seen.nodes])
         return None
 
-    def _stand(self, event: OperatorAsked, seen: Preview) -> None:
+    def _begin_order(self, event: OperatorAsked, seen: Preview) -> None:
         known = self._orders.by_target.get(event.target)
         until = None if event.ttl_ms is None else self._state.now + event.ttl_ms
         if known is None:
@@ -128,18 +128,18 @@ class OperatorController:
         else:
             self._orders.keep(replace(known, request_id=event.request_id, until=until))
         for node in seen.nodes:
-            self._order(node)
+            self._apply_orders(node)
 
-    def _end(self, target: str) -> None:
+    def _end_order(self, target: str) -> None:
         """End an order; replicas that it was moving stay where they are up."""
         nodes = self._orders.nodes(target) or []
         drained = self._orders.end(target).action is Action.DRAIN
         for node in nodes:
-            self._order(node)
+            self._apply_orders(node)
             if drained and self._state.topology.eligible[node]:
                 self._call_off(node)
 
-    def _order(self, node: int) -> None:
+    def _apply_orders(self, node: int) -> None:
         """Give the node the state that its orders make."""
         topology = self._state.topology
         view = self._state.nodes[topology.ids[node]]
@@ -171,7 +171,7 @@ class OperatorController:
             o for o in self._orders.by_target.values() if o.until is not None and o.until <= now
         ]
         for order in sorted(expired, key=lambda each: each.target):
-            self._end(order.target)
+            self._end_order(order.target)
             reason = Reason(Code.REQUEST_ENDED, f"{order.action} of {order.target} is over")
             self._answer(order, AnswerOutcome.ENDED, reason)
         return bool(expired)
@@ -182,11 +182,11 @@ class OperatorController:
             if order.action is not Action.DRAIN:
                 continue
             due = not order.told_at or self._state.now - order.told_at >= PROGRESS_MS
-            left, moving = self._left(order)
+            left, moving = self._count_left(order)
             done = not left and not moving
             if not due and done is order.done:
                 continue
-            after = self._counted(order, left, moving, done)
+            after = self._with_counts(order, left, moving, done)
             if replace(after, told_at=order.told_at) == order:
                 continue
             self._orders.keep(after)
@@ -194,7 +194,7 @@ class OperatorController:
                 reason = Reason(Code.REQUEST_DONE, f"nothing is left on {order.target}")
                 self._answer(order, AnswerOutcome.DONE, reason)
 
-    def _left(self, order: Order) -> tuple[int, int]:
+    def _count_left(self, order: Order) -> tuple[int, int]:
         """Count the replicas on the order's nodes, and those on their way from there."""
         nodes = self._orders.nodes(order.target) or []
         load, leaving = (
@@ -203,7 +203,7 @@ class OperatorController:
         )
         return sum(int(load[node]) for node in nodes), sum(leaving[node] for node in nodes)
 
-    def _counted(self, order: Order, left: int, moving: int, done: bool) -> Order:
+    def _with_counts(self, order: Order, left: int, moving: int, done: bool) -> Order:
         state, blocked = self._state, []
         for node in self._orders.nodes(order.target) or []:
             for shard in state.streams.sorted_by_key({*state.table.shards_on(node)}):
@@ -234,7 +234,7 @@ class OperatorController:
         self._state.publisher.answer(answer)
 
 
-def _accepted(event: OperatorAsked, seen: Preview) -> str:
+def _describe_acceptance(event: OperatorAsked, seen: Preview) -> str:
     done = _DONE.get(event.action)
     if done is not None:
         return done.format(event.target)

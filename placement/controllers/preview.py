@@ -106,14 +106,14 @@ def preview(
 ) -> Preview:
     """Look at a request without carrying it out."""
     if asked.action is Action.REBALANCE:
-        return _balance(state, rebalancing, asked)
+        return _preview_rebalance(state, rebalancing, asked)
     if asked.action is Action.CANCEL_MOVE:
-        return Preview(refusal=_uncancellable(state, asked.target))
+        return Preview(refusal=_why_not_cancellable(state, asked.target))
     if asked.action is Action.APPROVE_RELOCATION:
         nodes = orders.nodes(asked.target)
         if nodes is None:
-            return Preview(refusal=_unknown(asked.target))
-        return _relocation(state, relocations, asked, nodes)
+            return Preview(refusal=_why_unknown(asked.target))
+        return _preview_relocation(state, relocations, asked, nodes)
     if asked.action is Action.OVERRIDE_HOLD:
         nodes = holds.nodes(asked.target)
         if nodes is None:
@@ -123,18 +123,18 @@ def preview(
     else:
         nodes = orders.nodes(asked.target)
         if nodes is None:
-            return Preview(refusal=_unknown(asked.target))
+            return Preview(refusal=_why_unknown(asked.target))
     if asked.action in _OF_ONE_NODE:
-        refusal = _of_one_node(state, asked)
+        refusal = _why_not_one_node(state, asked)
     else:
-        refusal = _contradiction(orders, asked) or _unsafe(state, asked, nodes)
-    return _seen(state, asked, nodes, refusal)
+        refusal = _why_contradicted(orders, asked) or _why_unsafe(state, asked, nodes)
+    return _preview_impact(state, asked, nodes, refusal)
 
 
-def _seen(
+def _preview_impact(
     state: ClusterState, asked: OperatorAsked, nodes: list[int], refusal: Reason | None
 ) -> Preview:
-    held = [*held_shards(state, nodes)]
+    held = [*affected_shards(state, nodes)]
     shards = tuple((each.spec.stream, each.shard) for each in held)
     found = compute_impact(
         (),
@@ -167,7 +167,7 @@ def _shard(state: ClusterState, name: str, number: int) -> ShardState:
     return ShardState(held, under_way=under_way)
 
 
-def _balance(
+def _preview_rebalance(
     state: ClusterState, rebalancing: RebalanceController, asked: OperatorAsked
 ) -> Preview:
     """Plan the rebalance as it would be made now; its hash is that of its moves."""
@@ -195,7 +195,7 @@ def _balance(
     )
 
 
-def _relocation(
+def _preview_relocation(
     state: ClusterState, relocations: Relocations, asked: OperatorAsked, nodes: list[int]
 ) -> Preview:
     """Preview the relocations that wait in the target.
@@ -220,18 +220,18 @@ def _relocation(
         assert published is not None
         agreed = asked.expected_hash or published.impact_hash
     concerned = [topology.index[name] for name in names]
-    held = tuple((each.spec.stream, each.shard) for each in held_shards(state, concerned))
+    held = tuple((each.spec.stream, each.shard) for each in affected_shards(state, concerned))
     relocated = tuple(RelocationSummary(*place, count) for place, count in places.items())
     return Preview(tuple(concerned), held, None, agreed, True, relocated=relocated)
 
 
-def _unknown(target: str) -> Reason:
+def _why_unknown(target: str) -> Reason:
     if target.startswith("/"):
         return Reason(Code.DOMAIN_UNKNOWN, f"no node stands in '{target}'")
     return Reason(Code.NODE_UNKNOWN, f"node '{target}' is not known; a domain begins with '/'")
 
 
-def _contradiction(orders: AdministrativeOrders, asked: OperatorAsked) -> Reason | None:
+def _why_contradicted(orders: AdministrativeOrders, asked: OperatorAsked) -> Reason | None:
     """Find what stands against the request."""
     standing = orders.by_target.get(asked.target)
     if asked.action in _STANDS:
@@ -250,27 +250,27 @@ def _contradiction(orders: AdministrativeOrders, asked: OperatorAsked) -> Reason
     return None
 
 
-def _unsafe(state: ClusterState, asked: OperatorAsked, nodes: Collection[int]) -> Reason | None:
+def _why_unsafe(state: ClusterState, asked: OperatorAsked, nodes: Collection[int]) -> Reason | None:
     """Name the shards that would lose their quorum or their last copy."""
     topology = state.topology
     if asked.action is Action.MAINTENANCE:
         away = {*nodes, *nodes_in_maintenance(topology)}
-        found = exposed_shards(topology, held_shards(state, nodes), away)
+        found = exposed_shards(topology, affected_shards(state, nodes), away)
         return exposure_reason(found, f"with {asked.target} in maintenance")
     if asked.action is Action.DRAIN:
-        away = {*nodes, *_draining(state)}
-        stuck = _stuck(state, held_shards(state, nodes), away)
+        away = {*nodes, *_draining_nodes(state)}
+        stuck = _stuck_shards(state, affected_shards(state, nodes), away)
         found = exposed_shards(topology, stuck, away)
         return exposure_reason(found, f"with {asked.target} drained and gone")
     return None
 
 
-def _draining(state: ClusterState) -> list[int]:
+def _draining_nodes(state: ClusterState) -> list[int]:
     ordered = state.topology.administrative
     return [node for node, each in enumerate(ordered) if each is AdministrativeState.DRAINING]
 
 
-def _stuck(
+def _stuck_shards(
     state: ClusterState, held: Iterable[AffectedShard], away: Collection[int]
 ) -> list[AffectedShard]:
     """Name the shards whose copies have nowhere to go: their policy admits no node that is left."""
@@ -287,17 +287,17 @@ def _stuck(
     return found
 
 
-def _of_one_node(state: ClusterState, asked: OperatorAsked) -> Reason | None:
+def _why_not_one_node(state: ClusterState, asked: OperatorAsked) -> Reason | None:
     """Find what stands against forgetting a node, or against ending its hold-down."""
     if asked.target.startswith("/"):
         message = f"'{asked.target}' is a domain: name one node"
         return Reason(Code.REQUEST_MALFORMED, message)
     if asked.action is Action.RELEASE:
-        return _not_held_down(state, asked.target)
-    return _still_needed(state, asked.target)
+        return _why_not_held_down(state, asked.target)
+    return _why_still_needed(state, asked.target)
 
 
-def _not_held_down(state: ClusterState, name: str) -> Reason | None:
+def _why_not_held_down(state: ClusterState, name: str) -> Reason | None:
     view = state.nodes[name]
     held = view.hold_down is not None and view.hold_down.active
     if held or view.guard is Guard.HELD_DOWN:
@@ -308,7 +308,7 @@ def _not_held_down(state: ClusterState, name: str) -> Reason | None:
     return Reason(Code.NOTHING_TO_DO, f"{name} is not held down{doubt}")
 
 
-def _still_needed(state: ClusterState, name: str) -> Reason | None:
+def _why_still_needed(state: ClusterState, name: str) -> Reason | None:
     """Say why a node cannot be forgotten.
 
     Copies would be lost with it, or it would come back at its next heartbeat as a stranger.
@@ -334,7 +334,7 @@ def _still_needed(state: ClusterState, name: str) -> Reason | None:
     return Reason(Code.REQUEST_CONTRADICTED, f"{message} dead")
 
 
-def _uncancellable(state: ClusterState, move_id: str) -> Reason | None:
+def _why_not_cancellable(state: ClusterState, move_id: str) -> Reason | None:
     """Say why a move cannot be cancelled.
 
     Its replica stays where it was, so that has to be up.
@@ -350,7 +350,7 @@ def _uncancellable(state: ClusterState, move_id: str) -> Reason | None:
     return None
 
 
-def held_shards(state: ClusterState, nodes: Collection[int]) -> Iterator[AffectedShard]:
+def affected_shards(state: ClusterState, nodes: Collection[int]) -> Iterator[AffectedShard]:
     """List the shards with a whole copy on any of the nodes, given by index.
 
     The work is in proportion to these. A copy under way is none yet, one that is to go still is.

@@ -85,14 +85,14 @@ class RebalanceController:
 
     def plan(self) -> Proposal:
         """Plan the rebalance as if it were made now."""
-        dwelling = self._dwelling()
-        found = self._planned(frozenset())
+        dwelling = self._dwelling_shards()
+        found = self._make_proposal(frozenset())
         again = (m for m in found.plan.moves if m.kind is not MoveKind.LEADER)
         if not any(move.shard in dwelling for move in again):
             return found
-        return replace(self._planned(dwelling), dwells=True)
+        return replace(self._make_proposal(dwelling), dwells=True)
 
-    def _planned(self, fixed: Collection[int]) -> Proposal:
+    def _make_proposal(self, fixed: Collection[int]) -> Proposal:
         state = self._state
         view = state.view()
         # What something is wrong with is repair's, even where that cannot help.
@@ -119,7 +119,7 @@ class RebalanceController:
     def note_move_end(self, cause: str, end: MoveState) -> None:
         """Plan again later if a move for balance has ended without being completed."""
         if cause == Cause.BALANCE and end is not MoveState.COMPLETED:
-            self.want("a move was not completed", self._later)
+            self.want("a move was not completed", self._retry_at)
 
     def run(self, caught_up: bool) -> None:
         """Notice what makes a rebalance wanted; plan and issue it where no repair is wanted."""
@@ -133,7 +133,7 @@ class RebalanceController:
             self._issue()
 
     @property
-    def _later(self) -> int:
+    def _retry_at(self) -> int:
         """Time from which to look again for what is not possible now (ms)."""
         return self._state.now + self._state.configuration.dwell_ms
 
@@ -165,13 +165,13 @@ class RebalanceController:
         if not found.plan.moves:
             self._state.memory.remember(KIND, WANTED, None)
             if found.dwells:
-                self.want(why, self._later)
+                self.want(why, self._retry_at)
         for number, move in enumerate(found.plan.moves):
-            name, body = f"{number:08d}", self._body(move)
+            name, body = f"{number:08d}", self._queued_move(move)
             self._left[name] = body
             self._state.memory.remember(KIND, name, body)
 
-    def _body(self, move: RebalanceMove) -> QueuedMove:
+    def _queued_move(self, move: RebalanceMove) -> QueuedMove:
         (stream, number), ids = self._state.streams.key(move.shard), self._state.topology.ids
         return {
             "stream": stream,
@@ -205,7 +205,7 @@ class RebalanceController:
             full = fits and self._overfills(moves, view)
             if not fits or (full and not waits) or not idle.has_room_for(copies):
                 done += [name for name, _ in step]
-                self.want("a move did not fit any more", self._later)
+                self.want("a move did not fit any more", self._retry_at)
             elif full or not Throttle(state).has_room_for(copies):
                 waits = True
             else:
@@ -266,14 +266,14 @@ class RebalanceController:
             action = RepairAction(Cause.BALANCE, MoveKind.REPLACE, body["slot"], reason, *ends)
             copies.append((shard, action))
         if self._repair.issue(copies, view):
-            self.want("a limit was reached", self._later)
+            self.want("a limit was reached", self._retry_at)
 
     def _drop(self, names: Iterable[str]) -> None:
         for name in [*names]:
             del self._left[name]
             self._state.memory.remember(KIND, name, None)
 
-    def _dwelling(self) -> set[int]:
+    def _dwelling_shards(self) -> set[int]:
         """Find the shards of which a replica was moved for balance less than `dwell_ms` ago."""
         state = self._state
         since = state.now - state.configuration.dwell_ms

@@ -37,7 +37,7 @@ class RetryGate:
     def may_help(self, policy: Policy) -> bool:
         """Return whether a stream of this policy may find a node that it did not find before."""
         topology = self._state.topology
-        return self._moved or any(_admits(policy, topology, node) for node in self._changed)
+        return self._moved or any(_is_admitted(policy, topology, node) for node in self._changed)
 
     def reset(self) -> None:
         """Forget what has changed: every waiting stream has been tried."""
@@ -48,5 +48,5 @@ class RetryGate:
         return bool(self._changed)
 
 
-def _admits(policy: Policy, topology: Topology, node: int) -> bool:
+def _is_admitted(policy: Policy, topology: Topology, node: int) -> bool:
     return policy.nodes.everything or policy.nodes.passes(topology, node)

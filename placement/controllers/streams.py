@@ -84,7 +84,7 @@ class StreamController:
             )
             return None
         if isinstance(event, StreamCreated):
-            return self._created(event, known)
+            return self._create(event, known)
         if known is None or known.decision.outcome is Outcome.DROPPED:
             what = "no stream has this name" if known is None else "it was dropped"
             return Reason(Code.STREAM_UNKNOWN, f"{event.stream}: {what}")
@@ -94,7 +94,7 @@ class StreamController:
             self._alter(event, known)
         return None
 
-    def _created(self, event: StreamCreated, known: Stream | None) -> Reason | None:
+    def _create(self, event: StreamCreated, known: Stream | None) -> Reason | None:
         gone = (Outcome.REJECTED, Outcome.DROPPED)
         if known is not None and known.decision.outcome not in gone:
             message = f"{event.stream} exists and is {known.decision.outcome}"
@@ -157,7 +157,9 @@ class StreamController:
     def _refuse(self, event: StreamRequested, stream: Stream, reasons: tuple[Reason, ...]) -> None:
         """Publish why a request changes nothing."""
         wanted = spec_of(self._state, event)
-        self._publish(self._next(event, stream, requested=wanted, reasons=reasons), stream.policy)
+        self._publish(
+            self._next_decision(event, stream, requested=wanted, reasons=reasons), stream.policy
+        )
 
     def _change(self, event: StreamAltered, stream: Stream, found: Alteration) -> None:
         """Put another spec in force: the replicas stay, new shards are placed."""
@@ -172,7 +174,9 @@ class StreamController:
         kept = [slots_for_spec(state, shard, stream, policy, found.spec) for shard in stream.shards]
         shards = stream.shards
         strategy = policy.strategy
-        decision = self._next(event, stream, spec=found.spec, strategy=strategy, requested=None)
+        decision = self._next_decision(
+            event, stream, spec=found.spec, strategy=strategy, requested=None
+        )
         state.upsert_stream(decision, policy)
         state.add_slots(stream, max(stream.copies, *map(len, found.added), 1))
         if in_roles:
@@ -207,7 +211,7 @@ class StreamController:
         for node in {node for shard in shards for node in state.table.replicas(shard)}:
             self._retry_gate.note_freed_node(node)
         state.drop_shards(stream)
-        decision = self._next(
+        decision = self._next_decision(
             event,
             stream,
             outcome=Outcome.DROPPED,
@@ -264,7 +268,7 @@ class StreamController:
 
     # Decisions
 
-    def _next(
+    def _next_decision(
         self, event: StreamRequested | StreamDropped, stream: Stream, **changed: Any
     ) -> Decision:
         """Make the decision on a further event."""

@@ -1,8 +1,8 @@
-"""Silence clocks: how long a node has said nothing, measured in the log and not on a wall.
+"""Measures how long nodes have been silent, by clocks that advance with the log.
 
-Each partition of the nodes topic has a clock that advances with every record by the gap in broker
-append time, but by no more than `Timers.gap_max_ms` at once. So a partition that
-cannot be read, a jump of a broker's clock or a stopped application makes nobody silent.
+Each partition of the nodes topic has a clock. Every record advances it by the gap in broker append
+time, at most by `Timers.gap_max_ms`. So a partition that cannot be read, a jump of a broker's clock
+or a stopped application makes no node silent.
 """
 
 from collections.abc import Mapping
@@ -27,10 +27,12 @@ SETTLE_MS = 600_000
 
 @dataclass(frozen=True, slots=True)
 class Timers:
-    """Timers of liveness, in ms of silence.
+    """Holds the timers of liveness, in ms of silence.
 
-    After them a node takes no new replicas, and loses those it has; what counts as flapping; and
-    the least silence of a life of its process after which a later one takes over.
+    - `suspect_after_ms`: the node receives no new replicas.
+    - `dead_after_ms`: the node loses the replicas that it has.
+    - `flaps`: what counts as flapping.
+    - `incarnation_grace_ms`: silence of a life of its process after which a later life takes over.
     """
 
     suspect_after_ms: int
@@ -40,23 +42,23 @@ class Timers:
 
     @property
     def gap_max_ms(self) -> int:
-        """By how much one record may advance a clock: no single gap makes a suspect."""
+        """Return by how much one record may advance a clock: no single gap makes a node suspect."""
         return min(GAP_MAX_MS, self.suspect_after_ms // 2)
 
 
 @dataclass(slots=True)
 class Clock:
-    """A partition's clock in ms, and the append time of its last record."""
+    """Holds a partition's clock in ms, and the append time of its last record."""
 
     reading: int
     at: int
 
 
 class SilenceClocks:
-    """The clocks of all partitions of the nodes topic.
+    """Holds the clocks of all partitions of the nodes topic.
 
-    `baseline` is what each clock showed when the table was restored, or when the number of
-    partitions changed; the time since then is the same for all that can be read.
+    `baseline`: the reading of each clock when the table was restored or the number of partitions
+    changed. The time since then is the same for all partitions that can be read.
     """
 
     def __init__(self, gap_max_ms: int) -> None:
@@ -67,13 +69,13 @@ class SilenceClocks:
         self.settling = False
 
     def restore(self, clocks: Mapping[int, Clock]) -> None:
-        """Go on where the clocks stood; silence counts from here."""
+        """Continue from the readings of the clocks; silence counts from here."""
         self.by_partition = {p: Clock(clock.reading, clock.at) for p, clock in clocks.items()}
         self.baseline = {partition: clock.reading for partition, clock in clocks.items()}
         self.partitions = len(clocks)
 
     def open(self, partition: int, first_at: int) -> tuple[Clock, int]:
-        """The clock of a stretch, and what it shows at the stretch's first record."""
+        """Return the clock of a partition, and its reading at the first record of a stretch."""
         clock = self.by_partition.get(partition)
         if clock is None:
             clock = self.by_partition[partition] = Clock(0, first_at)
@@ -81,29 +83,34 @@ class SilenceClocks:
         return clock, clock.reading + min(max(first_at - clock.at, 0), self.gap_max_ms)
 
     def slowest(self) -> int:
-        """Time since the baseline by the slowest clock; one that nothing was read from stands."""
+        """Return the time since the baseline by the slowest clock, in ms.
+
+        It is 0 while a partition was never read.
+        """
         if len(self.by_partition) < self.partitions:
             return 0
         passed = (each.reading - self.baseline.get(p, 0) for p, each in self.by_partition.items())
         return min(passed, default=0)
 
-    def repartitioned(self, partitions: int) -> bool:
-        """Take note of how many partitions a tick knows of; whether that is another number."""
+    def note_partitions(self, partitions: int) -> bool:
+        """Note the number of partitions that a tick reports; returns whether it has changed."""
         known, self.partitions = self.partitions, partitions or self.partitions
         return known not in (0, self.partitions)
 
     def rebase(self) -> None:
-        """Count anew from here, and let all clocks judge for a while."""
+        """Count silence from here, and by all clocks until the partitions have settled."""
         self.baseline = {p: clock.reading for p, clock in self.by_partition.items()}
         self.settling = True
 
     def silence(
         self, home: NDArray[np.int32], seen: NDArray[np.int64], partition: int, now: int
     ) -> NDArray[np.int64]:
-        """Compute the silence of each node, where `partition` shows `now`.
+        """Compute the silence of each node in ms, where the clock of `partition` shows `now`.
 
-        By the clock of the node's own partition, by the slowest where it has none, and by both
-        while the partitions settle. It is -1 for those that another partition's ticks judge.
+        `home`, `seen`: by node, its partition and the reading at its last record. Measured by the
+        clock of the node's partition, by the slowest clock where it has none, and by the lesser of
+        both while the partitions settle. It is -1 for nodes that another partition's ticks decide
+        about.
         """
         found: NDArray[np.int64] = np.where(home == partition, now - seen, -1)
         homeless = home == NO_PARTITION

@@ -1,9 +1,9 @@
-"""Incarnations: which life of a node's process holds its name, where several claim it.
+"""Decides which life of a node's process holds its name, where several claim it.
 
-A process that restarts comes with a new incarnation, usually before its earlier life is missed.
-The later life waits until the earlier one has been silent for a while on the silence clock, or has
-said that it goes; then it takes over. Two that go on speaking are two processes
-with one name: that is told once, and the one that holds the name keeps it.
+A process that restarts comes with a new incarnation, usually before its earlier life is missed. The
+later life waits until the earlier one has been silent for the grace on the silence clock, or has
+announced its end; then it takes over. Two lives that both go on speaking are two processes with one
+name: the conflict is reported once, and the holder keeps the name.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -28,9 +28,11 @@ class Mark(NamedTuple):
 
 
 @dataclass(slots=True)
-class Waiting:
-    """A life that waits: `sequence` and `heard` are those of its last word, `since` is when it
-    began to wait."""
+class WaitingLife:
+    """Holds a life that waits to take over.
+
+    `sequence` and `heard` are those of its last statement, `since` is when it began to wait.
+    """
 
     life: PendingLife
     sequence: int
@@ -39,30 +41,30 @@ class Waiting:
 
 
 @dataclass(slots=True)
-class _Rejected:
-    """A life that is refused, and when it spoke last."""
+class _RejectedLife:
+    """Holds a life that is refused, and when it spoke last."""
 
     life: RefusedLife
     heard: Mark
 
 
 class Incarnations:
-    """The lives besides the holders of the nodes of one liveness table, by the nodes' rows there.
+    """Holds the lives besides the holders, by the nodes' rows in one liveness table.
 
-    `recent` are nodes whose life has changed within the grace: what their earlier life had sent
-    before it ended may still come in. `stopping` are nodes whose holder has said that it stops.
+    `recent`: nodes whose holder has changed within the grace; statements that the earlier life sent
+    before its end may still arrive. `stopping`: nodes whose holder has announced its end.
     """
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
-        self.waiting: dict[int, Waiting] = {}
+        self.waiting: dict[int, WaitingLife] = {}
         self.recent: dict[int, Mark] = {}
         self.stopping: set[int] = set()
-        self._rejected: dict[int, _Rejected] = {}
+        self._rejected: dict[int, _RejectedLife] = {}
         self._earlier: dict[int, tuple[str, ...]] = {}
 
     def of(self, node: int) -> Lives:
-        """The lives besides the holder as they are published."""
+        """Return the lives besides the holder, as they are published."""
         waiting, rejected = self.waiting.get(node), self._rejected.get(node)
         return Lives(
             waiting.life if waiting is not None else None,
@@ -71,54 +73,54 @@ class Incarnations:
         )
 
     def restore(self, node: int, lives: Lives) -> None:
-        """Go on from what was published; all that are known are taken as heard just now."""
+        """Continue from published lives; all of them count as heard just now."""
         now = Mark(NO_PARTITION, 0)
         if lives.pending is not None:
-            self.waiting[node] = Waiting(lives.pending, lives.pending.sequence, now, now)
+            self.waiting[node] = WaitingLife(lives.pending, lives.pending.sequence, now, now)
         if lives.refused is not None:
-            self._rejected[node] = _Rejected(lives.refused, now)
+            self._rejected[node] = _RejectedLife(lives.refused, now)
         if lives.earlier:
             self._earlier[node], self.recent[node] = lives.earlier, now
 
     def forget(self, node: int) -> None:
-        """Another node gets the row."""
+        """Drop the lives of a row that another node gets."""
         for known in (self.waiting, self.recent, self._rejected, self._earlier):
             known.pop(node, None)
         self.stopping.discard(node)
 
     def is_waiting(self, node: int, incarnation: str) -> bool:
-        """Whether this life of the node waits to take over."""
+        """Return whether this life of the node waits to take over."""
         waiting = self.waiting.get(node)
         return waiting is not None and waiting.life.incarnation == incarnation
 
     def is_earlier(self, node: int, incarnation: str) -> bool:
-        """Whether this life once held the node's name or waited for it."""
+        """Return whether this life once held the node's name or waited for it."""
         return incarnation in self._earlier.get(node, ())
 
     def wait(self, node: int, life: PendingLife, at: Mark) -> bool:
-        """Let a later life wait that has registered, or speaks of itself again.
+        """Let a later life wait that has registered, or has spoken of itself again.
 
-        Of two that wait the one that came last goes on waiting. Returns whether that has to be
-        published: an agent that registers again and again while it waits says nothing new.
+        Of two that wait, the later one stays. Returns whether that has to be published: an agent
+        that registers again and again while it waits changes nothing.
         """
         known = self.waiting.get(node)
         if known is not None and known.life.incarnation == life.incarnation:
             life = replace(life, since=known.life.since, grace_ms=known.life.grace_ms)
-            self.waiting[node] = Waiting(life, life.sequence, known.since, at)
+            self.waiting[node] = WaitingLife(life, life.sequence, known.since, at)
             known_life = (known.life.attributes, known.life.external)
             return known_life != (life.attributes, life.external)
         if known is not None:
             self._withdraw(node, known.life.incarnation)
             self._add_earlier(node, known.life.incarnation, life.incarnation)
-        self.waiting[node] = Waiting(life, life.sequence, at, at)
+        self.waiting[node] = WaitingLife(life, life.sequence, at, at)
         return True
 
     def withdraw(self, node: int) -> None:
-        """The life that waits is gone."""
+        """Drop the life that waits."""
         self._withdraw(node, self.waiting.pop(node).life.incarnation)
 
     def follow(self, node: int, earlier: str, later: str, at: Mark) -> None:
-        """A later life takes the name over."""
+        """Give the name to a later life."""
         waiting = self.waiting.pop(node, None)
         if waiting is not None and waiting.life.incarnation != later:
             self._add_earlier(node, waiting.life.incarnation, later)
@@ -138,7 +140,7 @@ class Incarnations:
             del self._rejected[node]
 
     def record_heartbeat(self, node: int, sequence: int, at: Mark) -> bool:
-        """A sign of the life that waits; whether it is a new one."""
+        """Record a heartbeat of the life that waits; returns whether it is a new one."""
         waiting = self.waiting[node]
         if sequence <= waiting.sequence:
             return False
@@ -148,13 +150,16 @@ class Incarnations:
     def report_earlier_life(
         self, node: int, incarnation: str, reason: Reason, at: int, mark: Mark
     ) -> bool:
-        """An earlier life has spoken; whether that is a conflict nobody has been told of. What
-        comes within the grace may have been sent before the life ended."""
+        """Record that an earlier life has spoken; returns whether that is a conflict not yet
+        reported.
+
+        A statement within the grace may have been sent before the life ended: it is no conflict.
+        """
         if node in self.recent:
             return False
         rejected = self._rejected.get(node)
         if rejected is None:
-            self._rejected[node] = _Rejected(RefusedLife(incarnation, at, reason), mark)
+            self._rejected[node] = _RejectedLife(RefusedLife(incarnation, at, reason), mark)
         elif rejected.life.incarnation == incarnation:
             rejected.heard = mark
         return rejected is None
@@ -167,9 +172,11 @@ class Incarnations:
         at: int,
         now: Mark,
     ) -> tuple[set[int], list[int]]:
-        """Look at a tick, where its partition's clock shows `now`, at all nodes whose life has
-        changed or may. `seen`: when a node's holder spoke last; `conflict`: why a life is refused.
-        Returns the nodes whose other lives have changed, and those whose waiting life takes over.
+        """Apply a tick, where its partition's clock shows `now`, to all lives besides the holders.
+
+        `seen`: when a node's holder spoke last. `conflict`: why a life is refused. `at`: ms since
+        the epoch. Returns the rows whose other lives have changed, and those whose waiting life
+        takes over.
         """
         changed: set[int] = set()
         taken: list[int] = []
@@ -195,13 +202,16 @@ class Incarnations:
             elif self._is_conflict(node, each, (silent, heard[row][1], waits[row][1])):
                 reason = conflict(node, each.life.incarnation)
                 refused = RefusedLife(each.life.incarnation, at, reason)
-                self._rejected[node] = _Rejected(refused, each.heard)
+                self._rejected[node] = _RejectedLife(refused, each.heard)
                 changed.add(node)
         return changed, taken
 
-    def _is_conflict(self, node: int, each: Waiting, ages: tuple[int, int, int]) -> bool:
-        """Whether the holder and the life that waits have both spoken after the grace, and nobody
-        has been told. `ages`: of the holder's last word, of the other's, and of its first."""
+    def _is_conflict(self, node: int, each: WaitingLife, ages: tuple[int, int, int]) -> bool:
+        """Return whether the holder and the waiting life both spoke after the grace, not yet
+        reported.
+
+        `ages`: ms since the holder's last statement, the other's last, and the other's first.
+        """
         known = self._rejected.get(node)
         if known is not None:
             if known.life.incarnation == each.life.incarnation:
@@ -212,7 +222,8 @@ class Incarnations:
     def _ages(
         self, marks: Iterable[tuple[int, Mark]], silence: SilenceClocks, now: Mark
     ) -> list[tuple[int, int]]:
-        """Compute the age of each mark in ms; -1 for those that another partition's ticks judge."""
+        """Compute the age of each mark in ms; -1 for marks that another partition's ticks decide
+        about."""
         listed = list(marks)
         if not listed:
             return []
@@ -222,20 +233,22 @@ class Incarnations:
         return [(node, age) for (node, _), age in zip(listed, ages, strict=True)]
 
     def unsettle(self, shown: Callable[[int], int]) -> None:
-        """The number of partitions has changed: all counts from here. `shown`: what the clock of a
-        partition shows."""
+        """Count all marks from here, as the number of partitions has changed.
 
-        def rebased(mark: Mark) -> Mark:
+        `shown`: the reading of a partition's clock.
+        """
+
+        def rebase(mark: Mark) -> Mark:
             return Mark(NO_PARTITION, mark.reading - shown(mark.partition))
 
         for each in self.waiting.values():
-            each.since, each.heard = rebased(each.since), rebased(each.heard)
+            each.since, each.heard = rebase(each.since), rebase(each.heard)
         for rejected in self._rejected.values():
-            rejected.heard = rebased(rejected.heard)
-        self.recent = {node: rebased(mark) for node, mark in self.recent.items()}
+            rejected.heard = rebase(rejected.heard)
+        self.recent = {node: rebase(mark) for node, mark in self.recent.items()}
 
     def to_json(self) -> list[Any]:
-        """As JSON has it; `read` of it behaves the same."""
+        """Return the lives as JSON has them; `from_json` restores them."""
         waiting = {
             node: [_life_to_json(each.life), each.sequence, each.since, each.heard]
             for node, each in sorted(self.waiting.items())
@@ -248,20 +261,20 @@ class Incarnations:
         return [waiting, rejected, recent, sorted(self.stopping)]
 
     def earlier_to_json(self) -> dict[int, Sequence[str]]:
-        """The earlier lives, as JSON has them: they change as seldom as the holders do."""
+        """Return the earlier lives as JSON has them; they change as seldom as the holders do."""
         return dict(sorted(self._earlier.items()))
 
     @classmethod
     def from_json(cls, to_json: Sequence[Any], earlier: Any, timers: Timers) -> "Incarnations":
-        """Read what `plain` and `plain_earlier` wrote."""
+        """Read the results of `to_json` and `earlier_to_json`."""
         found = cls(timers)
         waiting, rejected, recent, stopping = to_json
         for node, (life, sequence, since, heard) in waiting.items():
             marks = Mark(*since), Mark(*heard)
-            found.waiting[int(node)] = Waiting(_life_from_json(life), sequence, *marks)
+            found.waiting[int(node)] = WaitingLife(_life_from_json(life), sequence, *marks)
         for node, ((incarnation, at, message), heard) in rejected.items():
             life = RefusedLife(incarnation, at, Reason(Code.INCARNATION_CONFLICT, message))
-            found._rejected[int(node)] = _Rejected(life, Mark(*heard))
+            found._rejected[int(node)] = _RejectedLife(life, Mark(*heard))
         found.recent = {int(node): Mark(*mark) for node, mark in recent.items()}
         found.stopping = set(stopping)
         found._earlier = {int(node): tuple(each) for node, each in earlier.items()}

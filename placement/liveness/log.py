@@ -16,8 +16,11 @@ from placement.model import Code, FlapHistory, Liveness, Lives, NodeAttributes, 
 
 
 class Registration(NamedTuple):
-    """Holds the attributes of a node that may hold replicas. `external`: a detector alone says
-    whether it lives; `replaces`: the incarnation that this one takes over from at once."""
+    """Holds the attributes of a node that may hold replicas.
+
+    `external`: only a detector decides whether it lives. `replaces`: the incarnation that this one
+    takes over from at once.
+    """
 
     attributes: NodeAttributes
     external: bool = False
@@ -25,7 +28,7 @@ class Registration(NamedTuple):
 
 
 class LocalityChange(NamedTuple):
-    """Names the place where a node stands now; `tags` None: they stay as they are."""
+    """Holds a node's new location; `tags` None: they stay as they are."""
 
     location: str
     tags: tuple[tuple[str, str], ...] | None = None
@@ -42,14 +45,14 @@ class LastHeartbeat:
 
 
 class ReportedStatus(StrEnum):
-    """Names a node's status by an external detector, as the node's record has it."""
+    """Holds a node's status by an external detector, as the node's record has it."""
 
     UP = "reported up"
     DOWN = "reported down"
 
 
 class LivenessReport(NamedTuple):
-    """Holds an external detector's word on a node."""
+    """Holds an external detector's report on a node."""
 
     status: ReportedStatus
 
@@ -59,7 +62,7 @@ StatementBody = Registration | LocalityChange | Unregistration | LastHeartbeat |
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """A heartbeat. `elapsed`: ms on the partition's clock since the batch's first record."""
+    """Holds a heartbeat; `elapsed`: ms on the partition's clock since the batch's first record."""
 
     offset: int
     elapsed: int
@@ -71,8 +74,11 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """Holds one message about a node that is no plain heartbeat; the type of `body` says which.
-    `body_hash` tells a repeat from a conflict; `record` is the shell's, carried and not read."""
+    """Holds one message about a node other than a plain heartbeat.
+
+    The type of `body` says which. `body_hash` tells a repeat from a conflict. `record` belongs to
+    the shell, which gets it back unread.
+    """
 
     offset: int
     elapsed: int
@@ -87,8 +93,10 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A tick of the application: the only moments at which silence is judged. `partitions`: of how
-    many the application knows; 0 where it does not say."""
+    """Holds a tick of the application, the only moment at which silence is decided about.
+
+    `partitions`: how many the application knows; 0 where it does not say.
+    """
 
     offset: int
     elapsed: int
@@ -98,9 +106,9 @@ class Tick:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Heartbeats:
-    """Heartbeats as columns, in the order of their offsets, one row each.
+    """Holds heartbeats as columns, one row each, in the order of their offsets.
 
-    Names are positions in the lists of the different ones.
+    `nodes` and `lives` are positions in `node_ids` and `incarnations`. `elapsed` and `at`: ms.
     """
 
     offsets: NDArray[np.int64]
@@ -114,7 +122,7 @@ class Heartbeats:
 
     @classmethod
     def of(cls, rows: Iterable[Heartbeat]) -> "Heartbeats":
-        """The columns of these rows, which come in the order of their offsets."""
+        """Make columns of these heartbeats, which come in the order of their offsets."""
         beats = list(rows)
         node_ids = {beat.node_id: 0 for beat in beats}
         incarnations = {beat.incarnation: 0 for beat in beats}
@@ -140,7 +148,7 @@ class Heartbeats:
     __hash__ = None  # type: ignore[assignment]  # columns can be written to
 
     def rows(self) -> list[Heartbeat]:
-        """One value per heartbeat."""
+        """List the heartbeats, one value each."""
         columns = (self.offsets, self.elapsed, self.at, self.nodes, self.lives, self.sequences)
         return [
             Heartbeat(offset, elapsed, at, self.node_ids[node], self.incarnations[life], sequence)
@@ -150,7 +158,7 @@ class Heartbeats:
         ]
 
     def select(self, chosen: NDArray[np.generic]) -> "Heartbeats":
-        """The rows of a mask, or of positions."""
+        """Pick rows by a mask or by positions."""
         return Heartbeats(
             self.offsets[chosen],
             self.elapsed[chosen],
@@ -162,8 +170,8 @@ class Heartbeats:
             self.sequences[chosen],
         )
 
-    def merged(self, other: "Heartbeats") -> "Heartbeats":
-        """All rows of both, in the order of their offsets."""
+    def merge(self, other: "Heartbeats") -> "Heartbeats":
+        """Join the rows of both, in the order of their offsets."""
         if not len(other):
             return self
         joined = Heartbeats(
@@ -181,7 +189,10 @@ class Heartbeats:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLog:
-    """A stretch of one partition, in any cut: `elapsed` counts from its first record."""
+    """Holds a stretch of one partition, however it was cut.
+
+    `elapsed` counts from its first record.
+    """
 
     partition: int
     first_at: int
@@ -210,8 +221,10 @@ _REFUSAL_REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A node's condition changed at a record of the log, or the record was refused. `flaps`,
-    `reporting` and `lives` are None where they are as they were."""
+    """Holds a change of a node's condition at a record of the log, or the refusal of that record.
+
+    `flaps`, `reporting` and `lives` are None where they are unchanged.
+    """
 
     at: int
     offset: int
@@ -246,7 +259,7 @@ def refusal(statement: Statement, holder: str, code: Code) -> Verdict:
 
 
 def conflict_reason(node_id: str, holder: str, other: str) -> Reason:
-    """Two lives of a node go on speaking at once: its id is used twice."""
+    """Make the reason for two lives of a node that both go on speaking: its id is used twice."""
     message = (
         f"{node_id}: two processes use this id: incarnation {holder} holds it, incarnation {other} "
         "goes on sending and is refused; stop one of them or give it an id of its own"

@@ -1,7 +1,7 @@
-"""The nodes of one topology shard as columns: what the liveness table knows of each, by row.
+"""Holds the nodes of one liveness table as columns, a row for each node.
 
-A batch reads and writes the whole table, so it is kept as arrays and as few bytes as possible; the
-names, which seldom change, are written once and carried on as they are.
+A batch reads and writes the whole table: it is kept as arrays in as few bytes as possible. Names
+seldom change; they are written once and carried on as bytes.
 """
 
 import json
@@ -22,11 +22,11 @@ _UNSAMPLED = -1
 
 
 class NodeColumns:
-    """Arrays have room to spare: rows behind `len` are nobody's.
+    """Holds what is known of each node, by row; rows from `len` on are spare.
 
-    `seen`: what the clock of `partition` showed at the node's last word; `sampled`: the same as of
-    the last tick, if it was in this life and partition; `usual`: ms between two heartbeats, 0
-    while that is not known.
+    - `seen`: reading of the clock of `partition` at the node's last statement.
+    - `sampled`: reading at the last tick, if it was in this life and partition.
+    - `usual`: ms between two heartbeats, 0 while that is not known.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class NodeColumns:
         return len(self.ids)
 
     def _columns(self) -> "tuple[NDArray[Any], ...]":
-        """All arrays, in the order in which they are written as bytes."""
+        """List all arrays, in the order in which they are written as bytes."""
         return self.seen, self.sequence, self.status, self.partition, self.sampled, self.usual
 
     def _set_columns(self, columns: "Sequence[NDArray[Any]]") -> None:
@@ -56,7 +56,7 @@ class NodeColumns:
         self.partition, self.sampled, self.usual = columns[3:]
 
     def append(self, node_id: str) -> int:
-        """A row for a node, that of one that was forgotten if there is one."""
+        """Give a node a row, that of a forgotten node if there is one; returns the row."""
         self._names = None
         if self._free is not None:
             node, self._free = self._free, None
@@ -74,16 +74,17 @@ class NodeColumns:
         return node
 
     def rename(self) -> None:
-        """Names, or the lives that are kept with them, have changed."""
+        """Note that names, or the lives that are kept with them, have changed."""
         self._names = None
 
     def release(self, node: int) -> None:
-        """The node is forgotten: the next one gets its row."""
+        """Forget the node: the next one gets its row."""
         del self.index[self.ids[node]]
         self._free = node
 
     def name(self, node: int, incarnation: str, body_hash: str) -> None:
-        """The life that holds the node's name, and the hash of what it said last of itself."""
+        """Enter the life that holds the node's name, and the hash of its last statement about
+        itself."""
         if (self.incarnations[node], self.hashes[node]) != (incarnation, body_hash):
             self.incarnations[node], self.hashes[node] = incarnation, body_hash
             self._names = None
@@ -98,21 +99,21 @@ class NodeColumns:
     def record_heartbeats(
         self, nodes: "NDArray[np.int64]", sequences: "NDArray[np.int64]", readings: Any, home: int
     ) -> None:
-        """Many nodes have spoken, each once."""
+        """Record heartbeats of many nodes, at most one of each."""
         moved = self.partition[nodes] != home
         self.sampled[nodes[moved]] = _UNSAMPLED
         self.sequence[nodes], self.seen[nodes] = sequences, readings
         self.partition[nodes] = home
 
     def mark(self, node: int) -> Mark:
-        """The mark of the node's last record."""
+        """Return the mark of the node's last record."""
         return Mark(int(self.partition[node]), int(self.seen[node]))
 
     def sample(self, partition: int, longest_ms: int) -> None:
-        """Learn at a tick of a partition how often its nodes beat.
+        """Measure at a tick of a partition how often its nodes send heartbeats.
 
-        A silence of `longest_ms` is no pause between two beats. The eighth of each new pause
-        smooths as TCP does (RFC 6298).
+        A silence of `longest_ms` or more is no pause between two heartbeats. Each new pause counts
+        for an eighth of the average, as in TCP (RFC 6298).
         """
         size = len(self.ids)
         before = self.sampled[:size].copy()
@@ -124,7 +125,7 @@ class NodeColumns:
         self.usual[spoke] = np.where(known == 0, pause, known + (pause - known) // 8)
 
     def to_bytes(self, header: bytes, earlier: Any) -> bytes:
-        """All of it behind a header; `earlier` is kept with the names."""
+        """Write all columns behind a header; `earlier` is kept with the names."""
         if self._names is None:
             names = [self.ids, self.incarnations, self.hashes, earlier]
             self._names = json.dumps(names, separators=(",", ":")).encode()

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Status(IntEnum):
-    """A node's liveness as a column has it."""
+    """Names a node's liveness as a column holds it."""
 
     UP = 0
     SUSPECT = 1
@@ -44,11 +44,13 @@ BEATS_MISSED = 3
 
 
 class NodeStates:
-    """States of nodes, by their rows in `nodes`.
+    """Holds the states of nodes, by their rows in `nodes`.
 
-    Besides the other `lives` of their processes, their `flaps`, and the reports of detectors on
-    nodes that they judge (`reports`). `ignored` counts the records that changed nothing, by reason;
-    `crowded`: no node has gone since there was no room.
+    - `lives`: the other lives of their processes.
+    - `flaps`: the transitions of nodes that came and went.
+    - `reports`: the last reports of detectors, on the nodes about which they decide.
+    - `ignored`: how many records changed nothing, by reason.
+    - `crowded`: there was no room for a node, and none has gone since.
     """
 
     def __init__(self, timers: Timers) -> None:
@@ -70,7 +72,10 @@ class NodeStates:
         mark: Mark,
         verdicts: list[Verdict],
     ) -> None:
-        """A life speaks that another has followed. `record`: append time and offset."""
+        """Apply a statement of a life that another has followed.
+
+        `record`: its append time and offset. Adds a verdict if it is a conflict.
+        """
         if self.nodes.status[node] == Status.UNREGISTERED:
             return
         reason = self.conflict_reason(node, incarnation)
@@ -79,7 +84,7 @@ class NodeStates:
             verdicts.append(replace(changes, sequence=sequence))
 
     def conflict_reason(self, node: int, incarnation: str) -> Reason:
-        """Explain why a life is refused that goes on speaking beside the holder."""
+        """Make the reason for refusing a life that goes on speaking beside the holder."""
         return conflict_reason(self.nodes.ids[node], self.nodes.incarnations[node], incarnation)
 
     def ignore(self, reason: str, records: int = 1) -> bool:
@@ -89,7 +94,7 @@ class NodeStates:
         return False
 
     def admit(self, node: int | None, statement: Statement, at: Mark) -> Verdict:
-        """Take over the statement of a life about its node."""
+        """Apply what a life says of its node."""
         nodes, known = self.nodes, node is not None
         node = nodes.append(statement.node_id) if node is None else node
         holder = nodes.incarnations[node]
@@ -118,7 +123,7 @@ class NodeStates:
         return self.verdict(node, statement.at, statement.offset, **changes)
 
     def take_over(self, node: int, at: int, offset: int, now: Mark) -> Verdict:
-        """The life that waits holds the name from now on, and what it said of itself counts."""
+        """Give the name to the life that waits, with what it said of itself."""
         waiting = self.lives.waiting[node]
         life = waiting.life
         statement = Statement(
@@ -142,26 +147,26 @@ class NodeStates:
         return Verdict(at, offset, *life, LIVENESS[self.status(node)], **changes)
 
     def status(self, node: int) -> int:
-        """The node's status."""
+        """Return the node's status."""
         return int(self.nodes.status[node])
 
     def grace_ms(self, node: int) -> int:
-        """The silence of the holder after which another life may follow."""
+        """Return the silence of the holder, in ms, after which another life may follow."""
         missed = BEATS_MISSED * int(self.nodes.usual[node])
         return min(max(self.timers.incarnation_grace_ms, missed), self.timers.suspect_after_ms)
 
     def reporting(self, node: int) -> Reporting:
-        """Whether a detector judges the node, and what it said last."""
+        """Return whether a detector decides about the node, and its last report."""
         return Reporting(True, *self.reports[node]) if node in self.reports else Reporting()
 
     def external(self) -> "NDArray[np.bool_]":
-        """Mask the nodes that a detector judges, instead of their silence."""
+        """Mask the nodes about which a detector decides, not their silence."""
         found = np.zeros(len(self.nodes), bool)
         found[list(self.reports)] = True
         return found
 
     def set_status(self, node: int, status: Status, at: int) -> FlapHistory | None:
-        """Set a node's status; its flaps, if that makes a transition."""
+        """Set a node's status; returns its flaps if that makes a transition."""
         if self.status(node) == status:
             return None
         self.nodes.status[node] = status

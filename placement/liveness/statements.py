@@ -1,7 +1,7 @@
-"""Judges single statements of nodes and detectors: registrations, changes, goodbyes and reports.
+"""Applies single statements of nodes and detectors: registrations, changes, goodbyes, reports.
 
 A statement counts if it comes from the life that holds the node's name, or from one that may take
-it over (`incarnations`); otherwise it is refused with the reason, or counted as ignored.
+it over (`incarnations`). Any other is refused with the reason, or counted as ignored.
 """
 
 from dataclasses import replace
@@ -40,7 +40,7 @@ class Statements:
     def apply(
         self, statement: Statement, partition: int, now: int, verdicts: list[Verdict]
     ) -> None:
-        """Apply what a node says, where its partition's clock shows `now`; adds the verdicts."""
+        """Apply a node's statement, where its partition's clock shows `now`; adds to `verdicts`."""
         node, at = self._states.nodes.index.get(statement.node_id), Mark(partition, now)
         leaves = isinstance(statement.body, _LEAVING)
         if node is None:
@@ -66,9 +66,11 @@ class Statements:
             verdicts.append(self._states.admit(node, statement, at))
 
     def report(self, statement: Statement) -> list[Verdict]:
-        """Apply an external detector's word on a node. It is refused of a life that nobody knows
-        and of a node that is judged by its heartbeats; a life that waits takes over by it, as the
-        detector has seen it."""
+        """Apply an external detector's report on a node.
+
+        Refused for an unknown life, and for a node that is decided about by its heartbeats. A life
+        that waits takes over by it, as the detector has seen it.
+        """
         states = self._states
         node = states.nodes.index.get(statement.node_id)
         if node is None:
@@ -87,7 +89,7 @@ class Statements:
         return [refusal(statement, states.holder(node), code)]
 
     def _report(self, node: int, statement: Statement) -> list[Verdict]:
-        """A report on the life that holds the node's name."""
+        """Apply a report on the life that holds the node's name."""
         states = self._states
         report = statement.body
         assert isinstance(report, LivenessReport), "detectors state nothing else"
@@ -114,8 +116,10 @@ class Statements:
         return [states.verdict(node, statement.at, statement.offset, **changes)]
 
     def _refusal_detail(self, node: int | None, code: Code) -> str:
-        """The end of a refusal's sentence. How many nodes there are would depend on the shard of
-        the topology that is asked."""
+        """Return the end of a refusal's sentence.
+
+        It names no number of nodes, which would depend on the shard of the topology.
+        """
         if node is not None:
             return self._states.holder(node)
         return f"at most {NODES_MAX} may be there" if code is Code.QUOTA_EXCEEDED else ""
@@ -123,7 +127,7 @@ class Statements:
     def _accept_other_life(
         self, node: int, statement: Statement, at: Mark, verdicts: list[Verdict]
     ) -> bool | Code:
-        """Whether a statement of another life makes that life the holder, else the reason against
+        """Return whether a statement of another life makes it the holder, else the reason against
         it."""
         lives, waits = (
             self._states.lives,
@@ -179,7 +183,7 @@ class Statements:
     def _queue_life(
         self, node: int, statement: Statement, attributes: NodeAttributes, external: bool, at: Mark
     ) -> bool:
-        """A life waits for the holder's silence; whether that has to be published."""
+        """Let a life wait for the holder's silence; returns whether that has to be published."""
         states = self._states
         who = (
             statement.incarnation,
@@ -192,10 +196,10 @@ class Statements:
         return states.lives.wait(node, PendingLife(*who, attributes, external), at)
 
     def _takes_over_at_once(self, node: int, replaces: str | None, at: Mark) -> bool:
-        """Whether a registering life need not wait.
+        """Return whether a registering life need not wait.
 
-        The holder is not up, announces its stop, is followed by name, or has been silent for long
-        enough.
+        It need not where the holder is not up, has announced its end, is followed by name, or has
+        been silent for the grace.
         """
         nodes = self._states.nodes
         if self._states.status(node) != Status.UP or node in self._states.lives.stopping:
@@ -206,10 +210,11 @@ class Statements:
         return int(self._states.silence.silence(home, seen, *at)[0]) >= self._states.grace_ms(node)
 
     def _admit_unknown(self, statement: Statement) -> bool | Code:
-        """Whether an unknown node becomes known by the statement.
+        """Return whether an unknown node becomes known by the statement, else the reason against
+        it.
 
-        Only a registration makes it known; other statements are refused, to be sent again, because
-        nothing may be remembered of nodes that never registered.
+        Only a registration makes it known. Other statements are refused, to be sent again: nothing
+        may be remembered of nodes that never registered.
         """
         if isinstance(statement.body, LastHeartbeat):
             return self._states.ignore("unknown_node")
@@ -222,7 +227,7 @@ class Statements:
         )
 
     def _evict_dead_node(self) -> bool:
-        """Forget the node that left or died first; its place is taken by the next that comes."""
+        """Forget the node that left or died first; returns whether there was one."""
         if self._states.crowded:
             return False
         nodes, size = self._states.nodes, len(self._states.nodes)
@@ -241,7 +246,7 @@ class Statements:
         return True
 
     def _accept_holder(self, node: int, statement: Statement) -> bool | Code:
-        """Whether a statement of the holding life is new, else the reason against it."""
+        """Return whether a statement of the holding life is new, else the reason against it."""
         known = int(self._states.nodes.sequence[node])
         if statement.sequence <= known:
             again = statement.sequence == known and not isinstance(statement.body, LastHeartbeat)

@@ -1,9 +1,9 @@
-"""Liveness: a pure columnar table that turns a partition's log into node verdicts.
+"""Turns a partition's log into verdicts on nodes, in a pure columnar table.
 
-Nodes are judged at tick records, by the silence clock of the partition that their last record came
-from (`clocks`); those that come and go are held down (`flaps`). A node's wrong clock, a partition
+Silence leads to a verdict only at a tick record, by the clock of the partition of the node's last
+record (`clocks`). Nodes that come and go are held down (`flaps`). A node's wrong clock, a partition
 that cannot be read, a jump of a broker's clock or a stopped application can delay a verdict but
-never cause one, and where the log is cut into batches changes nothing.
+never cause one. Verdicts do not depend on how the log is cut into batches.
 """
 
 import json
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class LivenessTable:
-    """Nodes of one topology shard; its state goes from batch to batch as bytes."""
+    """Decides about the nodes of one topology shard; its state is bytes between two batches."""
 
     def __init__(self, timers: Timers) -> None:
         self.timers = timers
@@ -37,14 +37,14 @@ class LivenessTable:
 
     @property
     def clocks(self) -> dict[int, Clock]:
-        """The clocks by partition."""
+        """Return the clocks by partition."""
         return self._states.silence.by_partition
 
     def __len__(self) -> int:
         return len(self._states.nodes)
 
     def condition(self, node_id: str) -> tuple[Liveness, str, int] | None:
-        """Liveness, incarnation and sequence of a node; None if it never registered."""
+        """Return liveness, incarnation and sequence of a node; None if it never registered."""
         nodes = self._states.nodes
         node = nodes.index.get(node_id)
         if node is None:
@@ -101,14 +101,16 @@ class LivenessTable:
         return verdicts
 
     def report(self, turns: Statement) -> list[Verdict]:
-        """Apply an external detector's word on a node."""
+        """Apply a report of an external detector; see `Statements.report`."""
         return self._statements.report(turns)
 
     def _apply_heartbeats(
         self, beats: Heartbeats, run: slice, partition: int, start: int, verdicts: list[Verdict]
     ) -> None:
-        """Heartbeats with no other record between them; those count that this life of the node
-        has not sent before."""
+        """Apply heartbeats with no other record between them.
+
+        Those count that this life of the node has not sent before.
+        """
         nodes, sequence, kinds = self._states.nodes, beats.sequences[run], len(beats.incarnations)
         pairs = beats.nodes[run].astype(np.int64) * kinds + beats.lives[run]
         pairs, position = np.unique(pairs, return_inverse=True)
@@ -158,9 +160,12 @@ class LivenessTable:
         partition: int,
         start: int,
     ) -> list[tuple[int, int, str]]:
-        """Heartbeats of lives that hold no name: those that wait are kept, the others counted.
-        Returns row, node and incarnation of what earlier lives say: their first word, and their
-        last."""
+        """Apply heartbeats of lives that hold no name: those of waiting lives are kept, others
+        counted.
+
+        Returns row, node and incarnation of the earlier lives' heartbeats: of each the first and
+        the last.
+        """
         turns = []
         order = np.argsort(position, kind="stable")
         ends = np.cumsum(np.bincount(position))
@@ -185,13 +190,13 @@ class LivenessTable:
         return turns
 
     def _holder_row(self, beats: Heartbeats, name: int, life: int) -> int:
-        """The node of this name, if this life holds it; else -1."""
+        """Return the row of this node if this life holds its name, else -1."""
         node = self._states.nodes.index.get(beats.node_ids[name], -1)
         same = node >= 0 and self._states.nodes.incarnations[node] == beats.incarnations[life]
         return node if same else -1
 
     def _apply_tick(self, tick: Tick, partition: int, now: int, verdicts: list[Verdict]) -> None:
-        if self._states.silence.repartitioned(tick.partitions):
+        if self._states.silence.note_partitions(tick.partitions):
             self._rebase_clocks()
         nodes, size, moment = self._states.nodes, len(self._states.nodes), Mark(partition, now)
         nodes.sample(partition, self.timers.suspect_after_ms)
@@ -222,12 +227,12 @@ class LivenessTable:
     def _merge_verdict(
         self, node: int, tick: Tick, flaps: FlapHistory | None, found: Mapping[int, Verdict]
     ) -> Verdict:
-        """The verdict on a node at a tick, with what has changed besides."""
+        """Make the verdict on a node at a tick, with what else has changed."""
         known = found.get(node) or self._states.verdict(node, tick.at, tick.offset)
         return replace(known, liveness=LIVENESS[self._states.status(node)], flaps=flaps)
 
     def _rebase_clocks(self) -> None:
-        """Nodes will go on in other partitions: all that is known of them counts from here."""
+        """Count all that is known of the nodes from here, as they go on in other partitions."""
         nodes, size = self._states.nodes, len(self._states.nodes)
         readings = {p: clock.reading for p, clock in self.clocks.items()}
         slowest, home = self._states.silence.slowest(), nodes.partition[:size]
@@ -238,7 +243,7 @@ class LivenessTable:
         self._states.silence.rebase()
 
     def _expired_hold_downs(self, at: int, partition: int) -> list[int]:
-        """Nodes whose hold-down has run out at a tick of their partition."""
+        """List the nodes whose hold-down has expired at a tick of their partition."""
         return [
             node
             for node, flaps in self._states.flaps.items()
@@ -249,7 +254,7 @@ class LivenessTable:
         ]
 
     def _forget_old_transitions(self, at: int) -> None:
-        """Forget, once in a while, transitions that no longer matter."""
+        """Forget, once in a while, transitions that no longer count as flaps."""
         if at < self._sweep_at:
             return
         self._sweep_at = at + self.timers.flaps.window_ms
@@ -262,7 +267,7 @@ class LivenessTable:
             del self._states.flaps[node]
 
     def to_bytes(self) -> bytes:
-        """The whole table; `from_bytes` of it behaves the same."""
+        """Write the whole table; `from_bytes` restores it."""
         silence = self._states.silence
         clocks = {
             p: [clock.reading, clock.at, silence.baseline.get(p, 0)]

@@ -49,7 +49,7 @@ class Backoff:
             self.known.pop(shard, None)
         return found
 
-    def expired(self, before: int) -> Iterator[tuple[tuple[str, int], str]]:
+    def expired_pauses(self, before: int) -> Iterator[tuple[tuple[str, int], str]]:
         """Yield the shards and nodes whose pause ended before the given time."""
         for shard in [*self.known]:
             for node_id, (_, until) in [*self.known[shard].items()]:

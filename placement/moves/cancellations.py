@@ -53,7 +53,7 @@ class CancelNotices:
             if not self._by_shard[shard]:
                 del self._by_shard[shard]
 
-    def due(self, before: int) -> list[str]:
+    def due_moves(self, before: int) -> list[str]:
         """List the ids of the moves that were told last at the given time or earlier."""
         found: list[str] = []
         while self._queue and self._queue[0][0] <= before:

@@ -111,9 +111,9 @@ class Ledger:
     def moves_of_node(self, node: int) -> list[OpenMove]:
         """List the open moves that add to or remove from the node, by the names of their shards."""
         shards = self._by_node.get(node, ())
-        return _in_order(self.by_shard[shard] for shard in shards)
+        return _sort_by_shard(self.by_shard[shard] for shard in shards)
 
-    def expired(self, now: int) -> list[OpenMove]:
+    def expired_moves(self, now: int) -> list[OpenMove]:
         """List the open moves past their deadline; the caller closes them."""
         found: list[OpenMove] = []
         while self._deadlines and self._deadlines[0][0] <= now:
@@ -121,7 +121,7 @@ class Ledger:
             opened = self.by_shard.get(shard)
             if opened is not None and opened.move.move_id == move_id:
                 found.append(opened)
-        return _in_order(found)
+        return _sort_by_shard(found)
 
     def drop_ended(self, before: int) -> Iterator[Move]:
         """Forget, and yield, moves that ended before the given time."""
@@ -136,5 +136,5 @@ class Ledger:
         yield from sorted(dropped, key=lambda move: move.move_id)
 
 
-def _in_order(found: Iterable[OpenMove]) -> list[OpenMove]:
+def _sort_by_shard(found: Iterable[OpenMove]) -> list[OpenMove]:
     return sorted(found, key=lambda opened: (opened.move.stream, opened.move.shard))

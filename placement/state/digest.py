@@ -62,7 +62,7 @@ class Digest:
         return f"{self._sum:016x}"
 
 
-def keyed(
+def hash_with_keys(
     content: NDArray[np.uint64] | np.uint64,
     streams: NDArray[np.uint64],
     numbers: NDArray[np.integer],
@@ -92,20 +92,20 @@ def of_assignments(
     nodes: NDArray[np.uint64],
     told: NDArray[np.uint64] | np.uint64,
 ) -> NDArray[np.uint64]:
-    """Hash assignment records by their keys (see `keyed`), epochs, and replicas in order.
+    """Hash assignment records by their keys (see `hash_with_keys`), epochs, and replicas in order.
 
     The replicas are `counts` hashes of node ids (`Topology.digests`) in `nodes` for each; `told` is
-    `of_told`.
+    `of_extras`.
     """
     content = mix(mix(epochs.astype(np.uint64) ^ _ASSIGNMENT) ^ told)
     firsts = np.cumsum(counts) - counts
     for slot in range(int(counts.max(initial=0))):
         rows = np.flatnonzero(counts > slot)
         content[rows] = mix(content[rows] ^ nodes[firsts[rows] + slot])
-    return keyed(content, streams, numbers)
+    return hash_with_keys(content, streams, numbers)
 
 
-def of_told(record: Assignment) -> int:
+def of_extras(record: Assignment) -> int:
     """Hash what an assignment tells beside its replicas; 0 for one at rest."""
     _, _, _, _, adding, removing, move_id, _, roles = record
     if not (adding or removing or move_id or roles):
@@ -115,12 +115,15 @@ def of_told(record: Assignment) -> int:
 
 def of_move(move: Move) -> int:
     """Hash a move record."""
-    return hash64(f"move\x1f{_joined(move)}")
+    return hash64(f"move\x1f{_join_fields(move)}")
 
 
 def of_violations(violations: tuple[Violation, ...]) -> int:
-    """Hash the content of a shard's open violations, for `keyed`, which adds stream and shard."""
-    return hash64("\x1f".join(["violations", *[_joined(each[2:]) for each in violations]]))
+    """Hash the content of a shard's open violations.
+
+    `hash_with_keys` adds stream and shard.
+    """
+    return hash64("\x1f".join(["violations", *[_join_fields(each[2:]) for each in violations]]))
 
 
 def of_memory(memory: Memory) -> int:
@@ -129,7 +132,7 @@ def of_memory(memory: Memory) -> int:
     return digest64("memory", memory.kind, memory.name, body, memory.at)
 
 
-def _joined(values: tuple[Any, ...]) -> str:
+def _join_fields(values: tuple[Any, ...]) -> str:
     """Join the fields of a tuple as text; those at None at its end leave no trace.
 
     Records of moves and violations come by the thousand, and have no nested field but a reason.

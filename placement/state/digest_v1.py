@@ -26,7 +26,7 @@ def of_state(state: ReadModel) -> str:
     names, numbers = state.streams.name_hashes(shards), state.table.numbers_of(shards)
     for sign, content in ((-1, digest.of_violations), (1, _of_violations)):
         contents = np.fromiter(map(content, state.publisher.violations.values()), np.uint64)
-        hashed = int(digest.keyed(contents, names, numbers).sum(dtype=np.uint64))
+        hashed = int(digest.hash_with_keys(contents, names, numbers).sum(dtype=np.uint64))
         found.change(hashed if sign < 0 else 0, hashed if sign > 0 else 0)
     return str(found)
 
@@ -97,7 +97,7 @@ def _of_move(move: Move) -> int:
 
 
 def _of_violations(violations: tuple[Violation, ...]) -> int:
-    """Hash a shard's open violations, for `digest.keyed`."""
+    """Hash a shard's open violations, for `digest.hash_with_keys`."""
     text = "violations"
     for v in violations:
         told = f"{v.violation_class}|{v.reason.code}|{v.domain}|{v.count}|{v.limit}|{v.since}"

@@ -165,7 +165,7 @@ class Publisher:
         told = np.zeros(len(made), np.uint64)
         for row, shard in busy:
             made[row] = self._tell_more(shard, lists[row], made[row])
-            told[row] = digest.of_told(made[row])
+            told[row] = digest.of_extras(made[row])
         there = nodes != EMPTY
         self._hash_assignments(shards, there.sum(axis=1), nodes[there], told)
         self.ready.assignments.update(zip(keys, made, strict=True))
@@ -179,7 +179,7 @@ class Publisher:
     ) -> None:
         """Take shards' records at their epochs into the digest.
 
-        `counts` replicas for each, on all the `nodes`, and what `digest.of_told` hashes.
+        `counts` replicas for each, on all the `nodes`, and what `digest.of_extras` hashes.
         """
         columns = self._columns
         hashes = digest.of_assignments(
@@ -226,7 +226,7 @@ class Publisher:
         """Publish the open violations of shards where they are not what was published last."""
         said: dict[int, Violations] = {}
         for shard, key, now in found:
-            told = _what_is_new(self.violations.get(shard, ()), now)
+            told = _find_news(self.violations.get(shard, ()), now)
             if told is not None:
                 said[shard] = self.ready.violations[key] = told
         contents = map(digest.of_violations, said.values())
@@ -237,10 +237,14 @@ class Publisher:
         known = keys.keys() & self.violations.keys()
         if known:
             self.publish_violations(
-                [(shard, key, _as(example, key)) for shard, key in keys.items() if shard in known]
+                [
+                    (shard, key, _copy_for(example, key))
+                    for shard, key in keys.items()
+                    if shard in known
+                ]
             )
             keys = {shard: key for shard, key in keys.items() if shard not in known}
-        said = [_as(example, key) for key in keys.values()]
+        said = [_copy_for(example, key) for key in keys.values()]
         self.ready.violations.update(zip(keys.values(), said, strict=True))
         content = np.uint64(digest.of_violations((example,)))
         self._keep_violations(dict(zip(keys, said, strict=True)), content)
@@ -251,7 +255,7 @@ class Publisher:
         """Remember what was published, and count it into the digest; `contents`: its hashes."""
         shards, known = np.fromiter(said, np.int64, len(said)), self._columns.violations
         names, numbers = self._streams.name_hashes(shards), self._table.numbers_of(shards)
-        hashes = digest.keyed(contents, names, numbers)
+        hashes = digest.hash_with_keys(contents, names, numbers)
         self.violations.update(said)
         if not all(said.values()):
             hashes[[not each for each in said.values()]] = 0
@@ -331,7 +335,7 @@ class Publisher:
         self.ready.counts[name] = self.ready.counts.get(name, 0) + 1
 
 
-def _what_is_new(before: Violations, now: Violations) -> Violations | None:
+def _find_news(before: Violations, now: Violations) -> Violations | None:
     """Compare a shard's violations with those published `before`.
 
     Returns what to publish, each with the time since when it is open; None where what was published
@@ -352,5 +356,5 @@ def _essence(violation: Violation) -> tuple[object, ...]:
     return v.rule, v.domain, v.count, v.limit, v.violation_class, *reason
 
 
-def _as(example: Violation, key: ShardKey) -> Violations:
+def _copy_for(example: Violation, key: ShardKey) -> Violations:
     return (Violation._make(key + example[2:]),)

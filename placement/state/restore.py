@@ -158,7 +158,7 @@ def _restore_moves(
     counts = np.fromiter(map(len, replicas), np.int64)
     nodes = np.fromiter(map(index.__getitem__, chain.from_iterable(replicas)), np.int64)
     epochs = np.fromiter((each.epoch for each in busy), np.int64, len(busy))
-    told = np.fromiter(map(digest.of_told, busy), np.uint64)
+    told = np.fromiter(map(digest.of_extras, busy), np.uint64)
     state.publisher.load_assignments(shards, epochs, counts, nodes, told)
     for move in sorted(moves.values(), key=lambda m: (m.ended_at or 0, m.move_id)):
         if not move.state.is_open:

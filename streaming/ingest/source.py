@@ -202,7 +202,7 @@ def _pack_nodes(table: pa.Table, packing: PackingPlan) -> dict[int, PackedPartit
                 whole.tick = max(whole.tick or (0, 0), (writer_epoch, number))
     # The last ones of each node are enough.
     whole.measured = [*measured.values()]
-    heard = plain.merged(Heartbeats.of(beats))
+    heard = plain.merge(Heartbeats.of(beats))
     homes = np.array([shard_of(node_id, shards) for node_id in heard.node_ids], np.int64)
     whole.stretch = _offset_range(table, packing)
     partition, first, last = whole.stretch.partition, int(at[0]), int(at[-1])

@@ -229,7 +229,7 @@ def lost_targets_are_kept(patch: Patch) -> None:
 @mutation
 def leases_never_end(patch: Patch) -> None:
     """A move past its deadline stays open."""
-    patch.setattr(Ledger, "expired", lambda *_: [])
+    patch.setattr(Ledger, "expired_moves", lambda *_: [])
 
 
 @mutation

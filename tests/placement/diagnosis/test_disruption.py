@@ -7,7 +7,7 @@ Method: tables of shards and of nodes that are to go; once through a running rec
 import pytest
 
 from placement.assignments import EMPTY
-from placement.controllers.preview import held_shards
+from placement.controllers.preview import affected_shards
 from placement.diagnosis import (
     AffectedShard,
     exposed_after_repair,
@@ -144,10 +144,10 @@ def test_a_copy_under_way_is_none_yet():
     assert (move.remove, move.add) == ("a", "d")
     for gone, left in (("ab", [1]), ("bd", []), ("cd", [])):
         away = [index[name] for name in gone]
-        found = exposed_shards(state.topology, held_shards(state, away), away)
+        found = exposed_shards(state.topology, affected_shards(state, away), away)
         assert [each.left for each in found] == left
     reconciler.apply([MoveAcked(2, AckKind.COMPLETED, move_id, "s", 0)], 2)
     for gone, left in (("ab", []), ("bd", [1])):
         away = [index[name] for name in gone]
-        found = exposed_shards(state.topology, held_shards(state, away), away)
+        found = exposed_shards(state.topology, affected_shards(state, away), away)
         assert [each.left for each in found] == left

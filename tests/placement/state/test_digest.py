@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from placement.hashing import digest64, hash64
 from placement.model import Assignment
-from placement.state.digest import keyed, of_assignments, of_told
+from placement.state.digest import hash_with_keys, of_assignments, of_extras
 from tests.builders.drawn import examples
 
 STREAMS = [hash64(name) for name in ("", "orders", "payments")]
@@ -18,14 +18,16 @@ NUMBERS = [0, 1, 1_000_000]
 
 
 def _one(content: int, stream: int, number: int) -> int:
-    found = keyed(np.uint64(content), np.array([stream], np.uint64), np.array([number], np.int32))
+    found = hash_with_keys(
+        np.uint64(content), np.array([stream], np.uint64), np.array([number], np.int32)
+    )
     return int(found[0])
 
 
 def test_hashes_of_columns_are_those_of_one_by_one() -> None:
     rows = [*product(CONTENTS, STREAMS, NUMBERS)]
     contents, streams, numbers = (np.array(each, np.uint64) for each in zip(*rows, strict=True))
-    found = keyed(contents, streams, numbers.astype(np.int64)).tolist()
+    found = hash_with_keys(contents, streams, numbers.astype(np.int64)).tolist()
     assert found == [_one(*row) for row in rows]
     assert len(set(found)) == len(rows)
 
@@ -46,15 +48,17 @@ def test_hashes_tell_apart(one: tuple[int, int, int], other: tuple[int, int, int
 
 def test_one_content_goes_for_all_shards() -> None:
     streams, numbers = np.array(STREAMS, np.uint64), np.arange(len(STREAMS))
-    all_alike = keyed(np.full(len(STREAMS), CONTENTS[0], np.uint64), streams, numbers)
-    assert keyed(np.uint64(CONTENTS[0]), streams, numbers).tolist() == all_alike.tolist()
+    all_alike = hash_with_keys(np.full(len(STREAMS), CONTENTS[0], np.uint64), streams, numbers)
+    assert hash_with_keys(np.uint64(CONTENTS[0]), streams, numbers).tolist() == all_alike.tolist()
 
 
 def test_what_is_said_of_two_shards_does_not_cancel_out() -> None:
     """The sum changes when two shards exchange what is said of them."""
     streams, numbers = np.array([STREAMS[1]] * 2, np.uint64), np.arange(2)
     contents = np.array(CONTENTS, np.uint64)
-    sums = {int(keyed(each, streams, numbers).sum()) for each in (contents, contents[::-1])}
+    sums = {
+        int(hash_with_keys(each, streams, numbers).sum()) for each in (contents, contents[::-1])
+    }
     assert len(sums) == 2
 
 
@@ -82,7 +86,7 @@ def _hashes(records: list[Assignment]) -> list[int]:
         np.array([each.epoch for each in records], np.int64),
         np.array([len(each.replicas) for each in records], np.int64),
         np.array([digest64("node", node_id) for node_id in replicas], np.uint64),
-        np.array([of_told(each) for each in records], np.uint64),
+        np.array([of_extras(each) for each in records], np.uint64),
     ).tolist()
 
 
@@ -119,5 +123,5 @@ def test_assignments_of_a_shard_are_none_of_its_other_records() -> None:
     empty = AT_REST._replace(replicas=())
     streams, numbers = np.array([hash64("orders")], np.uint64), np.array([3])
     contents = (np.uint64(0), np.uint64(empty.epoch), np.uint64(hash64("assignment")))
-    others = [int(keyed(each, streams, numbers)[0]) for each in contents]
+    others = [int(hash_with_keys(each, streams, numbers)[0]) for each in contents]
     assert _hashes([empty])[0] not in others

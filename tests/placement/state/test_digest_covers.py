@@ -37,13 +37,13 @@ from placement.model import (
     ViolationClass,
 )
 from placement.state.digest import (
-    keyed,
+    hash_with_keys,
     of_assignments,
     of_decision,
+    of_extras,
     of_memory,
     of_move,
     of_node,
-    of_told,
     of_violations,
 )
 
@@ -120,14 +120,14 @@ def of_assignment(record: Assignment) -> int:
     replicas = np.array([digest64("node", each) for each in record.replicas], np.uint64)
     stream, number = np.array([hash64(record.stream)], np.uint64), np.array([record.shard])
     columns = np.array([record.epoch]), np.array([len(record.replicas)])
-    told = np.array([of_told(record)], np.uint64)
+    told = np.array([of_extras(record)], np.uint64)
     return int(of_assignments(stream, number, *columns, replicas, told)[0])
 
 
 def of_violation(record: Violation) -> int:
     content = np.uint64(of_violations((record,)))
     stream, number = np.array([hash64(record.stream)], np.uint64), np.array([record.shard])
-    return int(keyed(content, stream, number)[0])
+    return int(hash_with_keys(content, stream, number)[0])
 
 
 @pytest.mark.parametrize(
