@@ -194,13 +194,15 @@ def _allowed_masks(
     racks = topology.domain_of(LEAF)
     held = np.bincount(racks[_to_indexes(need.kept)], minlength=int(racks.max()) + 1)
     under = held[racks] < _cap(policy, need.replication_factor, usable, topology)
-    fresh = np.ones(topology.size, bool)
+    preferred, enough = policy.strength is Strength.PREFERRED, True
     if policy.parameters["variant"] is Variant.UPGRADE_DOMAIN:
         rule = _upgrade_domain_rule(policy, topology)
-        fresh = rule.fresh(topology, need.kept)
-    yield under & fresh
-    if policy.strength is Strength.PREFERRED:
+        yield under & rule.unused(topology, need.kept)
+        # HDFS requires it of the first `factor` replicas; the others only mend what is broken.
+        enough = len(need.kept) >= rule.factor
+    if enough or preferred:
         yield under
+    if preferred:
         yield np.ones(topology.size, bool)
 
 
@@ -272,7 +274,7 @@ def _to_indexes(nodes: Sequence[int]) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True)
 class UpgradeDomains(ScopedRule):
-    """The first `factor` replicas of a shard stand in different upgrade domains."""
+    """The replicas of a shard stand in `factor` upgrade domains, or each in one of its own."""
 
     per: Scope
     factor: int = _FACTOR
@@ -281,16 +283,17 @@ class UpgradeDomains(ScopedRule):
     def __str__(self) -> str:
         return f"{self.factor} upgrade domains of {self.per}"
 
-    def fresh(self, topology: Topology, replicas: Sequence[int]) -> Mask:
-        """Nodes of a domain not used yet, or all where enough replicas are there already."""
-        if not 0 < len(replicas) < self.factor:
-            return np.ones(topology.size, bool)
+    def unused(self, topology: Topology, replicas: Sequence[int]) -> Mask:
+        """Mask the nodes of domains without a replica; all nodes where enough domains have one."""
         domains = self._domains(topology)
-        return ~np.isin(domains, domains[_to_indexes(replicas)])
+        used = np.unique(domains[_to_indexes(replicas)])
+        if len(used) >= self.factor:
+            return np.ones(topology.size, bool)
+        return ~np.isin(domains, used)
 
     def penalty(self, standing: RuleContext) -> Penalties:
-        """One for a used domain while the replicas are fewer than the factor."""
-        return (~self.fresh(standing.topology, standing.replicas)).astype(np.int64)
+        """One for a used domain while the replicas use fewer domains than the factor."""
+        return (~self.unused(standing.topology, standing.replicas)).astype(np.int64)
 
     def violations(self, standing: RuleContext) -> list[RuleFinding]:
         """One finding without a domain when too few are used."""

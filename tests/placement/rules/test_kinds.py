@@ -17,7 +17,9 @@ from placement.policy import RULE_KINDS, Policy, compile_policy
 from placement.repair.targets import ShardCase, score
 from placement.rules import (
     BalanceNodes,
+    ColocateSlots,
     DomainCountRule,
+    ExclusiveNodes,
     FeasibilityQuery,
     LocatedFirst,
     PreferNodes,
@@ -34,6 +36,7 @@ from tests.builders.rules import EXAMPLES, kinds, size_of
 from tests.oracle.policy import KINDS
 
 PLACES = ("/s1/r1", "/s1/r2", "/s2/r1", "/s2/r2", "/s3/r1", "")
+CROWDED = ("/s1/r1", "/s1/r1", "/s1/r2", "/s2/r1")
 CASES = [rule for rules in EXAMPLES.values() for rule in rules]
 SEEDS = 12
 # Kinds that users do not write: strategies bring them.
@@ -46,6 +49,8 @@ OF_STRATEGIES = {
 
 # Kinds that rank nodes and forbid none.
 NEVER_BROKEN = {BalanceNodes, PreferNodes, LocatedFirst}
+# Kinds that no shard breaks by itself.
+BROKEN_TOGETHER = {ColocateSlots, ExclusiveNodes}
 
 
 def named(rule: Rule) -> str:
@@ -58,15 +63,17 @@ def is_documented(text: str) -> bool:
 
 
 def fleet(rng: random.Random, size: int, healthy: bool = True) -> Topology:
-    topology = Topology(("site",))
+    """Nodes of few sites and disks; half of the fleets are crowded, in half there are tokens."""
+    topology, ring = Topology(("site",)), rng.random() < 0.5
+    places = rng.choice((PLACES, CROWDED))
     for number in range(size):
         disk = rng.choice(("ssd", "hdd", None))
         tags = (("disk", disk),) if disk else ()
         liveness = rng.choice([Liveness.UP] * 3 + [Liveness.SUSPECT] * (not healthy))
-        leads = rng.random() < 0.8
-        topology.upsert(
-            f"n{number}", NodeAttributes(rng.choice(PLACES), tags, leader=leads), liveness
-        )
+        place, leads = rng.choice(places), rng.random() < 0.8
+        tokens = rng.choice(((number,), (number,), ())) if ring else None
+        attributes = NodeAttributes(place, tags, leader=leads, tokens=tokens)
+        topology.upsert(f"n{number}", attributes, liveness)
     return topology
 
 
@@ -114,9 +121,10 @@ def test_columns_find_every_shard_that_breaks_a_rule_and_few_others(rule: Rule) 
 @pytest.mark.parametrize("rule", CASES, ids=named)
 def test_many_shards_are_judged_as_each_is(rule: Rule) -> None:
     """Diagnosis looks at rows; equal shards are asked about once."""
+    broken = 0
     for seed in range(SEEDS):
         rng = random.Random(f"rows {seed} {rule}")
-        topology, factor = fleet(rng, 6, healthy=False), rng.randint(1, 3)
+        topology, factor = fleet(rng, 6, healthy=False), rng.randint(1, 5)
         rows = np.array([rng.sample(range(6), factor) for _ in range(30)])
         everywhere = RuleContext(topology, factor, ())
         found = broken_rows(
@@ -127,6 +135,9 @@ def test_many_shards_are_judged_as_each_is(rule: Rule) -> None:
             for number, row in enumerate(rows.tolist())
         }
         assert found == {number: each for number, each in expected.items() if each}
+        broken += len(found)
+    assert broken < SEEDS * 30
+    assert bool(broken) == (type(rule) not in NEVER_BROKEN | BROKEN_TOGETHER)
 
 
 @pytest.mark.parametrize("rule", [r for r in CASES if not r.spans_stream], ids=named)
@@ -151,16 +162,20 @@ def test_repair_sees_what_diagnosis_sees(rule: Rule) -> None:
     required = replace(rule, strength=Strength.REQUIRED)  # type: ignore[type-var]
     policy = compile_policy(None, {"strategy": "simple"}, {}, Topology(), STRATEGIES)
     assert isinstance(policy, Policy)
-    for seed in range(SEEDS):
+    broken, seeds = 0, 5 * SEEDS
+    for seed in range(seeds):
         rng = random.Random(f"repair {seed} {rule}")
-        topology, factor = fleet(rng, 6), size_of(rule) or rng.randint(1, 3)
+        topology, factor = fleet(rng, 6), size_of(rule) or rng.randint(1, 5)
         nodes, others = rng.sample(range(6), factor), rng.sample(range(6), factor)
         case = ShardCase(
             StreamSpec("s", 2, factor, {}), policy, (required,), 0, nodes, others=others
         )
         standing = case.rule_context(topology, range(factor), None)
-        if required.violations(standing) and not required.slot_order_matters:
+        is_broken = bool(required.violations(standing))
+        broken += is_broken
+        if is_broken and not required.slot_order_matters:
             assert sum(score(case, topology).required) > 0, (seed, nodes, others)
+    assert 0 < broken < seeds
 
 
 TELLING = [rule for rule in CASES if type(rule).allows_move is not Rule.allows_move]
